@@ -1,0 +1,54 @@
+#pragma once
+
+// The daemon's log: one line per event, key=value, to stderr (journald keeps it).
+//
+// Any thread. Values with spaces, quotes or control characters are quoted, so a hostile process
+// name cannot forge a line.
+
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <cstdint>
+#include <initializer_list>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+namespace gpuperf {
+
+struct LogField {
+  std::string_view key;
+  std::string value;
+};
+
+// level: trace, debug, info, warn, error. An unknown level is the caller's bug: config checks it.
+void set_up_log(std::string_view level);
+
+// Renders "event key=value key=\"quoted value\"".
+std::string format_log_line(std::string_view event, std::initializer_list<LogField> fields);
+
+void log_info(std::string_view event, std::initializer_list<LogField> fields = {});
+void log_warn(std::string_view event, std::initializer_list<LogField> fields = {});
+void log_error(std::string_view event, std::initializer_list<LogField> fields = {});
+
+// Lets `burst` events through per second and says how many it held back since the last one let
+// through. Any thread.
+class LogLimiter {
+ public:
+  explicit LogLimiter(uint32_t burst_per_second) : burst_(burst_per_second) {}
+  struct Decision {
+    bool allowed = false;
+    uint64_t suppressed_count = 0;  // held back since the last allowed one; set when allowed
+  };
+  Decision admit(int64_t now_mono_ns);
+
+ private:
+  const uint32_t burst_;
+  std::mutex mutex_;
+  // Guarded by mutex_.
+  int64_t window_start_mono_ns_ = 0;
+  uint32_t used_ = 0;
+  uint64_t suppressed_ = 0;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "daemon/base/fd.h"
+#include "daemon/base/result.h"
+
+namespace gpuperf {
+
+// One thread that runs tasks, periodic timers and descriptor callbacks, one at a time.
+//
+// Thread: everything but `post` and `stop` is called on the thread that calls `run`, or before it.
+// Tasks posted before `stop` are run before `run` returns.
+// Bounds: posted tasks are not bounded here; posters that can flood use a BoundedQueue and post one
+// drain task. Timers that fall behind run once, not once per missed period.
+class TaskLoop {
+ public:
+  static Result<std::unique_ptr<TaskLoop>> make();
+  ~TaskLoop();
+  TaskLoop(const TaskLoop&) = delete;
+  TaskLoop& operator=(const TaskLoop&) = delete;
+
+  void post(std::function<void()> task);  // any thread
+  void stop();                            // any thread; async-signal-safe it is not
+
+  Status add_timer(std::chrono::milliseconds period, std::function<void()> on_tick);
+  Status add_reader(int fd, std::function<void()> on_readable);  // fd stays the caller's
+  // Blocks `signals` in this thread (threads made later inherit that) and calls back on the loop.
+  Status add_signals(std::initializer_list<int> signals, std::function<void(int)> on_signal);
+
+  void run();
+  bool on_loop() const { return std::this_thread::get_id() == loop_thread_; }
+
+ private:
+  struct Watch;
+  TaskLoop(Fd epoll, Fd wake);
+  void run_posted();
+
+  // Set once in the constructor.
+  Fd epoll_;
+  Fd wake_;
+  // Loop thread only.
+  std::thread::id loop_thread_;
+  std::vector<std::unique_ptr<Watch>> watches_;
+  // Guarded by mutex_.
+  std::mutex mutex_;
+  std::vector<std::function<void()>> posted_;
+  bool stopping_ = false;
+};
+
+}  // namespace gpuperf

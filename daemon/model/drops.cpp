@@ -1,0 +1,44 @@
+#include "daemon/model/drops.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr DropRow kDropRows[] = {
+    {DropCause::kBpfCellsFull, "bpf", "cells_full",
+     "calls of new (function, process) pairs, counted under process \"other\": raise stats.max_cells"},
+    {DropCause::kBpfIndexFull, "bpf", "index_full",
+     "calls of new (function, process) pairs, counted under process \"other\""},
+    {DropCause::kBpfThreadState, "bpf", "thread_state",
+     "calls timed without arguments and nesting because the kernel had no memory for the thread"},
+    {DropCause::kBpfCallDepth, "bpf", "call_depth",
+     "calls nested deeper than 16 probed calls: timed without arguments and nesting"},
+    {DropCause::kBpfSlowRingFull, "bpf", "slow_ring_full",
+     "records of slow calls; the calls themselves are counted"},
+    {DropCause::kBpfProcessRingFull, "bpf", "process_ring_full",
+     "notices of process exits; the sweep finds the exits later"},
+    {DropCause::kBpfUnpairedReturn, "bpf", "unpaired_return",
+     "returns without a known entry (a fork inside a call, a probe attached during one)"},
+    {DropCause::kRingUnknownKind, "ring", "unknown_kind", "records of a kind this version does not know"},
+    {DropCause::kRingMalformed, "ring", "malformed", "records shorter than their kind"},
+    {DropCause::kQueueEventsFull, "queue", "events_full",
+     "records of slow calls that found the queue to the loop full; the calls themselves are counted"},
+    {DropCause::kSymbolsQueueFull, "symbols", "queue_full",
+     "symbol names of slow calls' stacks; the addresses are kept"},
+    {DropCause::kStatsProcessesFull, "stats", "processes_full",
+     "rows of exited processes, forgotten early; their calls stay in the totals"},
+    {DropCause::kMetricsSeriesFull, "metrics", "series_full",
+     "series beyond metrics.max_series, folded into comm=\"other\""},
+    {DropCause::kWatchReaderSlow, "watch", "reader_slow",
+     "messages to a reader of WatchSlowCalls that read too slowly"},
+    {DropCause::kLogRateLimited, "log", "rate_limited",
+     "log lines of slow calls beyond slow.log_per_second; the calls are counted and kept"},
+    {DropCause::kDiscoveryEventsLost, "discovery", "events_lost",
+     "notices of new mappings; a full scan follows at once"},
+};
+static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
+
+}  // namespace
+
+std::span<const DropRow> drop_rows() { return kDropRows; }
+
+}  // namespace gpuperf

@@ -1,0 +1,54 @@
+#include "daemon/model/snapshot.h"
+
+#include <algorithm>
+
+namespace gpuperf {
+namespace {
+
+uint64_t min_of_set(uint64_t a, uint64_t b) {
+  if (a == 0 || b == 0) return std::max(a, b);
+  return std::min(a, b);
+}
+
+}  // namespace
+
+uint64_t get_error_count(const FunctionTotals& totals) {
+  uint64_t sum = totals.other_errors;
+  for (const auto& [code, count] : totals.errors) sum += count;
+  return sum;
+}
+
+uint64_t get_in_flight(const FunctionTotals& totals) {
+  const uint64_t ended = totals.histogram.count() + totals.abandoned + totals.untimed;
+  return totals.calls > ended ? totals.calls - ended : 0;
+}
+
+void add_delta(FunctionTotals& totals, const CellDelta& delta) {
+  totals.calls += delta.calls;
+  totals.abandoned += static_cast<uint64_t>(delta.abandoned);
+  totals.untimed += delta.untimed;
+  totals.total_ns += delta.total_ns;
+  totals.self_ns += delta.self_ns;
+  totals.min_ns = min_of_set(totals.min_ns, delta.min_ns);
+  totals.max_ns = std::max(totals.max_ns, delta.max_ns);
+  totals.slow_calls += delta.slow_calls;
+  totals.other_errors += delta.other_errors;
+  for (const auto& [code, count] : delta.errors) totals.errors[code] += count;
+  for (const auto& [bucket, count] : delta.buckets) totals.histogram.add(bucket, count);
+}
+
+void merge_totals(FunctionTotals& totals, const FunctionTotals& other) {
+  totals.calls += other.calls;
+  totals.abandoned += other.abandoned;
+  totals.untimed += other.untimed;
+  totals.total_ns += other.total_ns;
+  totals.self_ns += other.self_ns;
+  totals.min_ns = min_of_set(totals.min_ns, other.min_ns);
+  totals.max_ns = std::max(totals.max_ns, other.max_ns);
+  totals.slow_calls += other.slow_calls;
+  totals.other_errors += other.other_errors;
+  for (const auto& [code, count] : other.errors) totals.errors[code] += count;
+  totals.histogram.merge(other.histogram);
+}
+
+}  // namespace gpuperf
