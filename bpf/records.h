@@ -133,6 +133,7 @@ enum gpuperf_loss {
 #define GPUPERF_ASSERT(condition) _Static_assert(condition, #condition)
 #endif
 
+GPUPERF_ASSERT((GPUPERF_CALL_DEPTH & (GPUPERF_CALL_DEPTH - 1)) == 0); /* indices are masked */
 GPUPERF_ASSERT(sizeof(struct gpuperf_function) == 24);
 GPUPERF_ASSERT(sizeof(struct gpuperf_error_count) == 16);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, errors) == 64);

@@ -2,6 +2,7 @@
 
 // The daemon's configuration: parsed, checked and with every default filled in.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -9,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/base/result.h"
 #include "daemon/probe/probe_spec.h"
 
 namespace gpuperf {
@@ -54,13 +56,28 @@ struct ConfigError {
   bool operator==(const ConfigError&) const = default;
 };
 
-// Every error of the text, or the configuration.
+// Largest configuration that is read: room for some ten thousand functions.
+inline constexpr size_t kConfigMaxBytes = 1 << 20;
+
+// The text of a configuration file. Reads only regular files, so a pipe or a device cannot hang it.
+Result<std::string> read_config_file(const std::string& path);
+
+// The configuration built into the daemon (deploy/config.json), for hosts without a file.
+std::string_view default_config_text();
+
+// Every error of the text, or the configuration. Duplicate keys come first, the rest in file order.
 std::variant<Config, std::vector<ConfigError>> parse_config(std::string_view text);
+
+// One line per error, "FILE: PATH: MESSAGE; hint: HINT", as `gpuperfd --check` prints them.
+std::string render_config_errors(std::string_view file, std::span<const ConfigError> errors);
 
 // Every setting with its value in force, as a JSON object.
 std::string render_settings_json(const Settings& settings);
 
 // JSON Schema of the configuration file; docs/config.schema.json is this text.
 std::string render_config_schema();
+
+// The table of settings in docs/configuration.md.
+std::string render_settings_reference();
 
 }  // namespace gpuperf

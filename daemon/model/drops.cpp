@@ -20,8 +20,6 @@ constexpr DropRow kDropRows[] = {
      "returns without a known entry (a fork inside a call, a probe attached during one)"},
     {DropCause::kRingUnknownKind, "ring", "unknown_kind", "records of a kind this version does not know"},
     {DropCause::kRingMalformed, "ring", "malformed", "records shorter than their kind"},
-    {DropCause::kQueueEventsFull, "queue", "events_full",
-     "records of slow calls that found the queue to the loop full; the calls themselves are counted"},
     {DropCause::kSymbolsQueueFull, "symbols", "queue_full",
      "symbol names of slow calls' stacks; the addresses are kept"},
     {DropCause::kStatsProcessesFull, "stats", "processes_full",
@@ -34,6 +32,12 @@ constexpr DropRow kDropRows[] = {
      "log lines of slow calls beyond slow.log_per_second; the calls are counted and kept"},
     {DropCause::kDiscoveryEventsLost, "discovery", "events_lost",
      "notices of new mappings; a full scan follows at once"},
+    {DropCause::kStatsSeriesFull, "stats", "series_full",
+     "(function, process) pairs whose owner found no room among the series: counted under comm=\"other\""},
+    {DropCause::kSlowListsFull, "slow", "lists_full",
+     "worst slow calls of the (function, process) pairs that were slow least recently; the calls are counted"},
+    {DropCause::kDiscoveryFilesFull, "discovery", "files_full",
+     "mapped files beyond the bound of one scan: not probed"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

@@ -20,13 +20,15 @@ enum class DropCause : size_t {
   kBpfUnpairedReturn,
   kRingUnknownKind,
   kRingMalformed,
-  kQueueEventsFull,
   kSymbolsQueueFull,
   kStatsProcessesFull,
   kMetricsSeriesFull,
   kWatchReaderSlow,
   kLogRateLimited,
   kDiscoveryEventsLost,
+  kStatsSeriesFull,
+  kSlowListsFull,
+  kDiscoveryFilesFull,
   kCount,
 };
 

@@ -1,0 +1,118 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * The stack of probed calls of one thread. Frames are told apart by the user stack pointer at entry, so
+ * a call left by longjmp, an exception or a thread's exit is found out by the next entry or return on
+ * that thread and counted as abandoned.
+ */
+#pragma once
+
+#include "bpf/cells.bpf.h"
+
+/* The mask only tells the verifier what callers have checked; the barrier keeps the compiler from
+ * turning the index into a running pointer, which the verifier cannot follow. */
+static __always_inline struct gpuperf_frame *call_stack_at(struct gpuperf_thread *thread, __u32 index)
+{
+	barrier_var(index);
+	return &thread->frames[index & (GPUPERF_CALL_DEPTH - 1)];
+}
+
+static __always_inline void call_stack_abandon(struct gpuperf_frame *frame)
+{
+	struct gpuperf_cell *cell = bpf_map_lookup_elem(&cells, &frame->cell);
+
+	if (cell)
+		__sync_fetch_and_add(&cell->abandoned, 1);
+}
+
+/* Abandons the frames from index `first` up. */
+static __always_inline void call_stack_cut(struct gpuperf_thread *thread, __u32 first)
+{
+	__u32 depth = thread->depth;
+
+	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH; i++) {
+		__u32 index = first + i;
+
+		if (index >= depth || index >= GPUPERF_CALL_DEPTH)
+			break;
+		call_stack_abandon(call_stack_at(thread, index));
+	}
+	thread->depth = first;
+}
+
+/* Frames below the new stack pointer are gone. Those at the same stack pointer may live (a tail call
+ * keeps them), unless one is of the same function: then it and all above it were left by longjmp. A
+ * wrong guess is mended when that call returns. */
+static __always_inline void call_stack_drop_stale(struct gpuperf_thread *thread, __u64 sp,
+						  __u32 function_id)
+{
+	__u32 depth = thread->depth;
+	__u32 keep = depth;
+
+	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH; i++) {
+		__u32 index = depth - 1 - i;
+		struct gpuperf_frame *frame;
+
+		if (index >= GPUPERF_CALL_DEPTH)
+			break;
+		frame = call_stack_at(thread, index);
+		if (frame->sp > sp)
+			break;
+		if (frame->sp < sp || frame->function_id == function_id)
+			keep = index;
+	}
+	if (keep < depth)
+		call_stack_cut(thread, keep);
+}
+
+/* Puts a frame on the stack; NULL when it is too deep. The caller stamps start_ns last. */
+static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thread *thread, __u64 sp)
+{
+	__u32 depth = thread->depth;
+	struct gpuperf_frame *frame;
+
+	if (depth >= GPUPERF_CALL_DEPTH)
+		return NULL;
+	frame = call_stack_at(thread, depth);
+	frame->sp = sp;
+	frame->child_ns = 0;
+	thread->depth = depth + 1;
+	return frame;
+}
+
+/* Takes off the frame of the call that returns, and with it any lost ones above. start_ns 0 = not known
+ * (no session cookie): stack pointer and function decide. NULL: no such frame. */
+static __always_inline struct gpuperf_frame *call_stack_pop(struct gpuperf_thread *thread, __u64 sp,
+							    __u32 function_id, __u64 start_ns)
+{
+	__u32 depth = thread->depth;
+	__u32 found = GPUPERF_CALL_DEPTH;
+
+	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH; i++) {
+		__u32 index = depth - 1 - i;
+		struct gpuperf_frame *frame;
+
+		if (index >= GPUPERF_CALL_DEPTH)
+			break;
+		frame = call_stack_at(thread, index);
+		if (frame->sp > sp)
+			break;
+		if (frame->sp == sp && frame->function_id == function_id &&
+		    (!start_ns || frame->start_ns == start_ns)) {
+			found = index;
+			break;
+		}
+	}
+	if (found >= GPUPERF_CALL_DEPTH)
+		return NULL;
+	call_stack_cut(thread, found + 1);
+	thread->depth = found;
+	return call_stack_at(thread, found);
+}
+
+static __always_inline void call_stack_charge_parent(struct gpuperf_thread *thread, __u64 duration_ns)
+{
+	__u32 parent = thread->depth - 1;
+
+	if (parent < GPUPERF_CALL_DEPTH)
+		call_stack_at(thread, parent)->child_ns += duration_ns;
+}

@@ -1,0 +1,128 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/* The maps, all of them, and the kernel types the programs read. */
+#pragma once
+
+#include <linux/bpf.h>
+#include <linux/ptrace.h>
+#include <linux/types.h>
+#include <bpf/bpf_core_read.h>
+#include <bpf/bpf_helpers.h>
+#include <bpf/bpf_tracing.h>
+
+#include "bpf/records.h"
+
+/* Only the fields used; CO-RE finds their offsets in the running kernel's BTF. */
+struct signal_struct {
+	struct {
+		int counter;
+	} live;
+} __attribute__((preserve_access_index));
+
+struct task_struct {
+	struct task_struct *group_leader;
+	struct signal_struct *signal;
+	__u64 start_boottime;
+	int tgid;
+	int pid;
+	char comm[GPUPERF_COMM_BYTES];
+} __attribute__((preserve_access_index));
+
+/* One probed call a thread is inside of. */
+struct gpuperf_frame {
+	__u64 sp;          /* user stack pointer at entry: tells frames of one thread apart */
+	__u64 start_ns;
+	__u64 child_ns;    /* inclusive time of the probed calls made inside */
+	__u32 function_id;
+	__u32 cell;
+	__u64 arguments[GPUPERF_ARGUMENTS];
+};
+
+/* The probed calls a thread is inside of, outermost first. 1.3 KiB, only for threads that ever made one. */
+struct gpuperf_thread {
+	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
+	__u32 depth;
+	__u32 pad;
+	struct gpuperf_frame frames[GPUPERF_CALL_DEPTH];
+};
+
+struct gpuperf_process_key {
+	__u64 process_start_boot_ns;
+	__u32 pid;
+	__u32 pad;
+};
+
+/* Weak, so that bpftool's linker merges the copies of the two programs' objects into one map.
+ * max_entries marked (set) are set by the daemon before load. */
+#define GPUPERF_MAP __weak SEC(".maps")
+
+/* Function id -> what it is. (set): number of functions. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_function);
+} functions GPUPERF_MAP;
+
+/* Totals. The first cells, one per function, take the calls of processes that found no cell of their
+ * own; the rest are handed out through free_cells. (set): functions + stats.max_cells. Shared by all
+ * CPUs: per-CPU cells would need 192 times the memory on a 192-CPU host. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_cell);
+} cells GPUPERF_MAP;
+
+/* (function, process) -> cell. (set): stats.max_cells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct gpuperf_cell_key);
+	__type(value, struct gpuperf_cell_owner);
+} cell_index GPUPERF_MAP;
+
+/* Cells nobody owns, zeroed by the daemon before it puts them here. (set): stats.max_cells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_STACK);
+	__uint(max_entries, 1);
+	__type(value, __u32);
+} free_cells GPUPERF_MAP;
+
+/* Processes that own cells: whose exit the daemon wants to hear of. (set): stats.max_cells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 1);
+	__type(key, struct gpuperf_process_key);
+	__type(value, __u32);
+} processes GPUPERF_MAP;
+
+/* Freed by the kernel with the thread: nothing stays behind when a thread dies inside a call. */
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct gpuperf_thread);
+} threads GPUPERF_MAP;
+
+/* enum gpuperf_loss -> count. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, GPUPERF_LOSS_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} losses GPUPERF_MAP;
+
+/* 1 MiB holds about 1,550 slow calls: 200 ms between two drains at 7,700 slow calls a second. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 20);
+} slow_ring GPUPERF_MAP;
+
+/* Apart from the slow calls, so that a storm of those cannot hide an exit. 64 KiB: 2,000 exits. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 16);
+} process_ring GPUPERF_MAP;

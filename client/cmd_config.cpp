@@ -1,0 +1,133 @@
+// gpuperfctl config show|check: the configuration in force, and whether another one is valid.
+
+#include <absl/strings/str_cat.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <array>
+#include <iostream>
+#include <memory>
+#include <string>
+
+#include "client/view.h"
+
+namespace gpuperf::client {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr size_t kMaxConfigBytes = 1 << 20;  // what CheckConfig accepts
+
+void add_settings(Table& table, const std::string& name, const ordered_json& value) {
+  if (value.is_object() && !value.empty()) {
+    for (const auto& [key, inner] : value.items()) {
+      add_settings(table, name.empty() ? key : absl::StrCat(name, ".", key), inner);
+    }
+    return;
+  }
+  table.add_row({{name}, {value.dump(-1, ' ', false, ordered_json::error_handler_t::replace)}});
+}
+
+std::string render_config(const v1::GetConfigResponse& config, const TextStyle& style) {
+  std::string text = absl::StrCat("Read from ", make_printable(config.path()),
+                                  "; settings in force, defaults included:\n\n");
+  const auto settings = ordered_json::parse(config.effective_json(), nullptr, false);
+  if (settings.is_discarded()) return text + make_printable(config.effective_json()) + "\n";
+  Table table({{"SETTING"}, {"VALUE"}});
+  add_settings(table, "", settings);
+  return text + table.take_text(style);
+}
+
+Result<std::string> draw_config(Connection& connection, const View& view) {
+  v1::GetConfigResponse config;
+  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetConfig, "read the configuration",
+                                  v1::GetConfigRequest(), &config));
+  if (view.format == Format::kTable) return render_config(config, view.style);
+  return render_message(config, view.format, view.shape, view.style);
+}
+
+Result<std::string> read_all(int fd, const std::string& name) {
+  std::string text;
+  std::array<char, 65536> buffer;
+  for (;;) {
+    const ssize_t count = read(fd, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      return absl::InternalError(absl::StrCat("cannot read ", name, ": ", strerror(errno)));
+    }
+    if (count == 0) return text;
+    text.append(buffer.data(), static_cast<size_t>(count));
+    if (text.size() > kMaxConfigBytes) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, ": longer than the 1 MiB a configuration may have"));
+    }
+  }
+}
+
+// "-" is standard input.
+Result<std::string> read_config_text(const std::string& file, const std::string& name) {
+  if (file == "-") return read_all(STDIN_FILENO, name);
+  const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) {
+    return absl::InternalError(absl::StrCat("cannot open ", name, ": ", strerror(errno)));
+  }
+  Result<std::string> text = read_all(fd, name);
+  close(fd);
+  return text;
+}
+
+void report_errors(const v1::CheckConfigResponse& response, const std::string& name) {
+  for (const v1::ConfigError& error : response.errors()) {
+    std::cerr << make_printable(absl::StrCat(name, ": ", error.path(), ": ", error.message()));
+    if (!error.hint().empty()) std::cerr << "; hint: " << make_printable(error.hint());
+    std::cerr << "\n";
+  }
+}
+
+Status run_check(const Invocation& invocation, const std::string& file) {
+  const std::string name = file == "-" ? "standard input" : file;
+  ASSIGN_OR_RETURN(std::string text, read_config_text(file, name));
+  if (!is_utf8(text)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": not UTF-8 text; save the file as UTF-8"));
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
+  v1::CheckConfigRequest request;
+  request.set_json(std::move(text));
+  v1::CheckConfigResponse response;
+  RETURN_IF_ERROR(connection->call(&Connection::Stub::CheckConfig, absl::StrCat("check ", name),
+                                   request, &response));
+  const Format format = find_format(invocation.options);
+  if (format == Format::kJson) {
+    RETURN_IF_ERROR(invocation.output.write(write_json(to_json(response), JsonShape::kIndented)));
+  } else if (format == Format::kCsv) {
+    const std::vector<v1::ConfigError> rows(response.errors().begin(), response.errors().end());
+    RETURN_IF_ERROR(invocation.output.write(
+        render_rows(rows, format, JsonShape::kOneLine, invocation.output.read_style())));
+  } else if (response.errors().empty()) {
+    RETURN_IF_ERROR(invocation.output.write(make_printable(name) + ": valid\n"));
+  } else {
+    report_errors(response, name);
+  }
+  if (response.errors().empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("");  // said above; only the exit code is left
+}
+
+}  // namespace
+
+void declare_config(CLI::App& app, Invocation& invocation) {
+  app.require_subcommand(1);
+  app.add_subcommand("show", "Every setting in force, defaults included")->callback([&invocation] {
+    invocation.run = [&invocation] { return run_view(invocation, draw_config); };
+  });
+  CLI::App& check = *app.add_subcommand("check", "Have the daemon validate a file, not use it");
+  const auto file = std::make_shared<std::string>();
+  check.add_option("FILE", *file, "The file; - is standard input")->required();
+  check.callback([&invocation, file] {
+    invocation.run = [&invocation, file] { return run_check(invocation, *file); };
+  });
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,88 @@
+// gpuperfctl processes: who calls the probed functions.
+
+#include <absl/strings/str_cat.h>
+
+#include <string>
+#include <vector>
+
+#include "client/pages.h"
+#include "client/sort.h"
+#include "client/view.h"
+
+namespace gpuperf::client {
+namespace {
+
+using v1::ListProcessesRequest;
+using v1::ListProcessesResponse;
+using v1::Process;
+
+constexpr ListCall<ListProcessesRequest, ListProcessesResponse, Process> kListProcesses = {
+    .method = &Connection::Stub::ListProcesses,
+    .rows = &ListProcessesResponse::mutable_processes,
+    .action = "list processes",
+    .page_rows = 1000};
+
+std::string render_table(const std::vector<Process>& rows, const TextStyle& style) {
+  constexpr auto kRight = Column::Align::kRight;
+  Table table({{"PID", kRight},
+               {.title = "COMM", .shrink_to = 8},
+               {"STATE"},
+               {"FUNCTIONS", kRight},
+               {"CALLS", kRight},
+               {"SLOW", kRight},
+               {.title = "CONTAINER", .optional = true},
+               {.title = "POD", .optional = true, .shrink_to = 12},
+               {.title = "NAMESPACE", .optional = true, .shrink_to = 12}});
+  for (const Process& row : rows) {
+    table.add_row(
+        {{absl::StrCat(row.pid())},
+         {row.comm()},
+         {row.exited() ? "exited" : "running", row.exited() ? Tone::kDim : Tone::kPlain},
+         {format_count(row.functions())},
+         {format_count(row.calls())},
+         {format_count(row.slow_calls()), row.slow_calls() > 0 ? Tone::kWarning : Tone::kPlain},
+         {row.container()},
+         {row.pod()},
+         {row.namespace_()}});
+  }
+  return table.take_text(style);
+}
+
+Result<std::string> draw_processes(Connection& connection, const View& view,
+                                   const Options& options) {
+  ListProcessesRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
+  const uint64_t read_limit = options.sort.empty() ? options.limit : 0;  // all, to sort them here
+  ASSIGN_OR_RETURN(std::vector<Process> rows,
+                   read_pages(connection, kListProcesses, request, read_limit));
+  RETURN_IF_ERROR(sort_rows(rows, options.sort, options.limit));
+  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
+  std::string text = render_table(rows, view.style);
+  if (rows.empty()) {
+    const std::string_view note =
+        has_filter(options) ? "\nNo process matches. Without filters: gpuperfctl processes\n"
+                            : "\nNo process was seen yet. What is probed: gpuperfctl probes\n";
+    text += paint(note, Tone::kDim, view.style);
+  }
+  return text;
+}
+
+}  // namespace
+
+void declare_processes(CLI::App& app, Invocation& invocation) {
+  Options& options = invocation.options;
+  add_process_flags(app, options);
+  add_sort_flag(app, options, list_sort_fields(*Process::descriptor()));
+  add_limit_flag(app, options);
+  add_watch_flag(app, options);
+  app.callback([&invocation] {
+    invocation.run = [&invocation]() -> Status {
+      RETURN_IF_ERROR(check_sort_field(*Process::descriptor(), invocation.options.sort));
+      return run_view(invocation, [&](Connection& connection, const View& view) {
+        return draw_processes(connection, view, invocation.options);
+      });
+    };
+  });
+}
+
+}  // namespace gpuperf::client

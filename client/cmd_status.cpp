@@ -1,0 +1,133 @@
+// gpuperfctl status: what the daemon is doing, what it cannot do and what it lost.
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+
+#include <array>
+#include <string>
+
+#include "client/view.h"
+
+namespace gpuperf::client {
+namespace {
+
+using v1::GetStatusRequest;
+using v1::GetStatusResponse;
+
+constexpr int kLabelWidth = 12;
+
+std::string make_line(std::string_view label, std::string_view value, const TextStyle& style) {
+  const std::string blanks(kLabelWidth - label.size(), ' ');
+  return absl::StrCat(paint(label, Tone::kHeader, style), blanks, value, "\n");
+}
+
+std::string describe_mechanism(const std::string& mechanism, const TextStyle& style) {
+  if (mechanism == "session") return "session (uprobe session: entry and return in one link)";
+  if (mechanism == "multi") return "multi (uprobe_multi: one link per file)";
+  if (mechanism == "perf") return "perf (one perf event per probe: slow to attach and detach)";
+  if (mechanism == "none") return paint("none: nothing can be probed", Tone::kBad, style);
+  return make_printable(mechanism);
+}
+
+std::string describe_probes(const v1::ProbeCounts& counts, const TextStyle& style) {
+  struct Part {
+    uint32_t count;
+    std::string_view name;
+    Tone tone;
+  };
+  const std::array<Part, 6> parts = {{{counts.attached(), "attached", Tone::kGood},
+                                      {counts.entry_only(), "entry only", Tone::kPlain},
+                                      {counts.waiting(), "waiting for a library", Tone::kPlain},
+                                      {counts.symbol_missing(), "symbol missing", Tone::kWarning},
+                                      {counts.failed(), "failed", Tone::kBad},
+                                      {counts.disabled(), "disabled", Tone::kDim}}};
+  std::string text;
+  for (const Part& part : parts) {
+    if (part.count == 0) continue;
+    const std::string words = absl::StrCat(format_count(part.count), " ", part.name);
+    absl::StrAppend(&text, text.empty() ? "" : ", ", paint(words, part.tone, style));
+  }
+  return text.empty() ? "none configured" : text;
+}
+
+// 0 where the clocks disagree: the daemon may be on another machine.
+uint64_t find_uptime_ns(const GetStatusResponse& status) {
+  const uint64_t now_ns = read_wall_clock_ns();
+  return now_ns > status.start_unix_ns() ? now_ns - status.start_unix_ns() : 0;
+}
+
+std::string describe_cost(const GetStatusResponse& status) {
+  const uint64_t uptime_ns = find_uptime_ns(status);
+  std::string text = absl::StrCat("CPU ", format_duration(status.cpu_ns()));
+  if (uptime_ns > 0) {
+    const double share = static_cast<double>(status.cpu_ns()) / static_cast<double>(uptime_ns);
+    absl::StrAppend(&text, absl::StrFormat(" (%.2f %% of one CPU since start)", share * 100));
+  }
+  return absl::StrCat(text, ", memory ", format_bytes(status.resident_bytes()));
+}
+
+std::string render_problems(const GetStatusResponse& status, const TextStyle& style) {
+  if (status.problems().empty()) return make_line("Problems", "none", style);
+  std::string text = make_line("Problems", absl::StrCat(status.problems_size()), style);
+  for (const v1::Problem& problem : status.problems()) {
+    absl::StrAppend(&text, "  ", paint(make_printable(problem.subject()) + ":", Tone::kBad, style),
+                    " ", make_printable(problem.message()), "\n");
+    if (!problem.hint().empty()) {
+      absl::StrAppend(&text, "    hint: ", make_printable(problem.hint()), "\n");
+    }
+  }
+  return text;
+}
+
+std::string render_drops(const GetStatusResponse& status, const TextStyle& style) {
+  if (status.drops().empty()) return make_line("Drops", "none", style);
+  Table table({{"  STAGE"}, {"REASON"}, {"COUNT", Column::Align::kRight}, {"MEANING"}});
+  for (const v1::Drop& drop : status.drops()) {
+    table.add_row({{"  " + drop.stage()},
+                   {drop.reason()},
+                   {format_count(drop.count()), Tone::kWarning},
+                   {drop.meaning()}});
+  }
+  return make_line("Drops", absl::StrCat(status.drops_size(), " causes"), style) +
+         table.take_text(style);
+}
+
+std::string render_status(const GetStatusResponse& status, const TextStyle& style) {
+  const uint64_t uptime_ns = find_uptime_ns(status);
+  std::string daemon = absl::StrCat("gpuperfd ", status.version(), ", pid ", status.pid());
+  if (uptime_ns > 0) absl::StrAppend(&daemon, ", up ", format_duration(uptime_ns));
+  absl::StrAppend(&daemon, ", kernel ", status.kernel());
+  const std::string metrics = status.metrics_address().empty()
+                                  ? "not served"
+                                  : "http://" + status.metrics_address() + "/metrics";
+  return make_line("Daemon", make_printable(daemon), style) +
+         make_line("Mechanism", describe_mechanism(status.mechanism(), style), style) +
+         make_line("Config", make_printable(status.config_path()), style) +
+         make_line("Metrics", make_printable(metrics), style) +
+         make_line("Probes", describe_probes(status.probes(), style), style) +
+         make_line("Files", absl::StrCat(format_count(status.files()), " probed"), style) +
+         make_line("Processes", absl::StrCat(format_count(status.processes()), " running"), style) +
+         make_line("Calls", format_count(status.calls()), style) +
+         make_line("Slow calls", format_count(status.slow_calls()), style) +
+         make_line("Cost", describe_cost(status), style) + render_problems(status, style) +
+         render_drops(status, style);
+}
+
+Result<std::string> draw_status(Connection& connection, const View& view) {
+  GetStatusResponse status;
+  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
+                                  GetStatusRequest(), &status));
+  if (view.format == Format::kTable) return render_status(status, view.style);
+  return render_message(status, view.format, view.shape, view.style);
+}
+
+}  // namespace
+
+void declare_status(CLI::App& app, Invocation& invocation) {
+  add_watch_flag(app, invocation.options);
+  app.callback([&invocation] {
+    invocation.run = [&invocation] { return run_view(invocation, draw_status); };
+  });
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,38 @@
+#pragma once
+
+// What main knows of the commands, and what a command gets to work with.
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "client/options.h"
+#include "client/output.h"
+#include "client/status.h"
+
+namespace gpuperf::client {
+
+// One run of the program. Flags are parsed into it; then `run` is called, once.
+struct Invocation {
+  Options options;
+  Output output;
+  std::function<Status()> run;  // set by the command that the command line names
+};
+
+// A row of the table in main.cpp.
+struct Command {
+  const char* name;
+  const char* summary;
+  // Declares the command's flags and subcommands on `app`, whose callback sets `invocation.run`.
+  // Both outlive the run.
+  void (*declare)(CLI::App& app, Invocation& invocation);
+};
+
+void declare_status(CLI::App& app, Invocation& invocation);
+void declare_functions(CLI::App& app, Invocation& invocation);
+void declare_slow(CLI::App& app, Invocation& invocation);
+void declare_probes(CLI::App& app, Invocation& invocation);
+void declare_processes(CLI::App& app, Invocation& invocation);
+void declare_config(CLI::App& app, Invocation& invocation);
+void declare_version(CLI::App& app, Invocation& invocation);
+
+}  // namespace gpuperf::client

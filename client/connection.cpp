@@ -1,0 +1,102 @@
+#include "client/connection.h"
+
+#include <absl/strings/str_cat.h>
+#include <absl/strings/str_format.h>
+#include <grpc/grpc.h>
+
+namespace gpuperf::client {
+namespace {
+
+// A page of slow calls with deep stacks of long C++ names passes gRPC's default of 4 MiB.
+constexpr int kMaxMessageBytes = 64 << 20;
+// How soon an interrupt is noticed while connecting.
+constexpr auto kConnectStep = std::chrono::milliseconds(100);
+
+grpc::ChannelArguments make_channel_arguments() {
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
+  // The daemon is never behind a web proxy; http_proxy in the environment is for others.
+  arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
+  return arguments;
+}
+
+double to_seconds(std::chrono::nanoseconds duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+Connection::Connection(Address address, std::chrono::nanoseconds timeout, Interrupt* interrupt)
+    : address_(std::move(address)),
+      timeout_(timeout),
+      interrupt_(interrupt),
+      channel_(grpc::CreateCustomChannel(address_.grpc_target, grpc::InsecureChannelCredentials(),
+                                         make_channel_arguments())),
+      stub_(v1::Observe::NewStub(channel_)) {}
+
+Result<std::unique_ptr<Connection>> Connection::open(std::string_view address_text,
+                                                     std::chrono::nanoseconds timeout,
+                                                     Interrupt* interrupt) {
+  ASSIGN_OR_RETURN(Address address, parse_address(address_text));
+  RETURN_IF_ERROR(probe_socket(address, timeout));
+  std::unique_ptr<Connection> connection(new Connection(std::move(address), timeout, interrupt));
+  RETURN_IF_ERROR(connection->wait_until_connected());
+  return connection;
+}
+
+// A failed attempt is not reported here: the call that follows fails at once and knows the cause.
+Status Connection::wait_until_connected() {
+  const auto deadline = std::chrono::system_clock::now() + timeout_;
+  for (;;) {
+    const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
+    if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
+      return absl::OkStatus();
+    }
+    if (interrupt_ != nullptr && interrupt_->happened()) return absl::CancelledError("interrupted");
+    const auto now = std::chrono::system_clock::now();
+    if (now >= deadline) {
+      return explain(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, ""), "connect");
+    }
+    channel_->WaitForStateChange(state, std::min(deadline, now + kConnectStep));
+  }
+}
+
+Status Connection::explain(const grpc::Status& status, std::string_view action) const {
+  const std::string failed = absl::StrCat("cannot ", action, ": gpuperfd at ", address_.text);
+  const std::string cause = status.error_message();
+  switch (status.error_code()) {
+    case grpc::StatusCode::OK:
+      return absl::OkStatus();
+    case grpc::StatusCode::CANCELLED:
+      if (interrupt_ != nullptr && interrupt_->happened()) return absl::CancelledError(cause);
+      [[fallthrough]];  // not by us: the daemon cancels what runs when it stops
+    case grpc::StatusCode::UNAVAILABLE:
+      return absl::UnavailableError(
+          absl::StrCat(failed, " is not reachable or has stopped (", cause,
+                       "); is gpuperfd running? see: systemctl status gpuperfd"));
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return absl::UnavailableError(
+          absl::StrFormat("%s did not answer within %g s; see: systemctl status gpuperfd; or wait "
+                          "longer: --timeout",
+                          failed, to_seconds(timeout_)));
+    case grpc::StatusCode::PERMISSION_DENIED:
+    case grpc::StatusCode::UNAUTHENTICATED:
+      return absl::PermissionDeniedError(
+          absl::StrCat(failed, " does not permit it: ", cause,
+                       "; reading needs root or membership of group gpuperf"));
+    case grpc::StatusCode::INVALID_ARGUMENT:
+      return absl::InvalidArgumentError(absl::StrCat("cannot ", action, ": ", cause));
+    case grpc::StatusCode::NOT_FOUND:
+      return absl::NotFoundError(absl::StrCat("cannot ", action, ": ", cause));
+    case grpc::StatusCode::UNIMPLEMENTED:
+      return absl::UnimplementedError(
+          absl::StrCat(failed,
+                       " does not know this request; it is an older version than this "
+                       "gpuperfctl, or not gpuperfd: compare gpuperfctl version"));
+    default:  // the remaining codes say nothing a user could act on beyond their text
+      return absl::InternalError(absl::StrFormat("%s answered: %s (code %d)", failed, cause,
+                                                 static_cast<int>(status.error_code())));
+  }
+}
+
+}  // namespace gpuperf::client

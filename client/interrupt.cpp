@@ -1,0 +1,78 @@
+#include "client/interrupt.h"
+
+#include <absl/strings/str_cat.h>
+#include <errno.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <array>
+#include <memory>
+
+namespace gpuperf::client {
+
+Result<std::unique_ptr<Interrupt>> Interrupt::make(int output_fd) {
+  sigset_t signals;
+  sigset_t mask_before;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC);
+  const int stop_fd = eventfd(0, EFD_CLOEXEC);
+  if (signal_fd < 0 || stop_fd < 0) {
+    const int error_number = errno;
+    if (signal_fd >= 0) close(signal_fd);
+    if (stop_fd >= 0) close(stop_fd);
+    return absl::InternalError(absl::StrCat("cannot watch for signals: ", strerror(error_number)));
+  }
+  pthread_sigmask(SIG_BLOCK, &signals, &mask_before);
+  return std::unique_ptr<Interrupt>(new Interrupt(signal_fd, stop_fd, output_fd, mask_before));
+}
+
+Interrupt::Interrupt(int signal_fd, int stop_fd, int output_fd, const sigset_t& mask_before)
+    : signal_fd_(signal_fd),
+      stop_fd_(stop_fd),
+      mask_before_(mask_before),
+      thread_([this, output_fd] { wait_for_event(output_fd); }) {}
+
+Interrupt::~Interrupt() {
+  (void)eventfd_write(stop_fd_, 1);  // cannot fail: the counter is far from full
+  thread_.join();
+  pthread_sigmask(SIG_SETMASK, &mask_before_, nullptr);
+  close(signal_fd_);
+  close(stop_fd_);
+}
+
+void Interrupt::wait_for_event(int output_fd) {
+  // No events asked of the output: POLLERR and POLLHUP come unasked when its reader has left.
+  std::array<pollfd, 3> watched = {
+      {{stop_fd_, POLLIN, 0}, {signal_fd_, POLLIN, 0}, {output_fd, 0, 0}}};
+  while (poll(watched.data(), watched.size(), -1) < 0) {
+    if (errno != EINTR) return;
+  }
+  if (watched[0].revents != 0) return;
+  const std::lock_guard lock(mutex_);
+  happened_ = true;
+  if (call_ != nullptr) call_->TryCancel();
+  changed_.notify_all();
+}
+
+bool Interrupt::happened() const {
+  const std::lock_guard lock(mutex_);
+  return happened_;
+}
+
+bool Interrupt::wait_for(std::chrono::nanoseconds duration) {
+  std::unique_lock lock(mutex_);
+  return !changed_.wait_for(lock, duration, [this] { return happened_; });
+}
+
+void Interrupt::set_call(grpc::ClientContext* context) {
+  const std::lock_guard lock(mutex_);
+  call_ = context;
+  if (call_ != nullptr && happened_) call_->TryCancel();
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,108 @@
+// gpuperfctl: queries gpuperfd through its gRPC API. A command is a row of kCommands and a file
+// cmd_NAME.cpp.
+
+#include <absl/strings/str_cat.h>
+#include <google/protobuf/stubs/logging.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <array>
+#include <exception>
+#include <iostream>
+#include <string>
+
+#include "client/command.h"
+#include "client/text.h"
+#include "client/version.h"
+
+namespace gpuperf::client {
+namespace {
+
+constexpr std::array<Command, 7> kCommands = {{
+    {"status", "The daemon's state: probes, problems, drops, cost", declare_status},
+    {"functions", "Statistics per function: calls, errors, durations", declare_functions},
+    {"slow", "Slow calls: list, show one, watch them happen", declare_slow},
+    {"probes", "Configured functions and what became of each", declare_probes},
+    {"processes", "Processes that call the probed functions", declare_processes},
+    {"config", "The configuration: show what is in force, check a file", declare_config},
+    {"version", "Versions of gpuperfctl and gpuperfd", declare_version},
+}};
+
+constexpr const char* kFooter =
+    "Exit codes: 0 done, 1 failed, 2 usage or invalid configuration, 3 daemon unreachable,\n"
+    "4 not permitted. NO_COLOR switches colours off. GPUPERF_ADDRESS is the default of --address.";
+
+// One line; what it quotes from files and daemons cannot steer the terminal.
+void report(std::string_view message) {
+  std::cerr << "gpuperfctl: " << make_printable(message) << "\n";
+}
+
+// "gpuperfctl slow list", as far as the command line named commands.
+std::string find_command_words(const CLI::App& app) {
+  std::string words = app.get_name();
+  const CLI::App* deepest = &app;
+  while (!deepest->get_subcommands().empty()) {
+    deepest = deepest->get_subcommands().front();
+    absl::StrAppend(&words, " ", deepest->get_name());
+  }
+  return words;
+}
+
+// CLI11's texts end now and then in a line break; an error is one line.
+ExitCode report_usage(const CLI::App& app, const CLI::ParseError& error) {
+  std::string text = error.what();
+  while (!text.empty() && text.back() == '\n') text.pop_back();
+  report(absl::StrCat(text, "; see: ", find_command_words(app), " --help"));
+  return ExitCode::kUsage;
+}
+
+void declare_commands(CLI::App& app, Invocation& invocation) {
+  app.name("gpuperfctl");
+  app.set_version_flag("--version", absl::StrCat("gpuperfctl ", get_client_version()));
+  app.require_subcommand(1);
+  app.footer(kFooter);
+  add_connection_flags(app, invocation.options);
+  for (const Command& command : kCommands) {
+    CLI::App& declared = *app.add_subcommand(command.name, command.summary);
+    declared.fallthrough();  // -o, --address and --timeout may stand anywhere
+    command.declare(declared, invocation);
+    for (CLI::App* inner : declared.get_subcommands({})) inner->fallthrough();
+  }
+}
+
+ExitCode run(int argc, char** argv) {
+  CLI::App app("Asks gpuperfd which GPU library calls are slow, and why.");
+  Invocation invocation = {.options = {}, .output = Output(STDOUT_FILENO), .run = nullptr};
+  declare_commands(app, invocation);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success&) {  // --help, --version
+    const bool version = app.get_option("--version")->count() > 0;
+    const Status written = invocation.output.write(
+        version ? absl::StrCat("gpuperfctl ", get_client_version(), "\n") : app.help());
+    return find_exit_code(written);
+  } catch (const CLI::ParseError& error) {
+    return report_usage(app, error);
+  }
+  const Status status = invocation.run();
+  const ExitCode code = find_exit_code(status);
+  if (code != ExitCode::kOk && !status.message().empty()) report(status.message());
+  return code;
+}
+
+}  // namespace
+}  // namespace gpuperf::client
+
+int main(int argc, char** argv) {
+  // Our errors say what gRPC and protobuf would log, and more; before either starts.
+  setenv("GRPC_VERBOSITY", "NONE", /*overwrite=*/0);
+  google::protobuf::SetLogHandler(nullptr);
+  signal(SIGPIPE, SIG_IGN);  // a reader that leaves is an ordinary end, seen at the write
+  try {
+    return static_cast<int>(gpuperf::client::run(argc, argv));
+  } catch (const std::exception& error) {
+    std::cerr << "gpuperfctl: failed unexpectedly: " << error.what() << "\n";
+    return static_cast<int>(gpuperf::client::ExitCode::kFailed);
+  }
+}

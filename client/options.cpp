@@ -1,0 +1,135 @@
+#include "client/options.h"
+
+#include <absl/strings/str_cat.h>
+
+#include "client/address.h"
+#include "client/duration.h"
+#include "client/text.h"
+
+namespace gpuperf::client {
+namespace {
+
+constexpr double kDefaultWatchSeconds = 2;
+constexpr double kShortestWatchSeconds = 0.1;  // the daemon's own snapshots are not newer than that
+constexpr double kLongestSeconds = 86400;
+
+// An empty value would not restrict anything: most likely a shell variable that is not set.
+CLI::Validator make_text_check() {
+  return {[](std::string& text) -> std::string {
+            if (text.empty()) return "is empty";
+            return is_utf8(text) ? "" : "is not UTF-8 text";
+          },
+          ""};
+}
+
+CLI::Validator make_duration_check() {
+  return {[](std::string& text) {
+            const auto parsed = parse_duration_ns(text);
+            return parsed.ok() ? std::string() : std::string(parsed.status().message());
+          },
+          ""};
+}
+
+CLI::Validator make_since_check() {
+  return {[](std::string& text) {
+            const auto parsed = parse_since_unix_ns(text, read_wall_clock_ns());
+            return parsed.ok() ? std::string() : std::string(parsed.status().message());
+          },
+          ""};
+}
+
+void add_text_flag(CLI::App& app, const std::string& name, std::string& value,
+                   const std::string& help) {
+  app.add_option(name, value, help)->check(make_text_check());
+}
+
+}  // namespace
+
+void add_connection_flags(CLI::App& app, Options& options) {
+  app.add_option("-o,--output", options.format_name, "Form of the answer: table, json or csv")
+      ->check(CLI::IsMember({"table", "json", "csv"}).description(""))
+      ->capture_default_str();
+  options.address = std::string(kDefaultAddress);
+  app.add_option("--address", options.address, "Where gpuperfd listens: unix:/path or host:port")
+      ->envname("GPUPERF_ADDRESS")
+      ->capture_default_str();
+  app.add_option("--timeout", options.timeout_seconds, "Seconds to wait for each answer")
+      ->check(CLI::Range(0.001, kLongestSeconds).description(""))
+      ->capture_default_str();
+}
+
+void add_process_flags(CLI::App& app, Options& options) {
+  app.add_option("--pid", options.pid, "Only this process")
+      ->check(CLI::PositiveNumber.description(""));
+  add_text_flag(app, "--container", options.container, "Only this container id, or its beginning");
+  add_text_flag(app, "--pod", options.pod, "Only this pod name or uid");
+}
+
+void add_function_flags(CLI::App& app, Options& options) {
+  add_text_flag(app, "--category", options.category, "Only this category, like cuda or cublas");
+  add_text_flag(app, "--function", options.function,
+                "Only this function; * matches any run of characters");
+}
+
+void add_time_flags(CLI::App& app, Options& options) {
+  app.add_option("--since", options.since,
+                 "Only what started since then: 10m, 2h, 1d, or 2026-05-01T10:00:00Z")
+      ->check(make_since_check());
+  app.add_option("--min-duration", options.min_duration, "Only calls at least this long, like 5ms")
+      ->check(make_duration_check());
+}
+
+void add_sort_flag(CLI::App& app, Options& options, const std::string& fields) {
+  add_text_flag(app, "--sort", options.sort, "Sort by a field: " + fields);
+}
+
+void add_limit_flag(CLI::App& app, Options& options) {
+  app.add_option("--limit", options.limit, "At most so many rows; 0 = all")->capture_default_str();
+}
+
+void add_watch_flag(CLI::App& app, Options& options) {
+  app.add_option_function<std::vector<double>>(
+         "--watch",
+         [&options](const std::vector<double>& seconds) {
+           options.watch_seconds = seconds.empty() ? kDefaultWatchSeconds : seconds.front();
+         },
+         "Ask again every so many seconds (2 without a number) until interrupted")
+      ->expected(0, 1)
+      ->check(CLI::Range(kShortestWatchSeconds, kLongestSeconds).description(""));
+}
+
+Format find_format(const Options& options) {
+  if (options.format_name == "json") return Format::kJson;
+  return options.format_name == "csv" ? Format::kCsv : Format::kTable;
+}
+
+std::chrono::nanoseconds find_timeout(const Options& options) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(options.timeout_seconds));
+}
+
+Result<v1::Filter> make_filter(const Options& options, uint64_t now_unix_ns) {
+  v1::Filter filter;
+  filter.set_pid(options.pid);
+  filter.set_container(options.container);
+  filter.set_pod(options.pod);
+  filter.set_category(options.category);
+  filter.set_function(options.function);
+  if (!options.since.empty()) {
+    ASSIGN_OR_RETURN(const uint64_t since_ns, parse_since_unix_ns(options.since, now_unix_ns));
+    filter.set_since_unix_ns(since_ns);
+  }
+  if (!options.min_duration.empty()) {
+    ASSIGN_OR_RETURN(const uint64_t shortest_ns, parse_duration_ns(options.min_duration));
+    filter.set_min_duration_ns(shortest_ns);
+  }
+  return filter;
+}
+
+bool has_filter(const Options& options) {
+  return options.pid != 0 || !options.container.empty() || !options.pod.empty() ||
+         !options.category.empty() || !options.function.empty() || !options.since.empty() ||
+         !options.min_duration.empty();
+}
+
+}  // namespace gpuperf::client

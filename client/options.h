@@ -1,0 +1,51 @@
+#pragma once
+
+// The flags that several commands share. A command declares only those that it obeys: a filter
+// that is accepted and ignored would be a wrong answer.
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "client/render.h"
+#include "client/status.h"
+#include "gpuperf/v1/observe.pb.h"
+
+namespace gpuperf::client {
+
+struct Options {
+  // Every command.
+  std::string format_name = "table";
+  std::string address;
+  double timeout_seconds = 5;
+  // Filters; empty or 0 = not asked.
+  uint32_t pid = 0;
+  std::string container;
+  std::string pod;
+  std::string category;
+  std::string function;
+  std::string since;
+  std::string min_duration;
+  // Lists.
+  std::string sort;
+  uint64_t limit = 0;  // 0 = every row
+  std::optional<double> watch_seconds;
+};
+
+void add_connection_flags(CLI::App& app, Options& options);
+void add_process_flags(CLI::App& app, Options& options);   // --pid --container --pod
+void add_function_flags(CLI::App& app, Options& options);  // --category --function
+void add_time_flags(CLI::App& app, Options& options);      // --since --min-duration
+void add_sort_flag(CLI::App& app, Options& options, const std::string& fields);
+void add_limit_flag(CLI::App& app, Options& options);
+void add_watch_flag(CLI::App& app, Options& options);
+
+Format find_format(const Options& options);
+std::chrono::nanoseconds find_timeout(const Options& options);
+// The filter as of `now_unix_ns`: "--since 10m" moves on in a watch.
+Result<v1::Filter> make_filter(const Options& options, uint64_t now_unix_ns);
+bool has_filter(const Options& options);
+
+}  // namespace gpuperf::client

@@ -1,0 +1,53 @@
+#pragma once
+
+// Lists of the daemon that come in pages, read to their end or to --limit.
+
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "client/connection.h"
+
+namespace gpuperf::client {
+
+// One rpc that lists. `action` completes "cannot …" in an error.
+template <typename Request, typename Response, typename Row>
+struct ListCall {
+  Connection::Method<Request, Response> method;
+  google::protobuf::RepeatedPtrField<Row>* (Response::*rows)();
+  const char* action;
+  uint32_t page_rows;  // asked for at a time
+};
+
+// At most `limit` rows; 0 = all. The request's page is filled in here.
+template <typename Request, typename Response, typename Row>
+Result<std::vector<Row>> read_pages(Connection& connection,
+                                    const ListCall<Request, Response, Row>& list, Request request,
+                                    uint64_t limit) {
+  std::vector<Row> rows;
+  std::string token;
+  do {
+    const uint64_t missing = limit == 0 ? list.page_rows : limit - rows.size();
+    request.mutable_page()->set_limit(
+        static_cast<uint32_t>(std::min<uint64_t>(missing, list.page_rows)));
+    request.mutable_page()->set_page_token(token);
+    Response response;
+    RETURN_IF_ERROR(connection.call(list.method, list.action, request, &response));
+    for (Row& row : *(response.*list.rows)()) {
+      if (limit == 0 || rows.size() < limit) rows.push_back(std::move(row));
+    }
+    // Following the same page for ever would fill the memory of this machine.
+    if (!token.empty() && response.next_page_token() == token) {
+      return absl::InternalError(absl::StrCat("cannot ", list.action, ": gpuperfd at ",
+                                              connection.address().text,
+                                              " repeats a page; this is a bug of the daemon"));
+    }
+    token = response.next_page_token();
+  } while (!token.empty() && (limit == 0 || rows.size() < limit));
+  return rows;
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,231 @@
+#include "client/text.h"
+
+#include <absl/strings/str_format.h>
+#include <locale.h>
+#include <time.h>
+#include <wchar.h>
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+namespace gpuperf::client {
+namespace {
+
+constexpr uint64_t kNsPerSecond = 1'000'000'000;
+constexpr std::string_view kEllipsis = "…";
+
+struct CodePoint {
+  char32_t value = 0;
+  size_t size_bytes = 1;
+  bool valid = false;
+};
+
+// Strict: no overlong forms, no surrogates, nothing past U+10FFFF. `text` is not empty.
+CodePoint decode_first(std::string_view text) {
+  const auto byte = [&](size_t index) { return static_cast<unsigned char>(text[index]); };
+  const unsigned char lead = byte(0);
+  if (lead < 0x80) return {lead, 1, true};
+  const size_t size = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || text.size() < size) return {};
+  char32_t value = lead & (0x7F >> size);
+  for (size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return {};
+    value = (value << 6) | (byte(i) & 0x3F);
+  }
+  constexpr std::array<char32_t, 5> kSmallest = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = value >= 0xD800 && value <= 0xDFFF;
+  if (value < kSmallest[size] || value > 0x10FFFF || surrogate) return {};
+  return {value, size, true};
+}
+
+// Columns of one character, negative when it is not printable. glibc's own tables, by way of the
+// built-in C.UTF-8 locale: the user's locale may know nothing beyond ASCII.
+int find_columns(char32_t value) {
+  static const locale_t utf8 = newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
+  if (value < 0x7F) return value < 0x20 ? -1 : 1;
+  if (utf8 == nullptr) return 1;
+  const locale_t before = uselocale(utf8);
+  const int columns = wcwidth(static_cast<wchar_t>(value));
+  uselocale(before);
+  return columns;
+}
+
+// Characters that print nothing themselves but reorder or hide their neighbours.
+bool is_deceptive(char32_t value) {
+  return value == 0x061C || (value >= 0x200B && value <= 0x200F) ||
+         (value >= 0x2028 && value <= 0x202E) || (value >= 0x2060 && value <= 0x206F) ||
+         value == 0xFEFF;
+}
+
+bool is_control(char32_t value) { return value < 0x20 || (value >= 0x7F && value < 0xA0); }
+
+std::string escape(char32_t value) {
+  if (value == '\n') return "\\n";
+  if (value == '\t') return "\\t";
+  if (value == '\r') return "\\r";
+  if (value < 0x80) return absl::StrFormat("\\x%02x", static_cast<uint32_t>(value));
+  return absl::StrFormat("\\u{%x}", static_cast<uint32_t>(value));
+}
+
+struct tm read_local_time(uint64_t unix_ns) {
+  const time_t seconds = static_cast<time_t>(unix_ns / kNsPerSecond);
+  struct tm local = {};
+  localtime_r(&seconds, &local);
+  return local;
+}
+
+// Three significant digits.
+std::string format_scaled(double value, std::string_view unit) {
+  const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
+  return absl::StrFormat("%.*f %s", decimals, value, unit);
+}
+
+std::string format_long_duration(uint64_t seconds) {
+  constexpr uint64_t kMinute = 60;
+  constexpr uint64_t kHour = 60 * kMinute;
+  constexpr uint64_t kDay = 24 * kHour;
+  if (seconds < kHour) return absl::StrFormat("%dm%02ds", seconds / kMinute, seconds % kMinute);
+  if (seconds < kDay) {
+    return absl::StrFormat("%dh%02dm", seconds / kHour, seconds % kHour / kMinute);
+  }
+  return absl::StrFormat("%dd%02dh", seconds / kDay, seconds % kDay / kHour);
+}
+
+}  // namespace
+
+std::string make_printable(std::string_view text) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint point = decode_first(text);
+    if (!point.valid) {
+      out += absl::StrFormat("\\x%02x", static_cast<unsigned char>(text[0]));
+    } else if (is_control(point.value) || is_deceptive(point.value) ||
+               find_columns(point.value) < 0) {
+      out += escape(point.value);
+    } else {
+      out += text.substr(0, point.size_bytes);
+    }
+    text.remove_prefix(point.size_bytes);
+  }
+  return out;
+}
+
+int measure_width(std::string_view printable) {
+  int columns = 0;
+  while (!printable.empty()) {
+    const CodePoint point = decode_first(printable);
+    columns += point.valid ? std::max(0, find_columns(point.value)) : 1;
+    printable.remove_prefix(point.size_bytes);
+  }
+  return columns;
+}
+
+std::string truncate(std::string_view printable, int columns, Cut cut) {
+  int left_columns = measure_width(printable);
+  if (left_columns <= columns) return std::string(printable);
+  const int room = std::max(0, columns - 1);  // one column is the ellipsis
+  size_t position = 0;
+  if (cut == Cut::kStart) {
+    while (left_columns > room) {
+      const CodePoint point = decode_first(printable.substr(position));
+      left_columns -= std::max(0, find_columns(point.value));
+      position += point.size_bytes;
+    }
+    return std::string(kEllipsis) + std::string(printable.substr(position));
+  }
+  int used_columns = 0;
+  while (position < printable.size()) {
+    const CodePoint point = decode_first(printable.substr(position));
+    const int next = std::max(0, find_columns(point.value));
+    if (used_columns + next > room) break;
+    used_columns += next;
+    position += point.size_bytes;
+  }
+  return std::string(printable.substr(0, position)) + std::string(kEllipsis);
+}
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const CodePoint point = decode_first(text);
+    if (!point.valid) return false;
+    text.remove_prefix(point.size_bytes);
+  }
+  return true;
+}
+
+std::string escape_json_controls(std::string_view json) {
+  std::string out;
+  out.reserve(json.size());
+  while (!json.empty()) {
+    const CodePoint point = decode_first(json);
+    // Below U+0020 only the line breaks and blanks between values are left raw by a JSON writer.
+    const bool obeyed = point.valid && point.value >= 0x20 &&
+                        (is_control(point.value) || is_deceptive(point.value));
+    if (obeyed) {
+      out += absl::StrFormat("\\u%04x", static_cast<uint32_t>(point.value));
+    } else {
+      out += json.substr(0, point.size_bytes);
+    }
+    json.remove_prefix(point.size_bytes);
+  }
+  return out;
+}
+
+std::string format_duration(uint64_t duration_ns) {
+  struct Unit {
+    double ns;
+    std::string_view name;
+  };
+  constexpr std::array<Unit, 3> kUnits = {{{1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}}};
+  constexpr uint64_t kLongest = 120 * kNsPerSecond;  // beyond, minutes read better
+  if (duration_ns < 1000) return absl::StrFormat("%d ns", duration_ns);
+  if (duration_ns >= kLongest) {
+    return format_long_duration((duration_ns + kNsPerSecond / 2) / kNsPerSecond);
+  }
+  for (const Unit& unit : kUnits) {
+    const double value = static_cast<double>(duration_ns) / unit.ns;
+    if (value < 999.5 || unit.name == "s") return format_scaled(value, unit.name);
+  }
+  return {};  // the last unit always returns
+}
+
+std::string format_count(uint64_t count) {
+  std::string digits = std::to_string(count);
+  for (size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+std::string format_bytes(uint64_t bytes) {
+  constexpr std::array<std::string_view, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
+  if (bytes < 1024) return absl::StrFormat("%d B", bytes);
+  double value = static_cast<double>(bytes);
+  for (const std::string_view unit : kUnits) {
+    value /= 1024;
+    if (value < 999.5 || unit == kUnits.back()) return format_scaled(value, unit);
+  }
+  return {};  // the last unit always returns
+}
+
+std::string format_local_time(uint64_t unix_ns) {
+  if (unix_ns == 0) return "-";
+  const struct tm local = read_local_time(unix_ns);
+  return absl::StrFormat("%04d-%02d-%02d %02d:%02d:%02d.%03d", local.tm_year + 1900,
+                         local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+                         unix_ns % kNsPerSecond / 1'000'000);
+}
+
+std::string format_utc_offset(uint64_t unix_ns) {
+  const long minutes = read_local_time(unix_ns).tm_gmtoff / 60;
+  const long magnitude = std::labs(minutes);
+  return absl::StrFormat("%c%02d:%02d", minutes < 0 ? '-' : '+', magnitude / 60, magnitude % 60);
+}
+
+uint64_t read_wall_clock_ns() {
+  struct timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  return static_cast<uint64_t>(now.tv_sec) * kNsPerSecond + static_cast<uint64_t>(now.tv_nsec);
+}
+
+}  // namespace gpuperf::client

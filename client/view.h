@@ -1,0 +1,32 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "client/command.h"
+#include "client/connection.h"
+
+namespace gpuperf::client {
+
+// How the answer is to look this time.
+struct View {
+  Format format = Format::kTable;
+  JsonShape shape = JsonShape::kIndented;
+  TextStyle style;
+};
+
+using Draw = std::function<Result<std::string>(Connection&, const View&)>;
+
+// Connects, draws and prints; with --watch again and again until interrupted: a terminal is redrawn
+// in place, cut to its height; elsewhere tables and CSV follow each other with an empty line
+// between, and JSON is one document per line.
+Status run_view(const Invocation& invocation, const Draw& draw);
+
+// The connection of a command that prints its answer itself. `interrupt` may be null.
+Result<std::unique_ptr<Connection>> connect(const Invocation& invocation, Interrupt* interrupt);
+
+// The first `rows` lines of a text; the last of them says how many are hidden. 0 = all.
+std::string cut_to_height(const std::string& text, int rows);
+
+}  // namespace gpuperf::client

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string>
+
+#include "daemon/base/fd.h"
+#include "daemon/base/result.h"
+
+namespace gpuperf {
+
+// Keeps a second instance out: an exclusive lock on a file that holds the owner's pid.
+//
+// The kernel drops the lock with the process, so nothing is left to clean after a kill -9. Destroying
+// it removes the file.
+class LockFile {
+ public:
+  // kAlreadyExists, naming the owner, while another process holds it.
+  static Result<LockFile> acquire(const std::string& path);
+  LockFile(LockFile&&) = default;
+  LockFile& operator=(LockFile&&) = delete;
+  ~LockFile();
+
+ private:
+  LockFile(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
+  std::string path_;
+  Fd fd_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,127 @@
+#include "daemon/collect/drain.h"
+
+#include <bpf/libbpf.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/collect/decode_calls.h"
+
+namespace gpuperf {
+namespace {
+
+using SteadyClock = std::chrono::steady_clock;
+
+// How long a record that did not wake us may wait (emit.bpf.h wakes at most every 20 ms).
+constexpr std::chrono::milliseconds kRingPeriod{200};
+// Exits whose notice was lost are found within this time.
+constexpr std::chrono::seconds kSweepPeriod{30};
+
+}  // namespace
+
+Result<std::unique_ptr<Drain>> Drain::make(Setup setup, MapSource totals, DropCounters& drops) {
+  auto drain = std::unique_ptr<Drain>(new Drain(std::move(setup), std::move(totals), drops));
+  drain->wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!drain->wake_.valid()) return errno_status(errno, "drain: eventfd");
+  drain->rings_ =
+      ring_buffer__new(drain->setup_.slow_ring_fd, &Drain::on_record, drain.get(), nullptr);
+  if (drain->rings_ == nullptr) return errno_status(errno, "slow_ring: open");
+  if (const int error = ring_buffer__add(drain->rings_, drain->setup_.process_ring_fd,
+                                         &Drain::on_record, drain.get());
+      error != 0) {
+    return errno_status(-error, "process_ring: open");
+  }
+  epoll_event event{.events = EPOLLIN, .data = {.u64 = UINT64_MAX}};
+  if (epoll_ctl(ring_buffer__epoll_fd(drain->rings_), EPOLL_CTL_ADD, drain->wake_.get(), &event) !=
+      0) {
+    return errno_status(errno, "drain: epoll_ctl");
+  }
+  return drain;
+}
+
+Drain::Drain(Setup setup, MapSource totals, DropCounters& drops)
+    : setup_(std::move(setup)), drops_(drops), totals_(std::move(totals)) {}
+
+Drain::~Drain() {
+  stop();
+  ring_buffer__free(rings_);
+}
+
+void Drain::start() {
+  thread_ = std::thread([this] { run(); });
+}
+
+void Drain::stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  (void)eventfd_write(wake_.get(), 1);  // full only when a wake-up already waits
+  thread_.join();
+}
+
+int Drain::on_record(void* context, void* data, size_t length_bytes) {
+  auto& drain = *static_cast<Drain*>(context);
+  auto decoded = decode_record({static_cast<const std::byte*>(data), length_bytes});
+  if (!decoded.ok()) {
+    drain.drops_.add(absl::IsUnimplemented(decoded.status()) ? DropCause::kRingUnknownKind
+                                                             : DropCause::kRingMalformed);
+    return 0;
+  }
+  if (const auto* exited = std::get_if<ProcessExited>(&*decoded)) {
+    drain.totals_.note_exit(exited->process);
+    return 0;
+  }
+  auto& call = std::get<SlowCallEvent>(*decoded);
+  call.owner = drain.totals_.get_owner(call.process, "");
+  drain.batch_.emplace_back(std::move(call));
+  return 0;
+}
+
+void Drain::read_totals() {
+  const Status status = totals_.read(batch_);
+  if (!status.ok()) log_error("totals not read", {{"error", std::string(status.message())}});
+}
+
+// False while the loop is behind.
+bool Drain::flush() {
+  if (batch_.empty()) return true;
+  // A copy stays here until the queue has taken it.
+  if (!queue_.try_push(batch_)) return false;
+  batch_.clear();
+  setup_.on_batch();
+  return true;
+}
+
+void Drain::run() {
+  auto next_read = SteadyClock::now() + setup_.interval;
+  auto next_sweep = SteadyClock::now() + kSweepPeriod;
+  while (!stopping_) {
+    const auto until_read =
+        std::chrono::duration_cast<std::chrono::milliseconds>(next_read - SteadyClock::now());
+    const auto wait = std::clamp(until_read, std::chrono::milliseconds{0}, kRingPeriod);
+    epoll_event events[4];
+    (void)epoll_wait(ring_buffer__epoll_fd(rings_), events, 4, static_cast<int>(wait.count()));
+    if (!flush()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds{10});  // the loop is behind: leave it time
+      continue;
+    }
+    (void)ring_buffer__consume(rings_);  // our callback never fails
+    const auto now = SteadyClock::now();
+    if (now >= next_sweep) {
+      totals_.sweep();
+      next_sweep = now + kSweepPeriod;
+    }
+    if (now >= next_read) {
+      read_totals();
+      next_read = now + setup_.interval;
+    }
+    flush();
+  }
+  (void)ring_buffer__consume(rings_);
+  read_totals();
+  while (!flush()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+}
+
+}  // namespace gpuperf

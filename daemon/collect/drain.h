@@ -1,0 +1,67 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "daemon/base/bounded_queue.h"
+#include "daemon/base/fd.h"
+#include "daemon/base/result.h"
+#include "daemon/collect/map_source.h"
+#include "daemon/model/drops.h"
+#include "daemon/model/event.h"
+
+struct ring_buffer;
+
+namespace gpuperf {
+
+// The drain thread: empties the BPF rings, reads the totals every `interval`, decodes, and hands batches
+// of events to the loop.
+//
+// Owns its thread, between start and stop. `programs`' descriptors behind the rings must outlive it.
+// When the loop is behind (its queue full), the batch waits and nothing further is taken from the
+// kernel: totals stay there, and a ring that fills counts its losses itself.
+class Drain {
+ public:
+  using Batch = std::vector<Event>;
+  struct Setup {
+    int slow_ring_fd = -1;
+    int process_ring_fd = -1;
+    std::chrono::milliseconds interval{1000};
+    std::function<void()> on_batch;  // called on the drain thread after each batch is queued
+  };
+  static constexpr size_t kQueueBatches = 64;
+
+  static Result<std::unique_ptr<Drain>> make(Setup setup, MapSource totals, DropCounters& drops);
+  ~Drain();
+
+  void start();
+  // Reads everything once more, then ends the thread. What the queue has no room for is kept out of it
+  // only when the loop has stopped taking batches: call it while the loop still runs.
+  void stop();
+  std::optional<Batch> try_pop() { return queue_.try_pop(); }  // any thread
+
+ private:
+  Drain(Setup setup, MapSource totals, DropCounters& drops);
+  void run();
+  void read_totals();
+  bool flush();
+  static int on_record(void* context, void* data, size_t length_bytes);
+
+  const Setup setup_;
+  DropCounters& drops_;
+  BoundedQueue<Batch> queue_{kQueueBatches};
+  std::atomic<bool> stopping_ = false;
+  Fd wake_;
+  // Drain thread only.
+  MapSource totals_;
+  ring_buffer* rings_ = nullptr;
+  Batch batch_;
+  std::thread thread_;
+};
+
+}  // namespace gpuperf

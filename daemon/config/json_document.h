@@ -1,0 +1,41 @@
+#pragma once
+
+// A JSON text as a tree that keeps the order of keys, and names the place of every fault.
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "daemon/config.h"
+
+namespace gpuperf {
+
+struct JsonMember;
+struct JsonNode;
+using JsonArray = std::vector<JsonNode>;
+using JsonObject = std::vector<JsonMember>;  // in file order; a duplicate key is here twice
+
+// Integers that fit neither 64-bit type, and everything with a fraction or exponent, are doubles.
+struct JsonNode {
+  std::variant<std::nullptr_t, bool, uint64_t, int64_t, double, std::string, JsonArray, JsonObject>
+      value = nullptr;
+};
+
+struct JsonMember {
+  std::string key;
+  JsonNode value;
+};
+
+// Deepest nesting accepted; the deepest the configuration needs is 3.
+inline constexpr size_t kJsonMaxDepth = 16;
+
+// The tree, or nullopt when `text` is not JSON. Adds to `errors` one error for that (with line and
+// column) and one for every duplicate key (with its path).
+std::optional<JsonNode> parse_json_document(std::string_view text,
+                                            std::vector<ConfigError>& errors);
+
+}  // namespace gpuperf

@@ -1,0 +1,188 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <utility>
+
+#include "daemon/config.h"
+#include "daemon/config/error_text.h"
+#include "daemon/config/settings_table.h"
+#include "daemon/probe/probe_config.h"
+
+namespace gpuperf {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A double without fraction is written as an integer: 100, not 100.0.
+Json number_json(double number) {
+  if (std::floor(number) == number && std::abs(number) < 1e15)
+    return static_cast<int64_t>(number);
+  return number;
+}
+
+// The value of a row's field, as JSON.
+struct FieldValue {
+  Settings& settings;
+  Json operator()(const IntegerSetting& kind) const { return kind.field(settings); }
+  Json operator()(const NumberSetting& kind) const { return number_json(kind.field(settings)); }
+  Json operator()(const SwitchSetting& kind) const { return kind.field(settings); }
+  Json operator()(const ChoiceSetting& kind) const { return kind.field(settings); }
+  Json operator()(const TextSetting& kind) const { return kind.field(settings); }
+};
+
+Json value_of(const SettingRow& row, Settings settings) {
+  return std::visit(FieldValue{settings}, row.kind);
+}
+
+struct TypeSchema {
+  Json operator()(const IntegerSetting& kind) const {
+    return {{"type", "integer"}, {"minimum", kind.min}, {"maximum", kind.max}};
+  }
+  Json operator()(const NumberSetting& kind) const {
+    return {{"type", "number"},
+            {"minimum", number_json(kind.min)},
+            {"maximum", number_json(kind.max)}};
+  }
+  Json operator()(const SwitchSetting&) const { return {{"type", "boolean"}}; }
+  Json operator()(const ChoiceSetting& kind) const {
+    Json choices = Json::array();
+    for (const std::string_view choice : kind.choices) choices.push_back(choice);
+    return {{"type", "string"}, {"enum", std::move(choices)}};
+  }
+  Json operator()(const TextSetting& kind) const {
+    return {{"type", "string"}, {"pattern", kind.schema_pattern}};
+  }
+};
+
+Json settings_section_schema(std::string_view section) {
+  Json keys = Json::object();
+  for (const SettingRow& row : setting_rows()) {
+    if (row.section != section) continue;
+    Json schema = {{"description", row.help}};
+    schema.update(std::visit(TypeSchema{}, row.kind));
+    schema["default"] = value_of(row, Settings{});
+    keys[std::string(row.key)] = std::move(schema);
+  }
+  return {{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(keys)}};
+}
+
+Json probe_key_schema(std::string_view key) {
+  if (key == "symbol") return {{"$ref", "#/definitions/symbol"}};
+  if (key == "library") return {{"$ref", "#/definitions/library"}};
+  if (key == "slow_threshold_ms")
+    return {{"type", "number"}, {"minimum", 0}, {"maximum", number_json(kThresholdMaxMs)}};
+  if (key == "args") {
+    Json names = Json::array();
+    for (const std::string_view name : argument_decoder_names()) names.push_back(name);
+    return {{"enum", std::move(names)}};
+  }
+  return {{"type", "boolean"}, {"default", true}};
+}
+
+Json probe_schema() {
+  Json keys = Json::object();
+  for (const ProbeKeyRow& row : probe_key_rows()) {
+    Json schema = probe_key_schema(row.key);
+    // Draft 7 looks at nothing beside a $ref.
+    if (!schema.contains("$ref")) schema["description"] = row.help;
+    keys[std::string(row.key)] = std::move(schema);
+  }
+  Json object = {{"type", "object"},
+                 {"additionalProperties", false},
+                 {"required", {"symbol"}},
+                 {"properties", std::move(keys)}};
+  return {{"anyOf", {{{"$ref", "#/definitions/symbol"}}, std::move(object)}}};
+}
+
+Json definitions() {
+  return {
+      {"symbol",
+       {{"description", "Symbol as the library exports it. No wildcards in this version."},
+        {"type", "string"},
+        {"minLength", 1},
+        {"pattern", R"(^(?!.*::)[^\s*]+$)"}}},
+      {"library",
+       {{"description", "Glob on the file name, or absolute path (a glob too)."},
+        {"type", "string"},
+        {"pattern", "^(/.*|[^/]+)$"}}},
+      {"probe", probe_schema()},
+      {"section",
+       {{"description", "Display name -> symbol, or an object with one."},
+        {"type", "object"},
+        {"propertyNames", {{"minLength", 1}}},
+        {"additionalProperties", {{"$ref", "#/definitions/probe"}}}}},
+      {"library_list",
+       {{"type", "array"}, {"minItems", 1}, {"items", {{"$ref", "#/definitions/library"}}}}},
+  };
+}
+
+// `libraries` takes sections by their key or by their category.
+Json libraries_schema() {
+  Json properties = Json::object();
+  for (const BuiltInSection& section : built_in_sections()) {
+    Json schema = {{"allOf", {{{"$ref", "#/definitions/library_list"}}}}};
+    if (!section.libraries.empty()) schema["default"] = section.libraries;
+    properties[std::string(section.key)] = schema;
+  }
+  return {{"description",
+           "Section -> where its symbols are looked for, in place of the built-in libraries."},
+          {"type", "object"},
+          {"properties", std::move(properties)},
+          {"additionalProperties", {{"$ref", "#/definitions/library_list"}}}};
+}
+
+std::string dump(const Json& json) { return json.dump(2) + "\n"; }
+
+// A table cell must not end early.
+std::string escape_cell(std::string_view text) {
+  std::string escaped;
+  for (const char c : text) {
+    if (c == '|') escaped += '\\';
+    escaped += c;
+  }
+  return escaped;
+}
+
+}  // namespace
+
+std::string render_settings_json(const Settings& settings) {
+  Json root = Json::object();
+  for (const SettingRow& row : setting_rows())
+    root[std::string(row.section)][std::string(row.key)] = value_of(row, settings);
+  return dump(root);
+}
+
+std::string render_config_schema() {
+  Json properties = Json::object();
+  properties["$schema"] = {{"description", "This schema, for editors."}, {"type", "string"}};
+  for (const BuiltInSection& section : built_in_sections()) {
+    properties[std::string(section.key)] = {{"description", section.help},
+                                            {"allOf", {{{"$ref", "#/definitions/section"}}}}};
+  }
+  properties["libraries"] = libraries_schema();
+  for (const std::string_view section : settings_sections())
+    properties[std::string(section)] = settings_section_schema(section);
+  return dump({{"$schema", "http://json-schema.org/draft-07/schema#"},
+               {"title", "gpuperf configuration"},
+               {"description",
+                "Functions to probe and settings of gpuperfd. `gpuperfd --check --config FILE` "
+                "checks more than a schema can."},
+               {"type", "object"},
+               {"additionalProperties", false},
+               {"properties", std::move(properties)},
+               {"patternProperties",
+                {{"^(?!_func_sym$)[A-Za-z0-9_.-]+_sym$", {{"$ref", "#/definitions/section"}}}}},
+               {"definitions", definitions()}});
+}
+
+std::string render_settings_reference() {
+  std::string table = "| setting | must be | default | meaning |\n|---|---|---|---|\n";
+  for (const SettingRow& row : setting_rows()) {
+    table += "| `" + std::string(row.section) + "." + std::string(row.key) + "` | " +
+             escape_cell(describe_expected(row)) + " | `" + value_of(row, Settings{}).dump() +
+             "` | " + escape_cell(row.help) + " |\n";
+  }
+  return table;
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,214 @@
+#include "daemon/config/settings_table.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "daemon/config/address_format.h"
+#include "daemon/config/error_text.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr std::string_view kSections[] = {"slow",    "stats",   "ingest", "trace",  "overhead",
+                                          "storage", "metrics", "grpc",   "export", "log"};
+
+constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
+
+constexpr uint64_t kDaySeconds = 86'400;
+
+// Upper ends keep what one setting can make the daemon hold below about 1 GB: a cell takes 2.4 KB,
+// a slow call about 1 KB, a series and a row of a process 4.7 KB (the histogram), an exited process
+// about 20 such rows.
+constexpr SettingRow kRows[] = {
+    {"slow", "default_threshold_ms",
+     "A call at least this long is slow, unless its probe says otherwise. 0: only probes with a "
+     "threshold of their own have slow calls.",
+     NumberSetting{[](Settings& s) -> double& { return s.slow.default_threshold_ms; }, 0,
+                   kThresholdMaxMs}},
+    {"slow", "worst_per_function",
+     "Worst slow calls kept in memory for each function and process.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.worst_per_function; }, 0, 100}},
+    {"slow", "recent", "Most recent slow calls kept in memory beside the worst.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.recent; }, 0, 100'000}},
+    {"slow", "log_per_second",
+     "Slow calls written to the log per second; what is held back is counted. 0: none.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.log_per_second; }, 0, 1000}},
+    {"slow", "stacks", "Whether a slow call carries its user stack.",
+     SwitchSetting{[](Settings& s) -> bool& { return s.slow.stacks; }}},
+    {"stats", "interval_ms", "How often the kernel's totals are read.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.interval_ms; }, 100, 60'000}},
+    {"stats", "max_cells",
+     "Pairs of function and process followed at once; calls of further pairs are counted under "
+     "process \"other\".",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_cells; }, 1, 262'144}},
+    {"stats", "keep_exited_seconds",
+     "How long the rows of an exited process stay visible. Its calls stay in the totals for good.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.keep_exited_seconds; }, 0,
+                    7 * kDaySeconds}},
+    {"stats", "max_exited_processes",
+     "Exited processes whose rows are kept at most; the oldest leave first.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_exited_processes; }, 0,
+                    10'000}},
+    {"stats", "summary_interval_seconds", "How often the log gets a summary. 0: never.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.summary_interval_seconds; }, 0,
+                    kDaySeconds}},
+    {"metrics", "listen",
+     "Where Prometheus metrics are served over HTTP, as host:port or [IPv6]:port; port 0 takes a "
+     "free one. Empty: nowhere.",
+     TextSetting{[](Settings& s) -> std::string& { return s.metrics.listen; }, kTcpAddressFormat,
+                 kTcpAddressPattern, find_tcp_address_fault}},
+    {"metrics", "max_series",
+     "Series of functions at most; further ones are folded into comm=\"other\" and counted.",
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_series; }, 100,
+                    200'000}},
+    {"grpc", "listen",
+     "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. Empty: "
+     "nowhere, and gpuperfctl cannot reach the daemon.",
+     TextSetting{[](Settings& s) -> std::string& { return s.grpc.listen; }, kRpcAddressFormat,
+                 kRpcAddressPattern, find_rpc_address_fault}},
+    {"log", "level", "Least important lines that are written.",
+     ChoiceSetting{[](Settings& s) -> std::string& { return s.log.level; }, kLogLevels}},
+};
+
+// True when the rows of each section stand together and in the order of kSections.
+constexpr bool rows_are_grouped() {
+  size_t section = 0;
+  for (const SettingRow& row : kRows) {
+    while (section < std::size(kSections) && kSections[section] != row.section) ++section;
+    if (section == std::size(kSections)) return false;
+  }
+  return true;
+}
+static_assert(rows_are_grouped());
+
+std::vector<std::string_view> keys_of(std::string_view section) {
+  std::vector<std::string_view> keys;
+  for (const SettingRow& row : kRows) {
+    if (row.section == section) keys.push_back(row.key);
+  }
+  return keys;
+}
+
+const SettingRow* find_row(std::string_view section, std::string_view key) {
+  const auto* row = std::ranges::find_if(
+      kRows, [&](const SettingRow& r) { return r.section == section && r.key == key; });
+  return row == std::end(kRows) ? nullptr : row;
+}
+
+std::optional<double> find_number(const JsonNode& node) {
+  if (const auto* number = std::get_if<uint64_t>(&node.value)) return static_cast<double>(*number);
+  if (const auto* number = std::get_if<int64_t>(&node.value)) return static_cast<double>(*number);
+  if (const auto* number = std::get_if<double>(&node.value)) return *number;
+  return std::nullopt;
+}
+
+// Like JSON Schema, takes 1.0 and 1e3 for integers.
+std::optional<uint64_t> find_integer(const JsonNode& node) {
+  constexpr double kExactBelow = 9007199254740992;  // 2^53: integers below are exact in a double
+  if (const auto* number = std::get_if<uint64_t>(&node.value)) return *number;
+  const auto* number = std::get_if<double>(&node.value);
+  if (!number || *number < 0 || *number >= kExactBelow || std::floor(*number) != *number)
+    return std::nullopt;
+  return static_cast<uint64_t>(*number);
+}
+
+// Stores the value when it fits. False: it does not. `hint` is filled where the kind knows better
+// than the row's help.
+struct Assign {
+  const JsonNode& node;
+  Settings& settings;
+  std::string& hint;
+
+  bool operator()(const IntegerSetting& kind) const {
+    const std::optional<uint64_t> number = find_integer(node);
+    if (!number || *number < kind.min || *number > kind.max) return false;
+    kind.field(settings) = *number;
+    return true;
+  }
+  bool operator()(const NumberSetting& kind) const {
+    const std::optional<double> number = find_number(node);
+    if (!number || *number < kind.min || *number > kind.max) return false;
+    kind.field(settings) = *number;
+    return true;
+  }
+  bool operator()(const SwitchSetting& kind) const {
+    const auto* value = std::get_if<bool>(&node.value);
+    if (value) kind.field(settings) = *value;
+    return value != nullptr;
+  }
+  bool operator()(const ChoiceSetting& kind) const {
+    const auto* text = std::get_if<std::string>(&node.value);
+    if (!text) return false;
+    if (std::ranges::find(kind.choices, *text) == kind.choices.end()) {
+      hint = hint_for_unknown(*text, kind.choices, "");
+      return false;
+    }
+    kind.field(settings) = *text;
+    return true;
+  }
+  bool operator()(const TextSetting& kind) const {
+    const auto* text = std::get_if<std::string>(&node.value);
+    if (!text) return false;
+    if (std::optional<std::string> fault = kind.find_fault(*text)) {
+      hint = std::move(*fault);
+      return false;
+    }
+    kind.field(settings) = *text;
+    return true;
+  }
+};
+
+struct DescribeExpected {
+  std::string operator()(const IntegerSetting& kind) const {
+    return "an integer from " + std::to_string(kind.min) + " to " + std::to_string(kind.max);
+  }
+  std::string operator()(const NumberSetting& kind) const {
+    return "a number from " + format_number(kind.min) + " to " + format_number(kind.max);
+  }
+  std::string operator()(const SwitchSetting&) const { return "true or false"; }
+  std::string operator()(const ChoiceSetting& kind) const {
+    return "one of " + join_names(kind.choices);
+  }
+  std::string operator()(const TextSetting& kind) const { return std::string(kind.format); }
+};
+
+}  // namespace
+
+std::span<const SettingRow> setting_rows() { return kRows; }
+
+std::span<const std::string_view> settings_sections() { return kSections; }
+
+std::string describe_expected(const SettingRow& row) {
+  return std::visit(DescribeExpected{}, row.kind);
+}
+
+void parse_settings_section(std::string_view section, const JsonNode& node, Settings& settings,
+                            std::vector<ConfigError>& errors) {
+  const std::string path = json_child_path("$", section);
+  const std::vector<std::string_view> keys = keys_of(section);
+  const std::string known = keys.empty()
+                                ? "this version has no settings in it; remove the key"
+                                : std::string(section) + " holds " + join_names(keys);
+  const auto* object = std::get_if<JsonObject>(&node.value);
+  if (!object) {
+    errors.push_back({path, "must be an object of settings, is " + describe_node(node), known});
+    return;
+  }
+  for (const JsonMember& member : *object) {
+    const std::string member_path = json_child_path(path, member.key);
+    const SettingRow* row = find_row(section, member.key);
+    if (!row) {
+      errors.push_back({member_path, "unknown setting", hint_for_unknown(member.key, keys, known)});
+      continue;
+    }
+    std::string hint;
+    if (std::visit(Assign{member.value, settings, hint}, row->kind)) continue;
+    if (hint.empty()) hint = row->help;
+    errors.push_back({member_path,
+                      "must be " + describe_expected(*row) + ", is " + describe_node(member.value),
+                      std::move(hint)});
+  }
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <prometheus/collectable.h>
+#include <prometheus/metric_family.h>
+
+#include <compare>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "daemon/model/drops.h"
+#include "daemon/model/snapshot.h"
+
+namespace gpuperf {
+
+// Turns the newest snapshot into Prometheus metrics, by the catalog (model/metric_catalog).
+//
+// Thread: any; concurrent collections run one after the other. The board and the counters must
+// outlive it.
+// Bounds: at most `max_series` sets (function, owner) are exported on their own, in order of
+// appearance; what comes later goes to the function's set with comm="other", which exists at most
+// once per function and is not counted against the bound. A set once exported stays exported and a
+// set once folded stays folded, so no counter ever falls; each folded set counts
+// DropCause::kMetricsSeriesFull once.
+// Not here: serving (HttpServer), names and help (the catalog).
+class PrometheusMetrics final : public prometheus::Collectable {
+ public:
+  PrometheusMetrics(const SnapshotBoard& board, DropCounters& drops, uint64_t max_series)
+      : board_(board), drops_(drops), max_series_(max_series) {}
+  PrometheusMetrics(const PrometheusMetrics&) = delete;
+  PrometheusMetrics& operator=(const PrometheusMetrics&) = delete;
+
+  // In the order of the catalog; a metric without a value yet is left out.
+  std::vector<prometheus::MetricFamily> Collect() const override;
+
+ private:
+  // The labels of one exported set. Values, not ids: two functions that share category and name
+  // would otherwise be one Prometheus series given twice, which makes the whole scrape invalid.
+  struct SeriesKey {
+    std::string category;
+    std::string function;
+    Owner owner;
+    auto operator<=>(const SeriesKey&) const = default;
+  };
+  // The snapshot's series that make up one exported set: one, unless some were folded.
+  struct Part {
+    const Function* function;
+    const FunctionSeries* series;
+  };
+  using SeriesMap = std::map<SeriesKey, std::vector<Part>>;
+  class Families;
+
+  SeriesMap group_series(const Snapshot& snapshot) const;
+  SeriesKey admit(SeriesKey key) const;
+  void add_function(const SeriesKey& key, const std::vector<Part>& parts, Families& families) const;
+
+  // Set once in the constructor.
+  const SnapshotBoard& board_;
+  DropCounters& drops_;
+  const uint64_t max_series_;
+  // Guarded by mutex_.
+  mutable std::mutex mutex_;
+  mutable uint64_t admitted_ = 0;
+  mutable std::map<SeriesKey, bool> decided_;  // set -> whether it is exported on its own
+  // Highest count of abandoned calls exported so far. The only total that can fall: a call given up
+  // for lost may return after all.
+  mutable std::map<SeriesKey, uint64_t> abandoned_;
+};
+
+// Metrics in the text format of Prometheus, version 0.0.4.
+std::string render_metrics_text(const prometheus::Collectable& metrics);
+
+}  // namespace gpuperf

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/log.h"
+#include "daemon/export/exporter.h"
+#include "daemon/model/drops.h"
+
+namespace gpuperf {
+
+// Writes one log line per slow call, at most `lines_per_second`; 0 writes none.
+//
+// Thread: loop. Clock, counters and sink must outlive it.
+// Bounds: a call beyond the rate gets no line and counts DropCause::kLogRateLimited; the next line
+// says in `suppressed_count` how many there were. With 0 nothing is counted: it was switched off.
+class SlowCallLog final : public Exporter {
+ public:
+  using Sink = std::function<void(std::string_view line)>;
+
+  // The default sink is the daemon's log, level info.
+  SlowCallLog(uint32_t lines_per_second, const Clock& clock, DropCounters& drops,
+              Sink sink = write_to_log);
+
+  void on_slow_call(const std::shared_ptr<const SlowCall>& call) override;
+
+ private:
+  static void write_to_log(std::string_view line);
+
+  // Set once in the constructor.
+  const uint32_t lines_per_second_;
+  const Clock& clock_;
+  DropCounters& drops_;
+  const Sink sink_;
+  // Loop thread only.
+  LogLimiter limiter_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,211 @@
+#include "daemon/probe/programs.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/model/status_names.h"
+#include "daemon/probe/kernel_abi.h"
+
+extern "C" {
+extern const char gpuperf_bpf_plain_begin[], gpuperf_bpf_plain_end[];
+extern const char gpuperf_bpf_session_begin[], gpuperf_bpf_session_end[];
+extern const char gpuperf_bpf_session_ctx_begin[], gpuperf_bpf_session_ctx_end[];
+}
+
+namespace gpuperf {
+namespace {
+
+constexpr std::pair<Mechanism, std::string_view> kMechanismNames[] = {
+    {Mechanism::kSession, "session"}, {Mechanism::kMulti, "multi"}, {Mechanism::kPerf, "perf"}};
+
+std::span<const std::byte> bytes_between(const char* begin, const char* end) {
+  return std::as_bytes(std::span(begin, end));
+}
+
+// The forms to try for a mechanism, most likely first.
+std::vector<std::span<const std::byte>> get_forms(Mechanism mechanism) {
+  if (mechanism != Mechanism::kSession) {
+    return {bytes_between(gpuperf_bpf_plain_begin, gpuperf_bpf_plain_end)};
+  }
+  return {bytes_between(gpuperf_bpf_session_begin, gpuperf_bpf_session_end),
+          bytes_between(gpuperf_bpf_session_ctx_begin, gpuperf_bpf_session_ctx_end)};
+}
+
+// libbpf's own words about the load in progress on this thread, kept for the error.
+thread_local std::string load_log;
+
+int keep_libbpf_message(libbpf_print_level level, const char* format, va_list arguments) {
+  if (level != LIBBPF_WARN || load_log.size() > 4096) return 0;
+  char line[512];
+  const int length = std::vsnprintf(line, sizeof line, format, arguments);
+  load_log += line;
+  return length;
+}
+
+// The first line says what failed; the verifier's log is for debugging.
+std::string get_first_line(const std::string& text) {
+  std::string line = text.substr(0, text.find('\n'));
+  if (line.starts_with("libbpf: ")) line.erase(0, 8);
+  return line;
+}
+
+Status explain_load_failure(int error_number) {
+  std::string what = "load BPF programs";
+  if (!load_log.empty()) what += " (" + get_first_line(load_log) + ")";
+  if (error_number == EPERM || error_number == EACCES) {
+    what += ": not permitted: run as root, or with CAP_BPF and CAP_PERFMON";
+    return absl::PermissionDeniedError(what);
+  }
+  if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {
+    what += ": the kernel offers no BTF at /sys/kernel/btf/vmlinux: use a kernel built with "
+            "CONFIG_DEBUG_INFO_BTF, and mount /sys into the container";
+    return absl::FailedPreconditionError(what);
+  }
+  return errno_status(error_number, what);
+}
+
+}  // namespace
+
+std::string_view get_mechanism_name(Mechanism mechanism) {
+  return kMechanismNames[static_cast<size_t>(mechanism)].second;
+}
+
+std::optional<Mechanism> find_mechanism(std::string_view name) {
+  for (const auto& [mechanism, known] : kMechanismNames) {
+    if (known == name) return mechanism;
+  }
+  return std::nullopt;
+}
+
+Result<MappedArray> MappedArray::map(int map_fd, std::string_view name, size_t value_bytes,
+                                     size_t entry_count) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  MappedArray array;
+  array.length_bytes_ = (value_bytes * entry_count + page - 1) / page * page;
+  array.entry_count_ = entry_count;
+  void* memory =
+      mmap(nullptr, array.length_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd, 0);
+  if (memory == MAP_FAILED) return errno_status(errno, "BPF map " + std::string(name) + ": mmap");
+  array.memory_ = memory;
+  return array;
+}
+
+MappedArray::MappedArray(MappedArray&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)),
+      length_bytes_(other.length_bytes_),
+      entry_count_(std::exchange(other.entry_count_, 0)) {}
+
+MappedArray& MappedArray::operator=(MappedArray&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(length_bytes_, other.length_bytes_);
+  std::swap(entry_count_, other.entry_count_);
+  return *this;
+}
+
+MappedArray::~MappedArray() {
+  if (memory_ != nullptr) (void)munmap(memory_, length_bytes_);  // our own mapping: cannot fail
+}
+
+Result<std::unique_ptr<Programs>> Programs::load(Mechanism mechanism, const Sizes& sizes) {
+  libbpf_set_print(keep_libbpf_message);
+  Status status;
+  for (const auto form : get_forms(mechanism)) {
+    auto programs = std::unique_ptr<Programs>(new Programs(mechanism, sizes));
+    status = programs->load_form(form);
+    if (status.ok()) return programs;
+  }
+  return status;
+}
+
+Status Programs::load_form(std::span<const std::byte> object) {
+  load_log.clear();
+  LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuperf");
+  object_ = bpf_object__open_mem(object.data(), object.size(), &options);
+  if (object_ == nullptr) return explain_load_failure(errno);
+
+  const std::pair<const char*, uint32_t> entries[] = {
+      {"functions", sizes_.functions},
+      {"cells", sizes_.functions + sizes_.cells},
+      {"cell_index", sizes_.cells},
+      {"free_cells", sizes_.cells},
+      {"processes", sizes_.cells},
+  };
+  for (const auto& [name, count] : entries) {
+    if (const int error =
+            bpf_map__set_max_entries(bpf_object__find_map_by_name(object_, name), count);
+        error != 0) {
+      return errno_status(-error, std::string("BPF map ") + name + ": set size");
+    }
+  }
+  const uint32_t multi = mechanism_ == Mechanism::kPerf ? 0 : kAttachUprobeMulti;
+  for (const char* name : {"probe_count", "probe_entry", "probe_return"}) {
+    if (bpf_program* found = program(name)) {
+      bpf_program__set_expected_attach_type(found, static_cast<bpf_attach_type>(multi));
+    }
+  }
+  if (bpf_program* session = program("probe_session")) {
+    bpf_program__set_expected_attach_type(session,
+                                          static_cast<bpf_attach_type>(kAttachUprobeSession));
+  }
+  if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
+
+  exit_link_ = bpf_program__attach(program("process_exit"));
+  if (exit_link_ == nullptr) {
+    return errno_status(errno, "attach BPF program process_exit to sched_process_exit");
+  }
+  ASSIGN_OR_RETURN(cells_, MappedArray::map(map_fd("cells"), "cells", sizeof(gpuperf_cell),
+                                            sizes_.functions + sizes_.cells));
+  ASSIGN_OR_RETURN(functions_, MappedArray::map(map_fd("functions"), "functions",
+                                                sizeof(gpuperf_function), sizes_.functions));
+  ASSIGN_OR_RETURN(losses_, MappedArray::map(map_fd("losses"), "losses", sizeof(uint64_t),
+                                             GPUPERF_LOSS_COUNT));
+  return fill_free_cells();
+}
+
+Status Programs::fill_free_cells() {
+  const int fd = map_fd("free_cells");
+  // A stack: the lowest index is pushed last and used first, so that few pages are touched.
+  for (uint32_t cell = sizes_.functions + sizes_.cells; cell-- > sizes_.functions;) {
+    if (bpf_map_update_elem(fd, nullptr, &cell, BPF_ANY) != 0) {
+      return errno_status(errno, "BPF map free_cells: fill");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Programs::~Programs() {
+  if (exit_link_ != nullptr) (void)bpf_link__destroy(exit_link_);
+  if (object_ != nullptr) bpf_object__close(object_);
+}
+
+bpf_program* Programs::program(const char* name) const {
+  return bpf_object__find_program_by_name(object_, name);
+}
+
+int Programs::program_fd(const char* name) const { return bpf_program__fd(program(name)); }
+
+int Programs::map_fd(const char* name) const {
+  return bpf_object__find_map_fd_by_name(object_, name);
+}
+
+void Programs::set_function(const Function& function, bool stacks) {
+  gpuperf_function& row = functions_.as<gpuperf_function>()[function.id];
+  const std::vector<int32_t> benign = get_benign_codes(function.status);
+  row.benign_status[0] = benign.empty() ? 0 : benign[0];
+  row.benign_status[1] = benign.size() < 2 ? 0 : benign[1];
+  row.flags = (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
+              (stacks ? GPUPERF_FN_STACK : 0);
+  row.slow_threshold_ns = function.slow_threshold_ns;
+}
+
+}  // namespace gpuperf

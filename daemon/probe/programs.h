@@ -1,0 +1,96 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bpf/records.h"
+#include "daemon/base/fd.h"
+#include "daemon/base/result.h"
+#include "daemon/model/function.h"
+
+struct bpf_object;
+struct bpf_link;
+struct bpf_program;
+
+namespace gpuperf {
+
+// How entry and return of a function are probed, best first.
+enum class Mechanism {
+  kSession,  // one link and program for both, with a cookie per call: kernel 6.13 and later
+  kMulti,    // two links per file: kernel 6.6 and later
+  kPerf,     // two perf events per function: kernel 5.15 and later, slow to detach
+};
+inline constexpr Mechanism kMechanisms[] = {Mechanism::kSession, Mechanism::kMulti,
+                                            Mechanism::kPerf};
+std::string_view get_mechanism_name(Mechanism mechanism);
+std::optional<Mechanism> find_mechanism(std::string_view name);
+
+// Memory of a mmapable BPF array, shared with the kernel. Move-only.
+class MappedArray {
+ public:
+  MappedArray() = default;
+  static Result<MappedArray> map(int map_fd, std::string_view name, size_t value_bytes,
+                                 size_t entry_count);
+  MappedArray(MappedArray&& other) noexcept;
+  MappedArray& operator=(MappedArray&& other) noexcept;
+  ~MappedArray();
+
+  template <typename T>
+  std::span<T> as() const {
+    return {static_cast<T*>(memory_), entry_count_};
+  }
+
+ private:
+  void* memory_ = nullptr;
+  size_t length_bytes_ = 0;
+  size_t entry_count_ = 0;
+};
+
+// The BPF programs and maps in the kernel, loaded for one mechanism. Closing it removes them.
+//
+// Thread: made and destroyed on one thread; the descriptors and arrays may be used from others while
+// it lives. The maps are bounded by `Sizes`; what happens when one is full is in bpf/maps.bpf.h.
+class Programs {
+ public:
+  struct Sizes {
+    uint32_t functions = 0;
+    uint32_t cells = 0;  // beside the one overflow cell per function
+  };
+  // Errors: the kernel's own reason, and what to do about it.
+  static Result<std::unique_ptr<Programs>> load(Mechanism mechanism, const Sizes& sizes);
+  ~Programs();
+  Programs(const Programs&) = delete;
+  Programs& operator=(const Programs&) = delete;
+
+  Mechanism mechanism() const { return mechanism_; }
+  const Sizes& sizes() const { return sizes_; }
+  int program_fd(const char* name) const;
+  bpf_program* program(const char* name) const;
+  int map_fd(const char* name) const;
+
+  void set_function(const Function& function, bool stacks);
+  std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
+  std::span<const uint64_t> losses() const { return losses_.as<const uint64_t>(); }
+
+ private:
+  Programs(Mechanism mechanism, const Sizes& sizes) : mechanism_(mechanism), sizes_(sizes) {}
+  Status load_form(std::span<const std::byte> object);
+  Status fill_free_cells();
+
+  // Set once by load.
+  const Mechanism mechanism_;
+  const Sizes sizes_;
+  bpf_object* object_ = nullptr;
+  bpf_link* exit_link_ = nullptr;
+  MappedArray cells_;
+  MappedArray functions_;
+  MappedArray losses_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+
+#include "daemon/model/drops.h"
+#include "daemon/model/event.h"
+#include "daemon/model/snapshot.h"
+
+namespace gpuperf {
+
+// Turns what the kernel's cells gained into totals: one row per (function, process), one series per
+// (function, owner) that outlives its processes.
+//
+// Thread: loop only; no I/O, times are passed in. Owns its rows and series; events are copied in;
+// `drops` must outlive it. Rows and series handed out by `fill` never change: the next delta
+// copies. Bounds: a living row exists only where the kernel has a cell (stats.max_cells). Exited
+// processes leave after `keep_exited`, and earlier, oldest first and counted (kStatsProcessesFull),
+// when more than `max_exited_processes` of them or `max_exited_rows` of their rows are kept. A new
+// (function, owner) beyond `max_series` is counted in the function's series of comm "other"
+// (kStatsSeriesFull, once per row). Error codes beyond kMaxErrorCodes go to other_errors.
+// Memory: a row or a series is about 4.8 KB, most of it the histogram. With the defaults: 8,192
+// living rows 39 MB, 16,384 exited rows 79 MB, 8,192 series 39 MB.
+// Not here: reading cells, container look-ups, label limits of the metrics.
+class FunctionStats {
+ public:
+  struct Limits {
+    std::chrono::seconds keep_exited{600};
+    size_t max_exited_processes = 1000;
+    size_t max_exited_rows = 16'384;
+    size_t max_series = 8'192;
+  };
+  // The kernel tells 6 codes apart per cell; over many processes more may come together.
+  static constexpr size_t kMaxErrorCodes = 64;
+
+  FunctionStats(const Limits& limits, DropCounters& drops);
+  FunctionStats(const FunctionStats&) = delete;
+  FunctionStats& operator=(const FunctionStats&) = delete;
+
+  // A delta of a process that has already exited still counts; calls it leaves open are abandoned.
+  void apply(const CellDelta& delta);
+  // Calls still in flight become abandoned. Unknown processes, a second notice, and pid 0 (which
+  // stands for many processes) are ignored.
+  void apply(const ProcessExited& exited, int64_t now_mono_ns);
+  // Lets exited processes go whose time is over.
+  void expire(int64_t now_mono_ns);
+
+  // Sets rows, series and processes; ordered by process and function, by function and owner.
+  void fill(Snapshot& snapshot) const;
+
+ private:
+  using SeriesKey = std::pair<uint32_t, Owner>;
+  struct SeriesSlot {
+    std::shared_ptr<FunctionSeries> series;
+    mutable bool shared = false;  // some snapshot holds `series`: copy before changing it
+  };
+  struct RowSlot {
+    std::shared_ptr<FunctionRow> row;
+    mutable bool shared = false;
+    SeriesSlot* series = nullptr;    // in series_, whose elements never leave
+    uint64_t abandoned_by_exit = 0;  // part of row->totals.abandoned
+  };
+  struct Process {
+    Owner owner;  // of the first row
+    bool exited = false;
+    int64_t exited_mono_ns = 0;
+    std::map<uint32_t, RowSlot> rows;  // by function id
+  };
+
+  RowSlot& get_row(Process& process, const CellDelta& delta);
+  SeriesSlot& get_series(uint32_t function_id, const Owner& owner);
+  static FunctionTotals& change(RowSlot& slot);
+  static FunctionTotals& change(SeriesSlot& slot);
+  static void abandon_in_flight(RowSlot& slot);
+  static void take_back_abandoned(RowSlot& slot);
+  void apply_to_forgotten(const CellDelta& delta);
+  void forget_oldest();
+
+  // Set once in the constructor.
+  const Limits limits_;
+  DropCounters& drops_;
+  // Loop thread only.
+  std::map<SeriesKey, SeriesSlot> series_;
+  std::map<ProcessKey, Process> processes_;
+  std::deque<ProcessKey> exited_;  // oldest first
+  size_t exited_rows_ = 0;
+  // Processes whose rows have left, so that a late delta cannot bring back a row that would never
+  // exit again; bounded by kMaxForgotten, the oldest leave first.
+  std::set<ProcessKey> forgotten_;
+  std::deque<ProcessKey> forgotten_order_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,381 @@
+// The BPF programs in the running kernel, on functions of this very program, by every mechanism.
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <map>
+#include <thread>
+#include <vector>
+
+#include "daemon/model/histogram.h"
+#include "daemon/probe/attacher.h"
+#include "daemon/probe/programs.h"
+#include "daemon/probe/self_test.h"
+#include "tests/kernel/probe_targets.h"
+
+namespace gpuperf {
+namespace {
+
+// What the kernel counted for one function of this process.
+struct Counted {
+  uint64_t calls = 0;
+  uint64_t completed = 0;
+  uint64_t abandoned = 0;
+  uint64_t untimed = 0;
+  uint64_t slow_calls = 0;
+  bool operator==(const Counted&) const = default;
+};
+void PrintTo(const Counted& counted, std::ostream* out) {
+  *out << "{calls " << counted.calls << ", completed " << counted.completed << ", abandoned "
+       << counted.abandoned << ", untimed " << counted.untimed << ", slow " << counted.slow_calls
+       << "}";
+}
+
+class FunctionProbeTest : public testing::TestWithParam<Mechanism> {
+ protected:
+  void SetUp() override {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root: BPF programs are loaded";
+    static std::map<Mechanism, Status> tried;  // loading and detaching take half a second
+    const auto known = tried.find(GetParam());
+    const Status works = known != tried.end()
+                             ? known->second
+                             : tried.emplace(GetParam(), try_mechanism(GetParam())).first->second;
+    if (!works.ok() && absl::IsPermissionDenied(works)) GTEST_SKIP() << works.message();
+    if (!works.ok() && GetParam() == Mechanism::kSession) {
+      GTEST_SKIP() << "this kernel has no uprobe sessions (6.13 and later do): " << works.message();
+    }
+    ASSERT_TRUE(works.ok()) << works;
+    load({.functions = 4, .cells = 64});
+  }
+
+  void load(Programs::Sizes sizes) {
+    attacher_.reset();
+    auto programs = Programs::load(GetParam(), sizes);
+    ASSERT_TRUE(programs.ok()) << programs.status();
+    programs_ = std::move(*programs);
+    attacher_ = std::make_unique<Attacher>(*programs_);
+  }
+
+  template <typename F>
+  void probe(uint32_t id, F* function, Function options = {}, bool timed = true) {
+    options.id = id;
+    programs_->set_function(options, true);
+    const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+    const auto offset = find_own_offset(reinterpret_cast<const void*>(function));
+    ASSERT_TRUE(offset.ok()) << offset.status();
+    const ProbePoint point{.function_id = id, .offset_bytes = *offset, .timed = timed};
+    const auto outcome = attacher_->attach(self.get(), "self", {&point, 1});
+    ASSERT_TRUE(outcome[0].status.ok()) << outcome[0].status;
+  }
+
+  const gpuperf_cell& cell_of(uint32_t id, uint32_t pid = 0) {
+    gpuperf_cell_key key{}, next{};
+    gpuperf_cell_owner owner{};
+    const int index = programs_->map_fd("cell_index");
+    void* from = nullptr;
+    while (bpf_map_get_next_key(index, from, &next) == 0) {
+      key = next;
+      from = &key;
+      if (key.function_id != id || key.pid != (pid == 0 ? getpid() : pid)) continue;
+      if (bpf_map_lookup_elem(index, &key, &owner) == 0) return programs_->cells()[owner.cell];
+    }
+    return programs_->cells()[id];  // the overflow cell
+  }
+
+  static Counted count(const gpuperf_cell& cell) {
+    Counted counted{.calls = cell.calls,
+                    .abandoned = cell.abandoned,
+                    .untimed = cell.untimed,
+                    .slow_calls = cell.slow_calls};
+    for (const uint32_t bucket : cell.buckets) counted.completed += bucket;
+    return counted;
+  }
+  Counted count(uint32_t id) { return count(cell_of(id)); }
+
+  std::vector<gpuperf_slow_call> drain_slow_calls() {
+    std::vector<gpuperf_slow_call> records;
+    ring_buffer* ring = ring_buffer__new(
+        programs_->map_fd("slow_ring"),
+        [](void* context, void* data, size_t length) {
+          EXPECT_EQ(length, sizeof(gpuperf_slow_call));
+          static_cast<std::vector<gpuperf_slow_call>*>(context)->push_back(
+              *static_cast<const gpuperf_slow_call*>(data));
+          return 0;
+        },
+        &records, nullptr);
+    (void)ring_buffer__consume(ring);
+    ring_buffer__free(ring);
+    return records;
+  }
+
+  std::unique_ptr<Programs> programs_;
+  std::unique_ptr<Attacher> attacher_;
+};
+
+TEST_P(FunctionProbeTest, CountsEveryCallOfManyThreads) {
+  probe(0, target_plain);
+  constexpr int kThreads = 8;
+  constexpr int kCalls = 50'000;
+
+  std::vector<std::thread> threads;
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([] {
+      for (int i = 0; i < kCalls; ++i) (void)target_plain(i);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_EQ(count(0), (Counted{.calls = kThreads * kCalls, .completed = kThreads * kCalls}));
+  const gpuperf_cell& cell = cell_of(0);
+  EXPECT_GT(cell.total_ns, 0u);
+  EXPECT_EQ(cell.total_ns, cell.self_ns);
+  EXPECT_LE(~cell.inverted_min_ns, cell.total_ns / cell.calls);
+  EXPECT_GE(cell.max_ns, cell.total_ns / cell.calls);
+}
+
+TEST_P(FunctionProbeTest, PutsDurationsInTheBucketTheDaemonExpects) {
+  probe(0, target_inner);
+
+  (void)target_inner(3000);
+
+  const gpuperf_cell& cell = cell_of(0);
+  ASSERT_GE(cell.total_ns, 3'000'000u);
+  EXPECT_EQ(cell.buckets[bucket_of(cell.total_ns)], 1u);
+  EXPECT_EQ(cell.max_ns, cell.total_ns);
+  EXPECT_EQ(~cell.inverted_min_ns, cell.total_ns);
+}
+
+TEST_P(FunctionProbeTest, TakesNestedCallsOutOfSelfTime) {
+  probe(0, target_outer);
+  probe(1, target_inner);
+
+  (void)target_outer(5, 1000);
+
+  const gpuperf_cell& outer = cell_of(0);
+  const gpuperf_cell& inner = cell_of(1);
+  EXPECT_EQ(count(0), (Counted{.calls = 1, .completed = 1}));
+  EXPECT_EQ(count(1), (Counted{.calls = 5, .completed = 5}));
+  EXPECT_EQ(outer.self_ns, outer.total_ns - inner.total_ns);
+  EXPECT_GE(outer.self_ns, 1'000'000u);
+}
+
+TEST_P(FunctionProbeTest, TimesEachLevelOfARecursion) {
+  probe(0, target_recursive);
+
+  EXPECT_EQ(target_recursive(9), 9);
+
+  EXPECT_EQ(count(0), (Counted{.calls = 10, .completed = 10}));
+  EXPECT_LT(cell_of(0).self_ns, cell_of(0).total_ns);
+}
+
+TEST_P(FunctionProbeTest, CountsCallsNestedTooDeepAndSaysWhatTheyLost) {
+  probe(0, target_recursive);
+  constexpr uint64_t kCalls = 40;
+
+  EXPECT_EQ(target_recursive(kCalls - 1), static_cast<int>(kCalls - 1));
+
+  const uint64_t too_deep = kCalls - GPUPERF_CALL_DEPTH;
+  const Counted expected = GetParam() == Mechanism::kSession
+                               ? Counted{.calls = kCalls, .completed = kCalls}
+                               : Counted{.calls = kCalls,
+                                         .completed = GPUPERF_CALL_DEPTH,
+                                         .untimed = too_deep};
+  EXPECT_EQ(count(0), expected);
+  EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_CALL_DEPTH], too_deep);
+}
+
+TEST_P(FunctionProbeTest, CountsErrorsByCodeAndTheRestAsOther) {
+  probe(0, target_plain, {.status = StatusKind::kCudaRuntime});
+
+  for (int code = 1; code <= 8; ++code) {
+    for (int i = 0; i < code; ++i) (void)target_plain(code);
+  }
+  (void)target_plain(0);
+  (void)target_plain(600);  // cudaErrorNotReady is no error
+
+  const gpuperf_cell& cell = cell_of(0);
+  for (uint64_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
+    EXPECT_EQ(cell.errors[i].status_tag, (1ull << 32) | (i + 1));
+    EXPECT_EQ(cell.errors[i].count, i + 1);
+  }
+  EXPECT_EQ(cell.other_errors, 7u + 8u);
+}
+
+TEST_P(FunctionProbeTest, CountsCallsLeftByLongjmpAsAbandoned) {
+  probe(0, target_jump);
+  probe(1, target_plain);
+  constexpr uint64_t kJumps = 100;
+
+  for (uint64_t i = 0; i < kJumps; ++i) {
+    std::jmp_buf here;
+    if (setjmp(here) == 0) (void)target_jump(&here);
+  }
+  std::thread([] { (void)target_plain(1); }).join();  // another thread's frames do not matter
+  const uint64_t seen_at_once = count(0).abandoned;
+
+  EXPECT_EQ(count(0).calls, kJumps);
+  EXPECT_EQ(count(0).completed, 0u);
+  // The last one is still on the stack until this thread makes a call from above it, or ends.
+  EXPECT_EQ(seen_at_once, kJumps - 1);
+}
+
+TEST_P(FunctionProbeTest, CountsCallsAThreadEndsInAsAbandoned) {
+  probe(0, target_exit_thread);
+
+  for (int i = 0; i < 10; ++i) std::thread([] { (void)target_exit_thread(); }).join();
+
+  // A joined thread may still be on its way out of the kernel.
+  for (int i = 0; i < 1000 && count(0).abandoned < 10; ++i) usleep(1000);
+  EXPECT_EQ(count(0), (Counted{.calls = 10, .abandoned = 10}));
+}
+
+TEST_P(FunctionProbeTest, CountsACallThatForksOnce) {
+  probe(0, target_fork);
+
+  const int child = target_fork();
+  if (child == 0) _exit(0);
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_EQ(count(0), (Counted{.calls = 1, .completed = 1}));
+  EXPECT_EQ(count(cell_of(0, static_cast<uint32_t>(child))), Counted{});
+  EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_UNPAIRED_RETURN], 1u);
+}
+
+TEST_P(FunctionProbeTest, KeepsAForkedChildApart) {
+  probe(0, target_plain);
+
+  for (int i = 0; i < 3; ++i) (void)target_plain(i);
+  const int child = fork();
+  if (child == 0) {
+    for (int i = 0; i < 5; ++i) (void)target_plain(i);
+    _exit(0);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+
+  EXPECT_EQ(count(0), (Counted{.calls = 3, .completed = 3}));
+  EXPECT_EQ(count(cell_of(0, static_cast<uint32_t>(child))), (Counted{.calls = 5, .completed = 5}));
+}
+
+TEST_P(FunctionProbeTest, RecordsASlowCallWithArgumentsResultAndStack) {
+  probe(0, target_arguments, {.slow_threshold_ns = 1'000'000});
+
+  EXPECT_EQ(target_arguments(1, 2, 3, 4, 5, 6), 21);
+
+  const auto records = drain_slow_calls();
+  ASSERT_EQ(records.size(), 1u);
+  const gpuperf_slow_call& record = records[0];
+  EXPECT_EQ(record.pid, static_cast<uint32_t>(getpid()));
+  EXPECT_EQ(record.tid, static_cast<uint32_t>(gettid()));
+  EXPECT_GE(record.duration_ns, 2'000'000u);
+  EXPECT_EQ(record.threshold_ns, 1'000'000u);
+  EXPECT_THAT(record.arguments, testing::ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(record.has_arguments, 1u);
+  EXPECT_EQ(record.return_value, 21u);
+  EXPECT_STREQ(record.comm, "function_probe_");
+  EXPECT_GE(record.stack_bytes, 8);
+  EXPECT_EQ(count(0).slow_calls, 1u);
+}
+
+TEST_P(FunctionProbeTest, WalksTheStackFromTheCaller) {
+  probe(0, target_sleep, {.slow_threshold_ns = 1'000'000});
+
+  (void)target_sleep_caller(2);
+
+  const auto records = drain_slow_calls();
+  ASSERT_EQ(records.size(), 1u);
+  const auto caller = reinterpret_cast<uint64_t>(&target_sleep_caller);
+  EXPECT_GT(records[0].user_stack[0], caller);
+  EXPECT_LT(records[0].user_stack[0], caller + 64);
+}
+
+TEST_P(FunctionProbeTest, SaysNothingOfFastCalls) {
+  probe(0, target_plain, {.slow_threshold_ns = 1'000'000'000});
+
+  for (int i = 0; i < 1000; ++i) (void)target_plain(i);
+
+  EXPECT_TRUE(drain_slow_calls().empty());
+  EXPECT_EQ(count(0).slow_calls, 0u);
+}
+
+TEST_P(FunctionProbeTest, CountsSlowCallsWhoseRecordsFindTheRingFull) {
+  probe(0, target_plain, {.slow_threshold_ns = 1});
+  constexpr uint64_t kCalls = 5000;
+
+  for (uint64_t i = 0; i < kCalls; ++i) (void)target_plain(0);
+
+  const uint64_t lost = programs_->losses()[GPUPERF_LOSS_SLOW_RING_FULL];
+  EXPECT_EQ(count(0).slow_calls, kCalls);
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ(drain_slow_calls().size() + lost, kCalls);
+}
+
+TEST_P(FunctionProbeTest, LosesNoCallWhenTheCellsAreFull) {
+  load({.functions = 4, .cells = 1});
+  probe(0, target_plain);
+  probe(1, target_inner);
+
+  for (int i = 0; i < 10; ++i) (void)target_plain(i);
+  for (int i = 0; i < 20; ++i) (void)target_inner(0);
+
+  EXPECT_EQ(count(0), (Counted{.calls = 10, .completed = 10}));
+  EXPECT_EQ(count(programs_->cells()[1]), (Counted{.calls = 20, .completed = 20}));
+  EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_CELLS_FULL], 20u);
+}
+
+TEST_P(FunctionProbeTest, CountsAFunctionThatThrowsWithoutHarm) {
+  probe(0, target_throws, {}, /*timed=*/false);
+  int caught = 0;
+
+  for (int i = 0; i < 100; ++i) {
+    try {
+      (void)target_throws(i);
+    } catch (int) {
+      ++caught;
+    }
+  }
+
+  EXPECT_EQ(caught, 100);
+  EXPECT_EQ(count(0), (Counted{.calls = 100, .untimed = 100}));
+}
+
+TEST_P(FunctionProbeTest, KeepsOtherProbesWhenTheKernelRefusesOne) {
+  programs_->set_function({.id = 0}, false);
+  programs_->set_function({.id = 1}, false);
+  const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const auto good = find_own_offset(reinterpret_cast<const void*>(&target_plain));
+  ASSERT_TRUE(good.ok());
+  const std::vector<ProbePoint> points = {{.function_id = 0, .offset_bytes = *good},
+                                          {.function_id = 1, .offset_bytes = 1ull << 40}};
+
+  const auto outcomes = attacher_->attach(self.get(), "self", points);
+  (void)target_plain(1);
+
+  EXPECT_TRUE(outcomes[0].status.ok()) << outcomes[0].status;
+  EXPECT_FALSE(outcomes[1].status.ok());
+  EXPECT_THAT(std::string(outcomes[1].status.message()), testing::HasSubstr("self: attach"));
+  EXPECT_EQ(count(0), (Counted{.calls = 1, .completed = 1}));
+}
+
+TEST_P(FunctionProbeTest, StopsCountingWhenDetached) {
+  probe(0, target_plain);
+  (void)target_plain(1);
+
+  attacher_->detach_all();
+  (void)target_plain(1);
+
+  EXPECT_EQ(count(0), (Counted{.calls = 1, .completed = 1}));
+}
+
+INSTANTIATE_TEST_SUITE_P(Mechanisms, FunctionProbeTest, testing::ValuesIn(kMechanisms),
+                         [](const auto& info) { return std::string(get_mechanism_name(info.param)); });
+
+}  // namespace
+}  // namespace gpuperf

@@ -1,0 +1,233 @@
+#include "daemon/collect/map_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <tuple>
+#include <vector>
+
+#include "daemon/model/histogram.h"
+
+namespace gpuperf {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+constexpr uint32_t kFunctions = 2;
+
+// The kernel's side, as plain memory.
+struct FakeKernel {
+  std::vector<gpuperf_cell> cells = std::vector<gpuperf_cell>(8);
+  std::map<std::tuple<uint32_t, uint64_t, uint32_t>, gpuperf_cell_owner> index;
+  std::vector<uint64_t> losses = std::vector<uint64_t>(GPUPERF_LOSS_COUNT);
+  std::vector<uint32_t> released;
+  std::vector<ProcessKey> forgotten;
+
+  gpuperf_cell& own(uint32_t cell, uint32_t function_id, ProcessKey process, const char* comm) {
+    gpuperf_cell_owner owner{.cell = cell};
+    std::strncpy(owner.comm, comm, sizeof owner.comm - 1);
+    index[{process.pid, process.start_boot_ns, function_id}] = owner;
+    return cells[cell];
+  }
+
+  CellStore store() {
+    return {
+        .cells = cells,
+        .overflow_cells = kFunctions,
+        .losses = losses,
+        .read_index =
+            [this] {
+              std::vector<std::pair<gpuperf_cell_key, gpuperf_cell_owner>> rows;
+              for (const auto& [key, owner] : index) {
+                const auto& [pid, start, function_id] = key;
+                rows.push_back({{start, pid, function_id}, owner});
+              }
+              return rows;
+            },
+        .release =
+            [this](const gpuperf_cell_key& key, uint32_t cell) {
+              index.erase({key.pid, key.process_start_boot_ns, key.function_id});
+              released.push_back(cell);
+            },
+        .forget_process = [this](const ProcessKey& process) { forgotten.push_back(process); },
+    };
+  }
+};
+
+// One completed call, in the order the kernel writes it.
+void complete_call(gpuperf_cell& cell, uint64_t duration_ns) {
+  cell.calls += 1;
+  cell.max_ns = std::max<uint64_t>(cell.max_ns, duration_ns);
+  cell.inverted_min_ns = std::max<uint64_t>(cell.inverted_min_ns, ~duration_ns);
+  cell.buckets[bucket_of(duration_ns)] += 1;
+  cell.self_ns += duration_ns;
+  cell.total_ns += duration_ns;
+}
+
+class MapSourceTest : public testing::Test {
+ protected:
+  std::vector<Event> read() {
+    std::vector<Event> events;
+    EXPECT_TRUE(source_.read(events).ok());
+    return events;
+  }
+
+  FakeKernel kernel_;
+  DropCounters drops_;
+  std::vector<uint32_t> looked_up_;
+  bool alive_ = true;
+  MapSource source_{kernel_.store(),
+                    [this](uint32_t pid) {
+                      looked_up_.push_back(pid);
+                      return Owner{.comm = "from-proc", .container = "abc"};
+                    },
+                    [this](const ProcessKey&) { return alive_; }, drops_};
+};
+
+TEST_F(MapSourceTest, SaysNothingWhileNothingHappened) {
+  kernel_.own(2, 0, {10, 1}, "app");
+
+  EXPECT_THAT(read(), IsEmpty());
+}
+
+TEST_F(MapSourceTest, GivesEachDifferenceOnce) {
+  gpuperf_cell& cell = kernel_.own(2, 1, {10, 1}, "app");
+  complete_call(cell, 1000);
+  cell.errors[0] = {(1ull << 32) | 2, 1};
+  const Owner owner{.comm = "app", .container = "abc"};
+
+  const auto first = read();
+  complete_call(cell, 500);
+  cell.slow_calls = 1;
+  const auto second = read();
+  const auto third = read();
+
+  EXPECT_THAT(first, ElementsAre(Event(CellDelta{
+                         .function_id = 1, .process = {10, 1}, .owner = owner, .calls = 1,
+                         .total_ns = 1000, .self_ns = 1000, .min_ns = 1000, .max_ns = 1000,
+                         .errors = {{2, 1}},
+                         .buckets = {{static_cast<uint16_t>(bucket_of(1000)), 1}}})));
+  EXPECT_THAT(second, ElementsAre(Event(CellDelta{
+                          .function_id = 1, .process = {10, 1}, .owner = owner, .calls = 1,
+                          .total_ns = 500, .self_ns = 500, .min_ns = 500, .max_ns = 1000,
+                          .slow_calls = 1,
+                          .buckets = {{static_cast<uint16_t>(bucket_of(500)), 1}}})));
+  EXPECT_THAT(third, IsEmpty());
+}
+
+TEST_F(MapSourceTest, KeepsCountingWhenABucketWraps) {
+  gpuperf_cell& cell = kernel_.own(2, 0, {10, 1}, "app");
+  const auto bucket = static_cast<uint16_t>(bucket_of(1000));
+  complete_call(cell, 1000);
+  cell.buckets[bucket] = 0xffffffff;
+  (void)read();
+
+  complete_call(cell, 1000);
+  complete_call(cell, 1000);
+  const auto events = read();
+
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_THAT(std::get<CellDelta>(events[0]).buckets, ElementsAre(std::pair(bucket, 2u)));
+}
+
+TEST_F(MapSourceTest, ReadsNegativeErrorCodesAndCallsGivenUpTooEarly) {
+  gpuperf_cell& cell = kernel_.own(2, 0, {10, 1}, "app");
+  cell.calls = 1;
+  cell.abandoned = 1;
+  (void)read();
+
+  cell.abandoned = 0;
+  cell.errors[0] = {(1ull << 32) | static_cast<uint32_t>(-5), 1};
+  complete_call(cell, 100);
+  const auto events = read();
+
+  const auto& delta = std::get<CellDelta>(events.at(0));
+  EXPECT_EQ(delta.abandoned, -1);
+  EXPECT_THAT(delta.errors, ElementsAre(std::pair(-5, 1ul)));
+}
+
+TEST_F(MapSourceTest, AttributesOverflowCellsToOther) {
+  complete_call(kernel_.cells[1], 300);
+
+  const auto events = read();
+
+  ASSERT_EQ(events.size(), 1u);
+  const auto& delta = std::get<CellDelta>(events[0]);
+  EXPECT_EQ(delta.function_id, 1u);
+  EXPECT_EQ(delta.process, ProcessKey{});
+  EXPECT_EQ(delta.owner, Owner{.comm = "other"});
+}
+
+TEST_F(MapSourceTest, LooksAProcessUpOnce) {
+  complete_call(kernel_.own(2, 0, {10, 1}, "app"), 100);
+  complete_call(kernel_.own(3, 1, {10, 1}, "app"), 100);
+  (void)read();
+  complete_call(kernel_.cells[2], 100);
+  (void)read();
+
+  EXPECT_THAT(looked_up_, ElementsAre(10));
+}
+
+TEST_F(MapSourceTest, GivesTheCellsOfAGoneProcessBackAfterALastRead) {
+  gpuperf_cell& cell = kernel_.own(2, 0, {10, 1}, "app");
+  complete_call(cell, 100);
+  (void)read();
+
+  source_.note_exit({10, 1});
+  (void)read();              // threads that ended with the notice may still have been counting
+  complete_call(cell, 200);  // as this one
+  const auto last = read();
+  const auto after = read();
+
+  ASSERT_EQ(last.size(), 2u);
+  EXPECT_EQ(std::get<CellDelta>(last[0]).total_ns, 200u);
+  EXPECT_EQ(std::get<ProcessExited>(last[1]), (ProcessExited{{10, 1}}));
+  EXPECT_THAT(kernel_.released, ElementsAre(2));
+  EXPECT_THAT(kernel_.forgotten, ElementsAre(ProcessKey{10, 1}));
+  EXPECT_EQ(kernel_.cells[2].calls, 0u);
+  EXPECT_THAT(after, IsEmpty());
+}
+
+TEST_F(MapSourceTest, StartsAnewWithACellThatComesBack) {
+  complete_call(kernel_.own(2, 0, {10, 1}, "app"), 100);
+  source_.note_exit({10, 1});
+  (void)read();
+  (void)read();
+
+  complete_call(kernel_.own(2, 0, {11, 5}, "next"), 700);
+  const auto events = read();
+
+  const auto& delta = std::get<CellDelta>(events.at(0));
+  EXPECT_EQ(delta.process, (ProcessKey{11, 5}));
+  EXPECT_EQ(delta.total_ns, 700u);
+  EXPECT_EQ(delta.calls, 1u);
+}
+
+TEST_F(MapSourceTest, FindsExitsNobodyTold) {
+  complete_call(kernel_.own(2, 0, {10, 1}, "app"), 100);
+  (void)read();
+  alive_ = false;
+
+  source_.sweep();
+  (void)read();
+  const auto events = read();
+
+  EXPECT_THAT(events, ElementsAre(Event(ProcessExited{{10, 1}})));
+}
+
+TEST_F(MapSourceTest, CountsTheKernelsLossesOnce) {
+  kernel_.losses[GPUPERF_LOSS_SLOW_RING_FULL] = 5;
+  (void)read();
+  kernel_.losses[GPUPERF_LOSS_SLOW_RING_FULL] = 7;
+  (void)read();
+
+  EXPECT_EQ(drops_.get(DropCause::kBpfSlowRingFull), 7u);
+  EXPECT_EQ(drops_.get(DropCause::kBpfCellsFull), 0u);
+}
+
+}  // namespace
+}  // namespace gpuperf

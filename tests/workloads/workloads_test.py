@@ -1,0 +1,91 @@
+#!/usr/bin/env python3
+"""Checks that the workloads tell the truth about themselves: counts by plan, cheap first instructions.
+
+usage: workloads_test.py BUILD_FOLDER_OF_THE_WORKLOADS
+"""
+
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import unittest
+
+FOLDER = pathlib.Path(sys.argv.pop(1)).resolve()
+
+
+def run(*command):
+    """Standard output's JSON lines of a workload that must succeed."""
+    result = subprocess.run([FOLDER / command[0], *command[1:]], capture_output=True, text=True,
+                            timeout=60, check=False)
+    if result.returncode != 0:
+        raise AssertionError(f"{command}: exit {result.returncode}: {result.stderr}")
+    return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def first_instruction(file, symbol):
+    text = subprocess.run(["objdump", "-d", f"--disassemble={symbol}", "--no-show-raw-insn", file],
+                          capture_output=True, text=True, check=True).stdout
+    match = re.search(rf"<{symbol}>:\n\s+[0-9a-f]+:\s+(.*)", text)
+    return match.group(1).strip() if match else "(no such symbol)"
+
+
+class WorkloadsTest(unittest.TestCase):
+    def test_count_calls_counts_by_its_plan_in_both_processes(self):
+        processes = run("count_calls", "--threads", "3", "--calls", "2000", "--fork")
+
+        expected = {"count_fast": {"calls": 12000, "errors": {}},
+                    "count_nested": {"calls": 6000, "errors": {}},
+                    "count_status": {"calls": 6000, "errors": {"2": 60, "700": 6}}}
+        self.assertEqual({p["role"]: p["calls"] for p in processes},
+                         {"parent": expected, "child": expected})
+        by_role = {p["role"]: p for p in processes}
+        self.assertEqual(by_role["child"]["ppid"], by_role["parent"]["pid"])
+
+    def test_slow_calls_take_as_long_as_they_say(self):
+        (process,) = run("slow_calls", "--requests", "2", "--duration-ms", "3")
+
+        self.assertEqual(process["calls"], {"slow_sleep": {"calls": 2, "errors": {}},
+                                            "slow_spin": {"calls": 2, "errors": {}}})
+        self.assertEqual(process["sum"], 2 * (3 + 3 + 1))
+
+    def test_cuda_calls_on_the_stand_in_fails_by_its_plan(self):
+        (process,) = run("cuda_calls_standin", "--rounds", "20", "--seconds", "0")
+
+        self.assertEqual(process["libraries"], "stand-in")
+        calls = process["calls"]
+        self.assertEqual(calls["cudaMalloc"], {"calls": 60, "errors": {"2": 6}})
+        self.assertEqual(calls["cudaFree"], {"calls": 60, "errors": {}})
+        self.assertEqual(calls["cudaEventQuery"], {"calls": 20, "errors": {"600": 10}})
+        self.assertEqual(calls["cublasSgemm_v2"]["calls"], 60)
+
+    def test_cuda_calls_runs_on_what_this_machine_has(self):
+        (process,) = run("cuda_calls", "--rounds", "3", "--seconds", "0")
+
+        calls = process["calls"]
+        self.assertEqual(calls["cudaMalloc"]["calls"], 9)
+        self.assertEqual(calls["cublasSgemm_v2"]["calls"], 9)
+        if process["libraries"] == "toolkit" and not process["gpu"]:
+            self.assertEqual(sum(calls["cudaMalloc"]["errors"].values()), 9)
+
+    def test_functions_begin_with_an_instruction_the_kernel_emulates(self):
+        for file, symbol in [("libcount_target.so", "count_fast"),
+                             ("libcount_target.so", "count_status"),
+                             ("libcount_target.so", "count_nested"),
+                             ("slow_calls", "slow_sleep"),
+                             ("slow_calls", "slow_spin"),
+                             ("standin/libcudart.so.13", "cudaMalloc"),
+                             ("standin/libcublas.so.13", "cublasSgemm_v2")]:
+            with self.subTest(symbol=symbol):
+                self.assertRegex(first_instruction(FOLDER / file, symbol), r"^push\s+%rbp")
+
+    def test_unknown_options_are_refused(self):
+        result = subprocess.run([FOLDER / "count_calls", "--callz", "3"], capture_output=True,
+                                text=True, check=False)
+
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--callz is not an option", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
