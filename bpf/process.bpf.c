@@ -42,4 +42,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	return 0;
 }
 
+/* Unused: they bring the ring records into the BTF, where tests/abi compares them with the C++ side. */
+const struct gpuperf_slow_call *gpuperf_btf_slow_call;
+const struct gpuperf_process_exit *gpuperf_btf_process_exit;
+
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,10 +1,9 @@
 #include "client/address.h"
 
-#include <absl/strings/match.h>
+#include <absl/strings/ascii.h>
 #include <absl/strings/numbers.h>
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
 #include <errno.h>
+#include <fmt/format.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -25,7 +24,7 @@ std::string escape_uri_path(std::string_view path) {
     if (absl::ascii_isalnum(static_cast<unsigned char>(c)) || strchr("/-._~", c) != nullptr) {
       out += c;
     } else {
-      out += absl::StrFormat("%%%02X", static_cast<unsigned char>(c));
+      out += fmt::format("%{:02X}", static_cast<unsigned char>(c));
     }
   }
   return out;
@@ -33,12 +32,12 @@ std::string escape_uri_path(std::string_view path) {
 
 Status make_address_error(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(
-      absl::StrCat("address \"", text, "\": ", why, "; write unix:/path/to/api.sock or host:port"));
+      fmt::format("address \"{}\": {}; write unix:/path/to/api.sock or host:port", text, why));
 }
 
 Status make_unreachable(const Address& address, std::string_view why) {
   return absl::UnavailableError(
-      absl::StrCat("cannot reach gpuperfd at ", address.text, ": ", why, "; ", kRunningHint));
+      fmt::format("cannot reach gpuperfd at {}: {}; {}", address.text, why, kRunningHint));
 }
 
 Status explain_refusal(const Address& address, int error_number, std::chrono::nanoseconds timeout) {
@@ -47,9 +46,9 @@ Status explain_refusal(const Address& address, int error_number, std::chrono::na
     case EACCES:
     case EPERM:
       return absl::PermissionDeniedError(
-          absl::StrCat("cannot open ", address.text,
-                       ": permission denied; reading needs root or membership of group gpuperf: "
-                       "sudo usermod -aG gpuperf \"$USER\", then log in again"));
+          fmt::format("cannot open {}: permission denied; reading needs root or membership of "
+                      "group gpuperf: sudo usermod -aG gpuperf \"$USER\", then log in again",
+                      address.text));
     case ENOENT:
       return make_unreachable(address, "no such socket");
     case ECONNREFUSED:
@@ -58,9 +57,8 @@ Status explain_refusal(const Address& address, int error_number, std::chrono::na
       }
       return make_unreachable(address, "nothing listens on this socket");
     case EAGAIN:
-      return make_unreachable(address,
-                              absl::StrFormat("it accepts no connection within %g s",
-                                              std::chrono::duration<double>(timeout).count()));
+      return make_unreachable(address, fmt::format("it accepts no connection within {:g} s",
+                                                   std::chrono::duration<double>(timeout).count()));
     default:  // errno is an open set
       return make_unreachable(address, strerror(error_number));
   }
@@ -71,21 +69,21 @@ Status explain_refusal(const Address& address, int error_number, std::chrono::na
 Result<Address> parse_address(std::string_view text) {
   Address address = {.text = std::string(text), .grpc_target = std::string(text), .unix_path = ""};
   std::string_view path = text;
-  if (absl::StartsWith(text, "unix:") || absl::StartsWith(text, "/")) {
-    if (absl::StartsWith(path, "unix:")) path.remove_prefix(5);
-    if (absl::StartsWith(path, "//")) path.remove_prefix(2);
+  if (text.starts_with("unix:") || text.starts_with('/')) {
+    if (path.starts_with("unix:")) path.remove_prefix(5);
+    if (path.starts_with("//")) path.remove_prefix(2);
     if (path.empty()) return make_address_error(text, "no path");
     if (path.size() >= sizeof(sockaddr_un::sun_path)) {
       return make_address_error(text, "longer than the 107 bytes a socket path may have");
     }
     address.unix_path = std::string(path);
-    address.grpc_target = absl::StrCat("unix:", escape_uri_path(path));
+    address.grpc_target = fmt::format("unix:{}", escape_uri_path(path));
     return address;
   }
   const size_t colon = text.rfind(':');
   uint32_t port = 0;
   const bool has_port = colon != std::string_view::npos && colon > 0 &&
-                        absl::SimpleAtoi(text.substr(colon + 1), &port) && port > 0 &&
+                        absl::SimpleAtoi(std::string(text.substr(colon + 1)), &port) && port > 0 &&
                         port <= 65535;
   if (!has_port) return make_address_error(text, "neither a socket path nor host:port");
   if (text.find('/') != std::string_view::npos) return make_address_error(text, "a URL");
@@ -98,7 +96,7 @@ Status probe_socket(const Address& address, std::chrono::nanoseconds timeout) {
   name.sun_family = AF_UNIX;
   address.unix_path.copy(name.sun_path, sizeof(name.sun_path) - 1);
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return absl::InternalError(absl::StrCat("cannot make a socket: ", strerror(errno)));
+  if (fd < 0) return absl::InternalError(fmt::format("cannot make a socket: {}", strerror(errno)));
   // Bounds the wait for a listener whose queue is full because it no longer accepts.
   const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
   const auto rest = std::chrono::duration_cast<std::chrono::microseconds>(timeout - seconds);

@@ -1,8 +1,8 @@
 // gpuperfctl config show|check: the configuration in force, and whether another one is valid.
 
-#include <absl/strings/str_cat.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -23,7 +23,7 @@ constexpr size_t kMaxConfigBytes = 1 << 20;  // what CheckConfig accepts
 void add_settings(Table& table, const std::string& name, const ordered_json& value) {
   if (value.is_object() && !value.empty()) {
     for (const auto& [key, inner] : value.items()) {
-      add_settings(table, name.empty() ? key : absl::StrCat(name, ".", key), inner);
+      add_settings(table, name.empty() ? key : fmt::format("{}.{}", name, key), inner);
     }
     return;
   }
@@ -31,8 +31,8 @@ void add_settings(Table& table, const std::string& name, const ordered_json& val
 }
 
 std::string render_config(const v1::GetConfigResponse& config, const TextStyle& style) {
-  std::string text = absl::StrCat("Read from ", make_printable(config.path()),
-                                  "; settings in force, defaults included:\n\n");
+  std::string text = fmt::format("Read from {}; settings in force, defaults included:\n\n",
+                                 make_printable(config.path()));
   const auto settings = ordered_json::parse(config.effective_json(), nullptr, false);
   if (settings.is_discarded()) return text + make_printable(config.effective_json()) + "\n";
   Table table({{"SETTING"}, {"VALUE"}});
@@ -55,13 +55,13 @@ Result<std::string> read_all(int fd, const std::string& name) {
     const ssize_t count = read(fd, buffer.data(), buffer.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
-      return absl::InternalError(absl::StrCat("cannot read ", name, ": ", strerror(errno)));
+      return absl::InternalError(fmt::format("cannot read {}: {}", name, strerror(errno)));
     }
     if (count == 0) return text;
     text.append(buffer.data(), static_cast<size_t>(count));
     if (text.size() > kMaxConfigBytes) {
       return absl::InvalidArgumentError(
-          absl::StrCat(name, ": longer than the 1 MiB a configuration may have"));
+          fmt::format("{}: longer than the 1 MiB a configuration may have", name));
     }
   }
 }
@@ -71,7 +71,7 @@ Result<std::string> read_config_text(const std::string& file, const std::string&
   if (file == "-") return read_all(STDIN_FILENO, name);
   const int fd = open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
-    return absl::InternalError(absl::StrCat("cannot open ", name, ": ", strerror(errno)));
+    return absl::InternalError(fmt::format("cannot open {}: {}", name, strerror(errno)));
   }
   Result<std::string> text = read_all(fd, name);
   close(fd);
@@ -80,7 +80,7 @@ Result<std::string> read_config_text(const std::string& file, const std::string&
 
 void report_errors(const v1::CheckConfigResponse& response, const std::string& name) {
   for (const v1::ConfigError& error : response.errors()) {
-    std::cerr << make_printable(absl::StrCat(name, ": ", error.path(), ": ", error.message()));
+    std::cerr << make_printable(fmt::format("{}: {}: {}", name, error.path(), error.message()));
     if (!error.hint().empty()) std::cerr << "; hint: " << make_printable(error.hint());
     std::cerr << "\n";
   }
@@ -91,13 +91,13 @@ Status run_check(const Invocation& invocation, const std::string& file) {
   ASSIGN_OR_RETURN(std::string text, read_config_text(file, name));
   if (!is_utf8(text)) {
     return absl::InvalidArgumentError(
-        absl::StrCat(name, ": not UTF-8 text; save the file as UTF-8"));
+        fmt::format("{}: not UTF-8 text; save the file as UTF-8", name));
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
   v1::CheckConfigRequest request;
   request.set_json(std::move(text));
   v1::CheckConfigResponse response;
-  RETURN_IF_ERROR(connection->call(&Connection::Stub::CheckConfig, absl::StrCat("check ", name),
+  RETURN_IF_ERROR(connection->call(&Connection::Stub::CheckConfig, fmt::format("check {}", name),
                                    request, &response));
   const Format format = find_format(invocation.options);
   if (format == Format::kJson) {

@@ -1,7 +1,6 @@
 // gpuperfctl functions: how often each function was called, how long it took, how it failed.
 
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -36,11 +35,11 @@ std::string describe_errors(const FunctionStats& row) {
   std::string text;
   for (int i = 0; i < row.error_counts_size() && i < kNamedErrors; ++i) {
     const v1::ErrorCount& error = row.error_counts(i);
-    absl::StrAppend(&text, text.empty() ? "" : ", ", error.error(), " ",
-                    format_count(error.count()));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", error.error(),
+                        format_count(error.count()));
   }
   const int unnamed = row.error_counts_size() - kNamedErrors;
-  if (unnamed > 0) absl::StrAppend(&text, ", and ", unnamed, " more");
+  if (unnamed > 0) text += fmt::format(", and {} more", unnamed);
   return text;
 }
 
@@ -79,7 +78,7 @@ std::string render_table(const std::vector<FunctionStats>& rows, bool per_proces
     const auto duration = [&row](uint64_t ns) { return Cell{describe_duration(row, ns)}; };
     std::vector<Cell> cells;
     if (per_process) {
-      cells = {{row.pid() == 0 ? "" : absl::StrCat(row.pid())},
+      cells = {{row.pid() == 0 ? "" : std::to_string(row.pid())},
                {row.comm() + (row.exited() ? " (exited)" : "")}};
     }
     for (Cell& cell : std::vector<Cell>{
@@ -121,28 +120,26 @@ std::string render_notes(const std::vector<FunctionStats>& rows,
   }
   std::string notes;
   if (rows.empty()) {
-    absl::StrAppend(&notes, filtered
-                                ? "No function matches. Without filters: gpuperfctl functions\n"
-                                : "No call was counted yet. What is probed: gpuperfctl probes\n");
+    notes += filtered ? "No function matches. Without filters: gpuperfctl functions\n"
+                      : "No call was counted yet. What is probed: gpuperfctl probes\n";
   }
   if (untimed > 0) {
-    absl::StrAppend(&notes, format_count(untimed),
-                    " functions have calls counted without a duration. "
-                    "Why: gpuperfctl probes\n");
+    notes += fmt::format("Rows with calls counted without a duration: {}. Why: gpuperfctl probes\n",
+                         format_count(untimed));
   }
   if (partly > 0) {
-    absl::StrAppend(&notes, format_count(partly),
-                    " functions were probed for a part of the time only; "
-                    "their share: -o json, field coverage\n");
+    notes += fmt::format(
+        "Rows probed for a part of the time only: {}. Their share: -o json, field coverage\n",
+        format_count(partly));
   }
   if (abandoned > 0) {
-    absl::StrAppend(&notes, format_count(abandoned),
-                    " calls never returned (longjmp, exception, thread or process exit)\n");
+    notes +=
+        fmt::format("Calls that never returned (longjmp, exception, thread or process exit): {}\n",
+                    format_count(abandoned));
   }
   if (drops > 0) {
-    absl::StrAppend(&notes, format_count(drops),
-                    " drops since the daemon started. "
-                    "What was lost: gpuperfctl status\n");
+    notes += fmt::format("Drops since the daemon started: {}. What was lost: gpuperfctl status\n",
+                         format_count(drops));
   }
   return notes;
 }
@@ -160,8 +157,8 @@ Result<std::string> draw_functions(Connection& connection, const View& view, con
   RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
                                   v1::GetStatusRequest(), &status));
   const std::string notes = render_notes(rows, status, has_filter(options));
-  return absl::StrCat(render_table(rows, per_process, view.style), notes.empty() ? "" : "\n",
-                      paint(notes, Tone::kDim, view.style));
+  return fmt::format("{}{}{}", render_table(rows, per_process, view.style),
+                     notes.empty() ? "" : "\n", paint(notes, Tone::kDim, view.style));
 }
 
 }  // namespace

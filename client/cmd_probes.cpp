@@ -74,11 +74,12 @@ Result<std::string> draw_probes(Connection& connection, const View& view, const 
 
 void declare_probes(CLI::App& app, Invocation& invocation) {
   Options& options = invocation.options;
-  add_function_flags(app, options);
-  add_sort_flag(app, options, list_sort_fields(*Probe::descriptor()));
-  add_limit_flag(app, options);
-  add_watch_flag(app, options);
-  app.add_subcommand("list", "The same as probes alone")->fallthrough();
+  for (CLI::App* named : {&app, app.add_subcommand("list", "The same as probes alone")}) {
+    add_function_flags(*named, options);
+    add_sort_flag(*named, options, list_sort_fields(*Probe::descriptor()));
+    add_limit_flag(*named, options);
+    add_watch_flag(*named, options);
+  }
   app.callback([&invocation] {
     invocation.run = [&invocation]() -> Status {
       RETURN_IF_ERROR(check_sort_field(*Probe::descriptor(), invocation.options.sort));

@@ -1,6 +1,6 @@
 // gpuperfctl processes: who calls the probed functions.
 
-#include <absl/strings/str_cat.h>
+#include <fmt/format.h>
 
 #include <string>
 #include <vector>
@@ -35,7 +35,7 @@ std::string render_table(const std::vector<Process>& rows, const TextStyle& styl
                {.title = "NAMESPACE", .optional = true, .shrink_to = 12}});
   for (const Process& row : rows) {
     table.add_row(
-        {{absl::StrCat(row.pid())},
+        {{std::to_string(row.pid())},
          {row.comm()},
          {row.exited() ? "exited" : "running", row.exited() ? Tone::kDim : Tone::kPlain},
          {format_count(row.functions())},

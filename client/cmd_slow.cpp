@@ -1,6 +1,6 @@
 // gpuperfctl slow list|show|watch: the calls that passed their threshold.
 
-#include <absl/strings/str_cat.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <iostream>
@@ -49,14 +49,14 @@ Table make_table(bool streamed) {
 }
 
 void add_slow_call(Table& table, const SlowCall& call) {
-  table.add_row({{absl::StrCat(call.id())},
+  table.add_row({{std::to_string(call.id())},
                  {format_local_time(call.start_unix_ns())},
                  {format_duration(call.duration_ns()), Tone::kWarning},
                  {format_duration(call.threshold_ns())},
                  {call.category()},
                  {call.function()},
-                 {absl::StrCat(call.pid())},
-                 {absl::StrCat(call.tid())},
+                 {std::to_string(call.pid())},
+                 {std::to_string(call.tid())},
                  {call.comm()},
                  {call.return_value()},
                  {call.container()},
@@ -87,7 +87,7 @@ Result<std::string> draw_one(Connection& connection, const View& view, uint64_t 
   request.set_id(id);
   v1::GetSlowCallResponse response;
   RETURN_IF_ERROR(connection.call(&Connection::Stub::GetSlowCall,
-                                  absl::StrCat("show slow call ", id), request, &response));
+                                  fmt::format("show slow call {}", id), request, &response));
   const SlowCall& call = response.slow_call();
   if (view.format == Format::kTable) {
     return explain_slow_call(call, read_wall_clock_ns(), view.style);
@@ -185,7 +185,7 @@ void declare_show(CLI::App& slow, Invocation& invocation) {
   const auto id = std::make_shared<uint64_t>(0);
   app.add_option("ID", *id, "Its number in slow list")
       ->required()
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(make_whole_number_check(1, UINT64_MAX));
   app.callback([&invocation, id] {
     invocation.run = [&invocation, id] {
       return run_view(invocation, [&](Connection& connection, const View& view) {
@@ -202,6 +202,7 @@ void declare_watch(CLI::App& slow, Invocation& invocation) {
   add_function_flags(app, options);
   add_time_flags(app, options);
   app.add_option("--limit", options.limit, "End after so many calls; 0 = never")
+      ->check(make_whole_number_check(0, UINT64_MAX))
       ->capture_default_str();
   app.callback([&invocation] { invocation.run = [&invocation] { return run_watch(invocation); }; });
 }

@@ -1,7 +1,6 @@
 // gpuperfctl status: what the daemon is doing, what it cannot do and what it lost.
 
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
+#include <fmt/format.h>
 
 #include <array>
 #include <string>
@@ -18,7 +17,7 @@ constexpr int kLabelWidth = 12;
 
 std::string make_line(std::string_view label, std::string_view value, const TextStyle& style) {
   const std::string blanks(kLabelWidth - label.size(), ' ');
-  return absl::StrCat(paint(label, Tone::kHeader, style), blanks, value, "\n");
+  return fmt::format("{}{}{}\n", paint(label, Tone::kHeader, style), blanks, value);
 }
 
 std::string describe_mechanism(const std::string& mechanism, const TextStyle& style) {
@@ -44,8 +43,8 @@ std::string describe_probes(const v1::ProbeCounts& counts, const TextStyle& styl
   std::string text;
   for (const Part& part : parts) {
     if (part.count == 0) continue;
-    const std::string words = absl::StrCat(format_count(part.count), " ", part.name);
-    absl::StrAppend(&text, text.empty() ? "" : ", ", paint(words, part.tone, style));
+    const std::string words = fmt::format("{} {}", format_count(part.count), part.name);
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", paint(words, part.tone, style));
   }
   return text.empty() ? "none configured" : text;
 }
@@ -58,22 +57,23 @@ uint64_t find_uptime_ns(const GetStatusResponse& status) {
 
 std::string describe_cost(const GetStatusResponse& status) {
   const uint64_t uptime_ns = find_uptime_ns(status);
-  std::string text = absl::StrCat("CPU ", format_duration(status.cpu_ns()));
+  std::string text = fmt::format("CPU {}", format_duration(status.cpu_ns()));
   if (uptime_ns > 0) {
     const double share = static_cast<double>(status.cpu_ns()) / static_cast<double>(uptime_ns);
-    absl::StrAppend(&text, absl::StrFormat(" (%.2f %% of one CPU since start)", share * 100));
+    text += fmt::format(" ({:.2f} % of one CPU since start)", share * 100);
   }
-  return absl::StrCat(text, ", memory ", format_bytes(status.resident_bytes()));
+  return fmt::format("{}, memory {}", text, format_bytes(status.resident_bytes()));
 }
 
 std::string render_problems(const GetStatusResponse& status, const TextStyle& style) {
   if (status.problems().empty()) return make_line("Problems", "none", style);
-  std::string text = make_line("Problems", absl::StrCat(status.problems_size()), style);
+  std::string text = make_line("Problems", std::to_string(status.problems_size()), style);
   for (const v1::Problem& problem : status.problems()) {
-    absl::StrAppend(&text, "  ", paint(make_printable(problem.subject()) + ":", Tone::kBad, style),
-                    " ", make_printable(problem.message()), "\n");
+    text +=
+        fmt::format("  {} {}\n", paint(make_printable(problem.subject()) + ":", Tone::kBad, style),
+                    make_printable(problem.message()));
     if (!problem.hint().empty()) {
-      absl::StrAppend(&text, "    hint: ", make_printable(problem.hint()), "\n");
+      text += fmt::format("    hint: {}\n", make_printable(problem.hint()));
     }
   }
   return text;
@@ -88,15 +88,15 @@ std::string render_drops(const GetStatusResponse& status, const TextStyle& style
                    {format_count(drop.count()), Tone::kWarning},
                    {drop.meaning()}});
   }
-  return make_line("Drops", absl::StrCat(status.drops_size(), " causes"), style) +
+  return make_line("Drops", fmt::format("{} causes", status.drops_size()), style) +
          table.take_text(style);
 }
 
 std::string render_status(const GetStatusResponse& status, const TextStyle& style) {
   const uint64_t uptime_ns = find_uptime_ns(status);
-  std::string daemon = absl::StrCat("gpuperfd ", status.version(), ", pid ", status.pid());
-  if (uptime_ns > 0) absl::StrAppend(&daemon, ", up ", format_duration(uptime_ns));
-  absl::StrAppend(&daemon, ", kernel ", status.kernel());
+  std::string daemon = fmt::format("gpuperfd {}, pid {}", status.version(), status.pid());
+  if (uptime_ns > 0) daemon += fmt::format(", up {}", format_duration(uptime_ns));
+  daemon += fmt::format(", kernel {}", status.kernel());
   const std::string metrics = status.metrics_address().empty()
                                   ? "not served"
                                   : "http://" + status.metrics_address() + "/metrics";
@@ -105,8 +105,9 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
          make_line("Config", make_printable(status.config_path()), style) +
          make_line("Metrics", make_printable(metrics), style) +
          make_line("Probes", describe_probes(status.probes(), style), style) +
-         make_line("Files", absl::StrCat(format_count(status.files()), " probed"), style) +
-         make_line("Processes", absl::StrCat(format_count(status.processes()), " running"), style) +
+         make_line("Files", fmt::format("{} probed", format_count(status.files())), style) +
+         make_line("Processes", fmt::format("{} running", format_count(status.processes())),
+                   style) +
          make_line("Calls", format_count(status.calls()), style) +
          make_line("Slow calls", format_count(status.slow_calls()), style) +
          make_line("Cost", describe_cost(status), style) + render_problems(status, style) +

@@ -1,6 +1,6 @@
 // gpuperfctl version: the versions of this program and of the daemon, which may be absent.
 
-#include <absl/strings/str_cat.h>
+#include <fmt/format.h>
 
 #include "client/version.h"
 #include "client/view.h"
@@ -30,12 +30,12 @@ Status run_version(const Invocation& invocation) {
     return invocation.output.write(write_json(object, JsonShape::kIndented));
   }
   if (format == Format::kCsv) {
-    return invocation.output.write(absl::StrCat("client_version,daemon_version\n", client_version,
-                                                ",", make_printable(daemon_version), "\n"));
+    return invocation.output.write(fmt::format("client_version,daemon_version\n{},{}\n",
+                                               client_version, make_printable(daemon_version)));
   }
   const std::string said = daemon.ok() ? daemon_version : std::string(daemon.status().message());
   return invocation.output.write(
-      absl::StrCat("gpuperfctl ", client_version, "\ngpuperfd   ", make_printable(said), "\n"));
+      fmt::format("gpuperfctl {}\ngpuperfd   {}\n", client_version, make_printable(said)));
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "client/connection.h"
 
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
+#include <fmt/format.h>
 #include <grpc/grpc.h>
 
 namespace gpuperf::client {
@@ -62,7 +61,7 @@ Status Connection::wait_until_connected() {
 }
 
 Status Connection::explain(const grpc::Status& status, std::string_view action) const {
-  const std::string failed = absl::StrCat("cannot ", action, ": gpuperfd at ", address_.text);
+  const std::string failed = fmt::format("cannot {}: gpuperfd at {}", action, address_.text);
   const std::string cause = status.error_message();
   switch (status.error_code()) {
     case grpc::StatusCode::OK:
@@ -72,30 +71,31 @@ Status Connection::explain(const grpc::Status& status, std::string_view action) 
       [[fallthrough]];  // not by us: the daemon cancels what runs when it stops
     case grpc::StatusCode::UNAVAILABLE:
       return absl::UnavailableError(
-          absl::StrCat(failed, " is not reachable or has stopped (", cause,
-                       "); is gpuperfd running? see: systemctl status gpuperfd"));
+          fmt::format("{} is not reachable or has stopped ({}); is gpuperfd running? see: "
+                      "systemctl status gpuperfd",
+                      failed, cause));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::UnavailableError(
-          absl::StrFormat("%s did not answer within %g s; see: systemctl status gpuperfd; or wait "
-                          "longer: --timeout",
-                          failed, to_seconds(timeout_)));
+          fmt::format("{} did not answer within {:g} s; see: systemctl status gpuperfd; or wait "
+                      "longer: --timeout",
+                      failed, to_seconds(timeout_)));
     case grpc::StatusCode::PERMISSION_DENIED:
     case grpc::StatusCode::UNAUTHENTICATED:
-      return absl::PermissionDeniedError(
-          absl::StrCat(failed, " does not permit it: ", cause,
-                       "; reading needs root or membership of group gpuperf"));
+      return absl::PermissionDeniedError(fmt::format(
+          "{} does not permit it: {}; reading needs root or membership of group gpuperf", failed,
+          cause));
     case grpc::StatusCode::INVALID_ARGUMENT:
-      return absl::InvalidArgumentError(absl::StrCat("cannot ", action, ": ", cause));
+      return absl::InvalidArgumentError(fmt::format("cannot {}: {}", action, cause));
     case grpc::StatusCode::NOT_FOUND:
-      return absl::NotFoundError(absl::StrCat("cannot ", action, ": ", cause));
+      return absl::NotFoundError(fmt::format("cannot {}: {}", action, cause));
     case grpc::StatusCode::UNIMPLEMENTED:
       return absl::UnimplementedError(
-          absl::StrCat(failed,
-                       " does not know this request; it is an older version than this "
-                       "gpuperfctl, or not gpuperfd: compare gpuperfctl version"));
+          fmt::format("{} does not know this request; it is an older version than this gpuperfctl, "
+                      "or not gpuperfd: compare gpuperfctl version",
+                      failed));
     default:  // the remaining codes say nothing a user could act on beyond their text
-      return absl::InternalError(absl::StrFormat("%s answered: %s (code %d)", failed, cause,
-                                                 static_cast<int>(status.error_code())));
+      return absl::InternalError(fmt::format("{} answered: {} (code {})", failed, cause,
+                                             static_cast<int>(status.error_code())));
   }
 }
 

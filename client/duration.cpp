@@ -1,8 +1,8 @@
 #include "client/duration.h"
 
 #include <absl/strings/ascii.h>
-#include <absl/strings/str_cat.h>
 #include <absl/time/time.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -66,7 +66,7 @@ std::optional<uint64_t> scale(std::string_view whole, std::string_view fraction,
 }
 
 Status make_error(std::string_view text, std::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat("\"", text, "\": ", why));
+  return absl::InvalidArgumentError(fmt::format("\"{}\": {}", text, why));
 }
 
 // Years come first in RFC 3339; a duration never has a dash.
@@ -77,7 +77,7 @@ bool looks_like_a_date(std::string_view text) { return text.find('-') != std::st
 Result<uint64_t> parse_duration_ns(std::string_view text) {
   std::string_view rest = text;
   uint64_t total_ns = 0;
-  if (text.empty()) return make_error(text, absl::StrCat("empty; ", kDurationForm));
+  if (text.empty()) return make_error(text, fmt::format("empty; {}", kDurationForm));
   while (!rest.empty()) {
     const std::string_view whole = take_while(rest, is_digit);
     std::string_view fraction;
@@ -88,10 +88,10 @@ Result<uint64_t> parse_duration_ns(std::string_view text) {
     const std::string_view name = take_while(rest, is_unit_letter);
     const auto* unit = std::find_if(kUnits.begin(), kUnits.end(),
                                     [&](const Unit& row) { return row.name == name; });
-    if (whole.empty()) return make_error(text, absl::StrCat("not a duration; ", kDurationForm));
-    if (name.empty()) return make_error(text, absl::StrCat("no unit; ", kDurationForm));
+    if (whole.empty()) return make_error(text, fmt::format("not a duration; {}", kDurationForm));
+    if (name.empty()) return make_error(text, fmt::format("no unit; {}", kDurationForm));
     if (unit == kUnits.end()) {
-      return make_error(text, absl::StrCat("unknown unit \"", name, "\"; ", kDurationForm));
+      return make_error(text, fmt::format("unknown unit \"{}\"; {}", name, kDurationForm));
     }
     const std::optional<uint64_t> part_ns = scale(whole, fraction, unit->ns);
     if (!part_ns.has_value() || __builtin_add_overflow(total_ns, *part_ns, &total_ns)) {
@@ -105,7 +105,7 @@ Result<uint64_t> parse_since_unix_ns(std::string_view text, uint64_t now_unix_ns
   if (looks_like_a_date(text)) {
     absl::Time moment;
     std::string why;
-    if (!absl::ParseTime(absl::RFC3339_full, text, &moment, &why)) {
+    if (!absl::ParseTime(absl::RFC3339_full, std::string(text), &moment, &why)) {
       return make_error(text,
                         "not a time; write it like 2026-05-01T10:00:00Z or "
                         "2026-05-01T12:00:00+02:00, or as a duration like 10m");

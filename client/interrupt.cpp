@@ -1,7 +1,7 @@
 #include "client/interrupt.h"
 
-#include <absl/strings/str_cat.h>
 #include <errno.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -25,7 +25,7 @@ Result<std::unique_ptr<Interrupt>> Interrupt::make(int output_fd) {
     const int error_number = errno;
     if (signal_fd >= 0) close(signal_fd);
     if (stop_fd >= 0) close(stop_fd);
-    return absl::InternalError(absl::StrCat("cannot watch for signals: ", strerror(error_number)));
+    return absl::InternalError(fmt::format("cannot watch for signals: {}", strerror(error_number)));
   }
   pthread_sigmask(SIG_BLOCK, &signals, &mask_before);
   return std::unique_ptr<Interrupt>(new Interrupt(signal_fd, stop_fd, output_fd, mask_before));

@@ -1,7 +1,7 @@
 // gpuperfctl: queries gpuperfd through its gRPC API. A command is a row of kCommands and a file
 // cmd_NAME.cpp.
 
-#include <absl/strings/str_cat.h>
+#include <fmt/format.h>
 #include <google/protobuf/stubs/logging.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -31,7 +31,9 @@ constexpr std::array<Command, 7> kCommands = {{
 
 constexpr const char* kFooter =
     "Exit codes: 0 done, 1 failed, 2 usage or invalid configuration, 3 daemon unreachable,\n"
-    "4 not permitted. NO_COLOR switches colours off. GPUPERF_ADDRESS is the default of --address.";
+    "4 not permitted. NO_COLOR switches colours off.";
+constexpr const char* kCommandFooter =
+    "Every command takes -o table|json|csv, --address and --timeout: gpuperfctl --help";
 
 // One line; what it quotes from files and daemons cannot steer the terminal.
 void report(std::string_view message) {
@@ -44,30 +46,39 @@ std::string find_command_words(const CLI::App& app) {
   const CLI::App* deepest = &app;
   while (!deepest->get_subcommands().empty()) {
     deepest = deepest->get_subcommands().front();
-    absl::StrAppend(&words, " ", deepest->get_name());
+    words += fmt::format(" {}", deepest->get_name());
   }
   return words;
 }
 
-// CLI11's texts end now and then in a line break; an error is one line.
 ExitCode report_usage(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
-  while (!text.empty() && text.back() == '\n') text.pop_back();
-  report(absl::StrCat(text, "; see: ", find_command_words(app), " --help"));
+  while (!text.empty() && text.back() == '\n') text.pop_back();  // an error is one line
+  // CLI11 misses the command before it sees the word that stands in its place.
+  const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
+  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
+      !unknown.empty()) {
+    text = fmt::format("no such command: {}", unknown.front());
+  }
+  report(fmt::format("{}; see: {} --help", text, find_command_words(app)));
   return ExitCode::kUsage;
 }
 
 void declare_commands(CLI::App& app, Invocation& invocation) {
   app.name("gpuperfctl");
-  app.set_version_flag("--version", absl::StrCat("gpuperfctl ", get_client_version()));
+  app.set_version_flag("--version", fmt::format("gpuperfctl {}", get_client_version()));
   app.require_subcommand(1);
   app.footer(kFooter);
   add_connection_flags(app, invocation.options);
   for (const Command& command : kCommands) {
     CLI::App& declared = *app.add_subcommand(command.name, command.summary);
+    declared.footer(kCommandFooter);
     declared.fallthrough();  // -o, --address and --timeout may stand anywhere
     command.declare(declared, invocation);
-    for (CLI::App* inner : declared.get_subcommands({})) inner->fallthrough();
+    for (CLI::App* inner : declared.get_subcommands({})) {
+      inner->footer(kCommandFooter);
+      inner->fallthrough();
+    }
   }
 }
 
@@ -80,14 +91,14 @@ ExitCode run(int argc, char** argv) {
   } catch (const CLI::Success&) {  // --help, --version
     const bool version = app.get_option("--version")->count() > 0;
     const Status written = invocation.output.write(
-        version ? absl::StrCat("gpuperfctl ", get_client_version(), "\n") : app.help());
+        version ? fmt::format("gpuperfctl {}\n", get_client_version()) : app.help() + "\n");
     return find_exit_code(written);
   } catch (const CLI::ParseError& error) {
     return report_usage(app, error);
   }
   const Status status = invocation.run();
   const ExitCode code = find_exit_code(status);
-  if (code != ExitCode::kOk && !status.message().empty()) report(status.message());
+  if (code != ExitCode::kOk && !status.message().empty()) report(std::string(status.message()));
   return code;
 }
 

@@ -1,6 +1,7 @@
 #include "client/options.h"
 
-#include <absl/strings/str_cat.h>
+#include <absl/strings/numbers.h>
+#include <fmt/format.h>
 
 #include "client/address.h"
 #include "client/duration.h"
@@ -11,6 +12,7 @@ namespace {
 
 constexpr double kDefaultWatchSeconds = 2;
 constexpr double kShortestWatchSeconds = 0.1;  // the daemon's own snapshots are not newer than that
+constexpr double kShortestTimeoutSeconds = 0.001;
 constexpr double kLongestSeconds = 86400;
 
 // An empty value would not restrict anything: most likely a shell variable that is not set.
@@ -18,6 +20,17 @@ CLI::Validator make_text_check() {
   return {[](std::string& text) -> std::string {
             if (text.empty()) return "is empty";
             return is_utf8(text) ? "" : "is not UTF-8 text";
+          },
+          ""};
+}
+
+CLI::Validator make_seconds_check(double least) {
+  return {[least](std::string& text) -> std::string {
+            double value = 0;
+            const bool number = absl::SimpleAtod(text, &value);
+            if (number && value >= least && value <= kLongestSeconds) return "";
+            return fmt::format("\"{}\" is not a number of seconds from {:g} to {:g}", text, least,
+                               kLongestSeconds);
           },
           ""};
 }
@@ -45,6 +58,19 @@ void add_text_flag(CLI::App& app, const std::string& name, std::string& value,
 
 }  // namespace
 
+// CLI11 alone would read "-1" as the largest number there is.
+CLI::Validator make_whole_number_check(uint64_t least, uint64_t most) {
+  return {[least, most](std::string& text) -> std::string {
+            uint64_t value = 0;
+            const bool digits = text.find_first_not_of("0123456789") == std::string::npos;
+            if (digits && absl::SimpleAtoi(text, &value) && value >= least && value <= most) {
+              return "";
+            }
+            return fmt::format("\"{}\" is not a whole number from {} to {}", text, least, most);
+          },
+          ""};
+}
+
 void add_connection_flags(CLI::App& app, Options& options) {
   app.add_option("-o,--output", options.format_name, "Form of the answer: table, json or csv")
       ->check(CLI::IsMember({"table", "json", "csv"}).description(""))
@@ -54,13 +80,13 @@ void add_connection_flags(CLI::App& app, Options& options) {
       ->envname("GPUPERF_ADDRESS")
       ->capture_default_str();
   app.add_option("--timeout", options.timeout_seconds, "Seconds to wait for each answer")
-      ->check(CLI::Range(0.001, kLongestSeconds).description(""))
+      ->check(make_seconds_check(kShortestTimeoutSeconds))
       ->capture_default_str();
 }
 
 void add_process_flags(CLI::App& app, Options& options) {
   app.add_option("--pid", options.pid, "Only this process")
-      ->check(CLI::PositiveNumber.description(""));
+      ->check(make_whole_number_check(1, UINT32_MAX));
   add_text_flag(app, "--container", options.container, "Only this container id, or its beginning");
   add_text_flag(app, "--pod", options.pod, "Only this pod name or uid");
 }
@@ -84,7 +110,9 @@ void add_sort_flag(CLI::App& app, Options& options, const std::string& fields) {
 }
 
 void add_limit_flag(CLI::App& app, Options& options) {
-  app.add_option("--limit", options.limit, "At most so many rows; 0 = all")->capture_default_str();
+  app.add_option("--limit", options.limit, "At most so many rows; 0 = all")
+      ->check(make_whole_number_check(0, UINT64_MAX))
+      ->capture_default_str();
 }
 
 void add_watch_flag(CLI::App& app, Options& options) {
@@ -95,7 +123,8 @@ void add_watch_flag(CLI::App& app, Options& options) {
          },
          "Ask again every so many seconds (2 without a number) until interrupted")
       ->expected(0, 1)
-      ->check(CLI::Range(kShortestWatchSeconds, kLongestSeconds).description(""));
+      ->type_name("[SECONDS]")
+      ->check(make_seconds_check(kShortestWatchSeconds));
 }
 
 Format find_format(const Options& options) {

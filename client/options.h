@@ -42,6 +42,9 @@ void add_sort_flag(CLI::App& app, Options& options, const std::string& fields);
 void add_limit_flag(CLI::App& app, Options& options);
 void add_watch_flag(CLI::App& app, Options& options);
 
+// For numbers of a command's own.
+CLI::Validator make_whole_number_check(uint64_t least, uint64_t most);
+
 Format find_format(const Options& options);
 std::chrono::nanoseconds find_timeout(const Options& options);
 // The filter as of `now_unix_ns`: "--since 10m" moves on in a watch.

@@ -1,7 +1,7 @@
 #include "client/output.h"
 
-#include <absl/strings/str_cat.h>
 #include <errno.h>
+#include <fmt/format.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
@@ -40,8 +40,8 @@ Status Output::write(std::string_view text) const {
     } else if (errno == EPIPE) {
       return absl::CancelledError("standard output was closed");
     } else if (errno != EINTR) {
-      return absl::InternalError(absl::StrCat("cannot write to standard output: ", strerror(errno),
-                                              "; the answer is incomplete"));
+      return absl::InternalError(fmt::format(
+          "cannot write to standard output: {}; the answer is incomplete", strerror(errno)));
     }
   }
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 
 // Lists of the daemon that come in pages, read to their end or to --limit.
 
+#include <fmt/format.h>
 #include <google/protobuf/repeated_ptr_field.h>
 
 #include <algorithm>
@@ -41,9 +42,9 @@ Result<std::vector<Row>> read_pages(Connection& connection,
     }
     // Following the same page for ever would fill the memory of this machine.
     if (!token.empty() && response.next_page_token() == token) {
-      return absl::InternalError(absl::StrCat("cannot ", list.action, ": gpuperfd at ",
-                                              connection.address().text,
-                                              " repeats a page; this is a bug of the daemon"));
+      return absl::InternalError(
+          fmt::format("cannot {}: gpuperfd at {} repeats a page; this is a bug of the daemon",
+                      list.action, connection.address().text));
     }
     token = response.next_page_token();
   } while (!token.empty() && (limit == 0 || rows.size() < limit));

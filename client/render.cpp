@@ -2,8 +2,8 @@
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/escaping.h>
-#include <absl/strings/str_cat.h>
 #include <absl/strings/str_replace.h>
+#include <fmt/format.h>
 
 #include <string_view>
 
@@ -98,7 +98,7 @@ std::string quote_csv(std::string text) {
   const bool bare = text.find_first_of(",\"\r\n") == std::string::npos &&
                     (text.empty() || (text.front() != ' ' && text.back() != ' '));
   if (bare) return text;
-  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}), "\"");
+  return fmt::format("\"{}\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}));
 }
 
 // "ProbeState" -> "PROBE_STATE_".
@@ -119,7 +119,7 @@ std::string make_short_name(const google::protobuf::EnumValueDescriptor& value) 
   if (name.size() > prefix.size() && name.substr(0, prefix.size()) == prefix) {
     name.remove_prefix(prefix.size());
   }
-  return absl::AsciiStrToLower(name);
+  return absl::AsciiStrToLower(std::string(name));
 }
 
 ordered_json to_json(const Message& message) {
@@ -138,7 +138,7 @@ std::string write_json(const ordered_json& json, JsonShape shape) {
 std::string write_csv_header(const Descriptor& type) {
   std::string line;
   for (int i = 0; i < type.field_count(); ++i) {
-    absl::StrAppend(&line, i == 0 ? "" : ",", type.field(i)->name());
+    line += fmt::format("{}{}", i == 0 ? "" : ",", type.field(i)->name());
   }
   return line + "\n";
 }
@@ -150,7 +150,7 @@ std::string write_csv_row(const Message& row, const TextStyle& style) {
     const ordered_json value = read_field(row, *type.field(i));
     std::string text = value.is_string() ? value.get<std::string>() : dump(value, -1);
     if (style.terminal) text = make_printable(text);
-    absl::StrAppend(&line, i == 0 ? "" : ",", quote_csv(std::move(text)));
+    line += fmt::format("{}{}", i == 0 ? "" : ",", quote_csv(std::move(text)));
   }
   return line + "\n";
 }

@@ -1,7 +1,6 @@
 #include "client/slow_call_text.h"
 
-#include <absl/strings/str_cat.h>
-#include <absl/strings/str_format.h>
+#include <fmt/format.h>
 
 #include <string_view>
 
@@ -13,7 +12,7 @@ constexpr double kNsPerSecond = 1e9;
 
 std::string make_line(std::string_view label, std::string_view value, const TextStyle& style) {
   const std::string blanks(kLabelWidth - label.size(), ' ');
-  return absl::StrCat(paint(label, Tone::kHeader, style), blanks, value, "\n");
+  return fmt::format("{}{}{}\n", paint(label, Tone::kHeader, style), blanks, value);
 }
 
 std::string describe_reason(const v1::SlowCall& call) {
@@ -23,25 +22,25 @@ std::string describe_reason(const v1::SlowCall& call) {
 
 std::string render_summary(const v1::SlowCall& call, const TextStyle& style) {
   std::string text =
-      absl::StrCat("Slow call ", call.id(), ": ", make_printable(call.function()), " (",
-                   make_printable(call.category()), ") took ", format_duration(call.duration_ns()));
+      fmt::format("Slow call {}: {} ({}) took {}", call.id(), make_printable(call.function()),
+                  make_printable(call.category()), format_duration(call.duration_ns()));
   if (call.threshold_ns() > 0) {
     const double times =
         static_cast<double>(call.duration_ns()) / static_cast<double>(call.threshold_ns());
-    absl::StrAppend(&text, absl::StrFormat(", %.1f times its threshold of %s", times,
-                                           format_duration(call.threshold_ns())));
+    text += fmt::format(", {:.1f} times its threshold of {}", times,
+                        format_duration(call.threshold_ns()));
   }
   return paint(text, Tone::kHeader, style) + "\n\n";
 }
 
 std::string describe_when(const v1::SlowCall& call, uint64_t now_unix_ns) {
-  std::string text = absl::StrCat(format_local_time(call.start_unix_ns()), " ",
-                                  format_utc_offset(call.start_unix_ns()));
+  std::string text = fmt::format("{} {}", format_local_time(call.start_unix_ns()),
+                                 format_utc_offset(call.start_unix_ns()));
   if (now_unix_ns > call.start_unix_ns()) {
-    absl::StrAppend(&text, ", ", format_duration(now_unix_ns - call.start_unix_ns()), " ago");
+    text += fmt::format(", {} ago", format_duration(now_unix_ns - call.start_unix_ns()));
   }
-  absl::StrAppend(&text, absl::StrFormat("; CLOCK_MONOTONIC %.9f s",
-                                         static_cast<double>(call.start_mono_ns()) / kNsPerSecond));
+  text += fmt::format("; CLOCK_MONOTONIC {:.9f} s",
+                      static_cast<double>(call.start_mono_ns()) / kNsPerSecond);
   return text;
 }
 
@@ -49,7 +48,7 @@ std::string describe_place(const v1::SlowCall& call) {
   std::string text;
   const auto add = [&text](std::string_view what, const std::string& value) {
     if (value.empty()) return;
-    absl::StrAppend(&text, text.empty() ? "" : ", ", what, " ", make_printable(value));
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", what, make_printable(value));
   };
   add("container", call.container());
   add("pod", call.pod());
@@ -69,7 +68,7 @@ std::string render_arguments(const v1::SlowCall& call, const TextStyle& style) {
   for (const v1::Argument& argument : call.arguments()) {
     const std::string name = make_printable(argument.name());
     const std::string blanks(static_cast<size_t>(widest - measure_width(name)), ' ');
-    absl::StrAppend(&text, "  ", name, blanks, " = ", make_printable(argument.value()), "\n");
+    text += fmt::format("  {}{} = {}\n", name, blanks, make_printable(argument.value()));
   }
   return text;
 }
@@ -81,8 +80,7 @@ std::string render_stack(const v1::SlowCall& call, const TextStyle& style) {
   }
   std::string text = make_line("Stack", "of the caller, innermost frame first", style);
   for (int i = 0; i < call.user_stack_size(); ++i) {
-    absl::StrAppend(&text, absl::StrFormat("  %3d  ", i),
-                    make_printable(describe_frame(call.user_stack(i))), "\n");
+    text += fmt::format("  {:3}  {}\n", i, make_printable(describe_frame(call.user_stack(i))));
   }
   return text;
 }
@@ -90,23 +88,23 @@ std::string render_stack(const v1::SlowCall& call, const TextStyle& style) {
 }  // namespace
 
 std::string describe_frame(const v1::StackFrame& frame) {
-  const std::string offset = absl::StrFormat("+0x%x", frame.offset_bytes());
-  const std::string address = absl::StrFormat("0x%x", frame.address());
+  const std::string offset = fmt::format("+0x{:x}", frame.offset_bytes());
+  const std::string address = fmt::format("0x{:x}", frame.address());
   if (frame.symbol().empty() && frame.module().empty()) return address;
-  if (frame.symbol().empty()) return absl::StrCat(address, "  ", frame.module(), offset);
+  if (frame.symbol().empty()) return fmt::format("{}  {}{}", address, frame.module(), offset);
   if (frame.module().empty()) return frame.symbol() + offset;
-  return absl::StrCat(frame.symbol(), offset, "  (", frame.module(), ")");
+  return fmt::format("{}{}  ({})", frame.symbol(), offset, frame.module());
 }
 
 std::string explain_slow_call(const v1::SlowCall& call, uint64_t now_unix_ns,
                               const TextStyle& style) {
-  const std::string who = absl::StrCat("thread ", call.tid(), " (", make_printable(call.comm()),
-                                       ") of process ", call.pid());
+  const std::string who = fmt::format("thread {} ({}) of process {}", call.tid(),
+                                      make_printable(call.comm()), call.pid());
   const std::string place = describe_place(call);
   std::string duration = format_duration(call.duration_ns());
   if (call.threshold_ns() > 0) {
-    absl::StrAppend(&duration, ", at least ", format_duration(call.threshold_ns()), ": ",
-                    describe_reason(call));
+    duration += fmt::format(", at least {}: {}", format_duration(call.threshold_ns()),
+                            describe_reason(call));
   }
   return render_summary(call, style) + make_line("When", describe_when(call, now_unix_ns), style) +
          make_line("Who", who, style) + (place.empty() ? "" : make_line("Where", place, style)) +

@@ -1,6 +1,6 @@
 #include "client/sort.h"
 
-#include <absl/strings/str_cat.h>
+#include <fmt/format.h>
 
 namespace gpuperf::client {
 namespace {
@@ -19,7 +19,7 @@ std::string list_sort_fields(const Descriptor& type) {
   std::string names;
   for (int i = 0; i < type.field_count(); ++i) {
     if (!is_sortable(*type.field(i))) continue;
-    absl::StrAppend(&names, names.empty() ? "" : ", ", type.field(i)->name());
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", type.field(i)->name());
   }
   return names;
 }
@@ -27,8 +27,8 @@ std::string list_sort_fields(const Descriptor& type) {
 Result<const FieldDescriptor*> find_sort_field(const Descriptor& type, const std::string& name) {
   const FieldDescriptor* field = type.FindFieldByName(name);
   if (field == nullptr || !is_sortable(*field)) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "cannot sort by \"", name, "\": no such field; there are ", list_sort_fields(type)));
+    return absl::InvalidArgumentError(fmt::format(
+        "cannot sort by \"{}\": no such field; there are {}", name, list_sort_fields(type)));
   }
   return field;
 }

@@ -1,6 +1,6 @@
 #include "client/text.h"
 
-#include <absl/strings/str_format.h>
+#include <fmt/format.h>
 #include <locale.h>
 #include <time.h>
 #include <wchar.h>
@@ -64,8 +64,8 @@ std::string escape(char32_t value) {
   if (value == '\n') return "\\n";
   if (value == '\t') return "\\t";
   if (value == '\r') return "\\r";
-  if (value < 0x80) return absl::StrFormat("\\x%02x", static_cast<uint32_t>(value));
-  return absl::StrFormat("\\u{%x}", static_cast<uint32_t>(value));
+  if (value < 0x80) return fmt::format("\\x{:02x}", static_cast<uint32_t>(value));
+  return fmt::format("\\u{{{:x}}}", static_cast<uint32_t>(value));
 }
 
 struct tm read_local_time(uint64_t unix_ns) {
@@ -78,18 +78,18 @@ struct tm read_local_time(uint64_t unix_ns) {
 // Three significant digits.
 std::string format_scaled(double value, std::string_view unit) {
   const int decimals = value < 9.995 ? 2 : value < 99.95 ? 1 : 0;
-  return absl::StrFormat("%.*f %s", decimals, value, unit);
+  return fmt::format("{:.{}f} {}", value, decimals, unit);
 }
 
 std::string format_long_duration(uint64_t seconds) {
   constexpr uint64_t kMinute = 60;
   constexpr uint64_t kHour = 60 * kMinute;
   constexpr uint64_t kDay = 24 * kHour;
-  if (seconds < kHour) return absl::StrFormat("%dm%02ds", seconds / kMinute, seconds % kMinute);
+  if (seconds < kHour) return fmt::format("{}m{:02}s", seconds / kMinute, seconds % kMinute);
   if (seconds < kDay) {
-    return absl::StrFormat("%dh%02dm", seconds / kHour, seconds % kHour / kMinute);
+    return fmt::format("{}h{:02}m", seconds / kHour, seconds % kHour / kMinute);
   }
-  return absl::StrFormat("%dd%02dh", seconds / kDay, seconds % kDay / kHour);
+  return fmt::format("{}d{:02}h", seconds / kDay, seconds % kDay / kHour);
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ std::string make_printable(std::string_view text) {
   while (!text.empty()) {
     const CodePoint point = decode_first(text);
     if (!point.valid) {
-      out += absl::StrFormat("\\x%02x", static_cast<unsigned char>(text[0]));
+      out += fmt::format("\\x{:02x}", static_cast<unsigned char>(text[0]));
     } else if (is_control(point.value) || is_deceptive(point.value) ||
                find_columns(point.value) < 0) {
       out += escape(point.value);
@@ -164,7 +164,7 @@ std::string escape_json_controls(std::string_view json) {
     const bool obeyed = point.valid && point.value >= 0x20 &&
                         (is_control(point.value) || is_deceptive(point.value));
     if (obeyed) {
-      out += absl::StrFormat("\\u%04x", static_cast<uint32_t>(point.value));
+      out += fmt::format("\\u{:04x}", static_cast<uint32_t>(point.value));
     } else {
       out += json.substr(0, point.size_bytes);
     }
@@ -180,7 +180,7 @@ std::string format_duration(uint64_t duration_ns) {
   };
   constexpr std::array<Unit, 3> kUnits = {{{1e3, "µs"}, {1e6, "ms"}, {1e9, "s"}}};
   constexpr uint64_t kLongest = 120 * kNsPerSecond;  // beyond, minutes read better
-  if (duration_ns < 1000) return absl::StrFormat("%d ns", duration_ns);
+  if (duration_ns < 1000) return fmt::format("{} ns", duration_ns);
   if (duration_ns >= kLongest) {
     return format_long_duration((duration_ns + kNsPerSecond / 2) / kNsPerSecond);
   }
@@ -199,7 +199,7 @@ std::string format_count(uint64_t count) {
 
 std::string format_bytes(uint64_t bytes) {
   constexpr std::array<std::string_view, 5> kUnits = {"KiB", "MiB", "GiB", "TiB", "PiB"};
-  if (bytes < 1024) return absl::StrFormat("%d B", bytes);
+  if (bytes < 1024) return fmt::format("{} B", bytes);
   double value = static_cast<double>(bytes);
   for (const std::string_view unit : kUnits) {
     value /= 1024;
@@ -211,15 +211,15 @@ std::string format_bytes(uint64_t bytes) {
 std::string format_local_time(uint64_t unix_ns) {
   if (unix_ns == 0) return "-";
   const struct tm local = read_local_time(unix_ns);
-  return absl::StrFormat("%04d-%02d-%02d %02d:%02d:%02d.%03d", local.tm_year + 1900,
-                         local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
-                         unix_ns % kNsPerSecond / 1'000'000);
+  return fmt::format("{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:03}", local.tm_year + 1900,
+                     local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+                     unix_ns % kNsPerSecond / 1'000'000);
 }
 
 std::string format_utc_offset(uint64_t unix_ns) {
   const long minutes = read_local_time(unix_ns).tm_gmtoff / 60;
   const long magnitude = std::labs(minutes);
-  return absl::StrFormat("%c%02d:%02d", minutes < 0 ? '-' : '+', magnitude / 60, magnitude % 60);
+  return fmt::format("{}{:02}:{:02}", minutes < 0 ? '-' : '+', magnitude / 60, magnitude % 60);
 }
 
 uint64_t read_wall_clock_ns() {

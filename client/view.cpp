@@ -1,6 +1,6 @@
 #include "client/view.h"
 
-#include <absl/strings/str_format.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -12,7 +12,7 @@ constexpr std::string_view kClearScreen = "\x1b[H\x1b[2J";
 
 std::string make_watch_header(double interval_seconds) {
   const std::string now = format_local_time(read_wall_clock_ns());
-  return absl::StrFormat("Every %g s, %s (Ctrl-C ends)\n\n", interval_seconds, now.substr(11, 8));
+  return fmt::format("Every {:g} s, {} (Ctrl-C ends)\n\n", interval_seconds, now.substr(11, 8));
 }
 
 // What stands around one drawing of a watch.
@@ -55,7 +55,7 @@ std::string cut_to_height(const std::string& text, int rows) {
   const int kept = rows - 2;
   size_t end = 0;
   for (int i = 0; i < kept; ++i) end = text.find('\n', end) + 1;
-  return text.substr(0, end) + absl::StrFormat("… %d more lines\n", lines - kept);
+  return text.substr(0, end) + fmt::format("… {} more lines\n", lines - kept);
 }
 
 Status run_view(const Invocation& invocation, const Draw& draw) {

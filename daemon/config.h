@@ -24,8 +24,8 @@ struct Settings {
     bool stacks = true;
   } slow;
   struct {
-    uint64_t interval_ms = 1000;      // how often the kernel's totals are read
-    uint64_t max_cells = 8192;        // (function, process) pairs followed at once
+    uint64_t interval_ms = 1000;  // how often the kernel's totals are read
+    uint64_t max_cells = 8192;    // (function, process) pairs followed at once
     uint64_t keep_exited_seconds = 600;
     uint64_t max_exited_processes = 1000;
     uint64_t summary_interval_seconds = 60;  // 0 = no summary in the log
@@ -50,7 +50,8 @@ struct Config {
 
 // One error, with its place and a way out.
 struct ConfigError {
-  std::string path;  // JSON path ("$.slow.recent"), or "line 3, column 7" where the text is not JSON
+  std::string
+      path;  // JSON path ("$.slow.recent"), or "line 3, column 7" where the text is not JSON
   std::string message;
   std::string hint;
   bool operator==(const ConfigError&) const = default;

@@ -12,11 +12,12 @@ readonly BUILD_PACKAGES=(
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
   prometheus-cpp-dev libcpp-httplib-dev
   libgtest-dev libgmock-dev
+  python3 util-linux
 )
 readonly TESTS_PACKAGES=(
-  binutils curl git procps psmisc util-linux
+  binutils curl git procps psmisc
   prometheus
-  python3 python3-jsonschema python3-grpcio python3-protobuf grpc-proto
+  python3-jsonschema python3-grpcio python3-protobuf grpc-proto
 )
 
 fail() {

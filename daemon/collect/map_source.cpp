@@ -77,7 +77,7 @@ void MapSource::read_cell(uint32_t cell_index, uint32_t function_id, const Proce
   const std::array<uint64_t, 8> none{};
   const std::array<uint64_t, 8>& before = entry == seen_.end() ? none : entry->second->header;
   std::array<uint64_t, 8> now{};
-  uint64_t* const words[] = {&cell.abandoned,  &cell.total_ns, &cell.self_ns, &cell.inverted_min_ns,
+  __u64* const words[] = {&cell.abandoned,  &cell.total_ns, &cell.self_ns, &cell.inverted_min_ns,
                              &cell.max_ns,     &cell.slow_calls, &cell.untimed, &cell.calls};
   if (total_ns == before[1] && load(cell.calls) == before[7] &&
       load(cell.abandoned) == before[0] && load(cell.untimed) == before[6]) {

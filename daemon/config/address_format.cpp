@@ -4,9 +4,8 @@
 #include <sys/un.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cstdint>
 
+#include "daemon/base/listen_address.h"
 #include "daemon/config/error_text.h"
 
 namespace gpuperf {
@@ -14,33 +13,25 @@ namespace {
 
 constexpr size_t kHostNameMaxBytes = 253;  // RFC 1035
 
-bool parses_as(int family, std::string_view host) {
+bool parses_as(int family, const std::string& host) {
   in6_addr binary{};  // room for either family
-  return ::inet_pton(family, std::string(host).c_str(), &binary) == 1;
+  return ::inet_pton(family, host.c_str(), &binary) == 1;
 }
 
-bool is_port(std::string_view port) {
-  uint16_t number = 0;
-  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), number);
-  return error == std::errc() && end == port.data() + port.size();
+bool is_host_character(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+         c == '-' || c == '_';
 }
 
-std::optional<std::string> find_host_fault(std::string_view host) {
-  if (host.empty()) return "name the address: 127.0.0.1 for this host only, 0.0.0.0 for any";
-  if (host.starts_with('[')) {
-    if (host.ends_with(']') && parses_as(AF_INET6, host.substr(1, host.size() - 2)))
-      return std::nullopt;
-    return quote_for_message(host) + " is no IPv6 address in brackets";
+std::optional<std::string> find_host_fault(const std::string& host) {
+  if (host.find(':') != host.npos) {
+    if (parses_as(AF_INET6, host)) return std::nullopt;
+    return quote_for_message(host) + " is no IPv6 address";
   }
-  if (host.find(':') != host.npos) return "write an IPv6 address in brackets: [::1]:9465";
   if (host.find_first_not_of("0123456789.") == host.npos) {
     if (parses_as(AF_INET, host)) return std::nullopt;
     return quote_for_message(host) + " is no IPv4 address";
   }
-  const auto is_host_character = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
-           c == '.' || c == '-' || c == '_';
-  };
   if (host.size() <= kHostNameMaxBytes && std::ranges::all_of(host, is_host_character))
     return std::nullopt;
   return quote_for_message(host) + " is no host name";
@@ -51,11 +42,14 @@ std::optional<std::string> find_host_fault(std::string_view host) {
 std::optional<std::string> find_tcp_address_fault(std::string_view address) {
   if (address.empty()) return std::nullopt;
   if (address.find("://") != address.npos) return "leave out what stands before the host";
-  const size_t colon = address.rfind(':');
-  if (colon == address.npos || address.ends_with(']')) return "the port is missing: 127.0.0.1:9465";
-  if (std::optional<std::string> fault = find_host_fault(address.substr(0, colon))) return fault;
-  if (is_port(address.substr(colon + 1))) return std::nullopt;
-  return "the port is a number from 0 to 65535";
+  const Result<HostPort> parsed = parse_host_port(address);
+  if (parsed.ok()) return find_host_fault(parsed->host);
+  // The error repeats the address, which our message has already.
+  const std::string error(parsed.status().message());
+  std::string_view fault = error;
+  const std::string repeated = "address \"" + std::string(address) + "\": ";
+  if (fault.starts_with(repeated)) fault.remove_prefix(repeated.size());
+  return std::string(fault);
 }
 
 std::optional<std::string> find_rpc_address_fault(std::string_view address) {

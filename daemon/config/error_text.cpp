@@ -9,9 +9,9 @@
 namespace gpuperf {
 namespace {
 
-constexpr size_t kQuotedMaxBytes = 60;     // a line of a terminal holds path, message and this
-constexpr size_t kComparedMaxBytes = 64;   // longer names are nobody's typing mistake
-constexpr size_t kPrefixMinBytes = 3;      // "log" may stand for "log_level", "l" may not
+constexpr size_t kQuotedMaxBytes = 60;    // a line of a terminal holds path, message and this
+constexpr size_t kComparedMaxBytes = 64;  // longer names are nobody's typing mistake
+constexpr size_t kPrefixMinBytes = 3;     // "log" may stand for "log_level", "l" may not
 
 // Length of a control character at the start of `text`: 0 when there is none.
 size_t control_character_bytes(std::string_view text) {

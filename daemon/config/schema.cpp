@@ -15,8 +15,7 @@ using Json = nlohmann::ordered_json;
 
 // A double without fraction is written as an integer: 100, not 100.0.
 Json number_json(double number) {
-  if (std::floor(number) == number && std::abs(number) < 1e15)
-    return static_cast<int64_t>(number);
+  if (std::floor(number) == number && std::abs(number) < 1e15) return static_cast<int64_t>(number);
   return number;
 }
 
@@ -39,9 +38,8 @@ struct TypeSchema {
     return {{"type", "integer"}, {"minimum", kind.min}, {"maximum", kind.max}};
   }
   Json operator()(const NumberSetting& kind) const {
-    return {{"type", "number"},
-            {"minimum", number_json(kind.min)},
-            {"maximum", number_json(kind.max)}};
+    return {
+        {"type", "number"}, {"minimum", number_json(kind.min)}, {"maximum", number_json(kind.max)}};
   }
   Json operator()(const SwitchSetting&) const { return {{"type", "boolean"}}; }
   Json operator()(const ChoiceSetting& kind) const {
@@ -53,6 +51,12 @@ struct TypeSchema {
     return {{"type", "string"}, {"pattern", kind.schema_pattern}};
   }
 };
+
+// A reference that other keywords may stand beside: draft 7 ignores what is beside a plain $ref.
+Json refer_to(const std::string& definition) {
+  const Json reference = {{"$ref", "#/definitions/" + definition}};
+  return {{"allOf", Json::array({reference})}};
+}
 
 Json settings_section_schema(std::string_view section) {
   Json keys = Json::object();
@@ -67,8 +71,7 @@ Json settings_section_schema(std::string_view section) {
 }
 
 Json probe_key_schema(std::string_view key) {
-  if (key == "symbol") return {{"$ref", "#/definitions/symbol"}};
-  if (key == "library") return {{"$ref", "#/definitions/library"}};
+  if (key == "symbol" || key == "library") return refer_to(std::string(key));
   if (key == "slow_threshold_ms")
     return {{"type", "number"}, {"minimum", 0}, {"maximum", number_json(kThresholdMaxMs)}};
   if (key == "args") {
@@ -82,16 +85,16 @@ Json probe_key_schema(std::string_view key) {
 Json probe_schema() {
   Json keys = Json::object();
   for (const ProbeKeyRow& row : probe_key_rows()) {
-    Json schema = probe_key_schema(row.key);
-    // Draft 7 looks at nothing beside a $ref.
-    if (!schema.contains("$ref")) schema["description"] = row.help;
+    Json schema = {{"description", row.help}};
+    schema.update(probe_key_schema(row.key));
     keys[std::string(row.key)] = std::move(schema);
   }
   Json object = {{"type", "object"},
                  {"additionalProperties", false},
-                 {"required", {"symbol"}},
+                 {"required", Json::array({"symbol"})},
                  {"properties", std::move(keys)}};
-  return {{"anyOf", {{{"$ref", "#/definitions/symbol"}}, std::move(object)}}};
+  const Json symbol = {{"$ref", "#/definitions/symbol"}};
+  return {{"anyOf", Json::array({symbol, std::move(object)})}};
 }
 
 Json definitions() {
@@ -120,7 +123,7 @@ Json definitions() {
 Json libraries_schema() {
   Json properties = Json::object();
   for (const BuiltInSection& section : built_in_sections()) {
-    Json schema = {{"allOf", {{{"$ref", "#/definitions/library_list"}}}}};
+    Json schema = refer_to("library_list");
     if (!section.libraries.empty()) schema["default"] = section.libraries;
     properties[std::string(section.key)] = schema;
   }
@@ -156,8 +159,9 @@ std::string render_config_schema() {
   Json properties = Json::object();
   properties["$schema"] = {{"description", "This schema, for editors."}, {"type", "string"}};
   for (const BuiltInSection& section : built_in_sections()) {
-    properties[std::string(section.key)] = {{"description", section.help},
-                                            {"allOf", {{{"$ref", "#/definitions/section"}}}}};
+    Json schema = {{"description", section.help}};
+    schema.update(refer_to("section"));
+    properties[std::string(section.key)] = std::move(schema);
   }
   properties["libraries"] = libraries_schema();
   for (const std::string_view section : settings_sections())

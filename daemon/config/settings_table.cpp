@@ -26,8 +26,7 @@ constexpr SettingRow kRows[] = {
      "threshold of their own have slow calls.",
      NumberSetting{[](Settings& s) -> double& { return s.slow.default_threshold_ms; }, 0,
                    kThresholdMaxMs}},
-    {"slow", "worst_per_function",
-     "Worst slow calls kept in memory for each function and process.",
+    {"slow", "worst_per_function", "Worst slow calls kept in memory for each function and process.",
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.worst_per_function; }, 0, 100}},
     {"slow", "recent", "Most recent slow calls kept in memory beside the worst.",
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.recent; }, 0, 100'000}},
@@ -60,8 +59,7 @@ constexpr SettingRow kRows[] = {
                  kTcpAddressPattern, find_tcp_address_fault}},
     {"metrics", "max_series",
      "Series of functions at most; further ones are folded into comm=\"other\" and counted.",
-     IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_series; }, 100,
-                    200'000}},
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_series; }, 100, 200'000}},
     {"grpc", "listen",
      "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. Empty: "
      "nowhere, and gpuperfctl cannot reach the daemon.",
@@ -187,9 +185,8 @@ void parse_settings_section(std::string_view section, const JsonNode& node, Sett
                             std::vector<ConfigError>& errors) {
   const std::string path = json_child_path("$", section);
   const std::vector<std::string_view> keys = keys_of(section);
-  const std::string known = keys.empty()
-                                ? "this version has no settings in it; remove the key"
-                                : std::string(section) + " holds " + join_names(keys);
+  const std::string known = keys.empty() ? "this version has no settings in it; remove the key"
+                                         : std::string(section) + " holds " + join_names(keys);
   const auto* object = std::get_if<JsonObject>(&node.value);
   if (!object) {
     errors.push_back({path, "must be an object of settings, is " + describe_node(node), known});

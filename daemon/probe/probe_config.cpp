@@ -11,8 +11,8 @@
 namespace gpuperf {
 namespace {
 
-constexpr size_t kNameMaxBytes = 256;     // a metrics label and a column of a table
-constexpr size_t kSymbolMaxBytes = 4096;  // the longest mangled names of libtorch are near 2000
+constexpr size_t kNameMaxBytes = 256;      // a metrics label and a column of a table
+constexpr size_t kSymbolMaxBytes = 4096;   // the longest mangled names of libtorch are near 2000
 constexpr size_t kLibraryMaxBytes = 4095;  // PATH_MAX without its terminating zero
 
 constexpr ProbeKeyRow kProbeKeys[] = {
@@ -61,9 +61,9 @@ std::optional<std::string> read_symbol(const JsonNode& node, const Place& place)
     place.report("wildcards are not supported in this version: " + quote_for_message(*symbol),
                  "name each function in an entry of its own");
   } else if (symbol->find("::") != symbol->npos) {
-    place.report("demangled C++ names are not supported in this version: " +
-                     quote_for_message(*symbol),
-                 "write the mangled name, as `nm -D LIBRARY` prints it");
+    place.report(
+        "demangled C++ names are not supported in this version: " + quote_for_message(*symbol),
+        "write the mangled name, as `nm -D LIBRARY` prints it");
   } else {
     return *symbol;
   }
@@ -168,8 +168,10 @@ void read_probe(const JsonNode& node, const Place& place, ProbeSpec& spec) {
 void check_display_name(std::string_view name, const Place& place) {
   constexpr std::string_view kHint = "the key is the name under which the function is shown";
   if (name.empty()) place.report("the display name is empty", kHint);
-  if (name.size() > kNameMaxBytes) place.report("the display name " + limit_text(kNameMaxBytes), kHint);
-  if (has_control_character(name)) place.report("the display name holds a control character", kHint);
+  if (name.size() > kNameMaxBytes)
+    place.report("the display name " + limit_text(kNameMaxBytes), kHint);
+  if (has_control_character(name))
+    place.report("the display name holds a control character", kHint);
 }
 
 bool is_category_character(char c) {
@@ -218,13 +220,16 @@ const std::vector<BuiltInSection>& built_in_sections() {
   // cuDNN: only the library that programs link. It forwards to libcudnn_graph, _ops, _cnn and _adv,
   // which export the same names again: probing those too would count each call twice.
   static const std::vector<BuiltInSection> kSections = {
-      {"cuda_func_sym", "Functions of the CUDA runtime and driver.",
+      {"cuda_func_sym",
+       "Functions of the CUDA runtime and driver.",
        {"libcudart.so*", "libcudart-*.so*", "libcuda.so*"}},
-      {"cublas_func_sym", "Functions of cuBLAS and cuBLASLt.",
+      {"cublas_func_sym",
+       "Functions of cuBLAS and cuBLASLt.",
        {"libcublas.so*", "libcublas-*.so*", "libcublasLt.so*", "libcublasLt-*.so*"}},
       {"cudnn_func_sym", "Functions of cuDNN.", {"libcudnn.so*", "libcudnn-*.so*"}},
       {"nccl_func_sym", "Functions of NCCL.", {"libnccl.so*", "libnccl-*.so*"}},
-      {"libtorch_func_sym", "Functions of PyTorch, by mangled name.",
+      {"libtorch_func_sym",
+       "Functions of PyTorch, by mangled name.",
        {"libtorch*.so*", "libc10*.so*"}},
       {"custom_sym",
        "Any function: of the libraries named under libraries.custom_sym, or of the executables of "
@@ -245,8 +250,8 @@ std::optional<std::string_view> find_section_category(std::string_view key) {
   return std::nullopt;
 }
 
-void parse_probe_section(std::string_view key, const JsonNode& node,
-                         std::vector<ProbeSpec>& probes, std::vector<ConfigError>& errors) {
+void parse_probe_section(std::string_view key, const JsonNode& node, std::vector<ProbeSpec>& probes,
+                         std::vector<ConfigError>& errors) {
   const Place place{json_child_path("$", key), errors};
   const std::string_view category = find_section_category(key).value_or("");
   check_category(category, place);

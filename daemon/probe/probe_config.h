@@ -41,8 +41,8 @@ std::optional<std::string_view> find_section_category(std::string_view key);
 
 // Adds every probe of the section to `probes`. Each fault found is added to `errors`; a probe with
 // a fault is left out.
-void parse_probe_section(std::string_view key, const JsonNode& node,
-                         std::vector<ProbeSpec>& probes, std::vector<ConfigError>& errors);
+void parse_probe_section(std::string_view key, const JsonNode& node, std::vector<ProbeSpec>& probes,
+                         std::vector<ConfigError>& errors);
 
 // Library globs of every category: the built-in ones, replaced by those of `node` (the value of
 // `libraries`, or null when the file has none). `section_keys`: the probe sections of the file.

@@ -8,6 +8,7 @@
 #include <set>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/fd.h"
@@ -25,63 +26,61 @@ namespace gpuperf {
 // The probe thread: finds the files that hold configured functions, in whatever process maps them, and
 // puts the probes in.
 //
-// Owns its thread between start and stop, and the probes. `programs` must outlive it. A file is looked
-// at once; a process that maps a file probed already needs nothing, because probes act on the file.
-// Files are found at start, at every executable mapping the kernel tells of, and by a full scan every
-// minute; without those notices the scan runs every second and a problem says so.
-// At most kMaxFiles files are probed; more are reported as failed probes.
+// Owns its thread between start and stop, and the probes. `programs` and `drops` must outlive it. A file
+// is looked at once; a process that maps a file probed already needs nothing, because probes act on the
+// file. Files are found at start, at every executable mapping the kernel tells of, and by a full scan
+// every minute; without those notices the scan runs every 0.8 s and a problem says so.
+// Bounds: at most kMaxFoundFiles files; a problem counts those left out.
+// Not here: taking probes out of files nobody maps any more, or that are written to.
 class Prober {
  public:
   using OnReport = std::function<void(std::shared_ptr<const ProbeReport>)>;  // on the probe thread
-  static constexpr size_t kMaxFiles = 4096;
 
   // Function ids are positions in `config.probes`.
-  Prober(const ProbeConfig& config, std::vector<Function> functions, const Programs& programs,
-         DropCounters& drops, OnReport on_report);
+  Prober(const ProbeConfig& config, std::shared_ptr<const std::vector<Function>> functions,
+         const Programs& programs, DropCounters& drops, OnReport on_report);
   ~Prober();
+  Prober(const Prober&) = delete;
+  Prober& operator=(const Prober&) = delete;
 
   Status start();
   void stop();  // removes every probe
 
  private:
-  // One function in one file.
-  struct Placed {
-    uint32_t function_id = 0;
-    ProbeRow row;
-  };
-
   void run();
-  bool wait_for_news();
+  void wait_for_news(std::chrono::milliseconds at_most);
   void scan_all();
   void scan_dirty();
   void take_files(const std::vector<FoundFile>& files);
-  void probe_file(const FoundFile& file, const std::vector<uint32_t>& wanted);
-  std::vector<uint32_t> find_wanted(const FoundFile& file);
+  void probe_file(const std::string& path, int fd, const std::vector<uint32_t>& wanted);
   void add_row(uint32_t function_id, const std::string& library, ProbeState state,
-               std::string reason);
+               std::string reason, uint64_t offset_bytes = 0);
   ProbeRow make_row(uint32_t function_id) const;
   ProbeRow explain_unplaced(uint32_t function_id) const;
   void publish_report();
 
-  // Set once in the constructor.
+  // Set once, before the thread starts.
   const ProbeConfig config_;
-  const std::vector<Function> functions_;
+  const std::shared_ptr<const std::vector<Function>> functions_;
   const Programs& programs_;
   DropCounters& drops_;
   const OnReport on_report_;
-  std::atomic<bool> stopping_ = false;
   Fd wake_;
+  Fd epoll_;
+  std::unique_ptr<MappingEvents> mappings_;  // null where the kernel does not tell
+  std::vector<Problem> problems_;
+  std::atomic<bool> stopping_ = false;
   // Probe thread only.
   LibraryFinder finder_;
   Attacher attacher_;
-  std::unique_ptr<MappingEvents> mappings_;  // null where the kernel does not tell
-  Fd epoll_;
-  std::set<uint32_t> dirty_pids_;
   bool scan_needed_ = true;
+  std::set<std::pair<uint32_t, std::string>> dirty_;     // (pid, path) of new mappings that concern us
   std::map<FileIdentity, std::set<uint32_t>> examined_;  // file -> functions looked for in it
-  std::map<uint32_t, std::set<std::string>> missing_;    // function -> files without it
-  std::vector<Placed> placed_;
-  std::vector<Problem> problems_;
+  std::set<std::string> unopened_;                       // files already complained about
+  std::map<uint32_t, std::set<std::string>> missing_;    // function -> names of files without it
+  std::map<uint32_t, std::vector<ProbeRow>> rows_;       // function -> where it was found
+  std::vector<Problem> scan_problems_;
+  uint32_t files_ = 0;
   bool changed_ = true;
   std::thread thread_;
 };

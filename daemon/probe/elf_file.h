@@ -1,0 +1,66 @@
+#pragma once
+
+// Headers of an ELF file, read with pread from a descriptor and trusted in nothing: every offset,
+// count and size is checked against the file's size and a bound before it is used. Not libelf: its
+// mmap mode dies of SIGBUS when the file is truncated meanwhile, and its other modes allocate by
+// the header's word.
+
+#include <elf.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "daemon/base/result.h"
+
+namespace gpuperf {
+
+// A loadable segment.
+struct LoadSegment {
+  uint64_t vaddr = 0;
+  uint64_t offset_bytes = 0;  // in the file
+  uint64_t file_bytes = 0;    // present in the file; the rest is zeroes in memory
+  bool executable = false;
+  bool operator==(const LoadSegment&) const = default;
+};
+
+// An x86-64 ELF executable or shared library.
+//
+// Value made by `open`; the descriptor stays the caller's and must outlive it.
+// Errors: FailedPrecondition = not a regular file; InvalidArgument = not ELF, or neither executable
+// nor library; Unimplemented = not x86-64; DataLoss = truncated, or headers that contradict the
+// file; ResourceExhausted = beyond a bound below; else what read said.
+class ElfFile {
+ public:
+  // Real files have at most some 15 segments, 4 of them loaded, and 70 sections; with a section per
+  // function, hundreds of thousands.
+  static constexpr size_t kMaxSegments = 512;
+  static constexpr size_t kMaxLoadSegments = 64;
+  static constexpr size_t kMaxSections = 1'000'000;
+
+  static Result<ElfFile> open(int fd);
+
+  // Fills `bytes` from the file. DataLoss when the file is shorter.
+  Status read(uint64_t offset_bytes, std::span<std::byte> bytes) const;
+  // NotFound when the file has no section headers; an empty answer never comes.
+  Result<std::vector<Elf64_Shdr>> read_sections() const;
+
+  const std::vector<LoadSegment>& segments() const { return segments_; }
+  uint64_t size_bytes() const { return size_bytes_; }
+  bool holds(uint64_t offset_bytes, uint64_t bytes) const {
+    return offset_bytes <= size_bytes_ && bytes <= size_bytes_ - offset_bytes;
+  }
+
+ private:
+  ElfFile() = default;
+  Status read_header();
+  Status read_segments();
+
+  int fd_ = -1;
+  uint64_t size_bytes_ = 0;
+  Elf64_Ehdr header_{};
+  std::vector<LoadSegment> segments_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,90 @@
+#pragma once
+
+#include <elf.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/result.h"
+#include "daemon/probe/elf_file.h"
+
+namespace gpuperf {
+
+// Where a function begins in its file.
+struct FunctionSymbol {
+  uint64_t file_offset_bytes = 0;
+  uint64_t size_bytes = 0;  // 0 = the file does not say
+  bool is_ifunc = false;    // the address is that of the resolver, not of the function
+  bool operator==(const FunctionSymbol&) const = default;
+};
+
+// A function for looking addresses up; the name lives as long as its ElfSymbols.
+struct SortedSymbol {
+  uint64_t vaddr = 0;  // in the file, before relocation
+  uint64_t size_bytes = 0;
+  std::string_view name;  // mangled, at most kMaxNameBytes of it
+  bool operator==(const SortedSymbol&) const = default;
+};
+
+// The defined functions in an ELF file's symbol tables.
+//
+// Value; holds a private copy of the tables, so nothing that happens to the file later matters. The
+// file is hostile input: see ElfFile for the bounds and errors; added here: NotFound = stripped,
+// none of the wanted tables is there; ResourceExhausted = tables beyond kMaxTableBytes together. A
+// symbol is skipped when it is undefined, no function (untyped ones in executable segments count as
+// functions), outside the executable segments, or when its name lies outside the string table.
+class ElfSymbols {
+ public:
+  // libtorch_cuda's are 60 MB; a debug build's of LLVM, 200 MB.
+  static constexpr uint64_t kMaxTableBytes = 256 * 1024 * 1024;
+  // Beyond this no demangler helps; longest seen: 3,900 (PyTorch).
+  static constexpr size_t kMaxNameBytes = 4'096;
+
+  enum class Tables {
+    kDynamic,  // .dynsym: what the file exports
+    kStatic,   // .symtab: every symbol, unless stripped
+    kBoth,     // those that are there
+  };
+  static Result<ElfSymbols> load(int fd, Tables tables);
+
+  // One pass for all `names`; of several symbols with one name: .dynsym before .symtab, typed
+  // before untyped, the default version (foo@@V2) before others (foo@V1), global before weak before
+  // local.
+  std::vector<std::optional<FunctionSymbol>> find_all(std::span<const std::string> names) const;
+  std::optional<FunctionSymbol> find_function(const std::string& name) const;
+
+  // Functions by address, one per address, untyped ones inside a typed one left out.
+  std::vector<SortedSymbol> sort_functions() const;
+
+  const std::vector<LoadSegment>& segments() const { return segments_; }
+
+ private:
+  struct Table {
+    std::vector<Elf64_Sym> symbols;
+    std::vector<Elf64_Half> versions;  // empty, or one per symbol
+    std::vector<char> strings;
+    bool is_dynamic = false;
+  };
+  struct Candidate;
+  class Sections;
+
+  std::optional<FunctionSymbol> find_code(const Elf64_Sym& symbol) const;
+  static std::string_view get_name(const Table& table, const Elf64_Sym& symbol, size_t max_bytes);
+
+  std::vector<Table> tables_;  // .dynsym first
+  std::vector<LoadSegment> segments_;
+};
+
+// Looks `names` up in .dynsym and, only where some are missing, in .symtab; one answer per name.
+// Fails when neither could be read; NotFound = the file has neither. `unread`, where given, says
+// why one of the two could not be read and may hold what is missing; ok when it could, or is not
+// there.
+Result<std::vector<std::optional<FunctionSymbol>>> find_functions(
+    int fd, std::span<const std::string> names, Status* unread = nullptr);
+
+}  // namespace gpuperf

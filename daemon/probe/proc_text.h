@@ -1,0 +1,36 @@
+#pragma once
+
+// Bounded readers of the text files under /proc. `proc_root` is "/proc", or a tree made by a test.
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/result.h"
+
+namespace gpuperf {
+
+struct BoundedText {
+  std::string text;
+  bool truncated = false;  // there was more than `max_bytes`
+};
+
+// Reads at most `max_bytes` of a file. NotFound when the file, or the process behind it, is gone.
+Result<BoundedText> read_bounded_text(const std::string& path, size_t max_bytes);
+
+// "/proc/71/maps".
+std::string get_proc_path(std::string_view proc_root, uint32_t pid, std::string_view name);
+
+// Every process of `proc_root`, ascending.
+Result<std::vector<uint32_t>> list_pids(const std::string& proc_root);
+
+// When the process started, by CLOCK_BOOTTIME, in clock ticks (10 ms); field 22 of /proc/PID/stat.
+Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid);
+
+// True when the process of that pid is the one that started at `start_boot_ns`, to the tick;
+// 0 = any. False when there is none or it cannot be told.
+bool is_alive(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns);
+
+}  // namespace gpuperf

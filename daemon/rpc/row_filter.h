@@ -1,0 +1,28 @@
+#pragma once
+
+#include <string_view>
+
+#include "daemon/model/snapshot.h"
+#include "gpuperf/v1/observe.pb.h"
+
+namespace gpuperf {
+
+// Which rows a v1::Filter lets through. A value; any thread.
+class RowFilter {
+ public:
+  explicit RowFilter(v1::Filter filter) : filter_(std::move(filter)) {}
+
+  bool has_pid() const { return filter_.pid() != 0; }
+  bool matches(const ProcessKey& process) const;
+  bool matches(const Owner& owner) const;
+  bool matches_function(std::string_view category, std::string_view function) const;
+  bool matches(const SlowCall& call) const;
+
+ private:
+  v1::Filter filter_;
+};
+
+// Whether `text` fits `pattern`, in which `*` stands for any run of characters.
+bool matches_glob(std::string_view pattern, std::string_view text);
+
+}  // namespace gpuperf

@@ -1,0 +1,240 @@
+#include "daemon/rpc/to_proto.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+
+#include "daemon/model/display_text.h"
+#include "daemon/model/status_names.h"
+
+namespace gpuperf {
+namespace {
+
+// The middle of a bucket may lie outside what was measured, most of all with few calls.
+uint64_t get_quantile_ns(const FunctionTotals& totals, double quantile) {
+  const uint64_t middle_ns = totals.histogram.quantile_ns(quantile);
+  // The kernel counts a call before it raises the maximum: a reading in between has one and not
+  // the other.
+  if (totals.max_ns < totals.min_ns) return middle_ns;
+  return std::clamp(middle_ns, totals.min_ns, totals.max_ns);
+}
+
+void add_error_counts(const Function& function, const FunctionTotals& totals,
+                      v1::FunctionStats& stats) {
+  for (const auto& [code, count] : totals.errors) {
+    v1::ErrorCount& error = *stats.add_error_counts();
+    error.set_error(get_status_name(function.status, code));
+    error.set_code(code);
+    error.set_count(count);
+  }
+  if (totals.other_errors != 0) {
+    v1::ErrorCount& other = *stats.add_error_counts();
+    other.set_error("other");
+    other.set_count(totals.other_errors);
+  }
+  std::ranges::stable_sort(*stats.mutable_error_counts(), std::ranges::greater(),
+                           &v1::ErrorCount::count);
+}
+
+v1::ProbeState to_proto(ProbeState state) {
+  switch (state) {
+    case ProbeState::kAttached:
+      return v1::PROBE_STATE_ATTACHED;
+    case ProbeState::kEntryOnly:
+      return v1::PROBE_STATE_ENTRY_ONLY;
+    case ProbeState::kWaiting:
+      return v1::PROBE_STATE_WAITING;
+    case ProbeState::kSymbolMissing:
+      return v1::PROBE_STATE_SYMBOL_MISSING;
+    case ProbeState::kFailed:
+      return v1::PROBE_STATE_FAILED;
+    case ProbeState::kDisabled:
+      return v1::PROBE_STATE_DISABLED;
+  }
+  return v1::PROBE_STATE_UNSPECIFIED;  // only reached with a value outside the enum
+}
+
+v1::ProbeCounts count_probes(const std::vector<ProbeRow>& probes) {
+  const auto count = [&probes](ProbeState state) {
+    return static_cast<uint32_t>(std::ranges::count(probes, state, &ProbeRow::state));
+  };
+  v1::ProbeCounts counts;
+  counts.set_attached(count(ProbeState::kAttached));
+  counts.set_entry_only(count(ProbeState::kEntryOnly));
+  counts.set_waiting(count(ProbeState::kWaiting));
+  counts.set_symbol_missing(count(ProbeState::kSymbolMissing));
+  counts.set_failed(count(ProbeState::kFailed));
+  counts.set_disabled(count(ProbeState::kDisabled));
+  return counts;
+}
+
+template <typename Message>
+void set_owner(const Owner& owner, Message& message) {
+  message.set_container(to_valid_utf8(owner.container));
+  message.set_pod(to_valid_utf8(owner.pod));
+  message.set_namespace_(to_valid_utf8(owner.pod_namespace));
+}
+
+void set_facts(const DaemonFacts& facts, v1::GetStatusResponse& response) {
+  response.set_version(facts.version);
+  response.set_pid(facts.pid);
+  response.set_start_unix_ns(facts.start_unix_ns);
+  response.set_config_path(to_valid_utf8(facts.config_path));
+  response.set_metrics_address(facts.metrics_address);
+  response.set_kernel(facts.kernel);
+}
+
+void set_probes(const ProbeReport& report, v1::GetStatusResponse& response) {
+  response.set_mechanism(report.mechanism);
+  response.set_files(report.files);
+  *response.mutable_probes() = count_probes(report.probes);
+  for (const Problem& problem : report.problems) {
+    v1::Problem& added = *response.add_problems();
+    added.set_subject(to_valid_utf8(problem.subject));
+    added.set_message(to_valid_utf8(problem.message));
+    added.set_hint(to_valid_utf8(problem.hint));
+  }
+}
+
+}  // namespace
+
+v1::FunctionStats to_proto(const Function& function, const FunctionTotals& totals) {
+  const uint64_t completed = totals.histogram.count();
+  v1::FunctionStats stats;
+  stats.set_category(to_valid_utf8(function.category));
+  stats.set_function(to_valid_utf8(function.name));
+  stats.set_calls(totals.calls);
+  stats.set_errors(get_error_count(totals));
+  stats.set_total_ns(totals.total_ns);
+  stats.set_self_ns(totals.self_ns);
+  stats.set_min_ns(totals.min_ns);
+  stats.set_avg_ns(completed == 0 ? 0 : totals.total_ns / completed);
+  stats.set_p50_ns(get_quantile_ns(totals, 0.5));
+  stats.set_p90_ns(get_quantile_ns(totals, 0.9));
+  stats.set_p99_ns(get_quantile_ns(totals, 0.99));
+  stats.set_p999_ns(get_quantile_ns(totals, 0.999));
+  stats.set_max_ns(totals.max_ns);
+  stats.set_slow_calls(totals.slow_calls);
+  stats.set_in_flight(get_in_flight(totals));
+  stats.set_abandoned(totals.abandoned);
+  stats.set_untimed(totals.untimed);
+  stats.set_coverage(1.0);  // every call is counted: nothing samples yet
+  add_error_counts(function, totals, stats);
+  return stats;
+}
+
+v1::FunctionStats to_proto(const Function& function, const FunctionRow& row) {
+  v1::FunctionStats stats = to_proto(function, row.totals);
+  stats.set_pid(row.process.pid);
+  stats.set_comm(to_valid_utf8(row.owner.comm));
+  set_owner(row.owner, stats);
+  stats.set_exited(row.exited);
+  return stats;
+}
+
+v1::Process to_proto(const ProcessRow& row) {
+  v1::Process process;
+  process.set_pid(row.process.pid);
+  process.set_start_boot_ns(row.process.start_boot_ns);
+  process.set_comm(to_valid_utf8(row.owner.comm));
+  set_owner(row.owner, process);
+  process.set_functions(row.functions);
+  process.set_calls(row.calls);
+  process.set_slow_calls(row.slow_calls);
+  process.set_exited(row.exited);
+  return process;
+}
+
+v1::Probe to_proto(const ProbeRow& row) {
+  v1::Probe probe;
+  probe.set_category(to_valid_utf8(row.category));
+  probe.set_function(to_valid_utf8(row.function));
+  probe.set_symbol(to_valid_utf8(row.symbol));
+  probe.set_state(to_proto(row.state));
+  probe.set_reason(to_valid_utf8(row.reason));
+  probe.set_library(to_valid_utf8(row.library));
+  probe.set_offset_bytes(row.offset_bytes);
+  probe.set_mechanism(row.mechanism);
+  probe.set_slow_threshold_ns(row.slow_threshold_ns);
+  return probe;
+}
+
+v1::SlowCall to_proto(const SlowCall& call) {
+  const SlowCallEvent& event = call.event;
+  v1::SlowCall message;
+  message.set_id(call.id);
+  message.set_category(to_valid_utf8(call.category));
+  message.set_function(to_valid_utf8(call.function));
+  message.set_pid(event.process.pid);
+  message.set_tid(event.tid);
+  message.set_comm(to_valid_utf8(event.comm));
+  set_owner(event.owner, message);
+  message.set_start_unix_ns(call.start_unix_ns);
+  message.set_start_mono_ns(event.start_mono_ns);
+  message.set_duration_ns(event.duration_ns);
+  message.set_threshold_ns(event.threshold_ns);
+  message.set_reason("absolute");  // the only kind of threshold so far
+  for (size_t i = 0; event.has_arguments && i < event.arguments.size(); ++i) {
+    v1::Argument& argument = *message.add_arguments();
+    argument.set_name(fmt::format("arg{}", i));
+    argument.set_value(fmt::format("0x{:x}", event.arguments[i]));
+  }
+  message.set_return_value(format_return_value(call));
+  for (const StackFrame& frame : call.user_stack) {
+    v1::StackFrame& added = *message.add_user_stack();
+    added.set_symbol(to_valid_utf8(frame.symbol));
+    added.set_module(to_valid_utf8(frame.module));
+    added.set_offset_bytes(frame.offset_bytes);
+    added.set_address(frame.address);
+  }
+  return message;
+}
+
+v1::ConfigError to_proto(const ConfigError& error) {
+  v1::ConfigError message;
+  message.set_path(to_valid_utf8(error.path));
+  message.set_message(to_valid_utf8(error.message));
+  message.set_hint(to_valid_utf8(error.hint));
+  return message;
+}
+
+v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& drops) {
+  v1::GetStatusResponse response;
+  response.set_mechanism("none");
+  if (snapshot.daemon != nullptr) set_facts(*snapshot.daemon, response);
+  if (snapshot.probes != nullptr) set_probes(*snapshot.probes, response);
+  // pid 0 stands for calls that could not be kept per process: no process itself.
+  const auto running = [](const ProcessRow& row) { return !row.exited && row.process.pid != 0; };
+  response.set_processes(
+      static_cast<uint32_t>(std::ranges::count_if(snapshot.processes, running)));
+  uint64_t calls = 0;
+  uint64_t slow_calls = 0;
+  for (const auto& series : snapshot.series) {
+    calls += series->totals.calls;
+    slow_calls += series->totals.slow_calls;
+  }
+  response.set_calls(calls);
+  response.set_slow_calls(slow_calls);
+  response.set_cpu_ns(snapshot.cpu_ns);
+  response.set_resident_bytes(snapshot.resident_bytes);
+  for (const DropRow& row : drop_rows()) {
+    const uint64_t count = drops.get(row.cause);
+    if (count == 0) continue;
+    v1::Drop& drop = *response.add_drops();
+    drop.set_stage(std::string(row.stage));
+    drop.set_reason(std::string(row.reason));
+    drop.set_count(count);
+    drop.set_meaning(std::string(row.meaning));
+  }
+  return response;
+}
+
+v1::GetConfigResponse to_proto(const DaemonFacts& facts) {
+  v1::GetConfigResponse response;
+  response.set_path(to_valid_utf8(facts.config_path));
+  response.set_json(to_valid_utf8(facts.config_json));
+  response.set_effective_json(to_valid_utf8(facts.effective_json));
+  return response;
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,159 @@
+// The layout of bpf/records.h as the BPF compiler saw it (its BTF) against what this compiler sees.
+
+#include <bpf/btf.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdio>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "bpf/records.h"
+
+extern "C" {
+extern const char gpuperf_bpf_plain_begin[], gpuperf_bpf_plain_end[];
+extern const char gpuperf_bpf_session_begin[], gpuperf_bpf_session_end[];
+extern const char gpuperf_bpf_session_ctx_begin[], gpuperf_bpf_session_ctx_end[];
+}
+
+namespace {
+
+struct Field {
+  std::string name;
+  size_t offset_bytes;
+  size_t size_bytes;
+  bool operator==(const Field&) const = default;
+};
+void PrintTo(const Field& field, std::ostream* out) {
+  *out << field.name << " at " << field.offset_bytes << " of " << field.size_bytes << " bytes";
+}
+
+struct Layout {
+  const char* name;
+  size_t size_bytes;
+  std::vector<Field> fields;
+};
+
+#define FIELD(type, field) \
+  Field { #field, offsetof(type, field), sizeof(type::field) }
+
+// Every struct of the contract with every field: a field missing here fails the comparison.
+const std::vector<Layout>& layouts() {
+  static const std::vector<Layout> rows = {
+      {"gpuperf_function",
+       sizeof(gpuperf_function),
+       {FIELD(gpuperf_function, slow_threshold_ns), FIELD(gpuperf_function, flags),
+        FIELD(gpuperf_function, benign_status), FIELD(gpuperf_function, pad)}},
+      {"gpuperf_error_count",
+       sizeof(gpuperf_error_count),
+       {FIELD(gpuperf_error_count, status_tag), FIELD(gpuperf_error_count, count)}},
+      {"gpuperf_cell",
+       sizeof(gpuperf_cell),
+       {FIELD(gpuperf_cell, calls), FIELD(gpuperf_cell, abandoned), FIELD(gpuperf_cell, total_ns),
+        FIELD(gpuperf_cell, self_ns), FIELD(gpuperf_cell, inverted_min_ns),
+        FIELD(gpuperf_cell, max_ns), FIELD(gpuperf_cell, slow_calls), FIELD(gpuperf_cell, untimed),
+        FIELD(gpuperf_cell, errors), FIELD(gpuperf_cell, other_errors), FIELD(gpuperf_cell, pad),
+        FIELD(gpuperf_cell, buckets)}},
+      {"gpuperf_cell_key",
+       sizeof(gpuperf_cell_key),
+       {FIELD(gpuperf_cell_key, process_start_boot_ns), FIELD(gpuperf_cell_key, pid),
+        FIELD(gpuperf_cell_key, function_id)}},
+      {"gpuperf_cell_owner",
+       sizeof(gpuperf_cell_owner),
+       {FIELD(gpuperf_cell_owner, cell), FIELD(gpuperf_cell_owner, pad),
+        FIELD(gpuperf_cell_owner, comm)}},
+      {"gpuperf_record",
+       sizeof(gpuperf_record),
+       {FIELD(gpuperf_record, kind), FIELD(gpuperf_record, length_bytes)}},
+      {"gpuperf_slow_call",
+       sizeof(gpuperf_slow_call),
+       {FIELD(gpuperf_slow_call, header), FIELD(gpuperf_slow_call, start_mono_ns),
+        FIELD(gpuperf_slow_call, duration_ns), FIELD(gpuperf_slow_call, threshold_ns),
+        FIELD(gpuperf_slow_call, process_start_boot_ns), FIELD(gpuperf_slow_call, pid),
+        FIELD(gpuperf_slow_call, tid), FIELD(gpuperf_slow_call, function_id),
+        FIELD(gpuperf_slow_call, has_arguments), FIELD(gpuperf_slow_call, arguments),
+        FIELD(gpuperf_slow_call, return_value), FIELD(gpuperf_slow_call, comm),
+        FIELD(gpuperf_slow_call, stack_bytes), FIELD(gpuperf_slow_call, pad),
+        FIELD(gpuperf_slow_call, user_stack)}},
+      {"gpuperf_process_exit",
+       sizeof(gpuperf_process_exit),
+       {FIELD(gpuperf_process_exit, header), FIELD(gpuperf_process_exit, process_start_boot_ns),
+        FIELD(gpuperf_process_exit, pid), FIELD(gpuperf_process_exit, pad)}},
+  };
+  return rows;
+}
+
+struct Object {
+  const char* name;
+  const char* begin;
+  const char* end;
+};
+
+class RecordsTest : public testing::TestWithParam<Object> {
+ protected:
+  void SetUp() override {
+    // libbpf parses BTF from a file; a memory file is one.
+    const Object& object = GetParam();
+    std::FILE* file = std::tmpfile();
+    ASSERT_NE(file, nullptr);
+    const auto length = static_cast<size_t>(object.end - object.begin);
+    ASSERT_EQ(std::fwrite(object.begin, 1, length, file), length);
+    ASSERT_EQ(std::fflush(file), 0);
+    const std::string path = "/proc/self/fd/" + std::to_string(fileno(file));
+    btf_.reset(btf__parse_elf(path.c_str(), nullptr));
+    (void)std::fclose(file);
+    ASSERT_NE(btf_, nullptr);
+  }
+
+  struct FreeBtf {
+    void operator()(btf* value) const { btf__free(value); }
+  };
+  std::unique_ptr<btf, FreeBtf> btf_;
+};
+
+TEST_P(RecordsTest, HaveTheSameLayoutOnBothSides) {
+  size_t compared = 0;
+  for (const Layout& layout : layouts()) {
+    const int id = btf__find_by_name_kind(btf_.get(), layout.name, BTF_KIND_STRUCT);
+    ASSERT_GT(id, 0) << layout.name << " is not in the BTF of " << GetParam().name;
+    const btf_type* type = btf__type_by_id(btf_.get(), static_cast<__u32>(id));
+    std::vector<Field> fields;
+    for (__u32 i = 0; i < btf_vlen(type); ++i) {
+      const btf_member& member = btf_members(type)[i];
+      fields.push_back({btf__name_by_offset(btf_.get(), member.name_off),
+                        btf_member_bit_offset(type, i) / 8,
+                        static_cast<size_t>(btf__resolve_size(btf_.get(), member.type))});
+    }
+    EXPECT_EQ(type->size, layout.size_bytes) << layout.name;
+    EXPECT_EQ(fields, layout.fields) << layout.name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, layouts().size());
+}
+
+TEST_P(RecordsTest, TableCoversEveryStructOfTheContract) {
+  for (__u32 id = 1; id < btf__type_cnt(btf_.get()); ++id) {
+    const btf_type* type = btf__type_by_id(btf_.get(), id);
+    if (btf_kind(type) != BTF_KIND_STRUCT) continue;
+    const std::string_view name = btf__name_by_offset(btf_.get(), type->name_off);
+    // These never leave the kernel: maps.bpf.h.
+    if (name == "gpuperf_frame" || name == "gpuperf_thread" || name == "gpuperf_process_key") continue;
+    if (!name.starts_with("gpuperf_")) continue;
+    EXPECT_TRUE(std::any_of(layouts().begin(), layouts().end(),
+                            [&](const Layout& layout) { return name == layout.name; }))
+        << name << " has no row in this test";
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Objects, RecordsTest,
+    testing::Values(Object{"plain", gpuperf_bpf_plain_begin, gpuperf_bpf_plain_end},
+                    Object{"session", gpuperf_bpf_session_begin, gpuperf_bpf_session_end},
+                    Object{"session_ctx", gpuperf_bpf_session_ctx_begin,
+                           gpuperf_bpf_session_ctx_end}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace

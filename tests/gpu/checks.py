@@ -1,0 +1,322 @@
+#!/usr/bin/env python3
+"""The GPU tests: gpuperfd beside real PyTorch work, its counts against torch.profiler's.
+
+usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries
+
+Starts the bundle's daemon, runs each check, prints PASS or FAIL per claim and writes what it saw to
+the results folder. The last line is "N passed, N failed"; exit code 1 when something failed.
+"""
+
+import contextlib
+import glob
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+BUNDLE = pathlib.Path(sys.argv[1]).resolve()
+RESULTS = pathlib.Path(sys.argv[2]).resolve()
+METRICS_ADDRESS = "127.0.0.1:9465"
+# Every exported way to launch one kernel; graphs are not used here.
+LAUNCHES = ["cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz",
+            "cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel_ptsz"]
+
+
+class Report:
+    """What is printed also goes to summary.txt."""
+
+    def __init__(self, path):
+        self.file = open(path, "w", encoding="utf-8", buffering=1)
+        self.passed = self.failed = 0
+
+    def say(self, text):
+        print(text, flush=True)
+        print(text, file=self.file)
+
+    def check(self, claim, holds, detail):
+        self.passed += bool(holds)
+        self.failed += not holds
+        self.say(f"{'PASS' if holds else 'FAIL'} {claim}: {detail}")
+
+
+class Daemon:
+    """The bundle's gpuperfd with a runtime folder of its own."""
+
+    def __init__(self, folder):
+        self.folder = pathlib.Path(folder)
+        self.address = f"unix:{self.folder}/api.sock"
+        with open(BUNDLE / "config.json", encoding="utf-8") as file:
+            config = json.load(file)
+        # The claim about kernels needs every launch function, whatever the shipped list holds.
+        shown = {entry if isinstance(entry, str) else entry["symbol"]: name
+                 for key, section in config.items() if key.endswith("_sym")
+                 for name, entry in section.items()}
+        config.setdefault("cuda_func_sym", {}).update(
+            {name: name for name in LAUNCHES if name not in shown})
+        self.symbols = {name: symbol for symbol, name in shown.items()}
+        config.setdefault("slow", {})["default_threshold_ms"] = 20
+        config.setdefault("stats", {})["interval_ms"] = 250
+        config.setdefault("metrics", {})["listen"] = METRICS_ADDRESS
+        config.setdefault("grpc", {})["listen"] = self.address
+        (self.folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
+        self.log = open(RESULTS / "gpuperfd.log", "w", encoding="utf-8")
+        self.process = subprocess.Popen(
+            [BUNDLE / "bin/gpuperfd", "--config", self.folder / "config.json",
+             "--runtime-dir", self.folder], stdout=self.log, stderr=subprocess.STDOUT)
+        self.wait_until_ready()
+
+    def wait_until_ready(self):
+        for _ in range(300):
+            if self.process.poll() is not None:
+                text = (RESULTS / "gpuperfd.log").read_text(encoding="utf-8")
+                sys.exit(f"gpuperfd ended with {self.process.returncode} while starting:\n{text}")
+            if self.ctl("status", check=False).returncode == 0:
+                return
+            time.sleep(0.1)
+        sys.exit("gpuperfd did not answer within 30 s; see gpuperfd.log")
+
+    def ctl(self, *arguments, check=True):
+        result = subprocess.run([BUNDLE / "bin/gpuperfctl", "--address", self.address, *arguments],
+                                capture_output=True, text=True, check=False)
+        if check and result.returncode != 0:
+            sys.exit(f"gpuperfctl {' '.join(arguments)}: exit {result.returncode}: {result.stderr}")
+        return result
+
+    def query(self, *arguments):
+        return json.loads(self.ctl(*arguments, "-o", "json").stdout)
+
+    def calls(self, pid):
+        """Calls so far by symbol, once two readings a snapshot apart agree."""
+        before = None
+        for _ in range(40):
+            rows = self.query("functions", "--pid", str(pid))
+            now = {}
+            for row in rows:
+                symbol = self.symbols.get(row["function"], row["function"])
+                now[symbol] = now.get(symbol, 0) + row["calls"]
+            if now == before:
+                return now
+            before = now
+            time.sleep(0.6)
+        sys.exit(f"the counts of process {pid} went on changing for 24 s although it waits")
+
+    def wait_for_probes(self):
+        """Until the number of attached probes has stopped growing."""
+        seen = []
+        for _ in range(60):
+            seen.append(self.query("status")["probes"]["attached"])
+            if seen[-1] > 0 and seen[-3:] == [seen[-1]] * 3:
+                return seen[-1]
+            time.sleep(1)
+        sys.exit("probes went on being attached for 60 s")
+
+    def stop(self):
+        self.process.terminate()
+        try:
+            code = self.process.wait(30)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            code = "none within 30 s of SIGTERM"
+        self.log.close()
+        return code
+
+
+def library_path():
+    """Folders of the CUDA libraries that python3's PyTorch brings."""
+    import torch
+    site = pathlib.Path(torch.__file__).parent.parent
+    folders = [site / "torch/lib", *map(pathlib.Path, glob.glob(f"{site}/nvidia/*/lib"))]
+    toolkit = [pathlib.Path("/usr/local/cuda/lib64")]
+    return ":".join(str(folder) for folder in folders + toolkit if folder.is_dir())
+
+
+def run_python(script, *options):
+    """The JSON object a script prints."""
+    result = subprocess.run([sys.executable, BUNDLE / script, *options], capture_output=True,
+                            text=True, check=False, timeout=280)
+    if result.returncode != 0:
+        sys.exit(f"{script} {' '.join(options)}: exit {result.returncode}:\n{result.stderr[-4000:]}")
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+@contextlib.contextmanager
+def stepped(script, folder, *options):
+    """Runs a script that waits at its ready file; yields its files and process."""
+    files = {name: os.path.join(folder, name) for name in ("ready", "go", "done", "end")}
+    for path in files.values():
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+    known = {"torch_libraries.py": ("ready", "go", "end")}.get(script, tuple(files))
+    flags = [word for name in known for word in (f"--{name}-file", files[name])]
+    process = subprocess.Popen([sys.executable, BUNDLE / script, *flags, *options],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield files, process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def wait_for(path, process):
+    deadline = time.monotonic() + 240
+    while not os.path.exists(path):
+        if process.poll() is not None:
+            sys.exit(f"the workload ended early:\n{process.stderr.read()[-4000:]}")
+        if time.monotonic() > deadline:
+            sys.exit(f"the workload did not reach {os.path.basename(path)} within 240 s")
+        time.sleep(0.05)
+
+
+def touch(path):
+    with open(path, "w", encoding="utf-8"):
+        pass
+
+
+def finish(files, process):
+    touch(files["end"])
+    output, errors = process.communicate(timeout=60)
+    if process.returncode != 0:
+        sys.exit(f"the workload ended with {process.returncode}:\n{errors[-4000:]}")
+    return json.loads(output.splitlines()[-1])
+
+
+def launches(calls):
+    return {name: calls.get(name, 0) for name in LAUNCHES if calls.get(name, 0)}
+
+
+def describe(counts):
+    return " + ".join(f"{name} {count}" for name, count in counts.items()) or "none"
+
+
+def check_kernels(report, daemon, folder, bare):
+    # The first process makes the daemon find the libraries; later ones are counted from their first call.
+    with stepped("torch_kernels.py", folder) as (files, process):
+        wait_for(files["ready"], process)
+        report.say(f"probes attached: {daemon.wait_for_probes()}")
+        pid = int(pathlib.Path(files["ready"]).read_text(encoding="utf-8"))
+        before = daemon.calls(pid)
+        touch(files["go"])
+        wait_for(files["done"], process)
+        after = daemon.calls(pid)
+        plain = finish(files, process)
+    hits = {name: count - before.get(name, 0) for name, count in launches(after).items()}
+    window = run_python("torch_kernels.py", "--profile", "window")
+    report.check("launches of the measured part equal torch.profiler's kernels",
+                 sum(hits.values()) == window["kernels"] > 10000,
+                 f"{describe(hits)} = {sum(hits.values())}; profiler {window['kernels']}")
+
+    with stepped("torch_kernels.py", folder) as (files, process):
+        wait_for(files["ready"], process)
+        touch(files["go"])
+        wait_for(files["done"], process)
+        pid = int(pathlib.Path(files["ready"]).read_text(encoding="utf-8"))
+        whole_hits = launches(daemon.calls(pid))
+        finish(files, process)
+    whole = run_python("torch_kernels.py", "--profile", "whole")
+    report.check("launches of the whole process equal torch.profiler's kernels",
+                 sum(whole_hits.values()) == whole["kernels"] > 10000,
+                 f"{describe(whole_hits)} = {sum(whole_hits.values())}; profiler {whole['kernels']}")
+
+    speed = {name: round(run["tokens"] / run["seconds"], 1)
+             for name, run in (("without gpuperfd", bare), ("with gpuperfd", plain))}
+    report.say(f"tokens per second: {speed}")
+    (RESULTS / "kernels.json").write_text(json.dumps(
+        {"window": {"hits": hits, "profiler": window}, "whole": {"hits": whole_hits, "profiler": whole},
+         "tokens_per_second": speed}, indent=2), encoding="utf-8")
+
+
+def check_libraries(report, daemon, folder):
+    with stepped("torch_libraries.py", folder) as (files, process):
+        wait_for(files["ready"], process)
+        daemon.wait_for_probes()
+        pid = int(pathlib.Path(files["ready"]).read_text(encoding="utf-8"))
+        before = daemon.calls(pid)
+        touch(files["go"])
+        # The process prints its result before it waits for the end file.
+        result = json.loads(process.stdout.readline())
+        rows = daemon.query("functions", "--pid", str(pid))
+        after = daemon.calls(pid)
+        table = daemon.ctl("functions", "--pid", str(pid)).stdout
+        touch(files["end"])
+        process.wait(60)
+    (RESULTS / "libraries_table.txt").write_text(table, encoding="utf-8")
+    report.say(table)
+    for category in ("cuda", "cublas", "cudnn", "nccl"):
+        seen = sorted(row["function"] for row in rows if row["category"] == category and row["calls"])
+        report.check(f"{category} functions are in the table", seen, ", ".join(seen) or "none")
+    reduces = after.get("ncclAllReduce", 0) - before.get("ncclAllReduce", 0)
+    report.check("ncclAllReduce was counted once per all_reduce",
+                 reduces == result["all_reduces_after_go"],
+                 f"{reduces} of {result['all_reduces_after_go']}")
+
+
+def check_cuda_calls(report, daemon, folder):
+    go = os.path.join(folder, "go")
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(go)
+    environment = os.environ | {"LD_LIBRARY_PATH": library_path()}
+    process = subprocess.Popen([BUNDLE / "workloads/cuda_calls", "--wait-for-file", go],
+                               stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                               env=environment)
+    daemon.wait_for_probes()
+    touch(go)
+    output, errors = process.communicate(timeout=120)
+    report.say(errors.strip())
+    if process.returncode != 0:
+        report.check("cuda_calls runs on this GPU", False, f"exit {process.returncode}")
+        return
+    truth = json.loads(output)
+    seen = daemon.calls(truth["pid"])
+    named = {name: entry["calls"] for name, entry in truth["calls"].items()
+             if name.startswith("cuda") and name in seen}
+    wrong = {name: (calls, seen[name]) for name, calls in named.items() if seen[name] != calls}
+    report.check("CUDA runtime calls are counted as often as made", named and not wrong,
+                 f"{len(named)} functions, {sum(named.values())} calls" if not wrong else str(wrong))
+    errors = {name: entry["errors"] for name, entry in truth["calls"].items() if entry["errors"]}
+    report.check("cuda_calls found the GPU", truth["gpu"], f"calls that failed: {errors or 'none'}")
+
+
+def write_views(report, daemon):
+    with urllib.request.urlopen(f"http://{METRICS_ADDRESS}/metrics", timeout=10) as answer:
+        (RESULTS / "metrics.txt").write_bytes(answer.read())
+    (RESULTS / "functions.json").write_text(
+        daemon.ctl("functions", "-o", "json").stdout, encoding="utf-8")
+    status = daemon.ctl("status").stdout
+    slow = daemon.query("slow", "list", "--limit", "1")
+    shown = daemon.ctl("slow", "show", str(slow[0]["id"])).stdout if slow else "(no slow call)"
+    (RESULTS / "status_and_slow_call.txt").write_text(f"{status}\n{shown}", encoding="utf-8")
+    report.say(f"{status}\n{shown}")
+
+
+def main():
+    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries"]
+    report = Report(RESULTS / "summary.txt")
+    version = (BUNDLE / "VERSION").read_text(encoding="utf-8").strip()
+    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                         capture_output=True, text=True, check=False).stdout.strip()
+    report.say(f"gpuperf {version} on {gpu}, kernel {os.uname().release}")
+    with tempfile.TemporaryDirectory(prefix="gpuperf-gpu-") as folder:
+        bare = run_python("torch_kernels.py") if "kernels" in wanted else None
+        daemon = Daemon(folder)
+        try:
+            if "cuda_calls" in wanted:
+                check_cuda_calls(report, daemon, folder)
+            if "kernels" in wanted:
+                check_kernels(report, daemon, folder, bare)
+            if "libraries" in wanted:
+                check_libraries(report, daemon, folder)
+            write_views(report, daemon)
+        finally:
+            code = daemon.stop()
+        report.check("gpuperfd stops on SIGTERM", code == 0, f"exit code {code}")
+    report.say(f"{report.passed} passed, {report.failed} failed")
+    sys.exit(1 if report.failed else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Builds gpuperf and packs it, with the shared libraries it needs and the GPU tests, into .gpu-bundle/:
+# a folder to carry to a GPU host where nothing can be installed, and to run there with
+#   bash .gpu-bundle/run.sh
+# CUDA libraries are not packed: the tests use those of the host's PyTorch.
+#
+# usage: tests/gpu/pack.sh
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+
+readonly BUNDLE=.gpu-bundle
+readonly LIMIT_MIB=50
+# Part of every Linux host, and tied to its kernel and loader: never packed.
+readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv)\.so'
+
+deploy/install_packages.sh build
+cmake --preset release >/dev/null
+cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin count_calls slow_calls
+
+rm -rf "$BUNDLE"
+mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads}
+
+# A wrapper per program, so that the host's own programs never see the packed libraries.
+for program in build/daemon/gpuperfd build/client/gpuperfctl; do
+  name=$(basename "$program")
+  strip -o "$BUNDLE/libexec/$name" "$program"
+  cat >"$BUNDLE/bin/$name" <<'WRAPPER'
+#!/bin/sh
+here=$(cd "$(dirname "$0")/.." && pwd)
+LD_LIBRARY_PATH="$here/lib" exec "$here/libexec/$(basename "$0")" "$@"
+WRAPPER
+  chmod +x "$BUNDLE/bin/$name"
+done
+
+# "libname.so.1 => /path/libname.so.1 (0x...)" for everything the programs load.
+ldd "$BUNDLE"/libexec/* | awk '$2 == "=>" {print $1, $3}' | sort -u | while read -r name path; do
+  if [[ $path == not ]]; then
+    echo "pack.sh: $name, which a program needs, is not on this machine" >&2
+    exit 1
+  fi
+  if ! [[ $name =~ $HOST_LIBRARIES ]]; then strip --strip-unneeded -o "$BUNDLE/lib/$name" "$path"; fi
+done
+
+# Workloads keep their symbols: stacks are named by them. Their own libraries lie beside them.
+cp build/tests/workloads/{cuda_calls,cuda_calls_standin,count_calls,slow_calls} "$BUNDLE/workloads/"
+cp -L build/tests/workloads/libcount_target.so build/tests/workloads/standin/lib{cudart,cublas}.so.13 \
+  "$BUNDLE/workloads/"
+mkdir "$BUNDLE/workloads/standin"
+mv "$BUNDLE"/workloads/lib{cudart,cublas}.so.13 "$BUNDLE/workloads/standin/"
+
+cp deploy/config.json tests/gpu/run.sh tests/gpu/*.py "$BUNDLE/"
+(git describe --always --dirty 2>/dev/null || echo unknown) >"$BUNDLE/VERSION"
+
+size_mib=$(du -sm "$BUNDLE" | cut -f1)
+if ((size_mib >= LIMIT_MIB)); then
+  echo "pack.sh: $BUNDLE has $size_mib MiB; the limit is $LIMIT_MIB MiB" >&2
+  exit 1
+fi
+echo "$BUNDLE: $size_mib MiB, $(find "$BUNDLE" -type f | wc -l) files. On the GPU host, as root: bash $BUNDLE/run.sh"

@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Runs the GPU tests on a GPU host, from the folder that tests/gpu/pack.sh packed. Needs root, an NVIDIA
+# driver and a python3 with PyTorch; installs nothing.
+#
+# usage: run.sh [CHECK...]     (default: every check; the names are in checks.py)
+#
+# Results go to ${OUT:-./gpu-results}; the last line is "N passed, N failed".
+set -euo pipefail
+
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+if [[ ! -x $here/bin/gpuperfd ]]; then here=$here/../../.gpu-bundle; fi # started from the repository
+if [[ ! -x $here/bin/gpuperfd ]]; then
+  echo "run.sh: there is no $here/bin/gpuperfd: make the bundle with tests/gpu/pack.sh first" >&2
+  exit 1
+fi
+[[ $EUID -eq 0 ]] || { echo "run.sh: run this as root: loading BPF programs needs it" >&2; exit 1; }
+python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || {
+  echo "run.sh: python3 here has no PyTorch that sees a GPU" >&2
+  exit 1
+}
+
+export OUT=${OUT:-$PWD/gpu-results}
+mkdir -p "$OUT"
+exec python3 "$here/checks.py" "$here" "$OUT" "$@"

@@ -1,0 +1,141 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "daemon/config.h"
+#include "daemon/probe/probe_config.h"
+#include "golden.h"
+
+namespace gpuperf {
+namespace {
+
+Config parse_good(const std::string& text) {
+  auto parsed = parse_config(text);
+  if (const auto* errors = std::get_if<std::vector<ConfigError>>(&parsed)) {
+    ADD_FAILURE() << render_config_errors("text", *errors);
+    return {};
+  }
+  return std::get<Config>(std::move(parsed));
+}
+
+const std::map<std::string, std::vector<std::string>> kBuiltInLibraries = {
+    {"cuda", {"libcudart.so*", "libcudart-*.so*", "libcuda.so*"}},
+    {"cublas", {"libcublas.so*", "libcublas-*.so*", "libcublasLt.so*", "libcublasLt-*.so*"}},
+    {"cudnn", {"libcudnn.so*", "libcudnn-*.so*"}},
+    {"nccl", {"libnccl.so*", "libnccl-*.so*"}},
+    {"libtorch", {"libtorch*.so*", "libc10*.so*"}},
+};
+
+TEST(GoodConfigTest, TakesThePlainSixSectionFile) {
+  const std::string text = read_text(source_path("tests/unit/config/good/spec_example.json"));
+
+  const Config config = parse_good(text);
+
+  const std::vector<ProbeSpec> expected = {
+      {.category = "cuda", .function = "cudaMalloc", .symbol = "cudaMalloc"},
+      {.category = "cuda", .function = "cudaDeviceSynchronize", .symbol = "cudaDeviceSynchronize"},
+      {.category = "cublas", .function = "cublasGemmEx", .symbol = "cublasGemmEx"},
+      {.category = "cudnn",
+       .function = "cudnnConvolutionForward",
+       .symbol = "cudnnConvolutionForward"},
+      {.category = "nccl", .function = "ncclAllReduce", .symbol = "ncclAllReduce"},
+      {.category = "libtorch",
+       .function = "linear_forward",
+       .symbol = "_ZN5torch2nn10LinearImpl7forwardERKN2at6TensorE"},
+      {.category = "custom", .function = "vectorAdd", .symbol = "vectorAdd"},
+  };
+  EXPECT_EQ(config.probes.probes, expected);
+  EXPECT_EQ(config.probes.libraries, kBuiltInLibraries);
+  EXPECT_EQ(config.text, text);
+  EXPECT_EQ(render_settings_json(config.settings), render_settings_json(Settings{}));
+}
+
+TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
+  const Config config =
+      parse_good(read_text(source_path("tests/unit/config/good/every_setting.json")));
+
+  const std::vector<ProbeSpec> probes = {
+      {.category = "cuda", .function = "cudaMalloc", .symbol = "cudaMalloc"},
+      {.category = "cuda",
+       .function = "cudaMemcpy",
+       .symbol = "cudaMemcpy",
+       .library = "/usr/local/cuda/lib64/libcudart.so.13",
+       .slow_threshold_ns = 2'500'000,
+       .enabled = false},
+      {.category = "cuda", .function = "cudaFree", .symbol = "cudaFree", .slow_threshold_ns = 0},
+      {.category = "my-lib.v2", .function = "größe", .symbol = "work"},
+  };
+  auto libraries = kBuiltInLibraries;
+  libraries["cuda"] = {"libcudart.so*"};
+  libraries["my-lib.v2"] = {"libmy.so*", "/opt/my/lib/*.so"};
+  EXPECT_EQ(config.probes.probes, probes);
+  EXPECT_EQ(config.probes.libraries, libraries);
+  EXPECT_EQ(render_settings_json(config.settings), R"({
+  "slow": {
+    "default_threshold_ms": 0.5,
+    "worst_per_function": 4,
+    "recent": 200,
+    "log_per_second": 0,
+    "stacks": false
+  },
+  "stats": {
+    "interval_ms": 500,
+    "max_cells": 1000,
+    "keep_exited_seconds": 60,
+    "max_exited_processes": 10,
+    "summary_interval_seconds": 0
+  },
+  "metrics": {
+    "listen": "[::1]:0",
+    "max_series": 5000
+  },
+  "grpc": {
+    "listen": "localhost:50051"
+  },
+  "log": {
+    "level": "debug"
+  }
+}
+)");
+}
+
+TEST(GoodConfigTest, LetsOneFunctionStandInTwoCategories) {
+  const Config config =
+      parse_good(R"({"cuda_func_sym": {"f": "cudaMalloc"}, "mine_sym": {"f": "cudaMalloc"}})");
+
+  ASSERT_EQ(config.probes.probes.size(), 2u);
+  EXPECT_EQ(config.probes.probes[0].category, "cuda");
+  EXPECT_EQ(config.probes.probes[1].category, "mine");
+}
+
+TEST(GoodConfigTest, KeepsATinyThresholdApartFromNever) {
+  EXPECT_EQ(threshold_ns_from_ms(0), 0u);
+  EXPECT_EQ(threshold_ns_from_ms(1e-9), 1u);
+  EXPECT_EQ(threshold_ns_from_ms(0.001), 1000u);
+  EXPECT_EQ(threshold_ns_from_ms(86'400'000), 86'400'000'000'000u);
+}
+
+TEST(GoodConfigTest, IgnoresAByteOrderMark) {
+  const Config config = parse_good("\xef\xbb\xbf{\"x_sym\": {\"f\": \"f\"}}");
+
+  EXPECT_EQ(config.probes.probes.size(), 1u);
+}
+
+TEST(DefaultConfigTest, IsTheFileInDeployAndWatchesEveryLibrary) {
+  const std::string text = read_text(source_path("deploy/config.json"));
+
+  const Config config = parse_good(std::string(default_config_text()));
+
+  EXPECT_EQ(default_config_text(), text);
+  EXPECT_GE(config.probes.probes.size(), 150u);
+  std::map<std::string, size_t> per_category;
+  for (const ProbeSpec& spec : config.probes.probes) ++per_category[spec.category];
+  for (const auto& [category, libraries] : kBuiltInLibraries) {
+    EXPECT_GE(per_category[category], 10u) << category;
+  }
+}
+
+}  // namespace
+}  // namespace gpuperf

@@ -1,0 +1,183 @@
+#include "daemon/config/settings_table.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/config.h"
+#include "daemon/config/address_format.h"
+#include "daemon/config/error_text.h"
+#include "golden.h"
+
+namespace gpuperf {
+namespace {
+
+using Json = nlohmann::json;
+
+std::variant<Config, std::vector<ConfigError>> parse_with(const SettingRow& row,
+                                                          const Json& value) {
+  Json root = {{"x_sym", {{"f", "f"}}}};
+  root[std::string(row.section)][std::string(row.key)] = value;
+  return parse_config(root.dump());
+}
+
+bool accepts(const SettingRow& row, const Json& value) {
+  return std::holds_alternative<Config>(parse_with(row, value));
+}
+
+TEST(SettingsTest, AcceptBothEndsOfTheirRangeAndNothingBeyond) {
+  for (const SettingRow& row : setting_rows()) {
+    SCOPED_TRACE(std::string(row.section) + "." + std::string(row.key));
+    if (const auto* integer = std::get_if<IntegerSetting>(&row.kind)) {
+      EXPECT_TRUE(accepts(row, integer->min));
+      EXPECT_TRUE(accepts(row, integer->max));
+      EXPECT_FALSE(accepts(row, integer->max + 1));
+      EXPECT_FALSE(accepts(row, static_cast<int64_t>(integer->min) - 1));
+      EXPECT_FALSE(accepts(row, static_cast<double>(integer->min) + 0.5));
+    } else if (const auto* number = std::get_if<NumberSetting>(&row.kind)) {
+      EXPECT_TRUE(accepts(row, number->min));
+      EXPECT_TRUE(accepts(row, number->max));
+      EXPECT_FALSE(accepts(row, number->max + 1));
+      EXPECT_FALSE(accepts(row, number->min - 0.001));
+    }
+  }
+}
+
+TEST(SettingsTest, RefuseEveryOtherType) {
+  const std::vector<Json> values = {nullptr, true, 1, "text", Json::array(), Json::object()};
+  for (const SettingRow& row : setting_rows()) {
+    SCOPED_TRACE(std::string(row.section) + "." + std::string(row.key));
+    const Json default_value = Json::parse(
+        render_settings_json(Settings{}))[std::string(row.section)][std::string(row.key)];
+    for (const Json& value : values) {
+      const bool same_type =
+          value.type() == default_value.type() || (value.is_number() && default_value.is_number());
+      if (!same_type) EXPECT_FALSE(accepts(row, value)) << value;
+    }
+  }
+}
+
+// Each row writes its own field: a row copied from another one fails here.
+TEST(SettingsTest, ReachTheFieldTheyAreNamedAfter) {
+  const Json defaults = Json::parse(render_settings_json(Settings{}));
+  for (const SettingRow& row : setting_rows()) {
+    SCOPED_TRACE(std::string(row.section) + "." + std::string(row.key));
+    Json expected = defaults;
+    Json& field = expected[std::string(row.section)][std::string(row.key)];
+    if (const auto* integer = std::get_if<IntegerSetting>(&row.kind)) field = integer->max;
+    if (std::holds_alternative<NumberSetting>(row.kind)) field = 7;
+    if (std::holds_alternative<SwitchSetting>(row.kind)) field = !field.get<bool>();
+    if (std::holds_alternative<ChoiceSetting>(row.kind)) field = "error";
+    if (std::holds_alternative<TextSetting>(row.kind)) field = "";
+
+    const auto parsed = parse_with(row, field);
+
+    ASSERT_TRUE(std::holds_alternative<Config>(parsed));
+    EXPECT_NE(expected, defaults);
+    EXPECT_EQ(Json::parse(render_settings_json(std::get<Config>(parsed).settings)), expected);
+  }
+}
+
+TEST(SettingsTest, HaveDefaultsThatAreThemselvesAccepted) {
+  Json root = Json::parse(render_settings_json(Settings{}));
+  root["x_sym"] = {{"f", "f"}};
+
+  const auto parsed = parse_config(root.dump());
+
+  ASSERT_TRUE(std::holds_alternative<Config>(parsed));
+  EXPECT_EQ(render_settings_json(std::get<Config>(parsed).settings),
+            render_settings_json(Settings{}));
+}
+
+TEST(SettingsTest, AreNamedOnceAndExplained) {
+  std::set<std::pair<std::string_view, std::string_view>> names;
+  for (const SettingRow& row : setting_rows()) {
+    EXPECT_TRUE(names.insert({row.section, row.key}).second) << row.section << "." << row.key;
+    EXPECT_TRUE(row.help.ends_with('.')) << row.help;
+  }
+}
+
+TEST(AddressTest, TakesEveryFormOfTcpAddress) {
+  for (const char* address : {"", "127.0.0.1:9465", "0.0.0.0:0", "localhost:65535", "[::]:1",
+                              "[fe80::1]:9465", "gpu-host_7.example.org:80"}) {
+    EXPECT_EQ(find_tcp_address_fault(address), std::nullopt) << address;
+  }
+}
+
+TEST(AddressTest, SaysWhatIsWrongWithATcpAddress) {
+  const std::string form = "; write host:port, for example 127.0.0.1:9465 or [::1]:9465";
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"localhost", "no port" + form},
+      {":9465", "no host (every interface is 0.0.0.0)" + form},
+      {"::1:9465", "an IPv6 address needs brackets" + form},
+      {"localhost:", "the port is not a number from 0 to 65535" + form},
+      {"localhost:65536", "the port is not a number from 0 to 65535" + form},
+      {"localhost:-1", "the port is not a number from 0 to 65535" + form},
+      {"localhost: 80", "the port is not a number from 0 to 65535" + form},
+      {"[::1:80", "no \"]\" before the port" + form},
+      {"[::g]:80", "\"::g\" is no IPv6 address"},
+      {"256.0.0.1:80", "\"256.0.0.1\" is no IPv4 address"},
+      {"local host:80", "\"local host\" is no host name"},
+      {"http://localhost:80", "leave out what stands before the host"},
+      {"unix:/run/x.sock", "the port is not a number from 0 to 65535" + form},
+  };
+  for (const auto& [address, fault] : rows) {
+    EXPECT_EQ(find_tcp_address_fault(address), fault) << address;
+  }
+}
+
+TEST(AddressTest, TakesSocketsAndTcpForTheApi) {
+  const std::string longest = "unix:/" + std::string(106, 'x');
+  const std::vector<std::pair<std::string, std::optional<std::string>>> rows = {
+      {"", std::nullopt},
+      {"unix:/run/gpuperf/api.sock", std::nullopt},
+      {"unix:///run/gpuperf/api.sock", std::nullopt},
+      {"[::1]:50051", std::nullopt},
+      {longest, std::nullopt},
+      {longest + "x", "a socket's path has at most 107 bytes"},
+      {"unix:", "the path must be absolute: unix:/run/gpuperf/api.sock"},
+      {"unix:/", "the path must name a file: unix:/run/gpuperf/api.sock"},
+      {"unix:/run/\x01", "the path holds a control character"},
+      {"/run/x.sock", "write unix:/run/x.sock"},
+  };
+  for (const auto& [address, fault] : rows) {
+    EXPECT_EQ(find_rpc_address_fault(address), fault) << address;
+  }
+}
+
+TEST(NearestNameTest, ForgivesTypingMistakesOnly) {
+  const std::vector<std::string_view> known = {"recent", "stacks", "listen", "log_per_second"};
+
+  EXPECT_EQ(find_nearest_name("recnet", known), "recent");
+  EXPECT_EQ(find_nearest_name("stack", known), "stacks");
+  EXPECT_EQ(find_nearest_name("log", known), "log_per_second");
+  EXPECT_EQ(find_nearest_name("port", known), std::nullopt);
+  EXPECT_EQ(find_nearest_name("", known), std::nullopt);
+  EXPECT_EQ(find_nearest_name(std::string(100'000, 'x'), known), std::nullopt);
+}
+
+TEST(SchemaTest, IsTheFileInDocs) {
+  expect_golden(source_path("docs/config.schema.json"), render_config_schema());
+}
+
+TEST(SettingsReferenceTest, IsTheTableInDocs) {
+  constexpr std::string_view kBegin = "<!-- settings: generated, see tests/unit/config -->\n";
+  constexpr std::string_view kEnd = "<!-- end of settings -->\n";
+  const auto path = source_path("docs/configuration.md");
+  std::string page = read_text(path);
+  const size_t begin = page.find(kBegin);
+  const size_t end = page.find(kEnd);
+  ASSERT_NE(begin, page.npos);
+  ASSERT_NE(end, page.npos);
+
+  page.replace(begin + kBegin.size(), end - begin - kBegin.size(), render_settings_reference());
+
+  expect_golden(path, page);
+}
+
+}  // namespace
+}  // namespace gpuperf

@@ -1,0 +1,247 @@
+#include "daemon/export/http.h"
+
+#include <arpa/inet.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <httplib.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "daemon/base/fd.h"
+#include "daemon/export/prometheus.h"
+#include "tests/unit/export/snapshot_builder.h"
+
+namespace gpuperf {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::SnapshotBuilder;
+
+Fd connect_to(const HostPort& address) {
+  Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  sockaddr_in target{.sin_family = AF_INET, .sin_port = htons(address.port)};
+  inet_pton(AF_INET, address.host.c_str(), &target.sin_addr);
+  EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&target), sizeof target), 0);
+  return client;
+}
+
+// Descriptor of this process that listens on `port`, -1 without one.
+int find_listening_fd(uint16_t port) {
+  for (int fd = 3; fd < 1024; ++fd) {
+    int listening = 0;
+    socklen_t length = sizeof listening;
+    sockaddr_in address{};
+    socklen_t address_length = sizeof address;
+    if (getsockopt(fd, SOL_SOCKET, SO_ACCEPTCONN, &listening, &length) == 0 && listening == 1 &&
+        getsockname(fd, reinterpret_cast<sockaddr*>(&address), &address_length) == 0 &&
+        address.sin_family == AF_INET && ntohs(address.sin_port) == port) {
+      return fd;
+    }
+  }
+  return -1;
+}
+
+class HttpTest : public ::testing::Test {
+ protected:
+  void start(std::string_view listen = "127.0.0.1:0") {
+    auto started = HttpServer::start(listen, metrics_, board_);
+    ASSERT_TRUE(started.ok()) << started.status();
+    server_ = std::move(started).value();
+    client_ = std::make_unique<httplib::Client>(server_->address().host, server_->address().port);
+  }
+  httplib::Response get(const std::string& path) {
+    const httplib::Result result = client_->Get(path);
+    return result ? *result : httplib::Response();
+  }
+
+  SnapshotBoard board_;
+  DropCounters drops_;
+  PrometheusMetrics metrics_{board_, drops_, 100};
+  std::unique_ptr<HttpServer> server_;
+  std::unique_ptr<httplib::Client> client_;
+};
+
+TEST_F(HttpTest, ServesMetrics) {
+  board_.publish(SnapshotBuilder().build());
+  start();
+
+  const httplib::Response response = get("/metrics");
+
+  EXPECT_EQ(response.status, 200);
+  EXPECT_EQ(response.get_header_value("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
+  EXPECT_EQ(response.body, render_metrics_text(metrics_));
+}
+
+TEST_F(HttpTest, AnswersHeadWithoutABody) {
+  start();
+
+  for (const char* path : {"/metrics", "/healthz", "/"}) {
+    const httplib::Result result = client_->Head(path);
+    ASSERT_TRUE(result) << path;
+    EXPECT_EQ(result->status, 200) << path;
+    EXPECT_EQ(result->body, "") << path;
+    EXPECT_NE(result->get_header_value("Content-Length"), "0") << path;
+  }
+}
+
+TEST_F(HttpTest, ServesAnIndexOfItsPaths) {
+  start();
+
+  const httplib::Response response = get("/");
+
+  EXPECT_EQ(response.status, 200);
+  EXPECT_THAT(response.body, HasSubstr("/metrics"));
+}
+
+TEST_F(HttpTest, NamesItsPathsWhenAskedForAnother) {
+  start();
+
+  const httplib::Response response = get("/metricz");
+  const httplib::Result posted = client_->Post("/metrics", "x=1", "text/plain");
+
+  EXPECT_EQ(response.status, 404);
+  EXPECT_EQ(response.body,
+            "not found: gpuperfd serves /metrics, /healthz and /readyz (GET, HEAD)\n");
+  ASSERT_TRUE(posted);
+  EXPECT_EQ(posted->status, 404);
+}
+
+TEST_F(HttpTest, IsHealthyAndNotReadyBeforeTheFirstSnapshot) {
+  start();
+
+  EXPECT_EQ(get("/healthz").status, 200);
+  const httplib::Response ready = get("/readyz");
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.body, "starting: nothing has been read yet\n");
+}
+
+TEST_F(HttpTest, SaysWhyItIsNotReady) {
+  SnapshotBuilder builder;
+  builder.probes() = {.mechanism = "none",
+                      .problems = {{"probes", "load: not permitted", "run as root"},
+                                   {"discovery", "no /proc", ""}}};
+  board_.publish(builder.build());
+  start();
+
+  const httplib::Response ready = get("/readyz");
+
+  EXPECT_EQ(ready.status, 503);
+  EXPECT_EQ(ready.body, "probes: load: not permitted (run as root)\ndiscovery: no /proc\n");
+}
+
+TEST_F(HttpTest, IsReadyOnceProbesCanBeAttached) {
+  SnapshotBuilder builder;
+  builder.probes().problems = {{"probes", "libfoo.so: no such symbol", ""}};
+  board_.publish(builder.build());
+  start();
+
+  EXPECT_EQ(get("/readyz").status, 200);
+}
+
+TEST_F(HttpTest, ListensOnIpv6) {
+  if (!check_listenable({"::1", 0}).ok()) GTEST_SKIP() << "this host has no IPv6 loopback";
+  start("[::1]:0");
+
+  EXPECT_EQ(get("/healthz").body, "ok\n");
+}
+
+TEST_F(HttpTest, RefusesAnAddressInUseAndNamesIt) {
+  start();
+  const std::string address = format_host_port(server_->address());
+
+  const auto second = HttpServer::start(address, metrics_, board_);
+
+  ASSERT_FALSE(second.ok());
+  EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
+  EXPECT_THAT(std::string(second.status().message()),
+              HasSubstr("metrics.listen: " + address + ": listen: address in use"));
+}
+
+TEST_F(HttpTest, RefusesAnAddressItCannotRead) {
+  const auto server = HttpServer::start("9465", metrics_, board_);
+
+  ASSERT_FALSE(server.ok());
+  EXPECT_THAT(std::string(server.status().message()),
+              HasSubstr("metrics.listen: address \"9465\""));
+}
+
+TEST_F(HttpTest, FreesItsPortWhenStopped) {
+  start();
+  const HostPort address = server_->address();
+
+  server_->stop();
+  server_->stop();
+
+  EXPECT_TRUE(check_listenable(address).ok());
+}
+
+TEST_F(HttpTest, CanBeStoppedAtOnce) {
+  for (int i = 0; i < 200; ++i) {
+    auto server = HttpServer::start("127.0.0.1:0", metrics_, board_);
+    ASSERT_TRUE(server.ok()) << server.status();
+    (*server)->stop();
+  }
+}
+
+TEST_F(HttpTest, StopsAtOnceWhileClientsSayNothing) {
+  start();
+  std::vector<Fd> silent;
+  // More than there are threads and places behind them.
+  for (int i = 0; i < 40; ++i) silent.push_back(connect_to(server_->address()));
+  const auto begin = std::chrono::steady_clock::now();
+
+  server_->stop();
+
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
+  for (const Fd& client : silent) {
+    char byte = 0;
+    EXPECT_LE(recv(client.get(), &byte, 1, 0), 0);  // ended or reset
+  }
+}
+
+TEST_F(HttpTest, ServesWhileSomeClientsSayNothing) {
+  start();
+  std::vector<Fd> silent;
+  for (int i = 0; i < 3; ++i) silent.push_back(connect_to(server_->address()));
+
+  EXPECT_EQ(get("/healthz").status, 200);
+}
+
+TEST_F(HttpTest, SurvivesNonsense) {
+  start();
+  for (const std::string& text :
+       {std::string("\0\0\0\0\r\n\r\n", 8), std::string("GET\r\n\r\n"), std::string(20'000, 'a')}) {
+    const Fd client = connect_to(server_->address());
+    (void)send(client.get(), text.data(), text.size(), MSG_NOSIGNAL);  // may be closed meanwhile
+    (void)shutdown(client.get(), SHUT_WR);
+    char answer[4096];
+    while (recv(client.get(), answer, sizeof answer, 0) > 0) {
+    }
+  }
+
+  EXPECT_EQ(get("/healthz").status, 200);
+}
+
+TEST_F(HttpTest, ListensAgainAfterAcceptingFailed) {
+  start();
+  ASSERT_EQ(get("/healthz").status, 200);
+  const int listening_fd = find_listening_fd(server_->address().port);
+  ASSERT_GE(listening_fd, 0);
+
+  ASSERT_EQ(shutdown(listening_fd, SHUT_RDWR), 0);  // accept fails from here on
+
+  int status = 0;
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (status != 200 && std::chrono::steady_clock::now() < deadline) {
+    poll(nullptr, 0, 20);
+    status = get("/healthz").status;
+  }
+  EXPECT_EQ(status, 200);
+}
+
+}  // namespace
+}  // namespace gpuperf

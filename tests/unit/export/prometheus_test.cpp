@@ -1,0 +1,296 @@
+#include "daemon/export/prometheus.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <sstream>
+#include <string>
+
+#include "daemon/model/metric_catalog.h"
+#include "tests/unit/export/golden_file.h"
+#include "tests/unit/export/snapshot_builder.h"
+
+namespace gpuperf {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::make_totals;
+using ::testing::Not;
+using testing::SnapshotBuilder;
+
+constexpr uint64_t kNoBound = 1'000'000;
+
+// Samples of an exposition: "name{labels}" -> value. Fails the test on a sample given twice.
+std::map<std::string, double> parse_samples(const std::string& text) {
+  std::map<std::string, double> samples;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with('#')) continue;
+    const size_t space = line.rfind(' ');
+    const bool added =
+        samples.try_emplace(line.substr(0, space), std::stod(line.substr(space + 1))).second;
+    EXPECT_TRUE(added) << "twice: " << line;
+  }
+  return samples;
+}
+
+std::string function_sample(const std::string& metric, const std::string& function,
+                            const std::string& comm, const std::string& more = "") {
+  return metric + "{category=\"cuda\",function=\"" + function + "\",comm=\"" + comm +
+         "\",container=\"\",pod=\"\",namespace=\"\"" + more + "}";
+}
+
+class PrometheusTest : public ::testing::Test {
+ protected:
+  uint32_t add_function(const std::string& name) {
+    return builder_.add_function(
+        {.category = "cuda", .name = name, .status = StatusKind::kCudaRuntime});
+  }
+  void add_series(uint32_t function_id, const std::string& comm, FunctionTotals totals) {
+    builder_.add_series(function_id, {.comm = comm}, std::move(totals));
+  }
+  std::string scrape(const PrometheusMetrics& metrics) {
+    board_.publish(builder_.build());
+    return render_metrics_text(metrics);
+  }
+  // The snapshot the golden file shows: every metric, an error beside its name, a folded owner.
+  void build_golden() {
+    const uint32_t malloc_id = add_function("cudaMalloc");
+    const uint32_t linear_id = builder_.add_function(
+        {.category = "libtorch", .name = "linear_forward", .entry_only = true});
+    FunctionTotals totals = make_totals({800, 1'500, 1'500, 90'000, 2'000'000'000});
+    totals.calls += 3;
+    totals.abandoned = 1;
+    totals.slow_calls = 1;
+    totals.errors = {{2, 4}, {999'999, 1}};
+    totals.other_errors = 2;
+    builder_.add_series(
+        malloc_id,
+        {.comm = "python3", .container = "0123456789ab", .pod = "train-0", .pod_namespace = "ml"},
+        totals);
+    add_series(malloc_id, "odd\"name\\\n\xFF", make_totals({300}));
+    add_series(linear_id, "python3", {.calls = 12, .untimed = 12});
+    Snapshot& snapshot = builder_.snapshot();
+    snapshot.processes = {
+        {.process = {.pid = 0}}, {.process = {.pid = 7}}, {.process = {.pid = 8}, .exited = true}};
+    snapshot.cpu_ns = 1'250'000'000;
+    snapshot.resident_bytes = 24'000'000;
+    builder_.probes().probes = {{.state = ProbeState::kAttached},
+                                {.state = ProbeState::kAttached},
+                                {.state = ProbeState::kSymbolMissing}};
+    drops_.add(DropCause::kBpfSlowRingFull, 17);
+  }
+
+  SnapshotBuilder builder_;
+  SnapshotBoard board_;
+  DropCounters drops_;
+};
+
+TEST_F(PrometheusTest, RendersTheGoldenExposition) {
+  build_golden();
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  testing::expect_golden("tests/unit/export/golden/metrics.txt", scrape(metrics));
+}
+
+TEST_F(PrometheusTest, ExportsEveryMetricOfTheCatalog) {
+  build_golden();
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const std::string text = scrape(metrics);
+
+  for (const MetricRow& row : metric_rows()) {
+    EXPECT_THAT(text, HasSubstr("# TYPE " + std::string(row.name) + " "));
+  }
+}
+
+TEST_F(PrometheusTest, ShowsEveryDropCauseBeforeTheFirstSnapshot) {
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(render_metrics_text(metrics));
+
+  for (const DropRow& row : drop_rows()) {
+    const std::string sample = "gpuperf_dropped_total{stage=\"" + std::string(row.stage) +
+                               "\",reason=\"" + std::string(row.reason) + "\"}";
+    ASSERT_TRUE(samples.contains(sample)) << sample;
+    EXPECT_EQ(samples.at(sample), 0);
+  }
+}
+
+TEST_F(PrometheusTest, CountsDurationsExactlyAtEveryEdge) {
+  const uint32_t id = add_function("f");
+  FunctionTotals totals = make_totals({});
+  for (const uint64_t edge_ns : kDurationEdgesNs) {
+    merge_totals(totals, make_totals({edge_ns - 1, edge_ns}));
+  }
+  add_series(id, "p", totals);
+  board_.publish(builder_.build());
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto families = metrics.Collect();
+
+  const auto duration = std::ranges::find(families, "gpuperf_function_duration_seconds",
+                                          &prometheus::MetricFamily::name);
+  ASSERT_NE(duration, families.end());
+  const auto& histogram = duration->metric.at(0).histogram;
+  ASSERT_EQ(histogram.bucket.size(), kDurationEdgesNs.size() + 1);
+  for (size_t i = 0; i < kDurationEdgesNs.size(); ++i) {
+    EXPECT_EQ(histogram.bucket[i].cumulative_count, 2 * i + 1);
+    EXPECT_EQ(histogram.bucket[i].upper_bound, static_cast<double>(kDurationEdgesNs[i]) / 1e9);
+  }
+  EXPECT_EQ(histogram.bucket.back().cumulative_count, 2 * kDurationEdgesNs.size());
+  EXPECT_EQ(histogram.sample_count, 2 * kDurationEdgesNs.size());
+  EXPECT_EQ(histogram.sample_sum, static_cast<double>(totals.total_ns) / 1e9);
+}
+
+TEST_F(PrometheusTest, FoldsOwnersBeyondTheBoundIntoOther) {
+  const uint32_t f = add_function("f");
+  const uint32_t g = add_function("g");
+  const PrometheusMetrics metrics(board_, drops_, 2);
+  add_series(f, "a", make_totals({500}));
+  add_series(f, "b", make_totals({500}));
+  add_series(f, "c", make_totals({500, 600}));
+  add_series(f, "d", make_totals({500, 600, 700}));
+  add_series(g, "a", make_totals({500}));
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  const std::string calls = "gpuperf_function_calls_total";
+  EXPECT_EQ(samples.at(function_sample(calls, "f", "a")), 1);
+  EXPECT_EQ(samples.at(function_sample(calls, "f", "b")), 1);
+  EXPECT_EQ(samples.at(function_sample(calls, "f", "other")), 5);
+  EXPECT_EQ(samples.at(function_sample(calls, "g", "other")), 1);
+  EXPECT_FALSE(samples.contains(function_sample(calls, "f", "c")));
+  EXPECT_EQ(samples.at(function_sample("gpuperf_function_duration_seconds_count", "f", "other")),
+            5);
+}
+
+TEST_F(PrometheusTest, CountsAFoldedSetOnceAndNotPerScrape) {
+  const uint32_t f = add_function("f");
+  const PrometheusMetrics metrics(board_, drops_, 1);
+  add_series(f, "a", make_totals({500}));
+  add_series(f, "b", make_totals({500}));
+  add_series(f, "c", make_totals({500}));
+
+  scrape(metrics);
+  const std::string text = scrape(metrics);
+
+  EXPECT_EQ(drops_.get(DropCause::kMetricsSeriesFull), 2u);
+  EXPECT_THAT(text, HasSubstr("gpuperf_dropped_total{stage=\"metrics\",reason=\"series_full\"} 2"));
+}
+
+TEST_F(PrometheusTest, KeepsWhatItOnceExportedWhateverTheOrder) {
+  const uint32_t f = add_function("f");
+  const PrometheusMetrics metrics(board_, drops_, 1);
+  add_series(f, "z", make_totals({500}));
+  scrape(metrics);
+  std::vector<std::shared_ptr<const FunctionSeries>>& series = builder_.snapshot().series;
+  add_series(f, "a", make_totals({500, 600}));
+  std::swap(series.front(), series.back());
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(samples.at(function_sample("gpuperf_function_calls_total", "f", "z")), 1);
+  EXPECT_EQ(samples.at(function_sample("gpuperf_function_calls_total", "f", "other")), 2);
+}
+
+TEST_F(PrometheusTest, MergesTheStatesOwnOtherWithWhatItFolds) {
+  const uint32_t f = add_function("f");
+  const PrometheusMetrics metrics(board_, drops_, 1);
+  add_series(f, "other", make_totals({500}));  // takes no place: it may always exist
+  add_series(f, "a", make_totals({500}));
+  add_series(f, "b", make_totals({500}));
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(samples.at(function_sample("gpuperf_function_calls_total", "f", "a")), 1);
+  EXPECT_EQ(samples.at(function_sample("gpuperf_function_calls_total", "f", "other")), 2);
+}
+
+TEST_F(PrometheusTest, MergesSetsWhoseLabelsAreTheSame) {
+  const uint32_t f = add_function("f");
+  const uint32_t same_name = add_function("f");
+  add_series(f, "bad\xFF", make_totals({500}));
+  add_series(same_name, "bad\xFE", make_totals({500}));
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(samples.at(function_sample("gpuperf_function_calls_total", "f", "bad\uFFFD")), 2);
+}
+
+TEST_F(PrometheusTest, NamesErrorsAndAddsThoseBeyondTheSlots) {
+  const uint32_t f = add_function("f");
+  FunctionTotals totals;
+  totals.errors = {{2, 4}, {999'999, 1}};
+  totals.other_errors = 3;
+  add_series(f, "p", totals);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  const auto errors = [&samples](const std::string& error) {
+    return samples.at(
+        function_sample("gpuperf_function_errors_total", "f", "p", ",error=\"" + error + "\""));
+  };
+  EXPECT_EQ(errors("cudaErrorMemoryAllocation"), 4);
+  EXPECT_EQ(errors("999999"), 1);
+  EXPECT_EQ(errors("other"), 3);
+}
+
+TEST_F(PrometheusTest, CountersNeverFallBetweenScrapes) {
+  const uint32_t f = add_function("f");
+  const PrometheusMetrics metrics(board_, drops_, 2);
+  const auto is_counter = [](const std::string& sample) {
+    const size_t name_end = sample.find('{');
+    const std::string name = sample.substr(0, name_end);
+    return name.ends_with("_total") || name.ends_with("_bucket") || name.ends_with("_count") ||
+           name.ends_with("_sum");
+  };
+  std::map<std::string, double> before;
+
+  for (uint64_t round = 1; round <= 6; ++round) {
+    builder_.snapshot().series.clear();
+    for (uint64_t owner = 0; owner < round; ++owner) {
+      FunctionTotals totals = make_totals(std::vector<uint64_t>(round, 1'000 * (owner + 1)));
+      // A call given up for lost in one round returns in the next.
+      totals.abandoned = round % 2 == 0 ? 5 : 4;
+      add_series(f, std::string(1, static_cast<char>('a' + owner)), totals);
+    }
+    const auto now = parse_samples(scrape(metrics));
+    for (const auto& [sample, value] : before) {
+      if (!is_counter(sample)) continue;
+      ASSERT_TRUE(now.contains(sample)) << sample;
+      EXPECT_GE(now.at(sample), value) << sample;
+    }
+    before = now;
+  }
+  EXPECT_EQ(before.at(function_sample("gpuperf_function_abandoned_total", "f", "a")), 5);
+}
+
+TEST_F(PrometheusTest, IgnoresAbandonedCallsBelowZero) {
+  const uint32_t f = add_function("f");
+  FunctionTotals totals;
+  totals.abandoned = static_cast<uint64_t>(-1);
+  add_series(f, "p", totals);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(samples.at(function_sample("gpuperf_function_abandoned_total", "f", "p")), 0);
+}
+
+TEST_F(PrometheusTest, LeavesTheHistogramOutWhereNothingIsTimed) {
+  const uint32_t f = builder_.add_function({.category = "cuda", .name = "f", .entry_only = true});
+  add_series(f, "p", {.calls = 3, .untimed = 3});
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const std::string text = scrape(metrics);
+
+  EXPECT_THAT(text, HasSubstr(function_sample("gpuperf_function_calls_total", "f", "p") + " 3"));
+  EXPECT_THAT(text, Not(HasSubstr("gpuperf_function_duration_seconds")));
+}
+
+}  // namespace
+}  // namespace gpuperf

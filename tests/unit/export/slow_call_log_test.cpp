@@ -1,0 +1,87 @@
+#include "daemon/export/slow_call_log.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace gpuperf {
+namespace {
+
+class FakeClock final : public Clock {
+ public:
+  int64_t mono_ns() const override { return now_mono_ns; }
+  int64_t unix_ns() const override { return now_mono_ns; }
+  int64_t now_mono_ns = 10'000'000'000;
+};
+
+std::shared_ptr<const SlowCall> make_call() {
+  SlowCall call{
+      .id = 7, .category = "cuda", .function = "cudaMalloc", .status = StatusKind::kCudaRuntime};
+  call.event = {.function_id = 1,
+                .process = {.pid = 42, .start_boot_ns = 5},
+                .owner = {.comm = "python",
+                          .container = "0123456789ab",
+                          .pod = "train-0",
+                          .pod_namespace = "ml"},
+                .tid = 43,
+                .comm = "worker \"1\"",
+                .start_mono_ns = 9,
+                .duration_ns = 250'000'000,
+                .threshold_ns = 100'000'000,
+                .return_value = 2};
+  for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
+    call.user_stack.push_back({.symbol = name, .offset_bytes = 16});
+  }
+  return std::make_shared<const SlowCall>(std::move(call));
+}
+
+class SlowCallLogTest : public ::testing::Test {
+ protected:
+  SlowCallLog make_log(uint32_t lines_per_second) {
+    return SlowCallLog(lines_per_second, clock_, drops_,
+                       [this](std::string_view line) { lines_.emplace_back(line); });
+  }
+
+  FakeClock clock_;
+  DropCounters drops_;
+  std::vector<std::string> lines_;
+};
+
+TEST_F(SlowCallLogTest, WritesOneLinePerCall) {
+  SlowCallLog log = make_log(5);
+
+  log.on_slow_call(make_call());
+
+  const std::vector<std::string> expected = {
+      "slow_call id=7 category=cuda function=cudaMalloc duration_ns=250000000 "
+      "threshold_ns=100000000 pid=42 tid=43 comm=\"worker \\\"1\\\"\" container=0123456789ab "
+      "pod=train-0 namespace=ml return_value=cudaErrorMemoryAllocation "
+      "stack=\"a+0x10 <- b+0x10 <- c+0x10 <- d+0x10 <- e+0x10\" suppressed_count=0"};
+  EXPECT_EQ(lines_, expected);
+}
+
+TEST_F(SlowCallLogTest, CountsWhatItDoesNotWriteAndSaysSoInTheNextLine) {
+  SlowCallLog log = make_log(2);
+
+  for (int i = 0; i < 5; ++i) log.on_slow_call(make_call());
+  clock_.now_mono_ns += 1'000'000'000;
+  log.on_slow_call(make_call());
+
+  ASSERT_EQ(lines_.size(), 3u);
+  EXPECT_TRUE(lines_[1].ends_with("suppressed_count=0")) << lines_[1];
+  EXPECT_TRUE(lines_[2].ends_with("suppressed_count=3")) << lines_[2];
+  EXPECT_EQ(drops_.get(DropCause::kLogRateLimited), 3u);
+}
+
+TEST_F(SlowCallLogTest, WritesAndCountsNothingWhenSwitchedOff) {
+  SlowCallLog log = make_log(0);
+
+  log.on_slow_call(make_call());
+
+  EXPECT_TRUE(lines_.empty());
+  EXPECT_EQ(drops_.get(DropCause::kLogRateLimited), 0u);
+}
+
+}  // namespace
+}  // namespace gpuperf
