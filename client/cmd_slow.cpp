@@ -34,7 +34,7 @@ Table make_table(bool streamed) {
   const auto room = [streamed](int columns) { return streamed ? columns : 0; };
   std::vector<Column> columns = {
       {.title = "ID", .align = kRight, .min_width = room(6)},
-      {.title = "START"},
+      {.title = "START", .min_width = room(23)},
       {.title = "DURATION", .align = kRight},
       {.title = "THRESHOLD", .align = kRight},
       {.title = "CATEGORY", .shrink_to = 8},

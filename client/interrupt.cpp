@@ -53,6 +53,11 @@ void Interrupt::wait_for_event(int output_fd) {
     if (errno != EINTR) return;
   }
   if (watched[0].revents != 0) return;
+  if (watched[1].revents != 0) {
+    // Taken from the queue: left there, it would kill the process once the mask is restored.
+    signalfd_siginfo taken = {};
+    if (read(signal_fd_, &taken, sizeof(taken)) < 0) return;
+  }
   const std::lock_guard lock(mutex_);
   happened_ = true;
   if (call_ != nullptr) call_->TryCancel();

@@ -58,7 +58,8 @@ ExitCode report_usage(const CLI::App& app, const CLI::ParseError& error) {
   const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
   if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
       !unknown.empty()) {
-    text = fmt::format("no such command: {}", unknown.front());
+    const bool flag = unknown.front().starts_with('-');
+    text = fmt::format("no such {}: {}", flag ? "flag" : "command", unknown.front());
   }
   report(fmt::format("{}; see: {} --help", text, find_command_words(app)));
   return ExitCode::kUsage;

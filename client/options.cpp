@@ -43,6 +43,15 @@ CLI::Validator make_duration_check() {
           ""};
 }
 
+// "-o=json", which many tools take, reaches us as "=json".
+CLI::Validator make_equals_sign_remover() {
+  return {[](std::string& text) {
+            if (text.starts_with('=')) text.erase(0, 1);
+            return std::string();
+          },
+          ""};
+}
+
 CLI::Validator make_since_check() {
   return {[](std::string& text) {
             const auto parsed = parse_since_unix_ns(text, read_wall_clock_ns());
@@ -73,6 +82,7 @@ CLI::Validator make_whole_number_check(uint64_t least, uint64_t most) {
 
 void add_connection_flags(CLI::App& app, Options& options) {
   app.add_option("-o,--output", options.format_name, "Form of the answer: table, json or csv")
+      ->transform(make_equals_sign_remover())
       ->check(CLI::IsMember({"table", "json", "csv"}).description(""))
       ->capture_default_str();
   options.address = std::string(kDefaultAddress);

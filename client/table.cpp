@@ -37,7 +37,11 @@ std::string paint(std::string_view text, Tone tone, const TextStyle& style) {
 
 void Table::add_row(std::vector<Cell> cells) {
   assert(cells.size() == columns_.size());
-  for (Cell& cell : cells) cell.text = truncate(make_printable(cell.text), kWidestCell, Cut::kEnd);
+  for (size_t i = 0; i < cells.size(); ++i) {
+    cells[i].text = make_printable(cells[i].text);
+    const bool last = i + 1 == cells.size();  // nothing behind it to push aside
+    if (!last) cells[i].text = truncate(cells[i].text, kWidestCell, columns_[i].cut);
+  }
   rows_.push_back(std::move(cells));
 }
 
@@ -80,7 +84,7 @@ std::string Table::render_line(const std::vector<Cell>& cells, const std::vector
   int owed_blanks = 0;  // not written at the end of a line
   for (size_t i = 0; i < cells.size(); ++i) {
     if (widths[i] == 0) continue;
-    const std::string_view whole = cells[i].text.empty() ? "-" : cells[i].text;
+    const std::string whole = cells[i].text.empty() ? "-" : cells[i].text;
     const std::string text = truncate(whole, widths[i], columns_[i].cut);
     const int blanks = widths[i] - measure_width(text);
     const bool right = columns_[i].align == Column::Align::kRight;

@@ -35,8 +35,9 @@ struct Cell {
 // Rows under capital headers, in columns that stay aligned whatever the cells hold.
 //
 // Thread: one. Owns its cells.
-// When full: a cell past kWidestCell is cut with "…"; on a terminal narrower than the table, the
-// columns with `shrink_to` are cut first, and lines wrap only when that is not enough.
+// When full: a cell past kWidestCell, except in the last column, is cut with "…"; on a terminal
+// narrower than the table, the columns with `shrink_to` are cut first, and lines wrap only when
+// that is not enough.
 class Table {
  public:
   static constexpr int kWidestCell =

@@ -182,7 +182,8 @@ std::string format_duration(uint64_t duration_ns) {
   constexpr uint64_t kLongest = 120 * kNsPerSecond;  // beyond, minutes read better
   if (duration_ns < 1000) return fmt::format("{} ns", duration_ns);
   if (duration_ns >= kLongest) {
-    return format_long_duration((duration_ns + kNsPerSecond / 2) / kNsPerSecond);
+    return format_long_duration(duration_ns / kNsPerSecond +
+                                (duration_ns % kNsPerSecond) / (kNsPerSecond / 2));
   }
   for (const Unit& unit : kUnits) {
     const double value = static_cast<double>(duration_ns) / unit.ns;

@@ -81,7 +81,8 @@ class TopLevel {
   // "cuda_func_sym" and "cuda_sym" would mix their functions under one name.
   void check_unique_category(std::string_view category, std::string_view key) {
     const auto [first, is_first] = key_of_category_.try_emplace(category, key);
-    if (is_first || first->second == key) return;
+    // An empty category has its own error.
+    if (is_first || first->second == key || category.empty()) return;
     errors_.push_back({json_child_path("$", key),
                        "same category (" + quote_for_message(category) + ") as " +
                            json_child_path("$", first->second),

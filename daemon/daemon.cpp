@@ -15,6 +15,7 @@
 #include "daemon/base/log.h"
 #include "daemon/cell_store.h"
 #include "daemon/model/status_names.h"
+#include "daemon/probe/probe_config.h"
 #include "daemon/probe/self_test.h"
 #include "daemon/resolve/container.h"
 
@@ -24,15 +25,22 @@ namespace {
 // Fresh enough for a person, rare enough to cost nothing.
 constexpr std::chrono::milliseconds kPublishPeriod{250};
 
+// The categories whose functions return a status; a user's own "cudaFoo" may return anything.
+bool has_statuses(const std::string& category) {
+  constexpr std::string_view kCategories[] = {"cuda", "cublas", "cudnn", "nccl"};
+  return std::ranges::find(kCategories, category) != std::end(kCategories);
+}
+
 std::shared_ptr<const std::vector<Function>> make_functions(const Config& config) {
+  const uint64_t default_ns = threshold_ns_from_ms(config.settings.slow.default_threshold_ms);
   auto functions = std::make_shared<std::vector<Function>>();
   for (const ProbeSpec& spec : config.probes.probes) {
-    const auto default_ns = static_cast<uint64_t>(config.settings.slow.default_threshold_ms * 1e6);
     functions->push_back({.id = static_cast<uint32_t>(functions->size()),
                           .category = spec.category,
                           .name = spec.function,
                           .symbol = spec.symbol,
-                          .status = find_status_kind(spec.symbol),
+                          .status = has_statuses(spec.category) ? find_status_kind(spec.symbol)
+                                                                : StatusKind::kNone,
                           .slow_threshold_ns = spec.slow_threshold_ns.value_or(default_ns)});
   }
   return functions;
@@ -52,6 +60,12 @@ uint64_t read_resident_bytes() {
   uint64_t total_pages = 0, resident_pages = 0;
   std::ifstream("/proc/self/statm") >> total_pages >> resident_pages;
   return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::vector<ConfigError> check_config(std::string_view text) {
+  auto parsed = parse_config(text);
+  auto* errors = std::get_if<std::vector<ConfigError>>(&parsed);
+  return errors ? std::move(*errors) : std::vector<ConfigError>();
 }
 
 std::string read_kernel_release() {
@@ -118,7 +132,8 @@ Status Daemon::start_lock() {
     return absl::UnavailableError("runtime directory " + options_.runtime_dir + ": " +
                                   error.message() + "; choose another with --runtime-dir");
   }
-  ASSIGN_OR_RETURN(lock_, LockFile::acquire(options_.runtime_dir + "/gpuperfd.lock"));
+  ASSIGN_OR_RETURN(LockFile lock, LockFile::acquire(options_.runtime_dir + "/gpuperfd.lock"));
+  lock_.emplace(std::move(lock));
   return absl::OkStatus();
 }
 void Daemon::stop_lock() { lock_.reset(); }
@@ -150,27 +165,48 @@ void Daemon::stop_metrics() { http_.reset(); }
 Status Daemon::start_api() {
   if (config_.settings.grpc.listen.empty()) return absl::OkStatus();
   watch_hub_ = std::make_unique<WatchHub>(drops_);
-  ASSIGN_OR_RETURN(api_, ApiServer::start(config_.settings.grpc.listen, board_, drops_, *watch_hub_,
-                                          check_config));
+  ASSIGN_OR_RETURN(api_, RpcServer::start({.listen = config_.settings.grpc.listen},
+                                          {.board = board_,
+                                           .drops = drops_,
+                                           .clock = clock_,
+                                           .watch = *watch_hub_,
+                                           .check_config = check_config}));
   exporters_.push_back(watch_hub_.get());
   return absl::OkStatus();
 }
 void Daemon::stop_api() { api_.reset(); }
 
 Status Daemon::start_programs() {
-  const Status status = choose_mechanism();
-  if (!status.ok()) {
-    add_problem({"probes", std::string(status.message()),
-                 "nothing is probed until this is mended and gpuperfd restarted"});
-    return absl::OkStatus();
-  }
-  for (const Function& function : *functions_) {
-    programs_->set_function(function, config_.settings.slow.stacks);
-  }
   auto report = std::make_shared<ProbeReport>();
-  report->mechanism = get_mechanism_name(programs_->mechanism());
+  const Status status = choose_mechanism();
+  if (status.ok()) {
+    report->mechanism = get_mechanism_name(programs_->mechanism());
+    for (const Function& function : *functions_) {
+      programs_->set_function(function, config_.settings.slow.stacks);
+    }
+  } else {
+    *report = explain_unusable(status);
+    log_warn("nothing is probed", {{"error", std::string(status.message())}});
+  }
   report_ = std::move(report);
   return absl::OkStatus();
+}
+
+// The daemon serves all the same: whoever asks is told why there is no data.
+ProbeReport Daemon::explain_unusable(const Status& status) const {
+  ProbeReport report;
+  report.problems.push_back({"probes", std::string(status.message()),
+                             "nothing is probed until this is mended and gpuperfd restarted"});
+  for (const Function& function : *functions_) {
+    const bool enabled = config_.probes.probes[function.id].enabled;
+    report.probes.push_back({.category = function.category,
+                             .function = function.name,
+                             .symbol = function.symbol,
+                             .state = enabled ? ProbeState::kFailed : ProbeState::kDisabled,
+                             .reason = enabled ? std::string(status.message()) : kDisabledReason,
+                             .slow_threshold_ns = function.slow_threshold_ns});
+  }
+  return report;
 }
 void Daemon::stop_programs() { programs_.reset(); }
 
@@ -237,15 +273,6 @@ Status Daemon::start_timers() {
 }
 void Daemon::stop_timers() {}
 
-void Daemon::add_problem(Problem problem) {
-  log_warn("problem", {{"subject", problem.subject},
-                       {"message", problem.message},
-                       {"hint", problem.hint}});
-  auto report = std::make_shared<ProbeReport>(*report_);
-  report->problems.push_back(std::move(problem));
-  report_ = std::move(report);
-}
-
 void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
   report_ = std::move(report);
   changed_ = true;
@@ -276,13 +303,13 @@ void Daemon::on_slow_call(SlowCallEvent event) {
                 .start_unix_ns = static_cast<uint64_t>(
                     clock_.unix_from_mono_ns(static_cast<int64_t>(event.start_mono_ns)))};
   call.event = std::move(event);
-  const uint32_t pid = call.event.process.pid;
+  const ProcessKey process = call.event.process;
   std::vector<uint64_t> addresses = call.event.user_stack;
   auto shared = std::make_shared<SlowCall>(std::move(call));
   const bool queued =
       !addresses.empty() &&
       symbolizer_->post_resolve(
-          pid, std::move(addresses), [this, shared](std::vector<StackFrame> frames) {
+          process, std::move(addresses), [this, shared](std::vector<StackFrame> frames) {
             loop_->post([this, shared, frames = std::move(frames)]() mutable {
               shared->user_stack = std::move(frames);
               finish_slow_call(std::move(*shared));

@@ -78,7 +78,7 @@ class Daemon {
   void stop_timers();
 
   Status choose_mechanism();
-  void add_problem(Problem problem);
+  ProbeReport explain_unusable(const Status& status) const;
   void take_report(std::shared_ptr<const ProbeReport> report);
   void take_batches();
   void on_slow_call(SlowCallEvent event);
@@ -104,10 +104,9 @@ class Daemon {
   std::unique_ptr<Prober> prober_;
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<WatchHub> watch_hub_;
-  std::unique_ptr<ApiServer> api_;
+  std::unique_ptr<RpcServer> api_;
   // Loop thread only: the state.
   DaemonFacts facts_;
-  std::vector<Problem> problems_;  // of the daemon; the prober has its own
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   FunctionStats stats_;
   SlowCalls slow_calls_;

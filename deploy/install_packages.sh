@@ -17,7 +17,7 @@ readonly BUILD_PACKAGES=(
 readonly TESTS_PACKAGES=(
   binutils curl git procps psmisc
   prometheus
-  python3-jsonschema python3-grpcio python3-protobuf grpc-proto
+  python3-jsonschema
 )
 
 fail() {
@@ -48,7 +48,7 @@ for group in "$@"; do
 done
 
 command -v dpkg-query >/dev/null ||
-  fail "this script needs a Debian system (dpkg and apt-get); elsewhere install by hand: ${wanted[*]}"
+  fail "this needs a Debian system (dpkg and apt-get); elsewhere install by hand: ${wanted[*]}"
 missing=()
 for package in "${wanted[@]}"; do
   is_installed "$package" || missing+=("$package")
@@ -58,15 +58,16 @@ if [[ ${#missing[@]} -eq 0 ]]; then
   exit 0
 fi
 
-[[ $EUID -eq 0 ]] || fail "${#missing[@]} packages are missing and only root can install them. Run this as" \
-  "root, or: sudo apt-get install ${missing[*]}"
+[[ $EUID -eq 0 ]] || fail "${#missing[@]} packages are missing and only root can install them." \
+  "Run this as root, or: sudo apt-get install ${missing[*]}"
 apt_log=$(mktemp)
 trap 'rm -f "$apt_log"' EXIT
 
 echo "packages: installing ${#missing[@]} of ${#wanted[@]}: ${missing[*]}"
 # A list that cannot be refreshed (one broken source among several) need not stop the installation.
-run_apt -q update || echo "packages: apt-get update failed (above); trying with the lists at hand" >&2
+run_apt -q update ||
+  echo "packages: apt-get update failed (above); trying with the lists at hand" >&2
 run_apt -q install -y --no-install-recommends "${missing[@]}" ||
-  fail "apt-get could not install the missing packages (its last lines are above). Check the network and" \
-    "/etc/apt/sources.list, run 'apt-get update', and try again"
+  fail "apt-get could not install the missing packages (its last lines are above). Check the" \
+    "network and /etc/apt/sources.list, run 'apt-get update', and try again"
 echo "packages: done"

@@ -73,7 +73,8 @@ query() { /usr/bin/python3 -c "import json, sys; answer = json.load(sys.stdin); 
 
 # deploy/config.json with a socket and port of our own and a low threshold.
 make_config() {
-  /usr/bin/python3 - deploy/config.json "$WORK_DIR/config.json" "$runtime_dir" "$SLOW_THRESHOLD_MS" <<'PYTHON'
+  /usr/bin/python3 - deploy/config.json "$WORK_DIR/config.json" "$runtime_dir" \
+    "$SLOW_THRESHOLD_MS" <<'PYTHON'
 import json
 import socket
 import sys
@@ -121,7 +122,8 @@ start_daemon() {
     sleep 0.1
   done
   tail -n 20 "$WORK_DIR/gpuperfd.log" >&2
-  fail "gpuperfd did not answer within $START_LIMIT_SECONDS s; its log is above and in $WORK_DIR/gpuperfd.log"
+  fail "gpuperfd did not answer within $START_LIMIT_SECONDS s; its log is above and in" \
+    "$WORK_DIR/gpuperfd.log"
 }
 
 # Waits until the number of attached probes is above 0 and has stopped growing.
@@ -137,7 +139,8 @@ wait_for_probes() {
     before=$attached
   done
   ctl status >&2 || true
-  fail "no probe was attached within $ATTACH_LIMIT_SECONDS s of the libraries being mapped (status above)"
+  fail "no probe was attached within $ATTACH_LIMIT_SECONDS s of the libraries being mapped" \
+    "(status above)"
 }
 
 run_workload() {
@@ -149,7 +152,7 @@ run_workload() {
   : >"$runtime_dir/go"
   for ((second = 1; second <= WORKLOAD_SECONDS; second++)); do
     sleep 1
-    echo "  $second of $WORKLOAD_SECONDS s: $(ctl status -o json | query '"%d calls counted" % answer["calls"]')"
+    echo "  $second of $WORKLOAD_SECONDS s: $(ctl status -o json | query 'answer["calls"]') calls counted"
   done
   wait "$workload_pid" || {
     cat "$WORK_DIR/cuda_calls.log" >&2
@@ -159,8 +162,8 @@ run_workload() {
   sleep 1 # the daemon reads the kernel's totals four times a second
 }
 
-# Compares the program's own counts of CUDA runtime calls with the daemon's. (Only those: cuBLAS and cuDNN
-# call themselves and each other, which the daemon sees and the program does not.)
+# Compares the program's own counts of CUDA runtime calls with the daemon's. (Only those: cuBLAS and
+# cuDNN call themselves and each other, which the daemon sees and the program does not.)
 compare_counts() {
   /usr/bin/python3 - "$WORK_DIR/cuda_calls.json" "$WORK_DIR/functions.json" <<'PYTHON'
 import json

@@ -30,6 +30,16 @@ done
 
 deploy/install_packages.sh build tests
 
+# A gRPC client that is not ours, for the reflection test, which skips without it.
+readonly BUF=@bufbuild/buf@1.75.0
+if [[ ! -x $build/npm/node_modules/.bin/buf ]]; then
+  if ! command -v npm >/dev/null; then
+    echo "npm is not installed: the reflection test will be skipped"
+  elif ! npm install --prefix "$build/npm" --no-audit --no-fund --loglevel=error "$BUF"; then
+    echo "npm could not install $BUF (above): the reflection test will be skipped"
+  fi
+fi
+
 echo "configure: preset $preset"
 configure_log=$(mktemp)
 report=$(mktemp)

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
 #include <cstdint>
 #include <numeric>
 
@@ -11,7 +12,7 @@ namespace {
 
 constexpr size_t kQuotedMaxBytes = 60;    // a line of a terminal holds path, message and this
 constexpr size_t kComparedMaxBytes = 64;  // longer names are nobody's typing mistake
-constexpr size_t kPrefixMinBytes = 3;     // "log" may stand for "log_level", "l" may not
+constexpr size_t kWordMinBytes = 3;       // "log" may stand for "log_level", "l" may not
 
 // Length of a control character at the start of `text`: 0 when there is none.
 size_t control_character_bytes(std::string_view text) {
@@ -68,6 +69,16 @@ size_t count_edits(std::string_view from, std::string_view to) {
   return rows[1][to.size()];
 }
 
+// True when `part` stands in `whole` between underscores: "threshold" in "default_threshold_ms".
+bool contains_words(std::string_view whole, std::string_view part) {
+  for (size_t at = whole.find(part); at != whole.npos; at = whole.find(part, at + 1)) {
+    const size_t end = at + part.size();
+    if ((at == 0 || whole[at - 1] == '_') && (end == whole.size() || whole[end] == '_'))
+      return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::string json_child_path(std::string_view parent, std::string_view key) {
@@ -84,6 +95,9 @@ std::string quote_for_message(std::string_view text) {
 }
 
 std::string format_number(double number) {
+  constexpr double kPlainBelow = 1e15;  // longer ones read better with an exponent
+  if (std::abs(number) < kPlainBelow && std::floor(number) == number)
+    return std::to_string(static_cast<int64_t>(number));
   std::array<char, 32> buffer;
   const auto end = std::to_chars(buffer.data(), buffer.data() + buffer.size(), number);
   return std::string(buffer.data(), end.ptr);
@@ -127,8 +141,10 @@ std::optional<std::string_view> find_nearest_name(std::string_view name,
   }
   if (nearest) return nearest;
   for (const std::string_view candidate : known) {
-    if (std::min(name.size(), candidate.size()) < kPrefixMinBytes) continue;
-    if (name.starts_with(candidate) || candidate.starts_with(name)) return candidate;
+    if (std::min(name.size(), candidate.size()) < kWordMinBytes) continue;
+    if (contains_words(name, candidate) || contains_words(candidate, name) ||
+        name.starts_with(candidate) || candidate.starts_with(name))
+      return candidate;
   }
   return std::nullopt;
 }

@@ -10,6 +10,9 @@
 namespace gpuperf {
 namespace {
 
+constexpr std::string_view kNumberOverflow = "number overflow";          // the parser's words
+constexpr std::string_view kNumberTooLarge = "the number is too large";  // ours
+
 // "line 3, column 7" of the byte at `offset_bytes`; columns count characters, not bytes.
 std::string describe_position(std::string_view text, size_t offset_bytes) {
   const std::string_view before = text.substr(0, std::min(offset_bytes, text.size()));
@@ -31,8 +34,7 @@ std::string shorten_parser_message(std::string_view message) {
       message.remove_prefix(position_end + 2);
   }
   message = message.substr(0, message.find("; last read"));
-  constexpr std::string_view kNumberOverflow = "number overflow parsing";
-  if (message.starts_with(kNumberOverflow)) return "a number too large for any setting";
+  if (message.starts_with(kNumberOverflow)) return std::string(kNumberTooLarge);
   return std::string(message);
 }
 
@@ -49,6 +51,7 @@ size_t offset_of_fault(std::string_view text, size_t position_bytes, std::string
 
 std::string hint_for_syntax(std::string_view text, size_t offset_bytes, std::string_view message) {
   if (message.find("UTF-8") != message.npos) return "save the file as UTF-8";
+  if (message == kNumberTooLarge) return "no setting takes a number this large";
   if (message.find("control character") != message.npos)
     return "close the string on its line; a line break or tab inside it is written \\n or \\t";
   const std::string_view before = text.substr(0, std::min(offset_bytes, text.size()));
@@ -61,6 +64,7 @@ std::string hint_for_syntax(std::string_view text, size_t offset_bytes, std::str
   if (fault[0] == '\'') return "write strings in double quotes";
   if (fault.starts_with("NaN") || fault.starts_with("Inf"))
     return "a number is written in digits: JSON has no NaN and no Infinity";
+  if (message.ends_with("expected end of input")) return "remove what follows the last }";
   if (message.ends_with("expected '}'") || message.ends_with("expected ']'"))
     return "look for a missing comma or closing bracket before it";
   return "every entry reads \"key\": value, with a comma between two entries";

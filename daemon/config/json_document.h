@@ -19,10 +19,11 @@ struct JsonNode;
 using JsonArray = std::vector<JsonNode>;
 using JsonObject = std::vector<JsonMember>;  // in file order; a duplicate key is here twice
 
-// Integers that fit neither 64-bit type, and everything with a fraction or exponent, are doubles.
+// Null unless set. Integers that fit neither 64-bit type, and everything with a fraction or
+// exponent, are doubles.
 struct JsonNode {
   std::variant<std::nullptr_t, bool, uint64_t, int64_t, double, std::string, JsonArray, JsonObject>
-      value = nullptr;
+      value;  // no initialiser here: it would need JsonMember complete
 };
 
 struct JsonMember {

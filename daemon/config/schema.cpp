@@ -15,7 +15,9 @@ using Json = nlohmann::ordered_json;
 
 // A double without fraction is written as an integer: 100, not 100.0.
 Json number_json(double number) {
-  if (std::floor(number) == number && std::abs(number) < 1e15) return static_cast<int64_t>(number);
+  constexpr double kExactBelow = 9007199254740992;  // 2^53
+  if (std::floor(number) == number && std::abs(number) < kExactBelow)
+    return static_cast<int64_t>(number);
   return number;
 }
 

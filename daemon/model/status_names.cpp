@@ -50,7 +50,6 @@ constexpr std::string_view kNoStatus[] = {
     "ncclTeamLsa",
     "ncclTeamRail",
     "ncclTeamRankToLsa",
-    "ncclTeamRankToTeam",
     "ncclTeamRankToWorld",
     "ncclTeamWorld",
 };

@@ -1,7 +1,7 @@
 #include "daemon/probe/elf_symbols.h"
 
 #include <algorithm>
-#include <cstring>
+#include <tuple>
 #include <unordered_map>
 
 namespace gpuperf {
@@ -43,9 +43,9 @@ SplitName split_version(std::string_view text) {
 // Reads tables out of the sections, within one budget of bytes.
 class ElfSymbols::Sections {
  public:
-  static Result<Sections> read(const ElfFile& file) {
+  static Result<Sections> read(const ElfFile& file, uint64_t max_bytes) {
     ASSIGN_OR_RETURN(std::vector<Elf64_Shdr> headers, file.read_sections());
-    return Sections(file, std::move(headers));
+    return Sections(file, std::move(headers), max_bytes);
   }
 
   // Appends the table of `type`, if there is one.
@@ -54,6 +54,10 @@ class ElfSymbols::Sections {
     if (header == headers_.end()) return absl::OkStatus();
     if (header->sh_link >= headers_.size() || headers_[header->sh_link].sh_type != SHT_STRTAB) {
       return absl::DataLossError("damaged ELF file: symbol table without its string table");
+    }
+    if (header->sh_size / sizeof(Elf64_Sym) > kMaxSymbols) {
+      return absl::ResourceExhaustedError("too large: more than " + std::to_string(kMaxSymbols) +
+                                          " symbols");
     }
     Table table{.is_dynamic = type == SHT_DYNSYM};
     RETURN_IF_ERROR(read_section(*header, table.symbols));
@@ -69,8 +73,8 @@ class ElfSymbols::Sections {
   }
 
  private:
-  Sections(const ElfFile& file, std::vector<Elf64_Shdr> headers)
-      : file_(file), headers_(std::move(headers)) {}
+  Sections(const ElfFile& file, std::vector<Elf64_Shdr> headers, uint64_t max_bytes)
+      : file_(file), headers_(std::move(headers)), budget_bytes_(max_bytes) {}
 
   template <typename T>
   Status read_section(const Elf64_Shdr& header, std::vector<T>& values) {
@@ -84,8 +88,7 @@ class ElfSymbols::Sections {
       return absl::DataLossError("truncated or damaged ELF file: symbols lie beyond its end");
     }
     if (header.sh_size > budget_bytes_) {
-      return absl::ResourceExhaustedError("too large: symbol tables of more than " +
-                                          std::to_string(kMaxTableBytes >> 20) + " MiB");
+      return absl::ResourceExhaustedError("too large: its symbol tables");
     }
     budget_bytes_ -= header.sh_size;
     values.resize(header.sh_size / sizeof(T));
@@ -94,12 +97,12 @@ class ElfSymbols::Sections {
 
   const ElfFile& file_;
   std::vector<Elf64_Shdr> headers_;
-  uint64_t budget_bytes_ = kMaxTableBytes;
+  uint64_t budget_bytes_;
 };
 
-Result<ElfSymbols> ElfSymbols::load(int fd, Tables tables) {
+Result<ElfSymbols> ElfSymbols::load(int fd, Tables tables, uint64_t max_table_bytes) {
   ASSIGN_OR_RETURN(const ElfFile file, ElfFile::open(fd));
-  ASSIGN_OR_RETURN(Sections sections, Sections::read(file));
+  ASSIGN_OR_RETURN(Sections sections, Sections::read(file, max_table_bytes));
   ElfSymbols symbols;
   if (tables != Tables::kStatic) {
     RETURN_IF_ERROR(sections.add_table(SHT_DYNSYM, symbols.tables_));
@@ -177,39 +180,48 @@ std::optional<FunctionSymbol> ElfSymbols::find_function(const std::string& name)
   return find_all(std::span(&name, 1)).front();
 }
 
-std::vector<SortedSymbol> ElfSymbols::sort_functions() const {
-  struct Ranked {
-    SortedSymbol symbol;
-    int rank = 0;  // bit 4: typed
-  };
-  constexpr int kTyped = 4;
-  std::vector<Ranked> all;
-  for (const Table& table : tables_) {
-    for (const Elf64_Sym& symbol : table.symbols) {
-      if (!find_code(symbol)) continue;
-      const SplitName split = split_version(get_name(table, symbol, kMaxNameBytes));
-      if (split.name.empty()) continue;
-      all.push_back(
-          {.symbol = {.vaddr = symbol.st_value, .size_bytes = symbol.st_size, .name = split.name},
-           .rank = (is_typed(symbol) ? kTyped : 0) + rank_of_binding(symbol)});
+// A function on its way to being sorted; small, because there may be millions.
+struct ElfSymbols::SortKey {
+  uint64_t vaddr = 0;
+  uint32_t symbol = 0;  // in its table
+  uint8_t table = 0;
+  bool typed = false;
+  uint8_t binding = 0;
+};
+
+std::vector<ElfSymbols::SortKey> ElfSymbols::make_sort_keys() const {
+  std::vector<SortKey> keys;
+  for (size_t t = 0; t < tables_.size(); ++t) {
+    for (size_t i = 0; i < tables_[t].symbols.size(); ++i) {
+      const Elf64_Sym& symbol = tables_[t].symbols[i];
+      if (!find_code(symbol) || get_name(tables_[t], symbol, 1).empty()) continue;
+      keys.push_back({.vaddr = symbol.st_value,
+                      .symbol = static_cast<uint32_t>(i),
+                      .table = static_cast<uint8_t>(t),
+                      .typed = is_typed(symbol),
+                      .binding = static_cast<uint8_t>(rank_of_binding(symbol))});
     }
   }
-  std::ranges::stable_sort(all, [](const Ranked& a, const Ranked& b) {
-    if (a.symbol.vaddr != b.symbol.vaddr) return a.symbol.vaddr < b.symbol.vaddr;
-    return a.rank > b.rank;
-  });
+  const auto rank = [](const SortKey& key) {
+    return std::tuple(key.vaddr, !key.typed, -int{key.binding}, key.table, key.symbol);
+  };
+  std::ranges::sort(keys, {}, rank);
+  return keys;
+}
+
+std::vector<SortedSymbol> ElfSymbols::sort_functions() const {
   std::vector<SortedSymbol> sorted;
-  uint64_t typed_end = 0;
-  for (const Ranked& entry : all) {
-    if (!sorted.empty() && sorted.back().vaddr == entry.symbol.vaddr) continue;
-    const bool typed = entry.rank >= kTyped;
-    if (!typed && entry.symbol.vaddr < typed_end) continue;
-    if (typed) {
-      uint64_t end = 0;
-      const bool wraps = __builtin_add_overflow(entry.symbol.vaddr, entry.symbol.size_bytes, &end);
-      typed_end = std::max(typed_end, wraps ? UINT64_MAX : end);
-    }
-    sorted.push_back(entry.symbol);
+  uint64_t typed_end = 0;  // of the typed functions so far
+  for (const SortKey& key : make_sort_keys()) {
+    if (!sorted.empty() && sorted.back().vaddr == key.vaddr) continue;
+    if (!key.typed && key.vaddr < typed_end) continue;
+    const Elf64_Sym& symbol = tables_[key.table].symbols[key.symbol];
+    uint64_t end = 0;
+    if (__builtin_add_overflow(key.vaddr, symbol.st_size, &end)) end = UINT64_MAX;
+    if (key.typed) typed_end = std::max(typed_end, end);
+    const std::string_view name = get_name(tables_[key.table], symbol, kMaxNameBytes);
+    sorted.push_back(
+        {.vaddr = key.vaddr, .size_bytes = symbol.st_size, .name = split_version(name).name});
   }
   return sorted;
 }

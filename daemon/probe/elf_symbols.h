@@ -40,9 +40,11 @@ struct SortedSymbol {
 // functions), outside the executable segments, or when its name lies outside the string table.
 class ElfSymbols {
  public:
-  // libtorch_cuda's are 60 MB; a debug build's of LLVM, 200 MB.
+  // Derived: 2 million symbols (48 MiB) with names of 100 bytes; seen: libtorch_cpu's are 3.5 MiB.
   static constexpr uint64_t kMaxTableBytes = 256 * 1024 * 1024;
-  // Beyond this no demangler helps; longest seen: 3,900 (PyTorch).
+  // 96 MiB of entries; sorting needs 48 bytes more for each.
+  static constexpr size_t kMaxSymbols = 4'000'000;
+  // Longest of 120,000 names of LLVM, clang, gRPC, cuDNN and PyTorch: 1,042 bytes.
   static constexpr size_t kMaxNameBytes = 4'096;
 
   enum class Tables {
@@ -50,7 +52,7 @@ class ElfSymbols {
     kStatic,   // .symtab: every symbol, unless stripped
     kBoth,     // those that are there
   };
-  static Result<ElfSymbols> load(int fd, Tables tables);
+  static Result<ElfSymbols> load(int fd, Tables tables, uint64_t max_table_bytes = kMaxTableBytes);
 
   // One pass for all `names`; of several symbols with one name: .dynsym before .symtab, typed
   // before untyped, the default version (foo@@V2) before others (foo@V1), global before weak before
@@ -70,10 +72,12 @@ class ElfSymbols {
     std::vector<char> strings;
     bool is_dynamic = false;
   };
-  struct Candidate;
   class Sections;
 
+  struct SortKey;
+
   std::optional<FunctionSymbol> find_code(const Elf64_Sym& symbol) const;
+  std::vector<SortKey> make_sort_keys() const;
   static std::string_view get_name(const Table& table, const Elf64_Sym& symbol, size_t max_bytes);
 
   std::vector<Table> tables_;  // .dynsym first

@@ -100,7 +100,7 @@ void read_threshold(const JsonNode& node, const Place& place, ProbeSpec& spec) {
   }
   place.report("must be a number from 0 to " + format_number(kThresholdMaxMs) + ", is " +
                    describe_node(node),
-               "milliseconds; 0: this function has no slow calls");
+               "in milliseconds; with 0 the function has no slow calls");
 }
 
 void check_argument_decoder(const JsonNode& node, const Place& place) {
@@ -136,7 +136,7 @@ void read_probe_member(const JsonMember& member, const Place& place, ProbeSpec& 
       spec.enabled = *enabled;
     } else {
       place.report("must be true or false, is " + describe_node(member.value),
-                   "false: the function is known by name, not probed");
+                   "with false the function is known by name and not probed");
     }
   } else {
     const std::vector<std::string_view> keys = probe_keys();

@@ -1,11 +1,14 @@
 #include "daemon/probe/prober.h"
 
+#include <linux/capability.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
+#include <fstream>
 #include <iterator>
 #include <utility>
 
@@ -39,6 +42,15 @@ std::string join_names(const std::set<std::string>& names, size_t most) {
     text += (text.empty() ? "" : ", ") + name;
   }
   return text;
+}
+
+bool has_ptrace_capability() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (!line.starts_with("CapEff:")) continue;
+    return (std::strtoull(line.c_str() + 7, nullptr, 16) >> CAP_SYS_PTRACE & 1) != 0;
+  }
+  return false;
 }
 
 std::string get_file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -129,7 +141,8 @@ void Prober::scan_all() {
   }
   take_files(report->files);
   std::vector<Problem> found;
-  if (report->unreadable_processes > 0) {
+  // With the capability, those few are refused to everybody by the kernel's or the sandbox's own rules.
+  if (report->unreadable_processes > 0 && !has_ptrace_capability()) {
     found.push_back({"discovery",
                      std::to_string(report->unreadable_processes) +
                          " processes cannot be looked into: their libraries are not probed",
@@ -254,7 +267,7 @@ ProbeRow Prober::explain_unplaced(uint32_t function_id) const {
   const auto missing = missing_.find(function_id);
   if (!config_.probes[function_id].enabled) {
     row.state = ProbeState::kDisabled;
-    row.reason = "\"probe\": false in the configuration";
+    row.reason = kDisabledReason;
   } else if (missing != missing_.end()) {
     row.state = ProbeState::kSymbolMissing;
     row.reason = "not in " + join_names(missing->second, 4);

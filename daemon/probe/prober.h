@@ -23,6 +23,9 @@
 
 namespace gpuperf {
 
+// Why a probe is ProbeState::kDisabled.
+inline constexpr const char* kDisabledReason = "\"probe\": false in the configuration";
+
 // The probe thread: finds the files that hold configured functions, in whatever process maps them, and
 // puts the probes in.
 //

@@ -88,7 +88,7 @@ Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid) {
   return absl::DataLossError(path + ": no start time in field 22");
 }
 
-bool is_alive(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns) {
+bool is_running_since(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns) {
   const Result<uint64_t> ticks = read_start_ticks(proc_root, pid);
   return ticks.ok() && (start_boot_ns == 0 || *ticks == start_boot_ns / kTickNs);
 }

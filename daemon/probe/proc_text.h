@@ -31,6 +31,6 @@ Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid);
 
 // True when the process of that pid is the one that started at `start_boot_ns`, to the tick;
 // 0 = any. False when there is none or it cannot be told.
-bool is_alive(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns);
+bool is_running_since(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns);
 
 }  // namespace gpuperf

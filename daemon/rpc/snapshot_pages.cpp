@@ -69,7 +69,8 @@ std::string SnapshotPages::make_token(const Place& place, uint64_t next_offset,
   const std::lock_guard lock(mutex_);
   auto pin = std::ranges::find(pins_, place.snapshot, &Pin::snapshot);
   if (pin == pins_.end()) {
-    if (pins_.size() == kPinned) pins_.erase(std::ranges::min_element(pins_, {}, &Pin::last_use_mono_ns));
+    if (pins_.size() == kPinned)
+      pins_.erase(std::ranges::min_element(pins_, {}, &Pin::last_use_mono_ns));
     pins_.push_back({.serial = next_serial_++, .last_use_mono_ns = 0, .snapshot = place.snapshot});
     pin = std::prev(pins_.end());
   }

@@ -139,7 +139,8 @@ def run_python(script, *options):
     result = subprocess.run([sys.executable, BUNDLE / script, *options], capture_output=True,
                             text=True, check=False, timeout=280)
     if result.returncode != 0:
-        sys.exit(f"{script} {' '.join(options)}: exit {result.returncode}:\n{result.stderr[-4000:]}")
+        sys.exit(f"{script} {' '.join(options)}: exit {result.returncode}:\n"
+                 f"{result.stderr[-4000:]}")
     return json.loads(result.stdout.splitlines()[-1])
 
 
@@ -194,7 +195,8 @@ def describe(counts):
 
 
 def check_kernels(report, daemon, folder, bare):
-    # The first process makes the daemon find the libraries; later ones are counted from their first call.
+    # The first process makes the daemon find the libraries; later ones are counted from their
+    # first call.
     with stepped("torch_kernels.py", folder) as (files, process):
         wait_for(files["ready"], process)
         report.say(f"probes attached: {daemon.wait_for_probes()}")
@@ -218,16 +220,18 @@ def check_kernels(report, daemon, folder, bare):
         whole_hits = launches(daemon.calls(pid))
         finish(files, process)
     whole = run_python("torch_kernels.py", "--profile", "whole")
+    total = sum(whole_hits.values())
     report.check("launches of the whole process equal torch.profiler's kernels",
-                 sum(whole_hits.values()) == whole["kernels"] > 10000,
-                 f"{describe(whole_hits)} = {sum(whole_hits.values())}; profiler {whole['kernels']}")
+                 total == whole["kernels"] > 10000,
+                 f"{describe(whole_hits)} = {total}; profiler {whole['kernels']}")
 
     speed = {name: round(run["tokens"] / run["seconds"], 1)
              for name, run in (("without gpuperfd", bare), ("with gpuperfd", plain))}
     report.say(f"tokens per second: {speed}")
     (RESULTS / "kernels.json").write_text(json.dumps(
-        {"window": {"hits": hits, "profiler": window}, "whole": {"hits": whole_hits, "profiler": whole},
-         "tokens_per_second": speed}, indent=2), encoding="utf-8")
+        {"window": {"hits": hits, "profiler": window},
+         "whole": {"hits": whole_hits, "profiler": whole}, "tokens_per_second": speed}, indent=2),
+        encoding="utf-8")
 
 
 def check_libraries(report, daemon, folder):
@@ -247,7 +251,8 @@ def check_libraries(report, daemon, folder):
     (RESULTS / "libraries_table.txt").write_text(table, encoding="utf-8")
     report.say(table)
     for category in ("cuda", "cublas", "cudnn", "nccl"):
-        seen = sorted(row["function"] for row in rows if row["category"] == category and row["calls"])
+        seen = sorted(row["function"] for row in rows
+                      if row["category"] == category and row["calls"])
         report.check(f"{category} functions are in the table", seen, ", ".join(seen) or "none")
     reduces = after.get("ncclAllReduce", 0) - before.get("ncclAllReduce", 0)
     report.check("ncclAllReduce was counted once per all_reduce",
@@ -276,7 +281,7 @@ def check_cuda_calls(report, daemon, folder):
              if name.startswith("cuda") and name in seen}
     wrong = {name: (calls, seen[name]) for name, calls in named.items() if seen[name] != calls}
     report.check("CUDA runtime calls are counted as often as made", named and not wrong,
-                 f"{len(named)} functions, {sum(named.values())} calls" if not wrong else str(wrong))
+                 str(wrong or f"{len(named)} functions, {sum(named.values())} calls"))
     errors = {name: entry["errors"] for name, entry in truth["calls"].items() if entry["errors"]}
     report.check("cuda_calls found the GPU", truth["gpu"], f"calls that failed: {errors or 'none'}")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds gpuperf and packs it, with the shared libraries it needs and the GPU tests, into .gpu-bundle/:
-# a folder to carry to a GPU host where nothing can be installed, and to run there with
+# Builds gpuperf and packs it, with the shared libraries it needs and the GPU tests, into
+# .gpu-bundle/: a folder to carry to a GPU host where nothing can be installed, and to run there with
 #   bash .gpu-bundle/run.sh
 # CUDA libraries are not packed: the tests use those of the host's PyTorch.
 #
@@ -15,7 +15,8 @@ readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|libr
 
 deploy/install_packages.sh build
 cmake --preset release >/dev/null
-cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin count_calls slow_calls
+cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin count_calls \
+  slow_calls
 
 rm -rf "$BUNDLE"
 mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads}
@@ -38,15 +39,16 @@ ldd "$BUNDLE"/libexec/* | awk '$2 == "=>" {print $1, $3}' | sort -u | while read
     echo "pack.sh: $name, which a program needs, is not on this machine" >&2
     exit 1
   fi
-  if ! [[ $name =~ $HOST_LIBRARIES ]]; then strip --strip-unneeded -o "$BUNDLE/lib/$name" "$path"; fi
+  if ! [[ $name =~ $HOST_LIBRARIES ]]; then
+    strip --strip-unneeded -o "$BUNDLE/lib/$name" "$path"
+  fi
 done
 
 # Workloads keep their symbols: stacks are named by them. Their own libraries lie beside them.
 cp build/tests/workloads/{cuda_calls,cuda_calls_standin,count_calls,slow_calls} "$BUNDLE/workloads/"
-cp -L build/tests/workloads/libcount_target.so build/tests/workloads/standin/lib{cudart,cublas}.so.13 \
-  "$BUNDLE/workloads/"
+cp build/tests/workloads/libcount_target.so "$BUNDLE/workloads/"
 mkdir "$BUNDLE/workloads/standin"
-mv "$BUNDLE"/workloads/lib{cudart,cublas}.so.13 "$BUNDLE/workloads/standin/"
+cp -L build/tests/workloads/standin/lib{cudart,cublas}.so.13 "$BUNDLE/workloads/standin/"
 
 cp deploy/config.json tests/gpu/run.sh tests/gpu/*.py "$BUNDLE/"
 (git describe --always --dirty 2>/dev/null || echo unknown) >"$BUNDLE/VERSION"
@@ -56,4 +58,4 @@ if ((size_mib >= LIMIT_MIB)); then
   echo "pack.sh: $BUNDLE has $size_mib MiB; the limit is $LIMIT_MIB MiB" >&2
   exit 1
 fi
-echo "$BUNDLE: $size_mib MiB, $(find "$BUNDLE" -type f | wc -l) files. On the GPU host, as root: bash $BUNDLE/run.sh"
+echo "$BUNDLE: $size_mib MiB. On the GPU host, as root: bash $BUNDLE/run.sh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the GPU tests on a GPU host, from the folder that tests/gpu/pack.sh packed. Needs root, an NVIDIA
-# driver and a python3 with PyTorch; installs nothing.
+# Runs the GPU tests on a GPU host, from the folder that tests/gpu/pack.sh packed. Needs root, an
+# NVIDIA driver and a python3 with PyTorch; installs nothing.
 #
 # usage: run.sh [CHECK...]     (default: every check; the names are in checks.py)
 #
@@ -8,7 +8,8 @@
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-if [[ ! -x $here/bin/gpuperfd ]]; then here=$here/../../.gpu-bundle; fi # started from the repository
+# Or started from the repository.
+if [[ ! -x $here/bin/gpuperfd ]]; then here=$here/../../.gpu-bundle; fi
 if [[ ! -x $here/bin/gpuperfd ]]; then
   echo "run.sh: there is no $here/bin/gpuperfd: make the bundle with tests/gpu/pack.sh first" >&2
   exit 1

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """A fixed piece of GPU work in PyTorch: eager decoding by a small transformer, one token at a time.
 
-The same kernels run every time: fixed seed, fixed shapes, no graphs, no autotuning. With --profile the
-kernels are counted by torch.profiler, else they just run, with two files to keep step with a watcher.
+The same kernels run every time: fixed seed, fixed shapes, no graphs, no autotuning. With --profile
+the kernels are counted by torch.profiler, else they just run, with files to keep step with a watcher.
 
   --tokens N           tokens decoded in the measured part (default 96: about 20,000 kernels)
   --profile SPAN       window: count the kernels of the measured part; whole: of the process

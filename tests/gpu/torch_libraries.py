@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""PyTorch work that goes through cuBLAS, cuBLASLt, cuDNN and NCCL, so that one table shows them all.
+"""PyTorch work that goes through cuBLAS, cuBLASLt, cuDNN and NCCL: one table shows them all.
 
 usage: torch_libraries.py [--rounds N] [--ready-file F] [--go-file F] [--end-file F]
 
-Libraries are loaded and used once before the ready file is written. Prints one JSON object: pid, rounds,
-and how many all-reduces were asked for in all.
+Libraries are loaded and used once before the ready file is written. Prints one JSON object: pid,
+rounds, and how many all-reduces were asked for after the go file came.
 """
 
 import argparse

@@ -39,10 +39,10 @@ uint64_t handle_request(uint64_t duration_ms, Truth& truth) {
   return load_weights(duration_ms, truth) + 1;
 }
 
-uint64_t serve_requests(uint64_t requests, uint64_t duration_ms, Truth& truth) {
+uint64_t serve_requests(uint64_t requests, uint64_t duration_ms, bool vary, Truth& truth) {
   uint64_t sum = 0;
   for (uint64_t request = 0; request < requests; ++request) {
-    sum += handle_request(duration_ms, truth);
+    sum += handle_request(vary ? duration_ms * (1 + request % 3) : duration_ms, truth);
   }
   return sum;
 }
@@ -53,13 +53,15 @@ int main(int argc, char** argv) {
   const Options options(argc, argv,
                         {{"--requests", "5"},
                          {"--duration-ms", "20"},
-                         {"--wait-for-file", ""},      // begin once it exists
+                         {"--vary", "no"},         // one, two, three, one, two ... times as long
+                         {"--wait-for-file", ""},  // begin once it exists
                          {"--linger-for-file", ""}});  // exit once it exists
   const uint64_t duration_ms = options.get_count("--duration-ms");
   wait_for_file(options.get_text("--wait-for-file"));
 
   Truth truth;
-  const uint64_t sum = serve_requests(options.get_count("--requests"), duration_ms, truth);
+  const uint64_t sum =
+      serve_requests(options.get_count("--requests"), duration_ms, options.is_set("--vary"), truth);
 
   print_line("{\"program\":\"slow_calls\",\"pid\":" + std::to_string(getpid()) +
              ",\"duration_ms\":" + std::to_string(duration_ms) + ",\"sum\":" + std::to_string(sum) +

@@ -49,6 +49,13 @@ class WorkloadsTest(unittest.TestCase):
                                             "slow_spin": {"calls": 2, "errors": {}}})
         self.assertEqual(process["sum"], 2 * (3 + 3 + 1))
 
+    def test_odd_exits_survives_its_own_exits(self):
+        (process,) = run("odd_exits", "--times", "20", "--depth", "40", "--end-inside")
+
+        self.assertEqual(process["caught"], 2)
+        self.assertEqual(process["calls"]["recurse"]["calls"], 40)
+        self.assertEqual(process["abandoned"], {"leave_by_longjmp": 20, "leave_with_thread": 20})
+
     def test_cuda_calls_on_the_stand_in_fails_by_its_plan(self):
         (process,) = run("cuda_calls_standin", "--rounds", "20", "--seconds", "0")
 

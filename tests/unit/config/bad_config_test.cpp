@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "daemon/config.h"
-#include "golden.h"
+#include "support.h"
 
 namespace gpuperf {
 namespace {

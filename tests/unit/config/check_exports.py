@@ -68,7 +68,8 @@ def main():
     if checked == 0:
         print("skipped: no library is installed")
         return 77
-    print("\n".join(missing))
+    for line in missing:
+        print(line)
     return 1 if missing else 0
 
 

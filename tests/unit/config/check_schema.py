@@ -15,13 +15,18 @@ except ImportError:
 # Faults between two places of a file, or in the text itself: no schema sees them.
 BEYOND_A_SCHEMA = {
     "duplicate_keys.json",
+    "metrics_address_port.json",
     "nothing_to_probe.json",
 }
 
 
+def refuse_constant(name):
+    raise ValueError(f"{name} is no JSON")  # Python takes NaN and Infinity by default
+
+
 def parse(path):
     try:
-        return json.loads(path.read_text(), parse_constant=lambda name: float("nan"))
+        return json.loads(path.read_text(), parse_constant=refuse_constant)
     except ValueError:
         return None
 
@@ -49,7 +54,8 @@ def main():
         refused += 1
 
     print(f"{len(good)} good files, {refused} bad files checked against the schema")
-    print("\n".join(failures))
+    for failure in failures:
+        print(failure)
     return 1 if failures or refused < 15 else 0
 
 

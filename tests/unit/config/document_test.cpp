@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "daemon/config.h"
+#include "support.h"
 
 namespace gpuperf {
 namespace {
@@ -19,7 +20,7 @@ std::vector<ConfigError> errors_of(std::string_view text) {
 
 TEST(ConfigDocumentTest, RefusesBytesThatAreNotUtf8) {
   const std::vector<ConfigError> expected = {
-      {"line 2, column 13",
+      {"line 2, column 14",
        "syntax error while parsing value - invalid string: ill-formed UTF-8 byte",
        "save the file as UTF-8"}};
 

@@ -6,7 +6,7 @@
 
 #include "daemon/config.h"
 #include "daemon/probe/probe_config.h"
-#include "golden.h"
+#include "support.h"
 
 namespace gpuperf {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 
-// Files the tests compare with. GPUPERF_UPDATE_GOLDEN=1 rewrites them instead.
+// What the tests of the configuration share. Files to compare with are rewritten, not compared,
+// with GPUPERF_UPDATE_GOLDEN=1.
 
 #include <gtest/gtest.h>
 
@@ -8,10 +9,17 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <ostream>
 #include <string>
 #include <string_view>
 
+#include "daemon/config.h"
+
 namespace gpuperf {
+
+inline void PrintTo(const ConfigError& error, std::ostream* out) {
+  *out << '{' << error.path << "; " << error.message << "; " << error.hint << '}';
+}
 
 inline std::filesystem::path source_path(std::string_view relative) {
   return std::filesystem::path(GPUPERF_SOURCE_DIR) / relative;

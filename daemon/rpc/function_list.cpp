@@ -1,0 +1,114 @@
+#include "daemon/rpc/function_list.h"
+
+#include <google/protobuf/descriptor.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+
+#include "daemon/rpc/to_proto.h"
+
+namespace gpuperf {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using v1::FunctionStats;
+
+// The function of a row; null where its id is outside the snapshot's own table, which has no name
+// for it then.
+const Function* find_function(const Snapshot& snapshot, uint32_t function_id) {
+  if (snapshot.functions == nullptr || function_id >= snapshot.functions->size()) return nullptr;
+  return &(*snapshot.functions)[function_id];
+}
+
+template <typename Row>
+bool matches_row(const RowFilter& filter, const Function* function, const Row& row) {
+  return function != nullptr && filter.matches_function(function->category, function->name) &&
+         filter.matches(row.owner);
+}
+
+bool is_numeric(const FieldDescriptor& field) {
+  if (field.is_repeated()) return false;
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32 ||
+         field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 ||
+         field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
+}
+
+// long double holds every uint64 and every double exactly on the machines CUDA runs on.
+long double get_number(const FunctionStats& stats, const FieldDescriptor& field) {
+  const google::protobuf::Reflection& reflection = *FunctionStats::GetReflection();
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
+    return reflection.GetUInt32(stats, &field);
+  }
+  if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64) {
+    return static_cast<long double>(reflection.GetUInt64(stats, &field));
+  }
+  return reflection.GetDouble(stats, &field);
+}
+
+std::string list_sort_fields() {
+  std::string names = "function";
+  const google::protobuf::Descriptor& type = *FunctionStats::descriptor();
+  for (int i = 0; i < type.field_count(); ++i) {
+    if (is_numeric(*type.field(i))) names += ", " + type.field(i)->name();
+  }
+  return names;
+}
+
+// What decides between rows whose sort fields are equal, so that lists do not jump about.
+auto get_name_order(const FunctionStats& stats) {
+  return std::make_tuple(std::cref(stats.function()), std::cref(stats.category()), stats.pid());
+}
+
+}  // namespace
+
+std::vector<FunctionStats> list_per_process(const Snapshot& snapshot, const RowFilter& filter) {
+  std::vector<FunctionStats> functions;
+  for (const auto& row : snapshot.rows) {
+    const Function* function = find_function(snapshot, row->function_id);
+    if (matches_row(filter, function, *row) && filter.matches(row->process)) {
+      functions.push_back(to_proto(*function, *row));
+    }
+  }
+  return functions;
+}
+
+std::vector<FunctionStats> list_summed(const Snapshot& snapshot, const RowFilter& filter) {
+  std::map<uint32_t, FunctionTotals> sums;
+  const auto add = [&](const auto& row) {
+    if (matches_row(filter, find_function(snapshot, row.function_id), row)) {
+      merge_totals(sums[row.function_id], row.totals);
+    }
+  };
+  if (filter.has_pid()) {
+    for (const auto& row : snapshot.rows) {
+      if (filter.matches(row->process)) add(*row);
+    }
+  } else {
+    for (const auto& series : snapshot.series) add(*series);
+  }
+  std::vector<FunctionStats> functions;
+  for (const auto& [id, totals] : sums) {
+    functions.push_back(to_proto((*snapshot.functions)[id], totals));
+  }
+  return functions;
+}
+
+Status sort_functions(std::string_view field_name, std::vector<FunctionStats>& functions) {
+  std::ranges::stable_sort(functions, std::ranges::less(), get_name_order);
+  if (field_name == "function") return absl::OkStatus();
+  const FieldDescriptor* field = FunctionStats::descriptor()->FindFieldByName(
+      field_name.empty() ? "total_ns" : std::string(field_name));
+  if (field == nullptr || !is_numeric(*field)) {
+    return absl::InvalidArgumentError(fmt::format(
+        "sort: \"{}\" is no field to sort by; there are {}", field_name, list_sort_fields()));
+  }
+  std::ranges::stable_sort(functions, std::ranges::greater(), [field](const FunctionStats& stats) {
+    return get_number(stats, *field);
+  });
+  return absl::OkStatus();
+}
+
+}  // namespace gpuperf

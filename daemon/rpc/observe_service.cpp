@@ -1,0 +1,214 @@
+#include "daemon/rpc/observe_service.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "daemon/rpc/function_list.h"
+#include "daemon/rpc/grpc_status.h"
+#include "daemon/rpc/row_filter.h"
+#include "daemon/rpc/to_proto.h"
+#include "daemon/rpc/watch_stream.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr size_t kMaxConfigBytes = 1024 * 1024;  // as the proto says
+// gRPC clients refuse messages over 4 MiB unless told otherwise; one row more still fits.
+constexpr size_t kPageBytes = 3 * 1024 * 1024;
+
+using Place = SnapshotPages::Place;
+
+grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const Status& status) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  reactor->Finish(to_grpc_status(status));
+  return reactor;
+}
+
+// Everything of a list's request but the page: what its tokens are bound to.
+template <typename Request>
+std::string make_request_key(Request request) {
+  request.clear_page();
+  return Request::descriptor()->name() + ":" + request.SerializeAsString();
+}
+
+// Appends items from the place on, as many as the page takes. Returns the offset after the last.
+template <typename Item, typename Row, typename ToRow>
+uint64_t fill_page(const std::vector<Item>& items, uint64_t offset, const v1::Page& page,
+                   google::protobuf::RepeatedPtrField<Row>& rows, ToRow to_row) {
+  const uint64_t end = std::min<uint64_t>(items.size(), offset + SnapshotPages::get_limit(page));
+  size_t bytes = 0;
+  for (; offset < end && bytes < kPageBytes; ++offset) {
+    Row& row = *rows.Add();
+    row = to_row(items[offset]);
+    bytes += row.ByteSizeLong();
+  }
+  return offset;
+}
+
+bool is_slower(const SlowCall* left, const SlowCall* right) {
+  return std::pair(left->event.duration_ns, left->id) >
+         std::pair(right->event.duration_ns, right->id);
+}
+
+bool is_newer(const SlowCall* left, const SlowCall* right) {
+  return std::pair(left->start_unix_ns, left->id) > std::pair(right->start_unix_ns, right->id);
+}
+
+}  // namespace
+
+ObserveService::ObserveService(ObserveSources sources)
+    : sources_(std::move(sources)), pages_(sources_.board, sources_.clock) {}
+
+Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
+                                      v1::ListProcessesResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  const RowFilter filter(request.filter());
+  std::vector<const ProcessRow*> rows;
+  for (const ProcessRow& row : place.snapshot->processes) {
+    if (filter.matches(row.process) && filter.matches(row.owner)) rows.push_back(&row);
+  }
+  std::ranges::stable_partition(rows, [](const ProcessRow* row) { return !row->exited; });
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
+                                  [](const ProcessRow* row) { return to_proto(*row); });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_probes(const v1::ListProbesRequest& request,
+                                   v1::ListProbesResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  if (place.snapshot->probes == nullptr) return absl::OkStatus();
+  const RowFilter filter(request.filter());
+  std::vector<const ProbeRow*> rows;
+  for (const ProbeRow& row : place.snapshot->probes->probes) {
+    if (filter.matches_function(row.category, row.function)) rows.push_back(&row);
+  }
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_probes(),
+                                  [](const ProbeRow* row) { return to_proto(*row); });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
+                                      v1::ListFunctionsResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  const RowFilter filter(request.filter());
+  std::vector<v1::FunctionStats> rows = request.per_process()
+                                            ? list_per_process(*place.snapshot, filter)
+                                            : list_summed(*place.snapshot, filter);
+  RETURN_IF_ERROR(sort_functions(request.sort(), rows));
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_functions(),
+                                  [](const v1::FunctionStats& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_slow_calls(const v1::ListSlowCallsRequest& request,
+                                       v1::ListSlowCallsResponse& response) {
+  const bool by_duration = request.sort().empty() || request.sort() == "duration_ns";
+  if (!by_duration && request.sort() != "start_unix_ns") {
+    return absl::InvalidArgumentError(
+        fmt::format("sort: \"{}\" is no field to sort by; there are duration_ns, start_unix_ns",
+                    request.sort()));
+  }
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  const RowFilter filter(request.filter());
+  std::vector<const SlowCall*> calls;
+  for (const auto& call : place.snapshot->slow_calls) {
+    if (filter.matches(*call)) calls.push_back(call.get());
+  }
+  std::ranges::sort(calls, by_duration ? is_slower : is_newer);
+  const uint64_t next =
+      fill_page(calls, place.offset, request.page(), *response.mutable_slow_calls(),
+                [](const SlowCall* call) { return to_proto(*call); });
+  if (next < calls.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::get_slow_call(uint64_t id, v1::GetSlowCallResponse& response) const {
+  const std::shared_ptr<const Snapshot> snapshot = sources_.board.get();
+  for (const auto& call : snapshot->slow_calls) {
+    if (call->id != id) continue;
+    *response.mutable_slow_call() = to_proto(*call);
+    return absl::OkStatus();
+  }
+  return absl::NotFoundError(fmt::format(
+      "slow call {}: never existed or no longer kept (slow.worst_per_function, slow.recent)", id));
+}
+
+Status ObserveService::check_config(std::string_view text,
+                                    v1::CheckConfigResponse& response) const {
+  if (text.size() > kMaxConfigBytes) {
+    return absl::ResourceExhaustedError(fmt::format(
+        "json: {} bytes; a configuration has at most {}", text.size(), kMaxConfigBytes));
+  }
+  for (const ConfigError& error : sources_.check_config(text)) {
+    *response.add_errors() = to_proto(error);
+  }
+  return absl::OkStatus();
+}
+
+grpc::ServerUnaryReactor* ObserveService::GetStatus(grpc::CallbackServerContext* context,
+                                                    const v1::GetStatusRequest*,
+                                                    v1::GetStatusResponse* response) {
+  *response = to_proto(*sources_.board.get(), sources_.drops);
+  return answer(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListProcesses(grpc::CallbackServerContext* context,
+                                                        const v1::ListProcessesRequest* request,
+                                                        v1::ListProcessesResponse* response) {
+  return answer(context, list_processes(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListProbes(grpc::CallbackServerContext* context,
+                                                     const v1::ListProbesRequest* request,
+                                                     v1::ListProbesResponse* response) {
+  return answer(context, list_probes(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListFunctions(grpc::CallbackServerContext* context,
+                                                        const v1::ListFunctionsRequest* request,
+                                                        v1::ListFunctionsResponse* response) {
+  return answer(context, list_functions(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListSlowCalls(grpc::CallbackServerContext* context,
+                                                        const v1::ListSlowCallsRequest* request,
+                                                        v1::ListSlowCallsResponse* response) {
+  return answer(context, list_slow_calls(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext* context,
+                                                      const v1::GetSlowCallRequest* request,
+                                                      v1::GetSlowCallResponse* response) {
+  return answer(context, get_slow_call(request->id(), *response));
+}
+
+grpc::ServerWriteReactor<v1::WatchSlowCallsResponse>* ObserveService::WatchSlowCalls(
+    grpc::CallbackServerContext*, const v1::WatchSlowCallsRequest* request) {
+  return WatchStream::start(sources_.watch, request->filter());
+}
+
+grpc::ServerUnaryReactor* ObserveService::GetConfig(grpc::CallbackServerContext* context,
+                                                    const v1::GetConfigRequest*,
+                                                    v1::GetConfigResponse* response) {
+  const std::shared_ptr<const Snapshot> snapshot = sources_.board.get();
+  if (snapshot->daemon != nullptr) *response = to_proto(*snapshot->daemon);
+  return answer(context, absl::OkStatus());
+}
+
+grpc::ServerUnaryReactor* ObserveService::CheckConfig(grpc::CallbackServerContext* context,
+                                                      const v1::CheckConfigRequest* request,
+                                                      v1::CheckConfigResponse* response) {
+  return answer(context, check_config(request->json(), *response));
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/config.h"
+#include "daemon/model/drops.h"
+#include "daemon/model/snapshot.h"
+#include "daemon/rpc/snapshot_pages.h"
+#include "daemon/rpc/watch_hub.h"
+#include "gpuperf/v1/observe.grpc.pb.h"
+
+namespace gpuperf {
+
+// Every error of a configuration text; empty = valid. Called on gRPC's threads, several at once.
+using ConfigChecker = std::function<std::vector<ConfigError>(std::string_view text)>;
+
+// What the service reads. All of it must outlive the server.
+struct ObserveSources {
+  const SnapshotBoard& board;
+  const DropCounters& drops;
+  const Clock& clock;
+  WatchHub& watch;
+  ConfigChecker check_config;
+};
+
+// Answers gpuperf.v1.Observe from the newest snapshot.
+//
+// Thread: gRPC's, several at once. Never waits for the loop.
+// Bounds: a page has at most the rows asked for and about 3 MiB, so that it fits the 4 MiB gRPC
+// clients accept by default; a configuration to check has at most 1 MiB.
+// Not here: converting (to_proto), who may call (the socket's mode, Server).
+class ObserveService final : public v1::Observe::CallbackService {
+ public:
+  explicit ObserveService(ObserveSources sources);
+
+  grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
+                                      const v1::GetStatusRequest* request,
+                                      v1::GetStatusResponse* response) override;
+  grpc::ServerUnaryReactor* ListProcesses(grpc::CallbackServerContext* context,
+                                          const v1::ListProcessesRequest* request,
+                                          v1::ListProcessesResponse* response) override;
+  grpc::ServerUnaryReactor* ListProbes(grpc::CallbackServerContext* context,
+                                       const v1::ListProbesRequest* request,
+                                       v1::ListProbesResponse* response) override;
+  grpc::ServerUnaryReactor* ListFunctions(grpc::CallbackServerContext* context,
+                                          const v1::ListFunctionsRequest* request,
+                                          v1::ListFunctionsResponse* response) override;
+  grpc::ServerUnaryReactor* ListSlowCalls(grpc::CallbackServerContext* context,
+                                          const v1::ListSlowCallsRequest* request,
+                                          v1::ListSlowCallsResponse* response) override;
+  grpc::ServerUnaryReactor* GetSlowCall(grpc::CallbackServerContext* context,
+                                        const v1::GetSlowCallRequest* request,
+                                        v1::GetSlowCallResponse* response) override;
+  grpc::ServerWriteReactor<v1::WatchSlowCallsResponse>* WatchSlowCalls(
+      grpc::CallbackServerContext* context, const v1::WatchSlowCallsRequest* request) override;
+  grpc::ServerUnaryReactor* GetConfig(grpc::CallbackServerContext* context,
+                                      const v1::GetConfigRequest* request,
+                                      v1::GetConfigResponse* response) override;
+  grpc::ServerUnaryReactor* CheckConfig(grpc::CallbackServerContext* context,
+                                        const v1::CheckConfigRequest* request,
+                                        v1::CheckConfigResponse* response) override;
+
+ private:
+  Status list_processes(const v1::ListProcessesRequest& request,
+                        v1::ListProcessesResponse& response);
+  Status list_probes(const v1::ListProbesRequest& request, v1::ListProbesResponse& response);
+  Status list_functions(const v1::ListFunctionsRequest& request,
+                        v1::ListFunctionsResponse& response);
+  Status list_slow_calls(const v1::ListSlowCallsRequest& request,
+                         v1::ListSlowCallsResponse& response);
+  Status get_slow_call(uint64_t id, v1::GetSlowCallResponse& response) const;
+  Status check_config(std::string_view text, v1::CheckConfigResponse& response) const;
+
+  const ObserveSources sources_;
+  SnapshotPages pages_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <optional>
+#include <string>
+
+#include "daemon/base/result.h"
+
+namespace gpuperf {
+
+// Makes `path` free to listen on: makes the folder (0755) if only that is missing, and removes the
+// socket of a daemon that was killed. ALREADY_EXISTS: somebody answers there, and who, or it is no
+// socket. Nothing is removed then.
+Status prepare_unix_socket(const std::string& path);
+
+// Lets the group `group` use the socket, 0660, where that group exists. Without it the mode stays
+// as it is. The socket must have been made with 0600: it is never open to more than it will be.
+Status open_socket_to_group(const std::string& path, const std::string& group);
+
+// Which file a path names now.
+struct FileId {
+  dev_t device = 0;
+  ino_t inode = 0;
+  bool operator==(const FileId&) const = default;
+};
+std::optional<FileId> find_file_id(const std::string& path);
+
+}  // namespace gpuperf

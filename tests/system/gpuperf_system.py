@@ -1,0 +1,177 @@
+"""What the system tests share: a daemon of their own, the CLI, workloads, and what is left in the kernel."""
+
+import json
+import os
+import pathlib
+import re
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+BUILD = pathlib.Path(os.environ.get("GPUPERF_BUILD", "build")).resolve()
+SOURCE = pathlib.Path(__file__).resolve().parents[2]
+GPUPERFD = BUILD / "daemon/gpuperfd"
+GPUPERFCTL = BUILD / "client/gpuperfctl"
+WORKLOADS = BUILD / "tests/workloads"
+LONG = bool(os.environ.get("GPUPERF_LONG_TESTS"))  # tests/run.sh --long
+
+
+def require_root():
+    if os.geteuid() != 0:
+        raise unittest.SkipTest("needs root: the daemon loads BPF programs")
+
+
+def wait_until(what, condition, seconds=10.0):
+    """Polls `condition` and returns its first true answer; fails naming `what` when time is up."""
+    deadline = time.monotonic() + seconds
+    while True:
+        answer = condition()
+        if answer:
+            return answer
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.02)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Daemon:
+    """gpuperfd with its own directory, socket and port; a context manager that stops it."""
+
+    def __init__(self, config, *arguments, prefix=()):
+        self.folder = tempfile.TemporaryDirectory(prefix="gpuperf-test-")
+        self.path = pathlib.Path(self.folder.name)
+        self.socket = self.path / "api.sock"
+        self.port = free_port()
+        settings = {"grpc": {"listen": f"unix:{self.socket}"},
+                    "metrics": {"listen": f"127.0.0.1:{self.port}"},
+                    "stats": {"interval_ms": 200}}
+        for section, values in config.items():
+            settings[section] = {**settings.get(section, {}), **values} \
+                if isinstance(values, dict) else values
+        self.config = self.path / "config.json"
+        self.config.write_text(json.dumps(settings), encoding="utf-8")
+        self.command = [*prefix, GPUPERFD, "--config", self.config, "--runtime-dir",
+                        self.path / "run", *arguments]
+        self.log_path = self.path / "log"
+        self.process = None
+
+    def start(self):
+        with open(self.log_path, "ab") as log:
+            self.process = subprocess.Popen(self.command, stderr=log, stdout=log)
+        self.wait_for_log("gpuperfd ready")
+        return self
+
+    def log(self):
+        return self.log_path.read_text(encoding="utf-8", errors="replace")
+
+    def wait_for_log(self, text, seconds=30.0):
+        def seen():
+            if self.process.poll() is not None and text not in self.log():
+                raise AssertionError(f"gpuperfd ended with {self.process.returncode}:\n{self.log()}")
+            return text in self.log()
+        wait_until(f"{text!r} in the log:\n{self.log()}", seen, seconds)
+
+    def stop(self, how=signal.SIGTERM):
+        if self.process is None:
+            return None
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+            self.process.wait(timeout=30)
+        return self.process.returncode
+
+    def __enter__(self):
+        return self.start()
+
+    def __exit__(self, kind, *_):
+        try:
+            if kind is not None:
+                print(self.log()[-4000:], file=sys.stderr)
+            self.stop()
+        finally:
+            self.folder.cleanup()
+
+    def ctl(self, *arguments, check=True):
+        return run_ctl("--address", f"unix:{self.socket}", *arguments, check=check)
+
+    def query(self, *arguments):
+        return json.loads(self.ctl(*arguments, "-o", "json").stdout)
+
+    def functions(self, *arguments):
+        """Statistics by function name."""
+        return {row["function"]: row for row in self.query("functions", *arguments)}
+
+    def wait_for_counts(self, pid, expected):
+        """Statistics of one process by function, once they show the calls expected, or the last seen."""
+        seen = {}
+
+        def match():
+            seen.clear()
+            seen.update(self.functions("--pid", pid))
+            return {name: row["calls"] for name, row in seen.items()} == expected
+        try:
+            wait_until("the expected counts", match, 10)
+        except AssertionError:
+            pass  # the caller compares, and shows both sides
+        return seen
+
+    def wait_for_probe(self, function, state="attached", library=""):
+        """The function's row in that state and in a library whose path holds `library`."""
+        def find():
+            return [row for row in self.query("probes") if row["function"] == function
+                    and row["state"] == state and library in row["library"]]
+        return wait_until(f"{function} {state} in {library or 'any library'}", find)[0]
+
+    def attached(self, *functions):
+        states = {row["function"]: row["state"] for row in self.query("probes")}
+        return all(states.get(name) in ("attached", "entry_only") for name in functions)
+
+    def wait_attached(self, *functions, seconds=10.0):
+        wait_until(f"{functions} attached", lambda: self.attached(*functions), seconds)
+
+
+def run_ctl(*arguments, check=True):
+    result = subprocess.run([GPUPERFCTL, *map(str, arguments)], capture_output=True, text=True,
+                            timeout=60, check=False)
+    if check and result.returncode != 0:
+        raise AssertionError(f"gpuperfctl {arguments}: exit {result.returncode}: {result.stderr}")
+    return result
+
+
+def start_workload(*command, **options):
+    return subprocess.Popen([WORKLOADS / command[0], *map(str, command[1:])],
+                            stdout=subprocess.PIPE, text=True, **options)
+
+
+def finish_workload(process):
+    """The JSON lines of a workload that must succeed."""
+    output, _ = process.communicate(timeout=600)
+    if process.returncode != 0:
+        raise AssertionError(f"workload: exit {process.returncode}")
+    return [json.loads(line) for line in output.splitlines() if line.startswith("{")]
+
+
+def get_calls(truth):
+    """{function: calls} of a workload's own count, only those called."""
+    return {name: entry["calls"] for name, entry in truth["calls"].items() if entry["calls"]}
+
+
+def bpf_objects():
+    """What of ours is in the kernel: names and kinds of maps, programs and links."""
+    names = ("probe_session", "probe_entry", "probe_return", "probe_count", "process_exit",
+             "cell_index", "slow_ring", "free_cells")
+    found = []
+    for kind in ("map", "prog", "link"):
+        text = subprocess.run(["bpftool", kind, "show"], capture_output=True, text=True,
+                              check=True).stdout
+        found += [f"{kind}: {line.strip()}" for line in text.splitlines()
+                  if any(name in line for name in names) or re.search(r"\b(uprobe_multi)\b", line)]
+    return found

@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Slow calls: which count, what their records hold, where they are told."""
+
+import json
+import subprocess
+import unittest
+
+from gpuperf_system import (GPUPERFCTL, WORKLOADS, Daemon, finish_workload, get_calls,
+                            require_root, start_workload, wait_until)
+
+DURATION_MS = 20
+
+
+def make_config(sleep_threshold_ms=5, **slow):
+    return {"custom_sym": {"slow_sleep": {"symbol": "slow_sleep",
+                                          "slow_threshold_ms": sleep_threshold_ms},
+                           "slow_spin": "slow_spin"},
+            "libraries": {"custom_sym": [str(WORKLOADS / "slow_calls")]},
+            "slow": {"default_threshold_ms": 10000} | slow}
+
+
+def setUpModule():
+    require_root()
+
+
+class SlowCallsTest(unittest.TestCase):
+    maxDiff = None
+
+    def run_slow_calls(self, daemon, *arguments):
+        go = daemon.path / "go"
+        go.unlink(missing_ok=True)
+        process = start_workload("slow_calls", *arguments, "--wait-for-file", go)
+        daemon.wait_attached("slow_sleep", "slow_spin")
+        go.touch()
+        (truth,) = finish_workload(process)
+        daemon.wait_for_counts(truth["pid"], get_calls(truth))
+        return truth
+
+    def wait_for_newest(self, daemon, newest_id):
+        """The slow calls kept, once the one with that id has come."""
+        def find():
+            calls = daemon.query("slow", "list")
+            return calls if newest_id in [call["id"] for call in calls] else None
+        return wait_until(f"slow call {newest_id}", find)
+
+    def test_a_slow_call_says_who_how_long_with_what_and_from_where(self):
+        with Daemon(make_config()) as daemon:
+            truth = self.run_slow_calls(daemon, "--requests", 3, "--duration-ms", DURATION_MS)
+
+            calls = self.wait_for_newest(daemon, 3)
+            self.assertEqual(sorted(call["id"] for call in calls), [1, 2, 3])
+            for call in calls:
+                self.assertEqual(
+                    {key: call[key] for key in ("category", "function", "pid", "tid", "comm",
+                                                "threshold_ns", "reason")},
+                    {"category": "custom", "function": "slow_sleep", "pid": truth["pid"],
+                     "tid": truth["pid"], "comm": "slow_calls", "threshold_ns": 5_000_000,
+                     "reason": "absolute"})
+                self.assertGreaterEqual(call["duration_ns"], DURATION_MS * 1_000_000)
+                self.assertLess(call["duration_ns"], 100 * DURATION_MS * 1_000_000)
+                self.assertEqual(int(call["arguments"][0]["value"], 16), DURATION_MS)
+                self.assertEqual(int(call["return_value"], 16), DURATION_MS)
+                self.assertEqual([frame["symbol"] for frame in call["user_stack"]][:4],
+                                 truth["stack"])
+                self.assertTrue(call["user_stack"][0]["module"].endswith("/slow_calls"))
+            shown = daemon.ctl("slow", "show", calls[0]["id"]).stdout
+            for name in truth["stack"]:
+                self.assertIn(name, shown)
+
+    def test_only_calls_over_their_own_threshold_are_slow(self):
+        with Daemon(make_config(sleep_threshold_ms=DURATION_MS)) as daemon:
+            fast = self.run_slow_calls(daemon, "--requests", 2, "--duration-ms", 1)
+            slow = self.run_slow_calls(daemon, "--requests", 2, "--duration-ms", DURATION_MS)
+
+            calls = self.wait_for_newest(daemon, 2)
+            self.assertEqual([call["pid"] for call in calls], [slow["pid"]] * 2)
+            rows = daemon.functions("--pid", slow["pid"])
+            self.assertEqual((rows["slow_sleep"]["slow_calls"], rows["slow_spin"]["slow_calls"]),
+                             (2, 0))
+            self.assertEqual(daemon.functions("--pid", fast["pid"])["slow_sleep"]["slow_calls"], 0)
+
+    def test_the_worst_and_the_newest_are_kept_not_the_first(self):
+        with Daemon(make_config(worst_per_function=2, recent=1)) as daemon:
+            truth = self.run_slow_calls(daemon, "--requests", 7, "--duration-ms", 30, "--vary")
+
+            # 30, 60, 90, 30, 60, 90, 30 ms: calls 3 and 6 are the worst, 7 the newest.
+            kept = self.wait_for_newest(daemon, 7)
+            self.assertEqual(sorted(call["id"] for call in kept), [3, 6, 7])
+            row = daemon.functions("--pid", truth["pid"])["slow_sleep"]
+            self.assertEqual((row["slow_calls"], row["max_ns"]), (7, kept[0]["duration_ns"]))
+
+    def test_a_watcher_is_told_as_it_happens(self):
+        with Daemon(make_config()) as daemon:
+            watcher = subprocess.Popen(
+                [GPUPERFCTL, "--address", f"unix:{daemon.socket}", "slow", "watch", "--limit", "2",
+                 "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            self.addCleanup(watcher.kill)
+            # When the watch has begun cannot be seen from outside: calls are made until it has two.
+            while watcher.poll() is None:
+                self.run_slow_calls(daemon, "--requests", 2, "--duration-ms", 6)
+
+            output, errors = watcher.communicate()
+            self.assertEqual(watcher.returncode, 0, errors)
+            self.assertEqual([json.loads(line)["function"] for line in output.splitlines()],
+                             ["slow_sleep"] * 2)
+
+    def test_the_log_has_a_line_per_slow_call_up_to_its_rate(self):
+        with Daemon(make_config(log_per_second=2)) as daemon:
+            self.run_slow_calls(daemon, "--requests", 12, "--duration-ms", 6)
+
+            self.wait_for_newest(daemon, 12)
+            lines = [line for line in daemon.log().splitlines() if "function=slow_sleep" in line]
+            self.assertIn(len(lines), range(1, 12))
+            self.assertIn("duration_ns=", lines[0])
+            self.assertEqual({drop["reason"]: drop["count"]
+                              for drop in daemon.query("status")["drops"]},
+                             {"rate_limited": 12 - len(lines)})
+
+    def test_a_slow_call_that_is_not_kept_is_said_to_be_unknown(self):
+        with Daemon(make_config()) as daemon:
+            result = daemon.ctl("slow", "show", "77", check=False)
+
+            self.assertEqual(result.returncode, 1)
+            self.assertIn("77", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

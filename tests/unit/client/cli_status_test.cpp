@@ -1,0 +1,123 @@
+// gpuperfctl status and version.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "client/render.h"
+#include "client/text.h"
+#include "fake_daemon.h"
+#include "program.h"
+
+namespace gpuperf::client {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+class CliStatusTest : public ::testing::Test {
+ protected:
+  CliStatusTest() { daemon_.answers = make_example_answers(); }
+  ProgramResult run(std::vector<std::string> arguments) {
+    daemon_.start();
+    return run_program(std::move(arguments),
+                       {.environment = {{"GPUPERF_ADDRESS", daemon_.address()}}});
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(CliStatusTest, SaysHowTheDaemonIs) {
+  daemon_.answers.status.set_start_unix_ns(read_wall_clock_ns() -
+                                           7'530'000'000'000);  // 2 h 5.5 min
+
+  const auto result = run({"status"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "Daemon      gpuperfd 0.1.0, pid 812, up 2h05m, kernel 6.18.5\n"
+            "Mechanism   session (uprobe session: entry and return in one link)\n"
+            "Config      /etc/gpuperf/config.json\n"
+            "Metrics     http://127.0.0.1:9465/metrics\n"
+            "Probes      412 attached, 3 entry only, 57 waiting for a library, 2 symbol missing\n"
+            "Files       7 probed\n"
+            "Processes   2 running\n"
+            "Calls       1,234,567\n"
+            "Slow calls  12\n"
+            "Cost        CPU 3.21 s (0.04 % of one CPU since start), memory 45.3 MiB\n"
+            "Problems    none\n"
+            "Drops       none\n");
+}
+
+TEST_F(CliStatusTest, SaysWhatDoesNotWorkAndWhatWasLost) {
+  auto& status = daemon_.answers.status;
+  status.set_mechanism("none");
+  status.clear_metrics_address();
+  auto* problem = status.add_problems();
+  problem->set_subject("probes");
+  problem->set_message("no permission to load programs\x1b[2J");
+  problem->set_hint("run gpuperfd as root");
+  auto* drop = status.add_drops();
+  drop->set_stage("bpf");
+  drop->set_reason("slow_ring_full");
+  drop->set_count(1234);
+  drop->set_meaning("records of slow calls; the calls themselves are counted");
+
+  const auto result = run({"status"});
+
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, HasSubstr("Mechanism   none: nothing can be probed\n"));
+  EXPECT_THAT(result.out, HasSubstr("Metrics     not served\n"));
+  EXPECT_THAT(result.out, HasSubstr("Problems    1\n"
+                                    "  probes: no permission to load programs\\x1b[2J\n"
+                                    "    hint: run gpuperfd as root\n"));
+  EXPECT_THAT(result.out,
+              HasSubstr("Drops       1 causes\n"
+                        "  STAGE  REASON          COUNT  MEANING\n"
+                        "  bpf    slow_ring_full  1,234  records of slow calls; the calls "
+                        "themselves are counted\n"));
+}
+
+TEST_F(CliStatusTest, LeavesOutTheUptimeWhenTheClocksDisagree) {
+  daemon_.answers.status.set_start_unix_ns(read_wall_clock_ns() + 3'600'000'000'000);
+
+  EXPECT_THAT(run({"status"}).out, AllOf(Not(HasSubstr(" up ")), HasSubstr("CPU 3.21 s, memory")));
+}
+
+TEST_F(CliStatusTest, ShowsAnObjectAsJsonAndOneRowAsCsv) {
+  EXPECT_EQ(ordered_json::parse(run({"status", "-o", "json"}).out),
+            to_json(daemon_.answers.status));
+  EXPECT_THAT(run({"status", "-o", "csv"}).out, StartsWith("version,pid,start_unix_ns,"));
+}
+
+TEST_F(CliStatusTest, TellsBothVersions) {
+  EXPECT_EQ(run({"version"}).out, "gpuperfctl " GPUPERF_VERSION "\ngpuperfd   0.1.0\n");
+  EXPECT_EQ(ordered_json::parse(run({"version", "-o", "json"}).out),
+            ordered_json::parse(R"({"client_version": ")" GPUPERF_VERSION
+                                R"(", "daemon_version": "0.1.0"})"));
+  EXPECT_EQ(run({"version", "-o", "csv"}).out,
+            "client_version,daemon_version\n" GPUPERF_VERSION ",0.1.0\n");
+}
+
+TEST_F(CliStatusTest, TellsItsOwnVersionWithoutADaemon) {
+  daemon_.start();
+  daemon_.stop();
+
+  const auto result = run({"version"});
+
+  EXPECT_EQ(result.exit_code, 0);
+  EXPECT_THAT(result.out, StartsWith("gpuperfctl " GPUPERF_VERSION "\ngpuperfd   cannot reach"));
+  EXPECT_EQ(run({"--version"}).out, "gpuperfctl " GPUPERF_VERSION "\n");
+}
+
+TEST_F(CliStatusTest, TakesSharedFlagsBeforeAndBehindTheCommand) {
+  EXPECT_EQ(run({"-o", "json", "status"}).out, run({"status", "-o", "json"}).out);
+  EXPECT_EQ(run({"status", "-o=json", "--timeout=2"}).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace gpuperf::client

@@ -1,0 +1,71 @@
+// What a terminal gets and others do not: colours, and tables cut to its width.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <sstream>
+
+#include "client/text.h"
+#include "fake_daemon.h"
+#include "program.h"
+
+namespace gpuperf::client {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+class CliTerminalTest : public ::testing::Test {
+ protected:
+  CliTerminalTest() { daemon_.answers = make_example_answers(); }
+  std::string show(std::vector<std::string> arguments,
+                   std::map<std::string, std::string> environment, unsigned short columns = 0) {
+    daemon_.start();
+    arguments.insert(arguments.begin(), {"--address", daemon_.address()});
+    auto result = run_program(std::move(arguments), {.environment = std::move(environment),
+                                                     .terminal = true,
+                                                     .terminal_columns = columns,
+                                                     .terminal_rows = 50});
+    EXPECT_EQ(result.exit_code, 0) << result.err;
+    std::erase(result.out, '\r');  // the terminal's own
+    return result.out;
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(CliTerminalTest, ColoursOnATerminal) {
+  EXPECT_THAT(show({"probes"}, {}), HasSubstr("\x1b[32mattached\x1b[0m"));
+}
+
+TEST_F(CliTerminalTest, HonoursNoColour) {
+  EXPECT_THAT(show({"probes"}, {{"NO_COLOR", "1"}}), Not(HasSubstr("\x1b")));
+  EXPECT_THAT(show({"probes"}, {{"TERM", "dumb"}}), Not(HasSubstr("\x1b")));
+}
+
+TEST_F(CliTerminalTest, TakesAnEmptyNoColourAsUnset) {
+  EXPECT_THAT(show({"probes"}, {{"NO_COLOR", ""}}), HasSubstr("\x1b[32m"));
+}
+
+TEST_F(CliTerminalTest, CutsTablesToTheWidth) {
+  std::istringstream lines(show({"probes"}, {{"NO_COLOR", "1"}}, 120));
+
+  int widest = 0;
+  for (std::string line; std::getline(lines, line);) widest = std::max(widest, measure_width(line));
+
+  EXPECT_EQ(widest, 120);
+}
+
+TEST_F(CliTerminalTest, NeverColoursJson) {
+  EXPECT_THAT(show({"probes", "-o", "json"}, {}), Not(HasSubstr("\x1b")));
+}
+
+TEST_F(CliTerminalTest, EscapesCsvForATerminal) {
+  daemon_.answers.processes[0].set_comm("\x1b[2J");
+
+  EXPECT_THAT(show({"processes", "-o", "csv"}, {}), HasSubstr("\\x1b[2J"));
+}
+
+}  // namespace
+}  // namespace gpuperf::client

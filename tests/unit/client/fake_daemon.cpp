@@ -1,0 +1,282 @@
+#include "fake_daemon.h"
+
+#include <google/protobuf/text_format.h>
+#include <stdlib.h>
+
+#include <algorithm>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+namespace gpuperf::client {
+namespace {
+
+constexpr uint64_t kStartNs = 1'777'630'245'123'456'789;  // 2026-05-01T10:10:45Z
+
+v1::FunctionStats make_function(const std::string& category, const std::string& function,
+                                uint64_t calls) {
+  v1::FunctionStats row;
+  row.set_category(category);
+  row.set_function(function);
+  row.set_calls(calls);
+  row.set_total_ns(calls * 5'000);
+  row.set_self_ns(calls * 4'000);
+  row.set_min_ns(1'200);
+  row.set_avg_ns(5'000);
+  row.set_p50_ns(4'608);
+  row.set_p90_ns(7'168);
+  row.set_p99_ns(1'245'184);
+  row.set_p999_ns(20'971'520);
+  row.set_max_ns(25'000'000);
+  row.set_coverage(1);
+  return row;
+}
+
+v1::Probe make_probe(const std::string& function, v1::ProbeState state, const std::string& reason) {
+  v1::Probe row;
+  row.set_category("cuda");
+  row.set_function(function);
+  row.set_symbol(function);
+  row.set_state(state);
+  row.set_reason(reason);
+  if (state == v1::PROBE_STATE_ATTACHED || state == v1::PROBE_STATE_ENTRY_ONLY) {
+    row.set_library("/usr/lib/x86_64-linux-gnu/libcudart.so.12");
+    row.set_offset_bytes(0x4a2c0);
+    row.set_mechanism("session");
+  }
+  row.set_slow_threshold_ns(100'000'000);
+  return row;
+}
+
+void add_frame(v1::SlowCall& call, const std::string& symbol, const std::string& module,
+               uint64_t address) {
+  auto* frame = call.add_user_stack();
+  frame->set_symbol(symbol);
+  frame->set_module(module);
+  frame->set_offset_bytes(address & 0xff);
+  frame->set_address(address);
+}
+
+v1::SlowCall make_slow_call(uint64_t id, uint64_t duration_ns) {
+  v1::SlowCall call;
+  call.set_id(id);
+  call.set_category("cuda");
+  call.set_function("cudaMalloc");
+  call.set_pid(4242);
+  call.set_tid(4243);
+  call.set_comm("python3");
+  call.set_start_unix_ns(kStartNs + id * 1'000'000'000);
+  call.set_start_mono_ns(5'250'000'000 + id * 1'000'000'000);
+  call.set_duration_ns(duration_ns);
+  call.set_threshold_ns(100'000'000);
+  call.set_reason("absolute");
+  call.set_return_value("cudaSuccess");
+  for (const auto& [name, value] :
+       {std::pair("arg0", "0x7ffd1c20"), std::pair("arg1", "0x100000")}) {
+    auto* argument = call.add_arguments();
+    argument->set_name(name);
+    argument->set_value(value);
+  }
+  add_frame(call, "cudaMalloc", "/usr/lib/x86_64-linux-gnu/libcudart.so.12", 0x7f12'3404'a2c0);
+  add_frame(call, "allocate_weights(int, unsigned long)", "/opt/train/train", 0x5601'0000'1234);
+  add_frame(call, "", "/opt/train/train", 0x5601'0000'1100);
+  return call;
+}
+
+void fill_status(v1::GetStatusResponse& status) {
+  status.set_version("0.1.0");
+  status.set_pid(812);
+  status.set_start_unix_ns(kStartNs);
+  status.set_mechanism("session");
+  status.set_config_path("/etc/gpuperf/config.json");
+  status.set_metrics_address("127.0.0.1:9465");
+  status.mutable_probes()->set_attached(412);
+  status.mutable_probes()->set_entry_only(3);
+  status.mutable_probes()->set_waiting(57);
+  status.mutable_probes()->set_symbol_missing(2);
+  status.set_processes(2);
+  status.set_files(7);
+  status.set_calls(1'234'567);
+  status.set_slow_calls(12);
+  status.set_cpu_ns(3'210'000'000);
+  status.set_resident_bytes(47'500'000);
+  status.set_kernel("6.18.5");
+}
+
+}  // namespace
+
+FakeAnswers make_example_answers() {
+  FakeAnswers answers;
+  fill_status(answers.status);
+  answers.functions = {make_function("cuda", "cudaLaunchKernel", 1'000'000),
+                       make_function("cuda", "cudaMalloc", 4'096),
+                       make_function("cublas", "cublasGemmEx", 512)};
+  answers.functions[1].set_errors(14);
+  answers.functions[1].set_slow_calls(12);
+  answers.functions[1].set_in_flight(1);
+  auto* error = answers.functions[1].add_error_counts();
+  error->set_error("cudaErrorMemoryAllocation");
+  error->set_code(2);
+  error->set_count(14);
+  answers.probes = {make_probe("cudaLaunchKernel", v1::PROBE_STATE_ATTACHED, ""),
+                    make_probe("cudaMalloc", v1::PROBE_STATE_ATTACHED, ""),
+                    make_probe("cudaMallocAsync", v1::PROBE_STATE_SYMBOL_MISSING,
+                               "libcudart.so.11.0 has no such symbol")};
+  v1::Process process;
+  process.set_pid(4242);
+  process.set_start_boot_ns(77'000'000'000);
+  process.set_comm("python3");
+  process.set_functions(3);
+  process.set_calls(1'004'608);
+  process.set_slow_calls(12);
+  answers.processes = {process};
+  process.set_pid(4100);
+  process.set_comm("nvidia-smi");
+  process.set_calls(9);
+  process.set_slow_calls(0);
+  process.set_exited(true);
+  answers.processes.push_back(process);
+  answers.slow_calls = {make_slow_call(17, 250'000'000), make_slow_call(9, 120'000'000)};
+  answers.config.set_path("/etc/gpuperf/config.json");
+  answers.config.set_json("{\"cuda_func_sym\": {\"cudaMalloc\": \"cudaMalloc\"}}\n");
+  answers.config.set_effective_json(
+      R"({"slow":{"default_threshold_ms":100.0,"stacks":true},"metrics":{"listen":"127.0.0.1:9465"}})");
+  return answers;
+}
+
+TempFolder::TempFolder() {
+  std::string name = (std::filesystem::temp_directory_path() / "gpuperfctl-test-XXXXXX").string();
+  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name + " failed");
+  path_ = name;
+}
+
+TempFolder::~TempFolder() {
+  std::error_code ignored;  // a folder left behind in /tmp harms no test
+  std::filesystem::remove_all(path_, ignored);
+}
+
+FakeDaemon::FakeDaemon() : address_("unix:" + (folder_.path() / "api.sock").string()) {}
+
+FakeDaemon::~FakeDaemon() { stop(); }
+
+void FakeDaemon::start(const std::string& listen) {
+  if (started_) return;
+  started_ = true;
+  int port = 0;
+  grpc::ServerBuilder builder;
+  builder.AddListeningPort(listen.empty() ? address_ : listen, grpc::InsecureServerCredentials(),
+                           &port);
+  builder.RegisterService(this);
+  server_ = builder.BuildAndStart();
+  if (server_ == nullptr) throw std::runtime_error("cannot serve on " + address_);
+  if (!listen.empty()) address_ = "127.0.0.1:" + std::to_string(port);
+}
+
+void FakeDaemon::stop() {
+  if (server_ == nullptr) return;
+  server_->Shutdown(std::chrono::system_clock::now());
+  server_->Wait();
+  server_.reset();
+}
+
+std::vector<std::string> FakeDaemon::requests() const {
+  const std::lock_guard lock(mutex_);
+  return requests_;
+}
+
+grpc::Status FakeDaemon::note(const char* method, const google::protobuf::Message& request) {
+  google::protobuf::TextFormat::Printer printer;
+  printer.SetSingleLineMode(true);
+  std::string text;
+  printer.PrintToString(request, &text);
+  while (!text.empty() && text.back() == ' ') text.pop_back();
+  const std::lock_guard lock(mutex_);
+  requests_.push_back(std::string(method) + ": " + text);
+  return answers.failure;
+}
+
+template <typename Row>
+void FakeDaemon::fill_page(const v1::Page& page, const std::vector<Row>& rows,
+                           google::protobuf::RepeatedPtrField<Row>* out,
+                           std::string* next_token) const {
+  const size_t begin = page.page_token().empty() ? 0 : std::stoul(page.page_token());
+  const size_t asked = page.limit() == 0 ? answers.largest_page : page.limit();
+  const size_t end = std::min(rows.size(), begin + std::min(asked, answers.largest_page));
+  for (size_t i = begin; i < end; ++i) *out->Add() = rows[i];
+  if (end < rows.size()) *next_token = std::to_string(end);
+  if (answers.repeat_page_token) *next_token = "0";
+}
+
+grpc::Status FakeDaemon::GetStatus(grpc::ServerContext*, const v1::GetStatusRequest* request,
+                                   v1::GetStatusResponse* response) {
+  *response = answers.status;
+  return note("GetStatus", *request);
+}
+
+grpc::Status FakeDaemon::ListProcesses(grpc::ServerContext*,
+                                       const v1::ListProcessesRequest* request,
+                                       v1::ListProcessesResponse* response) {
+  fill_page(request->page(), answers.processes, response->mutable_processes(),
+            response->mutable_next_page_token());
+  return note("ListProcesses", *request);
+}
+
+grpc::Status FakeDaemon::ListProbes(grpc::ServerContext*, const v1::ListProbesRequest* request,
+                                    v1::ListProbesResponse* response) {
+  fill_page(request->page(), answers.probes, response->mutable_probes(),
+            response->mutable_next_page_token());
+  return note("ListProbes", *request);
+}
+
+grpc::Status FakeDaemon::ListFunctions(grpc::ServerContext*,
+                                       const v1::ListFunctionsRequest* request,
+                                       v1::ListFunctionsResponse* response) {
+  fill_page(request->page(), answers.functions, response->mutable_functions(),
+            response->mutable_next_page_token());
+  return note("ListFunctions", *request);
+}
+
+grpc::Status FakeDaemon::ListSlowCalls(grpc::ServerContext*,
+                                       const v1::ListSlowCallsRequest* request,
+                                       v1::ListSlowCallsResponse* response) {
+  fill_page(request->page(), answers.slow_calls, response->mutable_slow_calls(),
+            response->mutable_next_page_token());
+  return note("ListSlowCalls", *request);
+}
+
+grpc::Status FakeDaemon::GetSlowCall(grpc::ServerContext*, const v1::GetSlowCallRequest* request,
+                                     v1::GetSlowCallResponse* response) {
+  const grpc::Status status = note("GetSlowCall", *request);
+  for (const v1::SlowCall& call : answers.slow_calls) {
+    if (call.id() != request->id()) continue;
+    *response->mutable_slow_call() = call;
+    return status;
+  }
+  return {grpc::StatusCode::NOT_FOUND, "no slow call " + std::to_string(request->id())};
+}
+
+grpc::Status FakeDaemon::WatchSlowCalls(grpc::ServerContext* context,
+                                        const v1::WatchSlowCallsRequest* request,
+                                        grpc::ServerWriter<v1::WatchSlowCallsResponse>* writer) {
+  const grpc::Status status = note("WatchSlowCalls", *request);
+  if (!status.ok()) return status;
+  for (const v1::WatchSlowCallsResponse& message : answers.watch) writer->Write(message);
+  if (answers.watch_ends) return grpc::Status::OK;
+  // The synchronous API has no way to wait for the client to leave but to look.
+  while (!context->IsCancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return grpc::Status::CANCELLED;
+}
+
+grpc::Status FakeDaemon::GetConfig(grpc::ServerContext*, const v1::GetConfigRequest* request,
+                                   v1::GetConfigResponse* response) {
+  *response = answers.config;
+  return note("GetConfig", *request);
+}
+
+grpc::Status FakeDaemon::CheckConfig(grpc::ServerContext*, const v1::CheckConfigRequest* request,
+                                     v1::CheckConfigResponse* response) {
+  *response = answers.check;
+  return note("CheckConfig", *request);
+}
+
+}  // namespace gpuperf::client

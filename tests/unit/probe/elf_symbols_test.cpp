@@ -1,0 +1,276 @@
+#include "daemon/probe/elf_symbols.h"
+
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+#include <memory>
+
+#include "tests/unit/probe/elf_builder.h"
+
+namespace gpuperf {
+namespace {
+
+using elf_builder::ElfImage;
+using elf_builder::make_file;
+using elf_builder::Symbol;
+using testing::ElementsAre;
+using Tables = ElfSymbols::Tables;
+
+constexpr uint64_t kVaddr = ElfImage::kCodeVaddr;
+constexpr uint64_t kOffset = ElfImage::kCodeOffset;
+
+Fd open_file(const char* path) { return Fd(::open(path, O_RDONLY | O_CLOEXEC)); }
+
+ElfSymbols load_sample(const char* path, Tables tables) {
+  return ElfSymbols::load(open_file(path).get(), tables).value();
+}
+
+ElfSymbols load_image(const ElfImage& image) {
+  return ElfSymbols::load(make_file(image.build()).get(), Tables::kBoth).value();
+}
+
+// Where the dynamic linker has put a function, as an offset in the file: the sample's segments lie
+// in memory as in the file.
+class LoadedSample {
+ public:
+  LoadedSample() : handle_(::dlopen(ELF_SAMPLE, RTLD_NOW | RTLD_LOCAL), &::dlclose) {}
+  std::optional<uint64_t> offset_of(const char* name, const char* version = nullptr) const {
+    void* const address =
+        version == nullptr ? ::dlsym(handle_.get(), name) : ::dlvsym(handle_.get(), name, version);
+    Dl_info info{};
+    if (address == nullptr || ::dladdr(address, &info) == 0) return std::nullopt;
+    return static_cast<char*>(address) - static_cast<char*>(info.dli_fbase);
+  }
+
+ private:
+  std::unique_ptr<void, int (*)(void*)> handle_;
+};
+
+TEST(ElfSymbolsTest, FindsExportedFunctionsWhereTheDynamicLinkerDoes) {
+  const LoadedSample loaded;
+  const ElfSymbols symbols = load_sample(ELF_SAMPLE, Tables::kDynamic);
+
+  for (const char* name : {"sample_plain", "sample_weak", "sample_imports"}) {
+    const auto function = symbols.find_function(name);
+    ASSERT_TRUE(function.has_value()) << name;
+    EXPECT_EQ(function->file_offset_bytes, loaded.offset_of(name)) << name;
+    EXPECT_GT(function->size_bytes, 0u) << name;
+    EXPECT_FALSE(function->is_ifunc) << name;
+  }
+}
+
+TEST(ElfSymbolsTest, PrefersTheDefaultVersionInEitherTable) {
+  const LoadedSample loaded;
+  const uint64_t new_offset = loaded.offset_of("sample_versioned", "V2").value();
+  ASSERT_NE(new_offset, loaded.offset_of("sample_versioned", "V1").value());
+
+  for (const Tables tables : {Tables::kDynamic, Tables::kStatic, Tables::kBoth}) {
+    const auto function = load_sample(ELF_SAMPLE, tables).find_function("sample_versioned");
+    ASSERT_TRUE(function.has_value());
+    EXPECT_EQ(function->file_offset_bytes, new_offset);
+  }
+}
+
+TEST(ElfSymbolsTest, PrefersTheDefaultVersionWhicheverComesFirst) {
+  const std::vector<Symbol> old_first = {{"foo@V1", kVaddr}, {"foo@@V2", kVaddr + 16}};
+  const std::vector<Symbol> new_first = {{"foo@@V2", kVaddr + 16}, {"foo@V1", kVaddr}};
+
+  for (const auto& order : {old_first, new_first}) {
+    const auto function = load_image(ElfImage(order)).find_function("foo");
+    ASSERT_TRUE(function.has_value());
+    EXPECT_EQ(function->file_offset_bytes, kOffset + 16);
+  }
+}
+
+TEST(ElfSymbolsTest, SkipsImportedFunctionsAndData) {
+  const ElfSymbols symbols = load_sample(ELF_SAMPLE, Tables::kBoth);
+
+  EXPECT_EQ(symbols.find_function("puts"), std::nullopt);
+  EXPECT_EQ(symbols.find_function("sample_data"), std::nullopt);
+  EXPECT_EQ(symbols.find_function("V1"), std::nullopt);
+}
+
+TEST(ElfSymbolsTest, MarksIndirectFunctions) {
+  const auto function = load_sample(ELF_SAMPLE, Tables::kDynamic).find_function("sample_indirect");
+
+  ASSERT_TRUE(function.has_value());
+  EXPECT_TRUE(function->is_ifunc);
+}
+
+TEST(ElfSymbolsTest, FindsLocalFunctionsInTheStaticTableOnly) {
+  EXPECT_FALSE(load_sample(ELF_SAMPLE, Tables::kDynamic).find_function("sample_local").has_value());
+  EXPECT_TRUE(load_sample(ELF_SAMPLE, Tables::kStatic).find_function("sample_local").has_value());
+}
+
+TEST(ElfSymbolsTest, SaysStrippedWhenTheWantedTableIsNotThere) {
+  const auto symbols = ElfSymbols::load(open_file(ELF_SAMPLE_STRIPPED).get(), Tables::kStatic);
+
+  EXPECT_EQ(symbols.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(symbols.status().message(), "stripped: no symbol table");
+  EXPECT_TRUE(load_sample(ELF_SAMPLE_STRIPPED, Tables::kBoth).find_function("sample_plain"));
+}
+
+TEST(ElfSymbolsTest, TurnsAddressesIntoFileOffsetsThroughTheSegments) {
+  const ElfSymbols symbols = load_image(ElfImage({{"foo", kVaddr + 0x30, 8}}));
+
+  EXPECT_EQ(symbols.find_function("foo"),
+            (FunctionSymbol{.file_offset_bytes = kOffset + 0x30, .size_bytes = 8}));
+}
+
+TEST(ElfSymbolsTest, SkipsSymbolsOutsideTheExecutableSegments) {
+  const std::vector<Symbol> outside = {{"before", kVaddr - 1},
+                                       {"behind", kVaddr + ElfImage::kCodeBytes},
+                                       {"far", UINT64_MAX},
+                                       {"absolute", kVaddr, 0, STT_FUNC, STB_GLOBAL, SHN_ABS}};
+  ElfImage readable_only({{"foo", kVaddr}});
+  readable_only.segment.p_flags = PF_R;
+
+  const ElfSymbols symbols = load_image(ElfImage(outside));
+  for (const Symbol& symbol : outside) {
+    EXPECT_EQ(symbols.find_function(symbol.name), std::nullopt) << symbol.name;
+  }
+  EXPECT_EQ(load_image(readable_only).find_function("foo"), std::nullopt);
+}
+
+TEST(ElfSymbolsTest, PrefersTypedThenGlobalThenWeakSymbols) {
+  const ElfSymbols symbols = load_image(ElfImage({
+      {"typed", kVaddr, 0, STT_NOTYPE, STB_GLOBAL},
+      {"typed", kVaddr + 1, 0, STT_FUNC, STB_LOCAL},
+      {"bound", kVaddr + 2, 0, STT_FUNC, STB_LOCAL},
+      {"bound", kVaddr + 3, 0, STT_FUNC, STB_GLOBAL},
+      {"bound", kVaddr + 4, 0, STT_FUNC, STB_WEAK},
+      {"twice", kVaddr + 5, 0, STT_FUNC, STB_LOCAL},
+      {"twice", kVaddr + 6, 0, STT_FUNC, STB_LOCAL},
+  }));
+
+  EXPECT_EQ(symbols.find_function("typed")->file_offset_bytes, kOffset + 1);
+  EXPECT_EQ(symbols.find_function("bound")->file_offset_bytes, kOffset + 3);
+  EXPECT_EQ(symbols.find_function("twice")->file_offset_bytes, kOffset + 5);
+}
+
+TEST(ElfSymbolsTest, AnswersEveryWantedNameInOrder) {
+  const ElfSymbols symbols =
+      load_image(ElfImage({{"aa", kVaddr}, {"aaa", kVaddr + 1}, {"b@@V", kVaddr + 2}}));
+  const std::vector<std::string> names = {"b", "", "aa", "a", "aa", "aaaa", "b@@V"};
+
+  std::vector<uint64_t> offsets;
+  for (const auto& function : symbols.find_all(names)) {
+    offsets.push_back(function ? function->file_offset_bytes : 0);
+  }
+
+  EXPECT_THAT(offsets, ElementsAre(kOffset + 2, 0, kOffset, 0, kOffset, 0, 0));
+}
+
+TEST(ElfSymbolsTest, SortsFunctionsByAddressOneForEach) {
+  const ElfSymbols symbols = load_image(ElfImage({
+      {"last", kVaddr + 0x80, 4},
+      {"_weak_alias", kVaddr, 16, STT_FUNC, STB_WEAK},
+      {"first", kVaddr, 16},
+      {"label_inside", kVaddr + 8, 0, STT_NOTYPE},
+      {"label_outside", kVaddr + 16, 0, STT_NOTYPE},
+      {"versioned@@V", kVaddr + 0x20, 4},
+      {"data", kVaddr + 0x30, 4, STT_OBJECT},
+      {"", kVaddr + 0x40, 4},
+  }));
+
+  EXPECT_THAT(symbols.sort_functions(), ElementsAre(SortedSymbol{kVaddr, 16, "first"},
+                                                    SortedSymbol{kVaddr + 16, 0, "label_outside"},
+                                                    SortedSymbol{kVaddr + 0x20, 4, "versioned"},
+                                                    SortedSymbol{kVaddr + 0x80, 4, "last"}));
+}
+
+TEST(FindFunctionsTest, LooksInTheStaticTableForWhatIsNotExported) {
+  const std::vector<std::string> names = {"sample_local", "sample_plain", "sample_nowhere"};
+  Status unread;
+
+  const auto found = find_functions(open_file(ELF_SAMPLE).get(), names, &unread);
+
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE((*found)[0].has_value());
+  EXPECT_TRUE((*found)[1].has_value());
+  EXPECT_FALSE((*found)[2].has_value());
+  EXPECT_TRUE(unread.ok());
+}
+
+TEST(FindFunctionsTest, TakesAStrippedLibraryForComplete) {
+  const std::vector<std::string> names = {"sample_local", "sample_plain"};
+  Status unread;
+
+  const auto found = find_functions(open_file(ELF_SAMPLE_STRIPPED).get(), names, &unread);
+
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE((*found)[0].has_value());
+  EXPECT_TRUE((*found)[1].has_value());
+  EXPECT_TRUE(unread.ok());
+}
+
+TEST(FindFunctionsTest, SaysWhichTableItCouldNotReadAndUsesTheOther) {
+  ElfImage image({{"foo", kVaddr}}, SHT_DYNSYM);
+  Elf64_Shdr damaged = image.sections[1];
+  damaged.sh_type = SHT_SYMTAB;
+  damaged.sh_size = 1 << 20;
+  image.sections.push_back(damaged);
+  image.header.e_shnum = 4;
+  const std::vector<std::string> names = {"foo", "bar"};
+  Status unread;
+
+  const auto found = find_functions(make_file(image.build()).get(), names, &unread);
+
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_TRUE((*found)[0].has_value());
+  EXPECT_FALSE((*found)[1].has_value());
+  EXPECT_EQ(unread.code(), absl::StatusCode::kDataLoss);
+}
+
+TEST(FindFunctionsTest, FailsWhenThereIsNoTableAtAll) {
+  ElfImage image({});
+  image.header.e_shoff = 0;
+
+  const auto found = find_functions(make_file(image.build()).get(), {});
+
+  EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(found.status().message(), "stripped: no section headers");
+}
+
+// Every function of a real library, against binutils.
+TEST(FindFunctionsTest, AgreesWithNmOnTheRealCudaRuntime) {
+  const char* path = "/usr/local/cuda/lib64/libcudart.so";
+  const Fd file = open_file(path);
+  if (!file.valid()) GTEST_SKIP() << path << " is not installed";
+  const std::string command = std::string("nm -D --defined-only ") + path;
+  const std::unique_ptr<FILE, int (*)(FILE*)> output(::popen(command.c_str(), "r"), &::pclose);
+  std::map<std::string, uint64_t> expected;
+  char line[512];
+  while (std::fgets(line, sizeof line, output.get()) != nullptr) {
+    unsigned long vaddr = 0;
+    char type = 0;
+    char name[256] = "";
+    if (std::sscanf(line, "%lx %c %255[^@\n]", &vaddr, &type, name) == 3 && type == 'T') {
+      expected[name] = vaddr;
+    }
+  }
+  ASSERT_TRUE(expected.contains("cudaMalloc"));
+  std::vector<std::string> names;
+  for (const auto& [name, vaddr] : expected) names.push_back(name);
+
+  const auto found = find_functions(file.get(), names);
+
+  ASSERT_TRUE(found.ok()) << found.status();
+  const ElfFile elf = ElfFile::open(file.get()).value();
+  for (size_t i = 0; i < names.size(); ++i) {
+    ASSERT_TRUE((*found)[i].has_value()) << names[i];
+    uint64_t vaddr = 0;
+    for (const LoadSegment& segment : elf.segments()) {
+      const uint64_t distance = (*found)[i]->file_offset_bytes - segment.offset_bytes;
+      if (segment.executable && distance < segment.file_bytes) vaddr = segment.vaddr + distance;
+    }
+    EXPECT_EQ(vaddr, expected[names[i]]) << names[i];
+  }
+}
+
+}  // namespace
+}  // namespace gpuperf

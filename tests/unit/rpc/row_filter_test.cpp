@@ -1,0 +1,85 @@
+#include "daemon/rpc/row_filter.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace gpuperf {
+namespace {
+
+TEST(RowFilterTest, StarsMatchAnyRunOfCharacters) {
+  const struct {
+    std::string_view pattern;
+    std::string_view text;
+    bool expected;
+  } cases[] = {
+      {"cudaMalloc", "cudaMalloc", true},
+      {"cudaMalloc", "cudaMallocAsync", false},
+      {"cudaMalloc", "cudaMallo", false},
+      {"cuda*", "cudaMalloc", true},
+      {"cuda*", "cuda", true},
+      {"*Malloc", "cudaMalloc", true},
+      {"*Malloc", "cudaMallocAsync", false},
+      {"cuda*Async", "cudaMallocAsync", true},
+      {"*a*a*a", "banana", true},
+      {"*a*a*a*a", "banana", false},
+      {"*", "", true},
+      {"", "", true},
+      {"", "a", false},
+      {"**", "a", true},
+      {"a?", "ab", false},
+      {"*ab", "aab", true},
+  };
+  for (const auto& [pattern, text, expected] : cases) {
+    EXPECT_EQ(matches_glob(pattern, text), expected) << pattern << " " << text;
+  }
+}
+
+TEST(RowFilterTest, ManyStarsDoNotTakeExponentialTime) {
+  std::string pattern;
+  for (int i = 0; i < 200; ++i) pattern += "a*";
+  pattern += "b";
+
+  EXPECT_FALSE(matches_glob(pattern, std::string(2'000, 'a')));
+}
+
+TEST(RowFilterTest, EmptyFilterMatchesEverything) {
+  const RowFilter filter{v1::Filter()};
+
+  EXPECT_TRUE(filter.matches(ProcessKey{.pid = 7}));
+  EXPECT_TRUE(filter.matches(Owner{.container = "0123456789ab", .pod = "p"}));
+  EXPECT_TRUE(filter.matches_function("cuda", "cudaMalloc"));
+  EXPECT_TRUE(filter.matches(SlowCall()));
+}
+
+TEST(RowFilterTest, EverySetFieldMustMatch) {
+  SlowCall call{.category = "cuda", .function = "cudaMalloc", .start_unix_ns = 1'000};
+  call.event.process.pid = 7;
+  call.event.owner = {.container = "0123456789ab", .pod = "train-0"};
+  call.event.duration_ns = 50;
+  v1::Filter matching;
+  matching.set_pid(7);
+  matching.set_container("0123");
+  matching.set_pod("train-0");
+  matching.set_category("cuda");
+  matching.set_function("*Malloc");
+  matching.set_since_unix_ns(1'000);
+  matching.set_min_duration_ns(50);
+  const auto matches_with = [&](auto change) {
+    v1::Filter filter = matching;
+    change(filter);
+    return RowFilter(filter).matches(call);
+  };
+
+  EXPECT_TRUE(matches_with([](v1::Filter&) {}));
+  EXPECT_FALSE(matches_with([](v1::Filter& f) { f.set_pid(8); }));
+  EXPECT_FALSE(matches_with([](v1::Filter& f) { f.set_container("123"); }));
+  EXPECT_FALSE(matches_with([](v1::Filter& f) { f.set_pod("train"); }));
+  EXPECT_FALSE(matches_with([](v1::Filter& f) { f.set_category("cud"); }));
+  EXPECT_FALSE(matches_with([](v1::Filter& f) { f.set_function("cudaFree"); }));
+  EXPECT_FALSE(matches_with([](v1::Filter& f) { f.set_since_unix_ns(1'001); }));
+  EXPECT_FALSE(matches_with([](v1::Filter& f) { f.set_min_duration_ns(51); }));
+}
+
+}  // namespace
+}  // namespace gpuperf

@@ -1,0 +1,112 @@
+#pragma once
+
+// A real server on a Unix socket in a folder of its own, and a client of it.
+
+#include <google/protobuf/text_format.h>
+#include <grpcpp/grpcpp.h>
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/rpc/server.h"
+#include "gpuperf/v1/observe.grpc.pb.h"
+#include "tests/unit/export/snapshot_builder.h"
+
+namespace gpuperf::testing {
+
+class FakeClock final : public Clock {
+ public:
+  int64_t mono_ns() const override { return now_mono_ns; }
+  int64_t unix_ns() const override { return now_mono_ns; }
+  int64_t now_mono_ns = 1'000'000'000'000;
+};
+
+class TempFolder {
+ public:
+  TempFolder() {
+    char path[] = "/tmp/gpuperf_rpc_XXXXXX";
+    EXPECT_NE(mkdtemp(path), nullptr);
+    path_ = path;
+  }
+  ~TempFolder() { std::filesystem::remove_all(path_); }
+  TempFolder(const TempFolder&) = delete;
+  TempFolder& operator=(const TempFolder&) = delete;
+  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
+
+ private:
+  std::string path_;
+};
+
+// A message from its text form; fails the test where that is wrong.
+template <typename Message>
+Message parse_text(const std::string& text) {
+  Message message;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
+  return message;
+}
+
+class RpcFixture : public ::testing::Test {
+ protected:
+  ~RpcFixture() override {
+    if (server_ != nullptr) server_->stop();
+  }
+
+  ObserveSources sources() {
+    return {.board = board_,
+            .drops = drops_,
+            .clock = clock_,
+            .watch = hub_,
+            .check_config = [this](std::string_view text) { return check_config(text); }};
+  }
+  void start() { start("unix:" + (folder_ / "api.sock")); }
+  void start(const std::string& listen) {
+    auto started = RpcServer::start({.listen = listen}, sources());
+    ASSERT_TRUE(started.ok()) << started.status();
+    server_ = std::move(started).value();
+    stub_ = v1::Observe::NewStub(connect());
+  }
+  // A connection of its own, shared with no other channel.
+  std::shared_ptr<grpc::Channel> connect() const {
+    grpc::ChannelArguments arguments;
+    arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    return grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
+                                     arguments);
+  }
+  // One call; its status goes to `status_`.
+  template <typename Request, typename Response>
+  Response call(grpc::Status (v1::Observe::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                          Response*),
+                const std::string& request_text = "") {
+    return call(method, parse_text<Request>(request_text));
+  }
+  template <typename Request, typename Response>
+  Response call(grpc::Status (v1::Observe::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                          Response*),
+                const Request& request) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    Response response;
+    status_ = (*stub_.*method)(&context, request, &response);
+    return response;
+  }
+  virtual std::vector<ConfigError> check_config(std::string_view) { return {}; }
+
+  TempFolder folder_;
+  SnapshotBuilder builder_;
+  SnapshotBoard board_;
+  DropCounters drops_;
+  FakeClock clock_;
+  WatchHub hub_{drops_};
+  std::unique_ptr<RpcServer> server_;
+  std::unique_ptr<v1::Observe::Stub> stub_;
+  grpc::Status status_;
+};
+
+}  // namespace gpuperf::testing

@@ -1,0 +1,187 @@
+#include "daemon/rpc/server.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/generic/generic_stub.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "daemon/base/listen_address.h"
+#include "tests/unit/rpc/rpc_fixture.h"
+
+namespace gpuperf {
+namespace {
+
+using ::testing::HasSubstr;
+using testing::RpcFixture;
+using Stub = v1::Observe::Stub;
+
+class ServerTest : public RpcFixture {
+ protected:
+  std::string explain_refusal(const std::string& listen) {
+    const auto server = RpcServer::start({.listen = listen}, sources());
+    EXPECT_FALSE(server.ok());
+    return std::string(server.status().message());
+  }
+  // Calls any method with one message of raw bytes, as a client that knows no proto of ours.
+  std::string call_raw(const std::string& method, const std::string& request) {
+    grpc::GenericStub stub(connect());
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    grpc::CompletionQueue queue;
+    const auto wait = [&queue] {
+      void* tag = nullptr;
+      bool ok = false;
+      return queue.Next(&tag, &ok) && ok;
+    };
+    const grpc::Slice slice(request);
+    const grpc::ByteBuffer message(&slice, 1);
+    grpc::ByteBuffer response;
+    const auto stream = stub.PrepareCall(&context, method, &queue);
+    stream->StartCall(nullptr);
+    EXPECT_TRUE(wait());
+    stream->Write(message, grpc::WriteOptions().set_last_message(), nullptr);
+    EXPECT_TRUE(wait());
+    stream->Read(&response, nullptr);
+    EXPECT_TRUE(wait());
+    stream->Finish(&status_, nullptr);
+    EXPECT_TRUE(wait());
+    grpc::Slice bytes;
+    EXPECT_TRUE(response.DumpToSingleSlice(&bytes).ok());
+    return {reinterpret_cast<const char*>(bytes.begin()), bytes.size()};
+  }
+  static mode_t get_mode(const std::string& path) {
+    struct stat status {};
+    EXPECT_EQ(stat(path.c_str(), &status), 0) << path;
+    return status.st_mode & 07777;
+  }
+};
+
+// A field of wire type 2: key, length, bytes.
+std::string encode_field(int number, const std::string& value) {
+  return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(value.size())} + value;
+}
+
+TEST_F(ServerTest, SaysThatItIsServing) {
+  start();
+
+  const std::string serving = "\x08\x01";  // status = SERVING
+  EXPECT_EQ(call_raw("/grpc.health.v1.Health/Check", ""), serving);
+  EXPECT_EQ(call_raw("/grpc.health.v1.Health/Check", encode_field(1, "gpuperf.v1.Observe")),
+            serving);
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ServerTest, DescribesItselfByReflection) {
+  start();
+  const std::string method = "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo";
+
+  const std::string services = call_raw(method, encode_field(7, "*"));
+  const std::string file = call_raw(method, encode_field(4, "gpuperf.v1.Observe"));
+
+  EXPECT_THAT(services, HasSubstr("gpuperf.v1.Observe"));
+  EXPECT_THAT(services, HasSubstr("grpc.health.v1.Health"));
+  EXPECT_THAT(file, HasSubstr("WatchSlowCalls"));
+}
+
+TEST_F(ServerTest, MakesItsFolderAndASocketOnlyItsOwnerMayUse) {
+  const mode_t mask = umask(0);
+  auto server = RpcServer::start(
+      {.listen = "unix:" + (folder_ / "run/api.sock"), .group = "no-such-group-here"}, sources());
+  ASSERT_TRUE(server.ok()) << server.status();
+
+  EXPECT_EQ(get_mode(folder_ / "run"), 0755u);
+  EXPECT_EQ(get_mode(folder_ / "run/api.sock"), 0600u);
+  EXPECT_EQ(umask(mask), 0u) << "the mask was not put back";
+}
+
+TEST_F(ServerTest, OpensTheSocketToItsGroup) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file to another group";
+  auto server =
+      RpcServer::start({.listen = "unix:" + (folder_ / "api.sock"), .group = "daemon"}, sources());
+  ASSERT_TRUE(server.ok()) << server.status();
+
+  EXPECT_EQ(get_mode(folder_ / "api.sock"), 0660u);
+}
+
+TEST_F(ServerTest, TakesTheSocketOfADaemonThatWasKilled) {
+  const std::string path = folder_ / "api.sock";
+  start("unix:" + path);
+  ASSERT_EQ(rename(path.c_str(), (folder_ / "kept").c_str()), 0);
+  server_->stop();
+  ASSERT_EQ(rename((folder_ / "kept").c_str(), path.c_str()), 0);
+
+  start("unix:" + path);
+
+  EXPECT_EQ(call(&Stub::GetStatus).mechanism(), "none");
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ServerTest, LeavesTheSocketOfARunningDaemon) {
+  start();
+  board_.publish(builder_.build());
+
+  EXPECT_THAT(explain_refusal(server_->address()),
+              HasSubstr("grpc.listen: " + (folder_ / "api.sock") + ": socket in use by "));
+
+  EXPECT_EQ(call(&Stub::GetStatus).mechanism(), "session");
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ServerTest, LeavesAFileThatIsNoSocket) {
+  std::ofstream(folder_ / "api.sock") << "precious";
+
+  EXPECT_THAT(explain_refusal("unix:" + (folder_ / "api.sock")), HasSubstr("no socket"));
+
+  EXPECT_TRUE(find_file_id(folder_ / "api.sock").has_value());
+}
+
+TEST_F(ServerTest, RemovesItsSocketWhenStopped) {
+  start();
+
+  server_->stop();
+  server_->stop();
+
+  EXPECT_FALSE(find_file_id(folder_ / "api.sock").has_value());
+}
+
+TEST_F(ServerTest, RefusesCallsOnceStopped) {
+  start();
+  server_->stop();
+
+  call(&Stub::GetStatus);
+
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(ServerTest, ServesLoopbackAddresses) {
+  start("127.0.0.1:0");
+  EXPECT_THAT(server_->address(), ::testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
+
+  call(&Stub::GetStatus);
+
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ServerTest, RefusesAPortInUse) {
+  start("127.0.0.1:0");
+
+  EXPECT_THAT(explain_refusal(server_->address()),
+              HasSubstr("grpc.listen: " + server_->address() + ": listen: address in use"));
+}
+
+TEST_F(ServerTest, RefusesAddressesOthersCanReach) {
+  for (const char* listen : {"0.0.0.0:0", "[::]:0", "192.0.2.1:9466", "example.org:9466"}) {
+    EXPECT_THAT(explain_refusal(listen), HasSubstr("not a loopback address")) << listen;
+  }
+}
+
+TEST_F(ServerTest, RefusesAddressesItCannotRead) {
+  EXPECT_THAT(explain_refusal("api.sock"), HasSubstr("grpc.listen: address \"api.sock\": no port"));
+  EXPECT_THAT(explain_refusal("unix:api.sock"), HasSubstr("must begin with /"));
+}
+
+}  // namespace
+}  // namespace gpuperf
