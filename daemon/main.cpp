@@ -1,6 +1,7 @@
 // gpuperfd: command line in, exit code out. 0 stopped as asked or configuration valid, 1 failed,
 // 2 usage or configuration invalid.
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -54,6 +55,8 @@ int run(CommandLine line) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  // Few threads here allocate at once; an arena for each would only keep what one of them freed.
+  (void)mallopt(M_ARENA_MAX, 2);
   CommandLine line;
   CLI::App app("Keeps probes on GPU library functions and serves what they tell.", "gpuperfd");
   app.add_option("--config", line.config_path, "Configuration file (default " +

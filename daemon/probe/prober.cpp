@@ -1,6 +1,7 @@
 #include "daemon/probe/prober.h"
 
 #include <linux/capability.h>
+#include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -174,6 +175,7 @@ void Prober::scan_dirty() {
 }
 
 void Prober::take_files(const std::vector<FoundFile>& files) {
+  bool probed = false;
   for (const FoundFile& file : files) {
     auto opened = finder_.open_found(file);
     if (!opened.ok()) {
@@ -191,8 +193,12 @@ void Prober::take_files(const std::vector<FoundFile>& files) {
     if (wanted.empty()) continue;
     seen.insert(wanted.begin(), wanted.end());
     probe_file(file.path, opened->fd.get(), wanted);
-    changed_ = true;
+    probed = true;
   }
+  if (!probed) return;
+  changed_ = true;
+  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
+  (void)malloc_trim(0);
 }
 
 void Prober::probe_file(const std::string& path, int fd, const std::vector<uint32_t>& wanted) {
