@@ -38,6 +38,9 @@ Result<std::unique_ptr<Connection>> Connection::open(std::string_view address_te
                                                      Interrupt* interrupt) {
   ASSIGN_OR_RETURN(Address address, parse_address(address_text));
   RETURN_IF_ERROR(probe_socket(address, timeout));
+  // Never undone: the shutdown of gRPC 1.51 may wait 10 s for a poller of its own (measured after
+  // large messages). The program ends soon enough.
+  grpc_init();
   std::unique_ptr<Connection> connection(new Connection(std::move(address), timeout, interrupt));
   RETURN_IF_ERROR(connection->wait_until_connected());
   return connection;

@@ -15,7 +15,7 @@
 #include "daemon/base/log.h"
 #include "daemon/cell_store.h"
 #include "daemon/model/status_names.h"
-#include "daemon/probe/probe_config.h"
+#include "daemon/config/probe_config.h"
 #include "daemon/probe/self_test.h"
 #include "daemon/resolve/container.h"
 

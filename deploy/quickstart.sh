@@ -201,13 +201,13 @@ import urllib.request
 
 with urllib.request.urlopen(sys.argv[1], timeout=10) as answer:
     text = answer.read().decode()
-lines = [line for line in text.splitlines()
-         if line.startswith("gpuperf_function_") and 'comm="cuda_calls"' in line]
-for prefix in ("gpuperf_function_calls_total", "gpuperf_function_errors_total",
-               "gpuperf_function_slow_calls_total", "gpuperf_function_duration_seconds_count"):
-    for line in [line for line in lines if line.startswith(prefix)][:3]:
-        print(" ", line)
-if not lines:
+shown = [line for line in text.splitlines() if 'comm="cuda_calls"' in line
+         and ('function="cudaMalloc"' in line and "_bucket" not in line
+              or line.startswith("gpuperf_function_slow_calls_total") and not line.endswith(" 0"))]
+for line in shown:
+    print(" ", line)
+print(f"  ... and {sum(not line.startswith('#') for line in text.splitlines()) - len(shown)} more")
+if not shown:
     sys.exit("/metrics shows no call of cuda_calls")
 PYTHON
 }
@@ -244,7 +244,7 @@ ctl functions --pid "$pid"
 compare_counts || fail "the table above is not what the program did"
 printf '\nThe slowest call, with its stack:\n'
 show_slow_call "$pid"
-printf '\nMetrics, for Prometheus: '
+printf '\nMetrics, for Prometheus, while the daemon runs: '
 show_metrics "$metrics_address" || fail "the metrics are not what they should be"
 
 step "6/6 Done in $((SECONDS - begin)) s, $((SECONDS - built)) s of them after the build"

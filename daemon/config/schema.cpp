@@ -6,7 +6,7 @@
 #include "daemon/config.h"
 #include "daemon/config/error_text.h"
 #include "daemon/config/settings_table.h"
-#include "daemon/probe/probe_config.h"
+#include "daemon/config/probe_config.h"
 
 namespace gpuperf {
 namespace {

@@ -40,8 +40,9 @@ struct SortedSymbol {
 // functions), outside the executable segments, or when its name lies outside the string table.
 class ElfSymbols {
  public:
-  // Derived: 2 million symbols (48 MiB) with names of 100 bytes; seen: libtorch_cpu's are 3.5 MiB.
-  static constexpr uint64_t kMaxTableBytes = 256 * 1024 * 1024;
+  // Derived: 2 million symbols (48 MiB) with names of 100 bytes; seen: those of libtorch_cpu 1.13
+  // are 3.5 MiB.
+  static constexpr uint64_t kMaxTableBytes = uint64_t{256} << 20;
   // 96 MiB of entries; sorting needs 48 bytes more for each.
   static constexpr size_t kMaxSymbols = 4'000'000;
   // Longest of 120,000 names of LLVM, clang, gRPC, cuDNN and PyTorch: 1,042 bytes.

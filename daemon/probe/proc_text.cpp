@@ -14,7 +14,7 @@
 namespace gpuperf {
 namespace {
 
-constexpr size_t kChunkBytes = 64 * 1024;
+constexpr size_t kChunkBytes = size_t{64} << 10;
 // A stat line is some 300 bytes; the name in it at most 64.
 constexpr size_t kMaxStatBytes = 4'096;
 // USER_HZ is 100 on every x86-64 kernel, whatever HZ it was built with.

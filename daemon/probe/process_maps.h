@@ -40,7 +40,7 @@ struct ProcessMaps {
   bool truncated = false;  // the text was longer than kMaxMapsBytes
 };
 // vm.max_map_count is 65,530 by default, some 6 MB of text; 64 MiB allows for ten times that.
-inline constexpr size_t kMaxMapsBytes = 64 * 1024 * 1024;
+inline constexpr size_t kMaxMapsBytes = size_t{64} << 20;
 
 // Executable mappings of a process; empty for kernel threads and zombies. NotFound when it is gone.
 Result<ProcessMaps> read_executable_maps(std::string_view proc_root, uint32_t pid);

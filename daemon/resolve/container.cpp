@@ -11,7 +11,7 @@ constexpr size_t kIdDigits = 64;
 constexpr size_t kShownIdDigits = 12;  // what `docker ps` and `crictl ps` show (13 there)
 constexpr size_t kMaxCommBytes = 64;
 // Some 13 hierarchies of paths of at most 4 KiB.
-constexpr size_t kMaxCgroupBytes = 64 * 1024;
+constexpr size_t kMaxCgroupBytes = size_t{64} << 10;
 
 bool is_hex(char c) { return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f'); }
 
@@ -54,7 +54,7 @@ std::string find_pod_uid(std::string_view component) {
   for (size_t at = component.find(kPod); at != std::string_view::npos;
        at = component.find(kPod, at + 1)) {
     if (at > 0 && component[at - 1] != '-') continue;
-    const std::string uid = take_pod_uid(component.substr(at + kPod.size()));
+    std::string uid = take_pod_uid(component.substr(at + kPod.size()));
     if (!uid.empty()) return uid;
   }
   return {};

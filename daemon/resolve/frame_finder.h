@@ -31,9 +31,9 @@ class FrameFinder {
  public:
   struct Options {
     std::string proc_root = "/proc";
-    size_t table_bytes = 64 * 1024 * 1024;
+    size_t table_bytes = size_t{64} << 20;
     // A Python process with PyTorch has some 300 executable mappings, 75 KB: room for 400 of them.
-    size_t maps_bytes = 32 * 1024 * 1024;
+    size_t maps_bytes = size_t{32} << 20;
   };
   static constexpr std::chrono::milliseconds kMapsMaxAge{1000};
   static constexpr std::chrono::milliseconds kMapsMinAge{100};

@@ -5,10 +5,6 @@
 namespace gpuperf {
 namespace {
 
-// Late deltas come within a few read intervals of the exit; 4,096 exits cover that even for a host
-// that starts a thousand processes a second. 64 KB.
-constexpr size_t kMaxForgotten = 4'096;
-
 const Owner& other_owner() {
   static const Owner kOther{.comm = "other"};
   return kOther;
@@ -158,12 +154,7 @@ void FunctionStats::expire(int64_t now_mono_ns) {
 void FunctionStats::forget_oldest() {
   const auto oldest = processes_.find(exited_.front());
   exited_rows_ -= oldest->second.rows.size();
-  forgotten_.insert(oldest->first);
-  forgotten_order_.push_back(oldest->first);
-  if (forgotten_order_.size() > kMaxForgotten) {
-    forgotten_.erase(forgotten_order_.front());
-    forgotten_order_.pop_front();
-  }
+  forgotten_.add(oldest->first);
   processes_.erase(oldest);
   exited_.pop_front();
 }

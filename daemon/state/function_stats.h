@@ -6,12 +6,12 @@
 #include <deque>
 #include <map>
 #include <memory>
-#include <set>
 #include <utility>
 
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/state/recent_processes.h"
 
 namespace gpuperf {
 
@@ -90,10 +90,7 @@ class FunctionStats {
   std::map<ProcessKey, Process> processes_;
   std::deque<ProcessKey> exited_;  // oldest first
   size_t exited_rows_ = 0;
-  // Processes whose rows have left, so that a late delta cannot bring back a row that would never
-  // exit again; bounded by kMaxForgotten, the oldest leave first.
-  std::set<ProcessKey> forgotten_;
-  std::deque<ProcessKey> forgotten_order_;
+  RecentProcesses forgotten_;  // rows have left; a late delta must not bring one back
 };
 
 }  // namespace gpuperf

@@ -43,6 +43,8 @@ SlowCalls::WorstList& SlowCalls::get_list(const ListKey& key) {
   WorstList& list = entry->second;
   if (inserted) {
     list.arrival = arrivals_.insert(arrivals_.end(), key);
+    // Naming its stack may have taken longer than the rest of the process's life.
+    list.exited = exited_.contains(key.first);
   } else {
     arrivals_.splice(arrivals_.end(), arrivals_, list.arrival);
   }
@@ -77,6 +79,7 @@ SlowCalls::WorstLists::iterator SlowCalls::erase_list(WorstLists::iterator entry
 }
 
 void SlowCalls::apply(const ProcessExited& exited) {
+  exited_.add(exited.process);
   const uint64_t oldest_recent_id = recent_.empty() ? last_id_ + 1 : recent_.front()->id;
   auto entry = worst_.lower_bound({exited.process, 0});
   while (entry != worst_.end() && entry->first.first == exited.process) {

@@ -11,6 +11,7 @@
 
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/state/recent_processes.h"
 
 namespace gpuperf {
 
@@ -40,6 +41,7 @@ class SlowCalls {
   // call as it is kept and shown.
   std::shared_ptr<const SlowCall> add(SlowCall call);
 
+  // A call may still be added after the exit of its process.
   void apply(const ProcessExited& exited);
 
   // Sets the slow calls, in order of their ids, each once.
@@ -70,6 +72,7 @@ class SlowCalls {
   WorstLists worst_;
   std::list<ListKey> arrivals_;  // of worst_, the list with the oldest last arrival first
   size_t worst_calls_ = 0;
+  RecentProcesses exited_;
 };
 
 }  // namespace gpuperf

@@ -74,7 +74,9 @@ class AnswersTest(unittest.TestCase):
         self.assertEqual((status["pid"], status["problems"], status["calls"]),
                          (self.daemon.process.pid, [], sum(self.calls.values())))
         self.assertEqual({row["function"] for row in self.daemon.query("probes")}, set(FUNCTIONS))
-        self.assertIn("count_fast", self.daemon.ctl("config", "show").stdout)
+        self.assertIn("slow.worst_per_function", self.daemon.ctl("config", "show").stdout)
+        self.assertEqual(json.loads(self.daemon.query("config", "show")["json"])["custom_sym"],
+                         CONFIG["custom_sym"])
         self.assertIn("gpuperfd", self.daemon.ctl("version").stdout)
 
     def test_config_check_names_every_error(self):

@@ -165,13 +165,14 @@ def get_calls(truth):
 
 
 def bpf_objects():
-    """What of ours is in the kernel: names and kinds of maps, programs and links."""
+    """What of gpuperf, of any daemon, is in the kernel: maps, programs and links with their ids. The
+    kernel frees a dead daemon's a moment later: compare with what was there before."""
     names = ("probe_session", "probe_entry", "probe_return", "probe_count", "process_exit",
              "cell_index", "slow_ring", "free_cells")
-    found = []
+    found = set()
     for kind in ("map", "prog", "link"):
         text = subprocess.run(["bpftool", kind, "show"], capture_output=True, text=True,
                               check=True).stdout
-        found += [f"{kind}: {line.strip()}" for line in text.splitlines()
-                  if any(name in line for name in names) or re.search(r"\b(uprobe_multi)\b", line)]
+        found |= {f"{kind}: {line.strip()}" for line in text.splitlines()
+                  if any(name in line for name in names) or re.search(r"\b(uprobe_multi)\b", line)}
     return found

@@ -29,11 +29,11 @@ def calls_per_second(threads=1, calls=200_000):
 
 class StopTest(unittest.TestCase):
     def check_nothing_left(self, how, code):
-        self.assertEqual(bpf_objects(), [])
+        others = bpf_objects()
         bare = calls_per_second()
         with Daemon(CONFIG) as daemon:
             daemon.wait_attached("count_fast")
-            self.assertNotEqual(bpf_objects(), [])
+            self.assertNotEqual(bpf_objects() - others, set())
             gate = daemon.path / "gate"
             workload = start_workload("count_calls", "--calls", 3_000_000, "--threads", 2,
                                       "--wait-for-file", gate)
@@ -42,12 +42,12 @@ class StopTest(unittest.TestCase):
             started = time.monotonic()
             self.assertEqual(daemon.stop(how), code)
             self.assertLess(time.monotonic() - started, 5)
-            wait_until("nothing of ours in the kernel", lambda: not bpf_objects(), 5)
+            wait_until("nothing of ours in the kernel", lambda: bpf_objects() <= others, 5)
             finish_workload(workload)  # exits 0: unharmed
-            after = calls_per_second()
             # Unprobed calls take nanoseconds, probed ones microseconds: a probe left behind would make
-            # this tens of times slower, so half tells the two apart on any machine.
-            self.assertGreater(after, bare / 2)
+            # this tens of times slower. The best of some short runs, on a machine that is shared.
+            after = max(calls_per_second() for _ in range(5))
+            self.assertGreater(after, bare / 4)
             daemon.log_path.write_text("")
             daemon.start()  # the same directory, socket and port
             daemon.wait_attached("count_fast")
@@ -98,6 +98,7 @@ class FailureTest(unittest.TestCase):
             taken.bind(("127.0.0.1", 0))
             taken.listen()
             port = taken.getsockname()[1]
+            others = bpf_objects()
             daemon = Daemon({**CONFIG, "metrics": {"listen": f"127.0.0.1:{port}"}})
             self.addCleanup(daemon.folder.cleanup)
             result = subprocess.run(daemon.command, capture_output=True, text=True, timeout=30,
@@ -105,7 +106,7 @@ class FailureTest(unittest.TestCase):
 
         self.assertEqual(result.returncode, 1)
         self.assertIn(f"127.0.0.1:{port}", result.stderr)
-        self.assertEqual(bpf_objects(), [])
+        wait_until("nothing of ours in the kernel", lambda: bpf_objects() <= others, 5)
 
     def check_degraded(self, prefix, *words):
         with Daemon(CONFIG, prefix=prefix) as daemon:

@@ -1,6 +1,7 @@
 #include "fake_daemon.h"
 
 #include <google/protobuf/text_format.h>
+#include <grpc/grpc.h>
 #include <stdlib.h>
 
 #include <algorithm>
@@ -155,7 +156,9 @@ TempFolder::~TempFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-FakeDaemon::FakeDaemon() : address_("unix:" + (folder_.path() / "api.sock").string()) {}
+FakeDaemon::FakeDaemon() : address_("unix:" + (folder_.path() / "api.sock").string()) {
+  grpc_init();  // never undone: the shutdown of gRPC 1.51 may wait 10 s for a poller of its own
+}
 
 FakeDaemon::~FakeDaemon() { stop(); }
 

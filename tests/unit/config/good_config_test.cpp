@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "daemon/config.h"
-#include "daemon/probe/probe_config.h"
+#include "daemon/config/probe_config.h"
 #include "support.h"
 
 namespace gpuperf {

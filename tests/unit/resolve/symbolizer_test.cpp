@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <future>
 #include <memory>
@@ -56,23 +57,22 @@ TEST(SymbolizerTest, NamesTheFramesOfItsOwnStack) {
   stack_sample::Stack stack;
   (void)gpuperf_stack_sample_outermost(stack);
 
-  const Frames frames = resolve(symbolizer, kSelf, stack);
+  Frames frames = resolve(symbolizer, kSelf, stack);
 
   ASSERT_EQ(frames.size(), stack.size());
+  const std::string executable = std::filesystem::read_symlink("/proc/self/exe");
+  // A sanitizer puts frames of its own below backtrace().
+  frames.erase(frames.begin(), std::ranges::find(frames, executable, &StackFrame::module));
   ASSERT_GE(frames.size(), 4u);
   const std::string vector = "std::vector<unsigned long, std::allocator<unsigned long> >&";
   EXPECT_EQ(frames[0].symbol, "gpuperf::stack_sample::innermost(" + vector + ", int)");
   EXPECT_EQ(frames[1].symbol, "int gpuperf::stack_sample::middle<long>(" + vector + ", long)");
   EXPECT_EQ(frames[2].symbol, "gpuperf_stack_sample_outermost");
-  EXPECT_EQ(frames[0].address - frames[0].offset_bytes,
-            reinterpret_cast<uint64_t>(&stack_sample::innermost));
-  EXPECT_EQ(frames[2].address - frames[2].offset_bytes,
-            reinterpret_cast<uint64_t>(&gpuperf_stack_sample_outermost));
-  const std::string executable = std::filesystem::read_symlink("/proc/self/exe");
-  for (size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(frames[i].module, executable) << i;
-    EXPECT_EQ(frames[i].address, stack[i]) << i;
-  }
+  for (size_t i = 0; i < 3; ++i) EXPECT_EQ(frames[i].module, executable) << i;
+  const auto get_start = [](const StackFrame& frame) { return frame.address - frame.offset_bytes; };
+  EXPECT_EQ(get_start(frames[0]), reinterpret_cast<uint64_t>(&stack_sample::innermost));
+  EXPECT_EQ(get_start(frames[1]), reinterpret_cast<uint64_t>(&stack_sample::middle<long>));
+  EXPECT_EQ(get_start(frames[2]), reinterpret_cast<uint64_t>(&gpuperf_stack_sample_outermost));
 }
 
 TEST(SymbolizerTest, NamesFunctionsOfTheCLibrary) {

@@ -98,6 +98,29 @@ TEST(SlowCallsTest, LetsTheWorstOfAProcessGoAtItsExitWhenItsLastCallIsNotRecent)
   EXPECT_EQ(get_ids(slow_calls), (Ids{3}));
 }
 
+TEST(SlowCallsTest, LetsACallGoThatCameAfterTheExitOfItsProcess) {
+  DropCounters drops;
+  SlowCalls slow_calls({.worst_per_function = 2, .recent = 1}, drops);
+  slow_calls.apply(make_exit(1));
+
+  slow_calls.add(make_call(1, 1, 90));
+  EXPECT_EQ(get_ids(slow_calls), (Ids{1}));
+  slow_calls.add(make_call(2, 1, 90));
+  EXPECT_EQ(get_ids(slow_calls), (Ids{2}));
+}
+
+TEST(RecentProcessesTest, RemembersTheLastOnesOnly) {
+  RecentProcesses recent;
+  for (uint32_t pid = 0; pid <= RecentProcesses::kMax; ++pid) {
+    recent.add({.pid = pid});
+    recent.add({.pid = pid});
+  }
+
+  EXPECT_FALSE(recent.contains({.pid = 0}));
+  EXPECT_TRUE(recent.contains({.pid = 1}));
+  EXPECT_TRUE(recent.contains({.pid = RecentProcesses::kMax}));
+}
+
 TEST(SlowCallsTest, DropsTheListThatWasSlowLeastRecentlyAndCountsItsCalls) {
   DropCounters drops;
   SlowCalls slow_calls({.worst_per_function = 2, .recent = 0, .max_worst_calls = 5}, drops);

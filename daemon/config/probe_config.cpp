@@ -1,4 +1,4 @@
-#include "daemon/probe/probe_config.h"
+#include "daemon/config/probe_config.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,93 @@
+#!/usr/bin/env python3
+"""Who may include whom: the rule of docs/architecture.md, checked on every file.
+
+usage: includes_test.py SOURCE_FOLDER
+"""
+
+import pathlib
+import re
+import sys
+import unittest
+
+ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
+
+# Room -> what it may include beside itself and the standard library. A room is a folder; a name in angle
+# brackets is a library by the first part of its header's path.
+ALLOWED = {
+    "bpf": {"<bpf>"},
+    "injector": set(),
+    "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
+    "daemon/base": {"<absl>", "<spdlog>"},
+    "daemon/model": {"bpf/records.h", "daemon/base", "<spdlog>"},
+    "daemon/config": {"daemon/base", "daemon/config.h", "daemon/probe/probe_spec.h", "<nlohmann>"},
+    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<bpf>", "<libelf>", "<gelf>"},
+    "daemon/collect": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model",
+                       "<bpf>"},
+    "daemon/state": {"daemon/base", "daemon/model"},
+    "daemon/resolve": {"daemon/base", "daemon/model", "daemon/probe"},
+    "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
+    "daemon/rpc": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model",
+                   "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
+    # The top of the house puts the rooms together.
+    "daemon": {"daemon", "<CLI>", "<absl>", "<bpf>"},
+}
+LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
+             "httplib", "libelf", "gelf", "libdw", "sqlite3"}
+OURS = {"bpf", "injector", "client", "daemon", "tests"}
+
+
+def room_of(path):
+    """The longest room that holds a path relative to the root; None outside the rooms."""
+    parents = [str(parent) for parent in pathlib.PurePath(path).parents]
+    return next((parent for parent in parents if parent in ALLOWED), None)
+
+
+def target_of(header, quoted):
+    """What an include reaches: a path of ours, a library in angle brackets, or None (standard, system)."""
+    first = header.split("/")[0].removesuffix(".h")
+    if not quoted and first in LIBRARIES:
+        return f"<{first}>"
+    if first == "gpuperf":
+        return "gpuperf"
+    if quoted and first in OURS:
+        return header
+    return f"<{first}>" if first in LIBRARIES else None
+
+
+def may_include(room, target):
+    if target.startswith("<") or target == "gpuperf":
+        return target in ALLOWED[room]
+    if room_of(target) == room:
+        return True
+    return any(target == allowed or target.startswith(allowed + "/") for allowed in ALLOWED[room])
+
+
+class IncludesTest(unittest.TestCase):
+    def test_every_include_is_allowed(self):
+        checked = 0
+        for folder in ("bpf", "injector", "client", "daemon"):
+            for path in sorted((ROOT / folder).rglob("*")):
+                if path.suffix not in (".h", ".c", ".cpp"):
+                    continue
+                name = str(path.relative_to(ROOT))
+                for number, line in enumerate(path.read_text().splitlines(), 1):
+                    match = re.match(r'\s*#\s*include\s+([<"])([^">]+)[">]', line)
+                    target = match and target_of(match[2], match[1] == '"')
+                    if not target:
+                        continue
+                    checked += 1
+                    with self.subTest(f"{name}:{number}"):
+                        self.assertTrue(may_include(room_of(name), target),
+                                        f"{room_of(name)} may not include {match[2]}")
+        self.assertGreater(checked, 300)
+
+    def test_the_rule_refuses_what_it_should(self):
+        self.assertFalse(may_include("daemon/state", "daemon/probe/programs.h"))
+        self.assertFalse(may_include("client", "daemon/model/histogram.h"))
+        self.assertFalse(may_include("daemon/rpc", "daemon/export/http.h"))
+        self.assertFalse(may_include("injector", "<absl>"))
+        self.assertTrue(may_include("daemon/rpc", "daemon/export/exporter.h"))
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

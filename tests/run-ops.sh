@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# Installs what the tests need, builds everything and runs every test.
+#
+# usage: tests/run.sh [--filter REGEX] [--long] [--sanitize]
+#   --filter REGEX   only tests whose name matches (as `ctest -R`)
+#   --long           the long forms of tests that have one (full call counts, more rounds)
+#   --sanitize       a debug build with the address and undefined-behaviour sanitizers
+#
+# Run as root: tests that load BPF programs need it; without root they skip and say so.
+# The last line is "N passed, N failed, N skipped"; the exit code is 0 when nothing failed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+preset=release
+build=build-ops
+filter=()
+while [[ $# -gt 0 ]]; do
+  case "$1" in
+    --filter)
+      [[ $# -ge 2 ]] || { echo "tests/run.sh: --filter needs a regular expression" >&2; exit 2; }
+      filter=(-R "$2")
+      shift
+      ;;
+    --long) export GPUPERF_LONG_TESTS=1 ;;
+    --sanitize) preset=asan build=build-asan ;;
+    *) sed -n '2,10s/^# \{0,1\}//p' "$0" >&2; exit 2 ;;
+  esac
+  shift
+done
+
+deploy/install_packages.sh build tests
+
+# A gRPC client that is not ours, for the reflection test, which skips without it.
+readonly BUF=@bufbuild/buf@1.75.0
+if [[ ! -x $build/npm/node_modules/.bin/buf ]]; then
+  if ! command -v npm >/dev/null; then
+    echo "npm is not installed: the reflection test will be skipped"
+  elif ! npm install --prefix "$build/npm" --no-audit --no-fund --loglevel=error "$BUF"; then
+    echo "npm could not install $BUF (above): the reflection test will be skipped"
+  fi
+fi
+
+echo "configure: preset $preset"
+configure_log=$(mktemp)
+report=$(mktemp)
+trap 'rm -f "$configure_log" "$report"' EXIT
+cmake --preset "$preset" -B build-ops >"$configure_log" 2>&1 || {
+  cat "$configure_log"
+  echo "tests/run.sh: the build could not be configured (above)" >&2
+  exit 1
+}
+cmake --build "$build"
+
+# One test at a time: the kernel tests share the machine's probes, and timing matters to some.
+status=0
+ctest --test-dir "$build" --output-on-failure --no-tests=error \
+  --test-output-size-passed 1000000 --output-junit "$report" "${filter[@]}" ||
+  status=$?
+
+# A skipped test says why on its own output, which ctest shows only for failures.
+/usr/bin/python3 - "$report" "$status" <<'PYTHON'
+import re
+import sys
+import xml.etree.ElementTree as xml
+
+passed = failed = skipped = 0
+try:
+    cases = list(xml.parse(sys.argv[1]).getroot().iter("testcase"))
+except (OSError, xml.ParseError):
+    cases = []
+for case in cases:
+    if case.find("failure") is not None or case.get("status") == "fail":
+        failed += 1
+    elif case.find("skipped") is not None or case.get("status") == "notrun":
+        skipped += 1
+        text = (case.findtext("system-out") or "").strip().splitlines()
+        print(f"skipped: {case.get('name')}: {text[-1] if text else 'no reason given'}")
+    else:
+        passed += 1
+        # GoogleTest's form: "FILE:LINE: Skipped", the reason, "[  SKIPPED ] Suite.Case (0 ms)".
+        text = case.findtext("system-out") or ""
+        for reason, name in re.findall(r": Skipped\n(.*?)\n*\[  SKIPPED \] (\S+) \(", text, re.S):
+            print(f"skipped inside {case.get('name')}: {name}: {reason.strip()}")
+        # Python's unittest: "test_name (module.Class) ... skipped 'reason'".
+        for name, reason in re.findall(r"^(test_\w+).* \.\.\. skipped (.*)$", text, re.M):
+            print(f"skipped inside {case.get('name')}: {name}: {reason}")
+if int(sys.argv[2]) != 0 and failed == 0:
+    failed = 1  # ctest itself failed: no test matched, or it could not run
+print(f"{passed} passed, {failed} failed, {skipped} skipped")
+PYTHON
+exit "$status"

@@ -1,0 +1,82 @@
+#include "daemon/base/lock_file.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <optional>
+
+namespace gpuperf {
+namespace {
+
+class LockFileTest : public testing::Test {
+ protected:
+  LockFileTest() {
+    char folder[] = "/tmp/gpuperf-lock-XXXXXX";
+    folder_ = mkdtemp(folder);
+    path_ = folder_ + "/lock";
+  }
+  ~LockFileTest() override { std::filesystem::remove_all(folder_); }
+
+  std::string folder_;
+  std::string path_;
+};
+
+TEST_F(LockFileTest, KeepsASecondOwnerOutAndNamesTheFirst) {
+  const auto first = LockFile::acquire(path_);
+  ASSERT_TRUE(first.ok()) << first.status();
+
+  const auto second = LockFile::acquire(path_);
+
+  EXPECT_TRUE(absl::IsAlreadyExists(second.status()));
+  EXPECT_THAT(std::string(second.status().message()),
+              testing::HasSubstr("pid " + std::to_string(getpid()) + " holds " + path_));
+}
+
+TEST_F(LockFileTest, RemovesTheFileAndFreesTheLock) {
+  { ASSERT_TRUE(LockFile::acquire(path_).ok()); }
+
+  EXPECT_FALSE(std::filesystem::exists(path_));
+  EXPECT_TRUE(LockFile::acquire(path_).ok());
+}
+
+TEST_F(LockFileTest, TakesOverFromAProcessThatWasKilled) {
+  const pid_t child = fork();
+  if (child == 0) {
+    const auto held = LockFile::acquire(path_);
+    (void)raise(SIGKILL);
+  }
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  ASSERT_TRUE(std::filesystem::exists(path_));
+
+  const auto lock = LockFile::acquire(path_);
+
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  std::string pid;
+  std::ifstream(path_) >> pid;
+  EXPECT_EQ(pid, std::to_string(getpid()));
+}
+
+TEST_F(LockFileTest, FollowsNoLink) {
+  std::ofstream(folder_ + "/victim") << "precious";
+  std::filesystem::create_symlink(folder_ + "/victim", path_);
+
+  EXPECT_FALSE(LockFile::acquire(path_).ok());
+
+  std::string text;
+  std::ifstream(folder_ + "/victim") >> text;
+  EXPECT_EQ(text, "precious");
+}
+
+TEST_F(LockFileTest, SaysWhereItCannotWrite) {
+  const auto lock = LockFile::acquire(folder_ + "/missing/lock");
+
+  EXPECT_THAT(std::string(lock.status().message()),
+              testing::HasSubstr(folder_ + "/missing/lock: open: No such file or directory"));
+}
+
+}  // namespace
+}  // namespace gpuperf

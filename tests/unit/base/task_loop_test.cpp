@@ -1,0 +1,125 @@
+#include "daemon/base/task_loop.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <thread>
+
+namespace gpuperf {
+namespace {
+
+using testing::ElementsAre;
+
+class TaskLoopTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    auto loop = TaskLoop::make();
+    ASSERT_TRUE(loop.ok()) << loop.status();
+    loop_ = std::move(*loop);
+  }
+  std::unique_ptr<TaskLoop> loop_;
+};
+
+TEST_F(TaskLoopTest, RunsTasksInOrderOnItsThread) {
+  std::vector<int> seen;
+  loop_->post([&] { seen.push_back(1); });
+  loop_->post([&] {
+    EXPECT_TRUE(loop_->on_loop());
+    seen.push_back(2);
+    loop_->stop();
+  });
+
+  loop_->run();
+
+  EXPECT_THAT(seen, ElementsAre(1, 2));
+}
+
+TEST_F(TaskLoopTest, RunsWhatWasPostedBeforeItStops) {
+  std::vector<int> seen;
+  loop_->stop();
+  loop_->post([&] {
+    seen.push_back(1);
+    loop_->post([&] { seen.push_back(2); });
+  });
+
+  loop_->run();
+
+  EXPECT_THAT(seen, ElementsAre(1, 2));
+}
+
+TEST_F(TaskLoopTest, TakesTasksFromOtherThreads) {
+  int sum = 0;  // changed on the loop only
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 1000; ++i) {
+        loop_->post([&] {
+          if (++sum == 4000) loop_->stop();
+        });
+      }
+    });
+  }
+
+  loop_->run();
+
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(sum, 4000);
+}
+
+TEST_F(TaskLoopTest, TicksUntilStopped) {
+  int ticks = 0;
+  ASSERT_TRUE(loop_
+                  ->add_timer(std::chrono::milliseconds(1),
+                              [&] {
+                                if (++ticks == 5) loop_->stop();
+                              })
+                  .ok());
+
+  loop_->run();
+
+  EXPECT_EQ(ticks, 5);
+}
+
+TEST_F(TaskLoopTest, CallsBackWhenADescriptorIsReadable) {
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  const Fd read_end(ends[0]), write_end(ends[1]);
+  char byte = 0;
+  ASSERT_TRUE(loop_
+                  ->add_reader(read_end.get(),
+                               [&] {
+                                 EXPECT_EQ(read(read_end.get(), &byte, 1), 1);
+                                 loop_->stop();
+                               })
+                  .ok());
+
+  ASSERT_EQ(write(write_end.get(), "x", 1), 1);
+  loop_->run();
+
+  EXPECT_EQ(byte, 'x');
+}
+
+TEST_F(TaskLoopTest, DeliversSignals) {
+  int seen = 0;
+  ASSERT_TRUE(loop_
+                  ->add_signals({SIGUSR1},
+                                [&](int signal) {
+                                  seen = signal;
+                                  loop_->stop();
+                                })
+                  .ok());
+
+  ASSERT_EQ(kill(getpid(), SIGUSR1), 0);
+  loop_->run();
+
+  EXPECT_EQ(seen, SIGUSR1);
+}
+
+TEST_F(TaskLoopTest, RefusesADescriptorThatIsNone) {
+  EXPECT_FALSE(loop_->add_reader(-1, [] {}).ok());
+}
+
+}  // namespace
+}  // namespace gpuperf
