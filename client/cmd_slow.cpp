@@ -101,7 +101,7 @@ class SlowCallPrinter {
   SlowCallPrinter(const Output& output, Format format)
       : output_(output), format_(format), table_(make_table(/*streamed=*/true)) {}
 
-  // The header, so that a reader sees at once that the watch has begun.
+  // The header: whoever sees it knows that nothing is missed from now on.
   Status begin() {
     if (format_ == Format::kTable) return output_.write(table_.take_text(output_.read_style()));
     if (format_ == Format::kCsv) return output_.write(write_csv_header(*SlowCall::descriptor()));
@@ -142,6 +142,7 @@ Status run_watch(const Invocation& invocation) {
   grpc::ClientContext context;
   const InterruptibleCall interruptible(interrupt.get(), context);
   const auto stream = connection->stub().WatchSlowCalls(&context, request);
+  stream->WaitForInitialMetadata();  // comes once the daemon has us among its readers
   SlowCallPrinter printer(invocation.output, find_format(options));
   Status printed = printer.begin();
   v1::WatchSlowCallsResponse message;

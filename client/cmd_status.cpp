@@ -88,8 +88,7 @@ std::string render_drops(const GetStatusResponse& status, const TextStyle& style
                    {format_count(drop.count()), Tone::kWarning},
                    {drop.meaning()}});
   }
-  return make_line("Drops", fmt::format("{} causes", status.drops_size()), style) +
-         table.take_text(style);
+  return make_line("Drops", std::to_string(status.drops_size()), style) + table.take_text(style);
 }
 
 std::string render_status(const GetStatusResponse& status, const TextStyle& style) {

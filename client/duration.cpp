@@ -21,15 +21,16 @@ struct Unit {
 };
 
 constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kHourNs = 3600 * kSecondNs;
 constexpr std::array<Unit, 9> kUnits = {{{"ns", 1},
                                          {"us", 1000},
                                          {"µs", 1000},
                                          {"ms", 1'000'000},
                                          {"s", kSecondNs},
                                          {"m", 60 * kSecondNs},
-                                         {"h", 3600 * kSecondNs},
-                                         {"d", 24 * 3600 * kSecondNs},
-                                         {"w", 7 * 24 * 3600 * kSecondNs}}};
+                                         {"h", kHourNs},
+                                         {"d", 24 * kHourNs},
+                                         {"w", 168 * kHourNs}}};
 
 std::string_view take_while(std::string_view& text, bool (*wanted)(unsigned char)) {
   const auto* end = std::find_if_not(text.begin(), text.end(), wanted);

@@ -89,7 +89,7 @@ std::string render_stack(const v1::SlowCall& call, const TextStyle& style) {
 
 std::string describe_frame(const v1::StackFrame& frame) {
   const std::string offset = fmt::format("+0x{:x}", frame.offset_bytes());
-  const std::string address = fmt::format("0x{:x}", frame.address());
+  std::string address = fmt::format("0x{:x}", frame.address());
   if (frame.symbol().empty() && frame.module().empty()) return address;
   if (frame.symbol().empty()) return fmt::format("{}  {}{}", address, frame.module(), offset);
   if (frame.module().empty()) return frame.symbol() + offset;

@@ -29,9 +29,11 @@ ExitCode find_exit_code(const Status& status);
     }                                                           \
   } while (false)
 
+// NOLINTBEGIN(bugprone-macro-parentheses): a declaration cannot stand in parentheses
 #define ASSIGN_OR_RETURN(declaration, expression) \
   ASSIGN_OR_RETURN_INNER(CLIENT_CONCAT(result_, __LINE__), declaration, expression)
 #define ASSIGN_OR_RETURN_INNER(result, declaration, expression) \
   auto result = (expression);                                   \
   if (!result.ok()) return result.status();                     \
   declaration = std::move(result).value()
+// NOLINTEND(bugprone-macro-parentheses)

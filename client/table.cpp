@@ -89,7 +89,8 @@ std::string Table::render_line(const std::vector<Cell>& cells, const std::vector
     const int blanks = widths[i] - measure_width(text);
     const bool right = columns_[i].align == Column::Align::kRight;
     if (!line.empty()) owed_blanks += kGap;
-    line.append(static_cast<size_t>(owed_blanks + (right ? blanks : 0)), ' ');
+    if (right) owed_blanks += blanks;
+    line.append(static_cast<size_t>(owed_blanks), ' ');
     line += paint(text, cells[i].tone, style);
     owed_blanks = right ? 0 : blanks;
   }

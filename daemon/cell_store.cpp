@@ -1,12 +1,9 @@
 #include "daemon/cell_store.h"
 
 #include <bpf/bpf.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdlib>
-#include <fstream>
-#include <string>
+#include <vector>
 
 namespace gpuperf {
 namespace {
@@ -60,24 +57,6 @@ CellStore make_cell_store(const Programs& programs) {
             (void)bpf_map_delete_elem(processes, &key);  // ENOENT is as good
           },
   };
-}
-
-bool is_alive(const ProcessKey& process) {
-  std::ifstream file("/proc/" + std::to_string(process.pid) + "/stat");
-  std::string text;
-  if (!std::getline(file, text)) return false;
-  // Field 22, counted behind the command, which may hold spaces and parentheses itself.
-  const size_t command_end = text.rfind(')');
-  if (command_end == std::string::npos) return false;
-  size_t at = command_end + 1;
-  for (int field = 2; field < 21; ++field) at = text.find(' ', at + 1);
-  if (at == std::string::npos) return false;
-  const auto ticks = std::strtoull(text.c_str() + at, nullptr, 10);
-  const auto tick_ns = 1'000'000'000 / static_cast<uint64_t>(sysconf(_SC_CLK_TCK));
-  const uint64_t started_ns = ticks * tick_ns;
-  const uint64_t apart = started_ns > process.start_boot_ns ? started_ns - process.start_boot_ns
-                                                            : process.start_boot_ns - started_ns;
-  return apart <= 2 * tick_ns;
 }
 
 }  // namespace gpuperf

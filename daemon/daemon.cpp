@@ -16,6 +16,7 @@
 #include "daemon/cell_store.h"
 #include "daemon/model/status_names.h"
 #include "daemon/config/probe_config.h"
+#include "daemon/probe/proc_text.h"
 #include "daemon/probe/self_test.h"
 #include "daemon/resolve/container.h"
 
@@ -148,7 +149,11 @@ Status Daemon::start_loop() {
             .config_json = config_.text,
             .effective_json = render_settings_json(config_.settings)};
   // Before any thread starts, so that all inherit the blocked signals.
-  RETURN_IF_ERROR(loop_->add_signals({SIGTERM, SIGINT}, [this](int) { loop_->stop(); }));
+  RETURN_IF_ERROR(loop_->add_signals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) {
+    if (signal != SIGHUP) return loop_->stop();
+    log_warn("SIGHUP ignored", {{"reason", "this version reads its configuration at start only"},
+                                {"hint", "restart gpuperfd"}});
+  }));
   if (std::signal(SIGPIPE, SIG_IGN) == SIG_ERR) return errno_status(errno, "ignore SIGPIPE");
   return absl::OkStatus();
 }
@@ -236,13 +241,21 @@ void Daemon::stop_symbolizer() { symbolizer_.reset(); }
 
 Status Daemon::start_drain() {
   if (!programs_) return absl::OkStatus();
+  const auto find_owner = [this](const ProcessKey& process) {
+    // So that a short program's stacks can be named after it; a full queue only loses that.
+    (void)symbolizer_->post_prefetch(process);
+    return read_owner(process.pid);
+  };
+  const auto is_alive = [](const ProcessKey& process) {
+    return is_running_since("/proc", process.pid, process.start_boot_ns);
+  };
   ASSIGN_OR_RETURN(
       drain_,
       Drain::make({.slow_ring_fd = programs_->map_fd("slow_ring"),
                    .process_ring_fd = programs_->map_fd("process_ring"),
                    .interval = std::chrono::milliseconds(config_.settings.stats.interval_ms),
                    .on_batch = [this] { loop_->post([this] { take_batches(); }); }},
-                  MapSource(make_cell_store(*programs_), read_owner, is_alive, drops_), drops_));
+                  MapSource(make_cell_store(*programs_), find_owner, is_alive, drops_), drops_));
   drain_->start();
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 // 2 usage or configuration invalid.
 
 #include <malloc.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -52,6 +53,14 @@ int run(CommandLine line) {
   return 1;
 }
 
+// Two descriptors a function and file with perf probes, one a file otherwise; and one a client.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)setrlimit(RLIMIT_NOFILE, &limit);  // what the limit then refuses is reported where it happens
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -73,5 +82,6 @@ int main(int argc, char** argv) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
   }
+  raise_descriptor_limit();
   return run(line);
 }

@@ -8,8 +8,8 @@ set -euo pipefail
 
 readonly BUILD_PACKAGES=(
   cmake ninja-build g++ clang ccache pkg-config bpftool
-  libbpf-dev libelf-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc
+  libbpf-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto
   prometheus-cpp-dev libcpp-httplib-dev
   libgtest-dev libgmock-dev
   python3 util-linux

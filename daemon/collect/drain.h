@@ -40,8 +40,7 @@ class Drain {
   ~Drain();
 
   void start();
-  // Reads everything once more, then ends the thread. What the queue has no room for is kept out of it
-  // only when the loop has stopped taking batches: call it while the loop still runs.
+  // Reads everything once more, queues it where there is room, and ends the thread.
   void stop();
   std::optional<Batch> try_pop() { return queue_.try_pop(); }  // any thread
 

@@ -35,7 +35,7 @@ MapSource::MapSource(CellStore store, FindOwner find_owner, IsAlive is_alive, Dr
 const Owner& MapSource::get_owner(const ProcessKey& process, const std::string& comm_hint) {
   const auto known = owners_.find(process);
   if (known != owners_.end()) return known->second;
-  Owner owner = find_owner_(process.pid);
+  Owner owner = find_owner_(process);
   // The kernel's name was taken at the first call; /proc may already be empty or another process's.
   if (!comm_hint.empty()) owner.comm = comm_hint;
   return owners_.emplace(process, std::move(owner)).first->second;

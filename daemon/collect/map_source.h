@@ -36,7 +36,7 @@ struct CellStore {
 // wraps after 2^32 calls, an hour at a million calls a second.
 class MapSource {
  public:
-  using FindOwner = std::function<Owner(uint32_t pid)>;
+  using FindOwner = std::function<Owner(const ProcessKey&)>;  // while it lives, once
   using IsAlive = std::function<bool(const ProcessKey&)>;
 
   MapSource(CellStore store, FindOwner find_owner, IsAlive is_alive, DropCounters& drops);

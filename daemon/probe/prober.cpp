@@ -149,7 +149,11 @@ void Prober::scan_all() {
                          " processes cannot be looked into: their libraries are not probed",
                      "run as root or with CAP_SYS_PTRACE"});
   }
-  if (report->files_left_out > 0) {
+  if (report->files_left_out > files_left_out_) {
+    drops_.add(DropCause::kDiscoveryFilesFull, report->files_left_out - files_left_out_);
+  }
+  files_left_out_ = report->files_left_out;
+  if (files_left_out_ > 0) {
     found.push_back({"discovery",
                      std::to_string(report->files_left_out) + " library files beyond the bound of " +
                          std::to_string(kMaxFoundFiles) + " are not probed",

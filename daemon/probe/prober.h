@@ -83,6 +83,7 @@ class Prober {
   std::map<uint32_t, std::set<std::string>> missing_;    // function -> names of files without it
   std::map<uint32_t, std::vector<ProbeRow>> rows_;       // function -> where it was found
   std::vector<Problem> scan_problems_;
+  uint64_t files_left_out_ = 0;  // by the last full scan
   uint32_t files_ = 0;
   bool changed_ = true;
   std::thread thread_;

@@ -14,6 +14,7 @@
 
 #include "daemon/base/listen_address.h"
 #include "daemon/base/log.h"
+#include "grpc/health/v1/health.pb.h"
 
 namespace gpuperf {
 namespace {
@@ -85,6 +86,8 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const RpcOptions& options,
   grpc::HealthCheckServiceInterface& health = *server->server_->GetHealthCheckService();
   health.SetServingStatus(v1::Observe::service_full_name(), true);
   health.SetServingStatus(true);
+  // Keeps the description of the health service in the program, for reflection to find.
+  (void)grpc::health::v1::HealthCheckRequest::descriptor();
   return server;
 }
 

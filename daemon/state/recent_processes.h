@@ -11,7 +11,7 @@ namespace gpuperf {
 // Remembers the processes added last, so that what still comes in about a process that has exited
 // is not taken for a new one, which would never exit again.
 //
-// Thread: loop only. Bounds: 4,096 processes, 200 KB; stragglers come within a few read intervals
+// Thread: loop only. Bounds: 4,096 processes, 330 KB; stragglers come within a few read intervals
 // of the exit, and that covers them even where a thousand processes exit a second.
 class RecentProcesses {
  public:

@@ -20,7 +20,7 @@ ALLOWED = {
     "daemon/base": {"<absl>", "<spdlog>"},
     "daemon/model": {"bpf/records.h", "daemon/base", "<spdlog>"},
     "daemon/config": {"daemon/base", "daemon/config.h", "daemon/probe/probe_spec.h", "<nlohmann>"},
-    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<bpf>", "<libelf>", "<gelf>"},
+    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<bpf>"},
     "daemon/collect": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model",
                        "<bpf>"},
     "daemon/state": {"daemon/base", "daemon/model"},
@@ -32,7 +32,7 @@ ALLOWED = {
     "daemon": {"daemon", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
-             "httplib", "libelf", "gelf", "libdw", "sqlite3"}
+             "httplib", "libelf", "gelf"}
 OURS = {"bpf", "injector", "client", "daemon", "tests"}
 
 

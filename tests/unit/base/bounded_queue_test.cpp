@@ -10,7 +10,7 @@ namespace {
 
 TEST(BoundedQueueTest, HandsValuesOutInOrder) {
   BoundedQueue<int> queue(3);
-  for (const int value : {1, 2, 3}) EXPECT_TRUE(queue.try_push(value));
+  for (const int value : {1, 2, 3}) EXPECT_TRUE(queue.try_push(int{value}));
 
   EXPECT_EQ(queue.try_pop(), 1);
   EXPECT_EQ(queue.try_pop(), 2);
@@ -25,6 +25,17 @@ TEST(BoundedQueueTest, RefusesWhenFullAndTakesAgainWhenNot) {
   EXPECT_FALSE(queue.try_push(2));
   EXPECT_EQ(queue.try_pop(), 1);
   EXPECT_TRUE(queue.try_push(3));
+}
+
+TEST(BoundedQueueTest, LeavesARefusedValueWithTheCaller) {
+  BoundedQueue<std::unique_ptr<int>> queue(1);
+  ASSERT_TRUE(queue.try_push(std::make_unique<int>(1)));
+  auto refused = std::make_unique<int>(2);
+
+  EXPECT_FALSE(queue.try_push(std::move(refused)));
+
+  ASSERT_NE(refused, nullptr);
+  EXPECT_EQ(*refused, 2);
 }
 
 TEST(BoundedQueueTest, HandsOutWhatWaitsAfterClosingAndRefusesMore) {
@@ -55,7 +66,7 @@ TEST(BoundedQueueTest, LosesAndDoublesNothingAmongThreads) {
   for (int p = 0; p < kProducers; ++p) {
     producers.emplace_back([&queue] {
       for (int value = 1; value <= kValues; ++value) {
-        while (!queue.try_push(value)) std::this_thread::yield();
+        while (!queue.try_push(int{value})) std::this_thread::yield();
       }
     });
   }

@@ -30,7 +30,7 @@ class CliConfigTest : public ::testing::Test {
     return run_program(std::move(arguments), {.input = input});
   }
   std::string write_file(const std::string& text) {
-    const std::string path = (daemon_.folder() / "config.json").string();
+    std::string path = (daemon_.folder() / "config.json").string();
     std::ofstream(path) << text;
     return path;
   }

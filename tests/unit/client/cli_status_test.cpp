@@ -76,7 +76,7 @@ TEST_F(CliStatusTest, SaysWhatDoesNotWorkAndWhatWasLost) {
                                     "  probes: no permission to load programs\\x1b[2J\n"
                                     "    hint: run gpuperfd as root\n"));
   EXPECT_THAT(result.out,
-              HasSubstr("Drops       1 causes\n"
+              HasSubstr("Drops       1\n"
                         "  STAGE  REASON          COUNT  MEANING\n"
                         "  bpf    slow_ring_full  1,234  records of slow calls; the calls "
                         "themselves are counted\n"));

@@ -249,7 +249,7 @@ grpc::Status FakeDaemon::ListSlowCalls(grpc::ServerContext*,
 
 grpc::Status FakeDaemon::GetSlowCall(grpc::ServerContext*, const v1::GetSlowCallRequest* request,
                                      v1::GetSlowCallResponse* response) {
-  const grpc::Status status = note("GetSlowCall", *request);
+  grpc::Status status = note("GetSlowCall", *request);
   for (const v1::SlowCall& call : answers.slow_calls) {
     if (call.id() != request->id()) continue;
     *response->mutable_slow_call() = call;
@@ -261,8 +261,9 @@ grpc::Status FakeDaemon::GetSlowCall(grpc::ServerContext*, const v1::GetSlowCall
 grpc::Status FakeDaemon::WatchSlowCalls(grpc::ServerContext* context,
                                         const v1::WatchSlowCallsRequest* request,
                                         grpc::ServerWriter<v1::WatchSlowCallsResponse>* writer) {
-  const grpc::Status status = note("WatchSlowCalls", *request);
+  grpc::Status status = note("WatchSlowCalls", *request);
   if (!status.ok()) return status;
+  writer->SendInitialMetadata();  // as the daemon does once the reader misses nothing more
   for (const v1::WatchSlowCallsResponse& message : answers.watch) writer->Write(message);
   if (answers.watch_ends) return grpc::Status::OK;
   // The synchronous API has no way to wait for the client to leave but to look.

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <poll.h>
 #include <pty.h>
 #include <signal.h>
@@ -44,12 +45,14 @@ std::vector<std::string> make_environment(const ProgramOptions& options) {
       {"PATH", "/usr/bin:/bin"}, {"TZ", "UTC"}, {"TERM", "xterm"}};
   for (const auto& [name, value] : options.environment) variables[name] = value;
   std::vector<std::string> lines;
-  for (const auto& [name, value] : variables) lines.push_back(name + "=" + value);
+  lines.reserve(variables.size());
+  for (const auto& [name, value] : variables) lines.push_back(fmt::format("{}={}", name, value));
   return lines;
 }
 
 std::vector<char*> list_pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
+  pointers.reserve(strings.size() + 1);
   for (std::string& text : strings) pointers.push_back(text.data());
   pointers.push_back(nullptr);
   return pointers;
@@ -126,7 +129,7 @@ std::string Program::read_until(const std::string& text) {
     found = unread_.find(text);
   }
   const size_t end = found == std::string::npos ? unread_.size() : found + text.size();
-  const std::string taken = unread_.substr(0, end);
+  std::string taken = unread_.substr(0, end);
   unread_.erase(0, end);
   return taken;
 }

@@ -9,7 +9,6 @@ namespace gpuperf::client {
 namespace {
 
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 
 std::vector<v1::Process> make_processes() {
   std::vector<v1::Process> rows(3);
@@ -25,6 +24,7 @@ std::vector<v1::Process> make_processes() {
 
 std::vector<uint32_t> list_pids(const std::vector<v1::Process>& rows) {
   std::vector<uint32_t> pids;
+  pids.reserve(rows.size());
   for (const auto& row : rows) pids.push_back(row.pid());
   return pids;
 }

@@ -81,8 +81,8 @@ class MapSourceTest : public testing::Test {
   std::vector<uint32_t> looked_up_;
   bool alive_ = true;
   MapSource source_{kernel_.store(),
-                    [this](uint32_t pid) {
-                      looked_up_.push_back(pid);
+                    [this](const ProcessKey& process) {
+                      looked_up_.push_back(process.pid);
                       return Owner{.comm = "from-proc", .container = "abc"};
                     },
                     [this](const ProcessKey&) { return alive_; }, drops_};

@@ -60,7 +60,8 @@ def main():
                   ", ".join(n for n, p in zip(names, paths) if not p))
             continue
         symbols = set().union(*map(exported, paths))
-        wanted = list(config[section].values())
+        wanted = [entry if isinstance(entry, str) else entry["symbol"]
+                  for entry in config[section].values()]
         checked += len(wanted)
         missing += [f"{section}: {symbol}: not exported by {', '.join(names)}"
                     for symbol in wanted if symbol not in symbols]
