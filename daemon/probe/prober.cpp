@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <string_view>
 #include <utility>
 
 #include "daemon/base/log.h"
@@ -52,6 +53,22 @@ bool has_ptrace_capability() {
     return (std::strtoull(line.c_str() + 7, nullptr, 16) >> CAP_SYS_PTRACE & 1) != 0;
   }
   return false;
+}
+
+// Beginning of the file name of the library a CUDA symbol lives in. One section covers several libraries,
+// and a symbol is not missing while only the others have been seen.
+std::string_view find_home_library(std::string_view symbol) {
+  constexpr std::pair<std::string_view, std::string_view> kHomes[] = {
+      {"cublasLt", "libcublasLt."}, {"cublas", "libcublas."}, {"cudnn", ""}, {"cuda", "libcudart"},
+      {"cu", "libcuda."}};
+  for (const auto& [prefix, library] : kHomes) {
+    if (symbol.starts_with(prefix)) return library;
+  }
+  return "";
+}
+
+bool any_begins_with(const std::set<std::string>& names, std::string_view prefix) {
+  return std::ranges::any_of(names, [prefix](const std::string& n) { return n.starts_with(prefix); });
 }
 
 std::string get_file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -278,12 +295,17 @@ ProbeRow Prober::explain_unplaced(uint32_t function_id) const {
   if (!config_.probes[function_id].enabled) {
     row.state = ProbeState::kDisabled;
     row.reason = kDisabledReason;
-  } else if (missing != missing_.end()) {
-    row.state = ProbeState::kSymbolMissing;
-    row.reason = "not in " + join_names(missing->second, 4);
-  } else {
+  } else if (missing == missing_.end()) {
     row.state = ProbeState::kWaiting;
     row.reason = "no process maps a library of this category yet";
+  } else if (const std::string_view home = find_home_library(row.symbol);
+             !any_begins_with(missing->second, home)) {
+    row.state = ProbeState::kWaiting;
+    row.reason = "no process maps " + std::string(home.substr(0, home.find('.'))) + " yet; not in " +
+                 join_names(missing->second, 4);
+  } else {
+    row.state = ProbeState::kSymbolMissing;
+    row.reason = "not in " + join_names(missing->second, 4);
   }
   return row;
 }

@@ -117,6 +117,22 @@ class ProbesTest(unittest.TestCase):
             self.assertEqual({name: row["calls"] for name, row in rows.items()}, expected)
             self.assertEqual(daemon.wait_for_probe("off", "disabled")["library"], "")
 
+    def test_a_symbol_is_missing_only_where_its_own_library_was_seen(self):
+        config = {"cuda_func_sym": {"cudaMalloc": "cudaMalloc", "cudaMallok": "cudaMallok",
+                                    "cuInit": "cuInit"}}
+        with Daemon(config) as daemon:
+            process = start_workload("cuda_calls_standin", "--seconds", 0,
+                                     "--wait-for-file", daemon.path / "go")
+            self.addCleanup(process.stdout.close)
+            daemon.wait_attached("cudaMalloc")
+            (daemon.path / "go").touch()
+            finish_workload(process)
+
+            self.assertIn("not in libcudart",
+                          daemon.wait_for_probe("cudaMallok", "symbol_missing")["reason"])
+            self.assertIn("no process maps libcuda yet",
+                          daemon.wait_for_probe("cuInit", "waiting")["reason"])
+
     def test_a_file_that_is_no_library_is_said_and_keeps_nothing_out(self):
         bad = self.folder / LIBRARY.name
         bad.write_text("not an ELF file " * 1000, encoding="utf-8")
