@@ -126,7 +126,7 @@ class SlowCallPrinter {
 
 void report_missed(uint64_t missed_count) {
   std::cerr << "gpuperfctl: missed " << missed_count
-            << " slow calls: they came faster than they were read; narrow the filter, or ask for "
+            << ": slow calls came faster than they were read; narrow the filter, or ask for "
                "those kept: gpuperfctl slow list\n";
 }
 

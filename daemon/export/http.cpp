@@ -37,7 +37,7 @@ void add_routes(HttpListener& listener, const prometheus::Collectable& metrics,
   listener.set_error_handler([](const Request&, Response& response) {
     if (response.status == 404) response.set_content(kNotFound, kPlainText);
   });
-  listener.set_exception_handler([](const Request&, Response& response, std::exception_ptr) {
+  listener.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
     response.status = 500;
     response.set_content("internal error: out of memory?\n", kPlainText);
   });

@@ -29,7 +29,7 @@ constexpr std::chrono::seconds kRequestTimeout{5};
 constexpr std::chrono::seconds kAnswerTimeout{15};
 constexpr std::chrono::seconds kRetryInterval{1};
 // Nothing we serve takes a body; this only lets a POST be answered with 404.
-constexpr size_t kMaxBodyBytes = 64 * 1024;
+constexpr size_t kMaxBodyBytes = size_t{64} * 1024;
 
 // One connection as httplib reads and writes it, with a deadline for all reads and one for all
 // writes, both counted from the beginning.

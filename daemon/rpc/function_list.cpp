@@ -90,6 +90,7 @@ std::vector<FunctionStats> list_summed(const Snapshot& snapshot, const RowFilter
     for (const auto& series : snapshot.series) add(*series);
   }
   std::vector<FunctionStats> functions;
+  functions.reserve(sums.size());
   for (const auto& [id, totals] : sums) {
     functions.push_back(to_proto((*snapshot.functions)[id], totals));
   }

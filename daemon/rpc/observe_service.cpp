@@ -15,9 +15,9 @@
 namespace gpuperf {
 namespace {
 
-constexpr size_t kMaxConfigBytes = 1024 * 1024;  // as the proto says
+constexpr size_t kMaxConfigBytes = size_t{1024} * 1024;  // as the proto says
 // gRPC clients refuse messages over 4 MiB unless told otherwise; one row more still fits.
-constexpr size_t kPageBytes = 3 * 1024 * 1024;
+constexpr size_t kPageBytes = size_t{3} * 1024 * 1024;
 
 using Place = SnapshotPages::Place;
 
@@ -71,7 +71,8 @@ Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
   for (const ProcessRow& row : place.snapshot->processes) {
     if (filter.matches(row.process) && filter.matches(row.owner)) rows.push_back(&row);
   }
-  std::ranges::stable_partition(rows, [](const ProcessRow* row) { return !row->exited; });
+  std::stable_partition(rows.begin(), rows.end(),
+                        [](const ProcessRow* row) { return !row->exited; });
   const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
                                   [](const ProcessRow* row) { return to_proto(*row); });
   if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));

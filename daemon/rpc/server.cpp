@@ -24,7 +24,7 @@ constexpr std::chrono::seconds kStopTimeout{1};
 constexpr int kMaxRequestBytes = 1024 * 1024 + 64 * 1024;
 // What gRPC clients accept by default; lists page below it.
 constexpr int kMaxAnswerBytes = 4 * 1024 * 1024;
-constexpr size_t kBufferBytes = 64 * 1024 * 1024;
+constexpr size_t kBufferBytes = size_t{64} * 1024 * 1024;
 // Only reflection still takes a thread per call.
 constexpr int kReflectionThreads = 8;
 

@@ -97,7 +97,7 @@ Status prepare_unix_socket(const std::string& path) {
 
 Status open_socket_to_group(const std::string& path, const std::string& group) {
   // getgrnam_r needs room for all members; 64 KiB is some thousands of them.
-  std::vector<char> buffer(64 * 1024);
+  std::vector<char> buffer(size_t{64} * 1024);
   struct group entry {};
   struct group* found = nullptr;
   const int error = getgrnam_r(group.c_str(), &entry, buffer.data(), buffer.size(), &found);

@@ -156,7 +156,7 @@ TEST_F(CliSlowTest, SaysHowManyItMissed) {
   const auto result = run({"slow", "watch", "-o", "json", "--limit", "2"});
 
   EXPECT_EQ(result.exit_code, 0);
-  EXPECT_THAT(result.err, HasSubstr("gpuperfctl: missed 40 slow calls"));
+  EXPECT_THAT(result.err, HasSubstr("gpuperfctl: missed 40: slow calls came faster"));
 }
 
 TEST_F(CliSlowTest, SaysHowManyItMissedWithoutACallBeside) {
@@ -167,7 +167,7 @@ TEST_F(CliSlowTest, SaysHowManyItMissedWithoutACallBeside) {
   const auto result = run({"slow", "watch", "-o", "json", "--limit", "1"});
 
   EXPECT_EQ(ordered_json::parse(result.out)["id"], 17);
-  EXPECT_THAT(result.err, HasSubstr("missed 3 slow calls"));
+  EXPECT_THAT(result.err, HasSubstr("missed 3: slow calls"));
 }
 
 TEST_F(CliSlowTest, EndsWithThreeWhenTheDaemonStops) {
