@@ -7,8 +7,8 @@
 
 #include "daemon/config/error_text.h"
 #include "daemon/config/json_document.h"
-#include "daemon/config/settings_table.h"
 #include "daemon/config/probe_config.h"
+#include "daemon/config/settings_table.h"
 
 namespace gpuperf {
 namespace {

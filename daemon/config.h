@@ -32,7 +32,7 @@ struct Settings {
   } stats;
   struct {
     std::string listen = "127.0.0.1:9465";  // empty = off
-    uint64_t max_series = 20000;
+    uint64_t max_series = 2000;             // sets (function, owner), 31 time series each
   } metrics;
   struct {
     std::string listen = "unix:/run/gpuperf/api.sock";  // empty = off

@@ -14,8 +14,8 @@
 
 #include "daemon/base/log.h"
 #include "daemon/cell_store.h"
-#include "daemon/model/status_names.h"
 #include "daemon/config/probe_config.h"
+#include "daemon/model/status_names.h"
 #include "daemon/probe/proc_text.h"
 #include "daemon/probe/self_test.h"
 #include "daemon/resolve/container.h"
@@ -36,13 +36,13 @@ std::shared_ptr<const std::vector<Function>> make_functions(const Config& config
   const uint64_t default_ns = threshold_ns_from_ms(config.settings.slow.default_threshold_ms);
   auto functions = std::make_shared<std::vector<Function>>();
   for (const ProbeSpec& spec : config.probes.probes) {
-    functions->push_back({.id = static_cast<uint32_t>(functions->size()),
-                          .category = spec.category,
-                          .name = spec.function,
-                          .symbol = spec.symbol,
-                          .status = has_statuses(spec.category) ? find_status_kind(spec.symbol)
-                                                                : StatusKind::kNone,
-                          .slow_threshold_ns = spec.slow_threshold_ns.value_or(default_ns)});
+    functions->push_back(
+        {.id = static_cast<uint32_t>(functions->size()),
+         .category = spec.category,
+         .name = spec.function,
+         .symbol = spec.symbol,
+         .status = has_statuses(spec.category) ? find_status_kind(spec.symbol) : StatusKind::kNone,
+         .slow_threshold_ns = spec.slow_threshold_ns.value_or(default_ns)});
   }
   return functions;
 }
@@ -269,8 +269,8 @@ void Daemon::stop_drain() {
 
 Status Daemon::start_prober() {
   if (!programs_) return absl::OkStatus();
-  prober_ = std::make_unique<Prober>(
-      config_.probes, functions_, *programs_, drops_, [this](auto report) {
+  prober_ =
+      std::make_unique<Prober>(config_.probes, functions_, *programs_, drops_, [this](auto report) {
         loop_->post([this, report = std::move(report)] { take_report(report); });
       });
   return prober_->start();
@@ -321,13 +321,13 @@ void Daemon::on_slow_call(SlowCallEvent event) {
   auto shared = std::make_shared<SlowCall>(std::move(call));
   const bool queued =
       !addresses.empty() &&
-      symbolizer_->post_resolve(
-          process, std::move(addresses), [this, shared](std::vector<StackFrame> frames) {
-            loop_->post([this, shared, frames = std::move(frames)]() mutable {
-              shared->user_stack = std::move(frames);
-              finish_slow_call(std::move(*shared));
-            });
-          });
+      symbolizer_->post_resolve(process, std::move(addresses),
+                                [this, shared](std::vector<StackFrame> frames) {
+                                  loop_->post([this, shared, frames = std::move(frames)]() mutable {
+                                    shared->user_stack = std::move(frames);
+                                    finish_slow_call(std::move(*shared));
+                                  });
+                                });
   if (queued) return;
   if (!shared->event.user_stack.empty()) drops_.add(DropCause::kSymbolsQueueFull);
   for (const uint64_t address : shared->event.user_stack) {

@@ -37,9 +37,9 @@ struct DaemonOptions {
 // The whole daemon: starts the parts in order, runs the loop until SIGTERM or SIGINT, stops them in
 // reverse.
 //
-// Thread: the one that calls run() is the loop, which owns all changing state. Without what probes need
-// (privilege, BTF, kernel) it runs all the same, serves, and says what is missing; a lock held or an
-// address taken by somebody else ends the start.
+// Thread: the one that calls run() is the loop, which owns all changing state. Without what probes
+// need (privilege, BTF, kernel) it runs all the same, serves, and says what is missing; a lock held
+// or an address taken by somebody else ends the start.
 class Daemon {
  public:
   Daemon(DaemonOptions options, Config config);

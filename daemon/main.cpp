@@ -58,7 +58,8 @@ void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  (void)setrlimit(RLIMIT_NOFILE, &limit);  // what the limit then refuses is reported where it happens
+  (void)setrlimit(RLIMIT_NOFILE,
+                  &limit);  // what the limit then refuses is reported where it happens
 }
 
 }  // namespace
@@ -68,10 +69,12 @@ int main(int argc, char** argv) {
   (void)mallopt(M_ARENA_MAX, 2);
   CommandLine line;
   CLI::App app("Keeps probes on GPU library functions and serves what they tell.", "gpuperfd");
-  app.add_option("--config", line.config_path, "Configuration file (default " +
-                 std::string(kDefaultConfigPath) + ", or the built-in one where that is missing)");
+  app.add_option("--config", line.config_path,
+                 "Configuration file (default " + std::string(kDefaultConfigPath) +
+                     ", or the built-in one where that is missing)");
   app.add_flag("--check", line.check, "Validate the configuration and exit: 0 valid, 2 not");
-  app.add_option("--runtime-dir", line.runtime_dir, "Directory of the lock file")->capture_default_str();
+  app.add_option("--runtime-dir", line.runtime_dir, "Directory of the lock file")
+      ->capture_default_str();
   app.add_option("--mechanism", line.mechanism, "How to probe")
       ->check(CLI::IsMember({"auto", "session", "multi", "perf"}))
       ->capture_default_str();

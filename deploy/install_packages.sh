@@ -15,7 +15,7 @@ readonly BUILD_PACKAGES=(
   python3 util-linux
 )
 readonly TESTS_PACKAGES=(
-  binutils curl git procps psmisc
+  binutils clang-format curl git procps psmisc
   prometheus
   python3-jsonschema
 )

@@ -11,9 +11,9 @@ namespace gpuperf {
 
 // Hands values from any thread to one consumer thread.
 //
-// Bounds: at most `capacity` values wait; a push beyond that is refused and leaves the value with the
-// caller, who keeps it or counts the drop with its own site and reason. Never blocks a producer. `close` wakes the consumer for good;
-// what already waits is still handed out.
+// Bounds: at most `capacity` values wait; a push beyond that is refused and leaves the value with
+// the caller, who keeps it or counts the drop with its own site and reason. Never blocks a
+// producer. `close` wakes the consumer for good; what already waits is still handed out.
 template <typename T>
 class BoundedQueue {
  public:

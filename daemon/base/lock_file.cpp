@@ -19,7 +19,8 @@ std::string read_owner_pid(int fd) {
 
 // Whether `path` still names the file behind `fd`: its last owner may have removed it meanwhile.
 bool is_same_file(int fd, const std::string& path) {
-  struct stat opened{}, named{};
+  struct stat opened {
+  }, named{};
   return fstat(fd, &opened) == 0 && stat(path.c_str(), &named) == 0 &&
          opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
 }

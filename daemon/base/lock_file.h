@@ -9,8 +9,8 @@ namespace gpuperf {
 
 // Keeps a second instance out: an exclusive lock on a file that holds the owner's pid.
 //
-// The kernel drops the lock with the process, so nothing is left to clean after a kill -9. Destroying
-// it removes the file.
+// The kernel drops the lock with the process, so nothing is left to clean after a kill -9.
+// Destroying it removes the file.
 class LockFile {
  public:
   // kAlreadyExists, naming the owner, while another process holds it.

@@ -22,11 +22,11 @@ Status errno_status(int error_number, std::string_view what);
 #define GPUPERF_CONCAT_INNER(a, b) a##b
 #define GPUPERF_CONCAT(a, b) GPUPERF_CONCAT_INNER(a, b)
 
-#define RETURN_IF_ERROR(expression)                                   \
-  do {                                                                \
-    if (::gpuperf::Status status_ = (expression); !status_.ok()) {    \
-      return status_;                                                 \
-    }                                                                 \
+#define RETURN_IF_ERROR(expression)                                \
+  do {                                                             \
+    if (::gpuperf::Status status_ = (expression); !status_.ok()) { \
+      return status_;                                              \
+    }                                                              \
   } while (false)
 
 #define ASSIGN_OR_RETURN(declaration, expression) \

@@ -33,9 +33,8 @@ Result<DecodedRecord> decode_slow_call(std::span<const std::byte> bytes) {
   };
   std::copy(std::begin(record.arguments), std::end(record.arguments), event.arguments.begin());
   if (record.stack_bytes > 0) {
-    const size_t frames =
-        std::min<size_t>(static_cast<size_t>(record.stack_bytes) / sizeof(uint64_t),
-                         GPUPERF_STACK_FRAMES);
+    const size_t frames = std::min<size_t>(
+        static_cast<size_t>(record.stack_bytes) / sizeof(uint64_t), GPUPERF_STACK_FRAMES);
     event.user_stack.assign(record.user_stack, record.user_stack + frames);
   }
   return event;

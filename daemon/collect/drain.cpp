@@ -103,7 +103,8 @@ void Drain::run() {
     epoll_event events[4];
     (void)epoll_wait(ring_buffer__epoll_fd(rings_), events, 4, static_cast<int>(wait.count()));
     if (!flush()) {
-      std::this_thread::sleep_for(std::chrono::milliseconds{10});  // the loop is behind: leave it time
+      std::this_thread::sleep_for(
+          std::chrono::milliseconds{10});  // the loop is behind: leave it time
       continue;
     }
     (void)ring_buffer__consume(rings_);  // our callback never fails
@@ -120,7 +121,8 @@ void Drain::run() {
   }
   (void)ring_buffer__consume(rings_);
   read_totals();
-  // The loop has ended and takes what is queued: there is room, and without it nobody is left to tell.
+  // The loop has ended and takes what is queued: there is room, and without it nobody is left to
+  // tell.
   (void)flush();
 }
 

@@ -19,12 +19,12 @@ struct ring_buffer;
 
 namespace gpuperf {
 
-// The drain thread: empties the BPF rings, reads the totals every `interval`, decodes, and hands batches
-// of events to the loop.
+// The drain thread: empties the BPF rings, reads the totals every `interval`, decodes, and hands
+// batches of events to the loop.
 //
-// Owns its thread, between start and stop. `programs`' descriptors behind the rings must outlive it.
-// When the loop is behind (its queue full), the batch waits and nothing further is taken from the
-// kernel: totals stay there, and a ring that fills counts its losses itself.
+// Owns its thread, between start and stop. `programs`' descriptors behind the rings must outlive
+// it. When the loop is behind (its queue full), the batch waits and nothing further is taken from
+// the kernel: totals stay there, and a ring that fills counts its losses itself.
 class Drain {
  public:
   using Batch = std::vector<Event>;

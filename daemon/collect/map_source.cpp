@@ -9,8 +9,8 @@ namespace gpuperf {
 namespace {
 
 constexpr DropCause kLossCauses[GPUPERF_LOSS_COUNT] = {
-    DropCause::kBpfCellsFull,    DropCause::kBpfIndexFull,       DropCause::kBpfThreadState,
-    DropCause::kBpfCallDepth,    DropCause::kBpfSlowRingFull,    DropCause::kBpfProcessRingFull,
+    DropCause::kBpfCellsFull,      DropCause::kBpfIndexFull,    DropCause::kBpfThreadState,
+    DropCause::kBpfCallDepth,      DropCause::kBpfSlowRingFull, DropCause::kBpfProcessRingFull,
     DropCause::kBpfUnpairedReturn,
 };
 
@@ -68,19 +68,19 @@ void MapSource::read_cell(uint32_t cell_index, uint32_t function_id, const Proce
                           const std::string& comm, std::vector<Event>& events) {
   if (cell_index >= store_.cells.size()) return;  // cannot be: the kernel only hands out its own
   gpuperf_cell& cell = store_.cells[cell_index];
-  // The kernel adds a completed call to total_ns last, so everything of the calls in this sum is found
-  // below; what is found beyond it changes the sum again and is seen by the next read. `calls` is read
-  // last: a call that ends in between is then still in flight, never negative.
+  // The kernel adds a completed call to total_ns last, so everything of the calls in this sum is
+  // found below; what is found beyond it changes the sum again and is seen by the next read.
+  // `calls` is read last: a call that ends in between is then still in flight, never negative.
   const uint64_t total_ns = load(cell.total_ns);
   CellDelta delta{.function_id = function_id, .process = process};
   const auto entry = seen_.find(cell_index);
   const std::array<uint64_t, 8> none{};
   const std::array<uint64_t, 8>& before = entry == seen_.end() ? none : entry->second->header;
   std::array<uint64_t, 8> now{};
-  __u64* const words[] = {&cell.abandoned,  &cell.total_ns, &cell.self_ns, &cell.inverted_min_ns,
-                             &cell.max_ns,     &cell.slow_calls, &cell.untimed, &cell.calls};
-  if (total_ns == before[1] && load(cell.calls) == before[7] &&
-      load(cell.abandoned) == before[0] && load(cell.untimed) == before[6]) {
+  __u64* const words[] = {&cell.abandoned, &cell.total_ns,   &cell.self_ns, &cell.inverted_min_ns,
+                          &cell.max_ns,    &cell.slow_calls, &cell.untimed, &cell.calls};
+  if (total_ns == before[1] && load(cell.calls) == before[7] && load(cell.abandoned) == before[0] &&
+      load(cell.untimed) == before[6]) {
     return;
   }
   Seen& seen = entry == seen_.end()
@@ -88,7 +88,8 @@ void MapSource::read_cell(uint32_t cell_index, uint32_t function_id, const Proce
                    : *entry->second;
   for (uint16_t i = 0; i < GPUPERF_BUCKETS; ++i) {
     const uint32_t count = load(cell.buckets[i]);
-    const uint32_t gained = count - std::exchange(seen.buckets[i], count);  // wraps as the kernel's does
+    const uint32_t gained =
+        count - std::exchange(seen.buckets[i], count);  // wraps as the kernel's does
     if (gained != 0) delta.buckets.emplace_back(i, gained);
   }
   for (size_t i = 0; i < std::size(words); ++i) now[i] = load(*words[i]);

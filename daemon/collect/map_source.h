@@ -17,8 +17,8 @@
 
 namespace gpuperf {
 
-// The totals in the kernel, as the map source sees them. Behind an interface of plain functions so that
-// tests run without a kernel: a fake is a vector and a map.
+// The totals in the kernel, as the map source sees them. Behind an interface of plain functions so
+// that tests run without a kernel: a fake is a vector and a map.
 struct CellStore {
   std::span<gpuperf_cell> cells;  // shared with the kernel
   uint32_t overflow_cells = 0;    // the first cells: one per function, of no process
@@ -29,8 +29,8 @@ struct CellStore {
   std::function<void(const ProcessKey&)> forget_process;
 };
 
-// Reads the kernel's totals and turns what changed into CellDelta events; gives the cells of processes
-// that have gone back to the kernel after a last read.
+// Reads the kernel's totals and turns what changed into CellDelta events; gives the cells of
+// processes that have gone back to the kernel after a last read.
 //
 // Thread: drain. Nothing is lost by reading late: the kernel keeps the totals, except that a bucket
 // wraps after 2^32 calls, an hour at a million calls a second.
@@ -41,8 +41,8 @@ class MapSource {
 
   MapSource(CellStore store, FindOwner find_owner, IsAlive is_alive, DropCounters& drops);
 
-  // Appends what changed since the last read. Exits noted before the previous read end here: first the
-  // last deltas, then ProcessExited.
+  // Appends what changed since the last read. Exits noted before the previous read end here: first
+  // the last deltas, then ProcessExited.
   Status read(std::vector<Event>& events);
   void note_exit(const ProcessKey& process) { exiting_.insert(process); }
   // Notes the exit of every process that owns cells and is gone: for exit records the ring lost.

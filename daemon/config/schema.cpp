@@ -5,8 +5,8 @@
 
 #include "daemon/config.h"
 #include "daemon/config/error_text.h"
-#include "daemon/config/settings_table.h"
 #include "daemon/config/probe_config.h"
+#include "daemon/config/settings_table.h"
 
 namespace gpuperf {
 namespace {

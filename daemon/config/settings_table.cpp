@@ -58,7 +58,8 @@ constexpr SettingRow kRows[] = {
      TextSetting{[](Settings& s) -> std::string& { return s.metrics.listen; }, kTcpAddressFormat,
                  kTcpAddressPattern, find_tcp_address_fault}},
     {"metrics", "max_series",
-     "Series of functions at most; further ones are folded into comm=\"other\" and counted.",
+     "Sets (function, comm, container, pod) exported, of 31 time series each; further ones are "
+     "folded into comm=\"other\" and counted.",
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_series; }, 100, 200'000}},
     {"grpc", "listen",
      "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. Empty: "

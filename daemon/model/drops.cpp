@@ -5,7 +5,8 @@ namespace {
 
 constexpr DropRow kDropRows[] = {
     {DropCause::kBpfCellsFull, "bpf", "cells_full",
-     "calls of new (function, process) pairs, counted under process \"other\": raise stats.max_cells"},
+     "calls of new (function, process) pairs, counted under process \"other\": raise "
+     "stats.max_cells"},
     {DropCause::kBpfIndexFull, "bpf", "index_full",
      "calls of new (function, process) pairs, counted under process \"other\""},
     {DropCause::kBpfThreadState, "bpf", "thread_state",
@@ -18,7 +19,8 @@ constexpr DropRow kDropRows[] = {
      "notices of process exits; the sweep finds the exits later"},
     {DropCause::kBpfUnpairedReturn, "bpf", "unpaired_return",
      "returns without a known entry (a fork inside a call, a probe attached during one)"},
-    {DropCause::kRingUnknownKind, "ring", "unknown_kind", "records of a kind this version does not know"},
+    {DropCause::kRingUnknownKind, "ring", "unknown_kind",
+     "records of a kind this version does not know"},
     {DropCause::kRingMalformed, "ring", "malformed", "records shorter than their kind"},
     {DropCause::kSymbolsQueueFull, "symbols", "queue_full",
      "symbol names of slow calls' stacks; the addresses are kept"},
@@ -33,9 +35,11 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kDiscoveryEventsLost, "discovery", "events_lost",
      "notices of new mappings; a full scan follows at once"},
     {DropCause::kStatsSeriesFull, "stats", "series_full",
-     "(function, process) pairs whose owner found no room among the series: counted under comm=\"other\""},
+     "(function, process) pairs whose owner found no room among the series: counted under "
+     "comm=\"other\""},
     {DropCause::kSlowListsFull, "slow", "lists_full",
-     "worst slow calls of the (function, process) pairs that were slow least recently; the calls are counted"},
+     "worst slow calls of the (function, process) pairs that were slow least recently; the calls "
+     "are counted"},
     {DropCause::kDiscoveryFilesFull, "discovery", "files_full",
      "mapped files beyond the bound of one scan: not probed"},
 };

@@ -26,8 +26,9 @@ struct CellDelta {
   uint64_t slow_calls = 0;
   uint64_t untimed = 0;
   uint64_t other_errors = 0;
-  std::vector<std::pair<int32_t, uint64_t>> errors;   // code -> count
-  std::vector<std::pair<uint16_t, uint32_t>> buckets; // bucket -> count; their sum = calls completed
+  std::vector<std::pair<int32_t, uint64_t>> errors;  // code -> count
+  std::vector<std::pair<uint16_t, uint32_t>>
+      buckets;  // bucket -> count; their sum = calls completed
   bool operator==(const CellDelta&) const = default;
 };
 

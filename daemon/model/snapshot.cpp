@@ -25,7 +25,10 @@ uint64_t get_in_flight(const FunctionTotals& totals) {
 
 void add_delta(FunctionTotals& totals, const CellDelta& delta) {
   totals.calls += delta.calls;
-  totals.abandoned += static_cast<uint64_t>(delta.abandoned);
+  // A call given up for lost may come back, and then may be counted elsewhere: never below nothing.
+  const auto came_back = static_cast<uint64_t>(std::max<int64_t>(-delta.abandoned, 0));
+  totals.abandoned += static_cast<uint64_t>(std::max<int64_t>(delta.abandoned, 0));
+  totals.abandoned -= std::min(totals.abandoned, came_back);
   totals.untimed += delta.untimed;
   totals.total_ns += delta.total_ns;
   totals.self_ns += delta.self_ns;

@@ -48,7 +48,8 @@ struct FunctionRow {
   FunctionTotals totals;
 };
 
-// One function over all processes, living and gone, with the same owner: what metrics show. Only grows.
+// One function over all processes, living and gone, with the same owner: what metrics show. Only
+// grows.
 struct FunctionSeries {
   uint32_t function_id = 0;
   Owner owner;
@@ -113,16 +114,16 @@ struct DaemonFacts {
   uint64_t start_unix_ns = 0;
   std::string kernel;
   std::string config_path;
-  std::string config_json;     // text of the file as read
-  std::string effective_json;  // every setting in force
-  std::string metrics_address; // empty = not served
+  std::string config_json;      // text of the file as read
+  std::string effective_json;   // every setting in force
+  std::string metrics_address;  // empty = not served
 };
 
 // The probes' side, replaced as a whole when something attaches or fails.
 struct ProbeReport {
   std::string mechanism = "none";  // "session", "multi", "perf"
   uint32_t files = 0;
-  std::vector<ProbeRow> probes;    // configuration order
+  std::vector<ProbeRow> probes;  // configuration order
   std::vector<Problem> problems;
 };
 
@@ -135,8 +136,8 @@ struct Snapshot {
   std::vector<std::shared_ptr<const FunctionSeries>> series;
   std::vector<ProcessRow> processes;
   std::vector<std::shared_ptr<const SlowCall>> slow_calls;  // arrival order
-  uint64_t cpu_ns = 0;          // used by the daemon
-  uint64_t resident_bytes = 0;  // of the daemon
+  uint64_t cpu_ns = 0;                                      // used by the daemon
+  uint64_t resident_bytes = 0;                              // of the daemon
 };
 
 // Where the newest snapshot is found. Any thread; never empty after the first publish.
@@ -153,7 +154,8 @@ class SnapshotBoard {
 
  private:
   mutable std::mutex mutex_;
-  std::shared_ptr<const Snapshot> newest_ = std::make_shared<const Snapshot>();  // guarded by mutex_
+  std::shared_ptr<const Snapshot> newest_ =
+      std::make_shared<const Snapshot>();  // guarded by mutex_
 };
 
 }  // namespace gpuperf

@@ -11,7 +11,8 @@ namespace gpuperf {
 
 // The kind of status an exported C function of the known libraries returns, by its symbol
 // ("cudaMalloc" -> kCudaRuntime). kNone for anything else, for mangled names, and for functions of
-// those libraries whose return value is no status of their own (cudaGetLastError, ncclGetErrorString).
+// those libraries whose return value is no status of their own (cudaGetLastError,
+// ncclGetErrorString).
 StatusKind find_status_kind(std::string_view symbol);
 
 // Codes that only mean "not ready" and are no errors; at most two per kind.

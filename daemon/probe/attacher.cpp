@@ -79,8 +79,7 @@ Status Attacher::attach_multi(const Batch& batch, std::span<ProbeOutcome*> slice
     return link_multi(batch, "probe_session", kAttachUprobeSession, 0, slice);
   }
   // Return first: an entry without its return would stay in flight for ever.
-  RETURN_IF_ERROR(
-      link_multi(batch, "probe_return", kAttachUprobeMulti, kUprobeMultiReturn, slice));
+  RETURN_IF_ERROR(link_multi(batch, "probe_return", kAttachUprobeMulti, kUprobeMultiReturn, slice));
   const Status entry = link_multi(batch, "probe_entry", kAttachUprobeMulti, 0, slice);
   if (!entry.ok()) multi_links_.pop_back();
   return entry;
@@ -111,9 +110,8 @@ Status Attacher::link_multi(const Batch& batch, const char* program, uint32_t at
 Status Attacher::attach_perf(const Batch& batch, const ProbePoint& point) {
   const auto attach = [&](const char* program, bool at_return) -> Status {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point.function_id, .retprobe = at_return);
-    bpf_link* link = bpf_program__attach_uprobe_opts(programs_.program(program), -1,
-                                                     batch.path.c_str(), point.offset_bytes,
-                                                     &options);
+    bpf_link* link = bpf_program__attach_uprobe_opts(
+        programs_.program(program), -1, batch.path.c_str(), point.offset_bytes, &options);
     if (link == nullptr) return errno_status(errno, batch.name + ": attach " + program);
     perf_links_.push_back(link);
     return absl::OkStatus();

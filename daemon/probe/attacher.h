@@ -33,7 +33,8 @@ struct ProbeOutcome {
 // Thread: one. Owns the links; destroying it removes every probe. `programs` must outlive it.
 // A file's probes go in as few links, at most kLinkPoints each; a point the kernel refuses does not
 // keep the others out. Probes act on the file, hence on every process that maps it, now or later.
-// Never puts a return probe where `timed` is false: an exception passing through one kills the workload.
+// Never puts a return probe where `timed` is false: an exception passing through one kills the
+// workload.
 class Attacher {
  public:
   // Each registration holds locks of every process that maps the file; 256 points at a time keep

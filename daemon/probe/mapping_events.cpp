@@ -14,8 +14,8 @@
 namespace gpuperf {
 namespace {
 
-// A power of two: a busy build host maps about 2,000 files a second per CPU at 100 bytes each, so this
-// holds 150 ms of the worst seen; a loss only costs a scan.
+// A power of two: a busy build host maps about 2,000 files a second per CPU at 100 bytes each, so
+// this holds 150 ms of the worst seen; a loss only costs a scan.
 constexpr size_t kDataBytes = 32 * 1024;
 
 // Layout of PERF_RECORD_MMAP2 without a build id: linux/perf_event.h.
@@ -56,8 +56,7 @@ Status MappingEvents::Ring::open(int cpu) {
   attr.mmap2 = 1;
   attr.watermark = 1;
   attr.wakeup_watermark = 1;
-  fd = Fd(static_cast<int>(
-      syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
+  fd = Fd(static_cast<int>(syscall(SYS_perf_event_open, &attr, -1, cpu, -1, PERF_FLAG_FD_CLOEXEC)));
   if (!fd.valid()) {
     return errno_status(errno, "perf event for mappings on CPU " + std::to_string(cpu));
   }
@@ -72,8 +71,7 @@ Status MappingEvents::Ring::open(int cpu) {
 uint64_t MappingEvents::Ring::drain(
     const std::function<void(uint32_t, std::string_view)>& on_mapping) {
   auto* page = static_cast<perf_event_mmap_page*>(memory);
-  const auto* data =
-      static_cast<const char*>(memory) + static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  const auto* data = static_cast<const char*>(memory) + static_cast<size_t>(sysconf(_SC_PAGESIZE));
   const uint64_t head = std::atomic_ref(page->data_head).load(std::memory_order_acquire);
   uint64_t tail = page->data_tail;
   uint64_t lost = 0;
@@ -82,7 +80,8 @@ uint64_t MappingEvents::Ring::drain(
   while (tail < head) {
     perf_event_header header;  // 8-byte aligned records: the header itself never wraps
     std::memcpy(&header, data + tail % kDataBytes, sizeof header);
-    if (header.size < sizeof header || header.size > head - tail) break;  // the kernel's bug; resync below
+    if (header.size < sizeof header || header.size > head - tail)
+      break;  // the kernel's bug; resync below
     const size_t length = std::min<size_t>(header.size, sizeof record - 1);
     const size_t first = std::min(length, kDataBytes - tail % kDataBytes);
     std::memcpy(record, data + tail % kDataBytes, first);
@@ -127,8 +126,7 @@ std::vector<int> MappingEvents::descriptors() const {
   return descriptors;
 }
 
-uint64_t MappingEvents::drain(
-    const std::function<void(uint32_t, std::string_view)>& on_mapping) {
+uint64_t MappingEvents::drain(const std::function<void(uint32_t, std::string_view)>& on_mapping) {
   uint64_t lost = 0;
   for (const auto& ring : rings_) lost += ring->drain(on_mapping);
   return lost;

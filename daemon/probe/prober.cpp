@@ -28,7 +28,8 @@ constexpr std::chrono::seconds kScanPeriod{60};
 constexpr std::chrono::milliseconds kScanPeriodWithoutNotices{800};
 
 constexpr const char* kEntryOnlyReason =
-    "mangled C++ name: counted at entry only, because an exception that passes a return probe aborts "
+    "mangled C++ name: counted at entry only, because an exception that passes a return probe "
+    "aborts "
     "the process";
 
 // Itanium C++ and Rust names. A C entry point lets no exception through.
@@ -55,12 +56,14 @@ bool has_ptrace_capability() {
   return false;
 }
 
-// Beginning of the file name of the library a CUDA symbol lives in. One section covers several libraries,
-// and a symbol is not missing while only the others have been seen.
+// Beginning of the file name of the library a CUDA symbol lives in. One section covers several
+// libraries, and a symbol is not missing while only the others have been seen.
 std::string_view find_home_library(std::string_view symbol) {
-  constexpr std::pair<std::string_view, std::string_view> kHomes[] = {
-      {"cublasLt", "libcublasLt."}, {"cublas", "libcublas."}, {"cudnn", ""}, {"cuda", "libcudart"},
-      {"cu", "libcuda."}};
+  constexpr std::pair<std::string_view, std::string_view> kHomes[] = {{"cublasLt", "libcublasLt."},
+                                                                      {"cublas", "libcublas."},
+                                                                      {"cudnn", ""},
+                                                                      {"cuda", "libcudart"},
+                                                                      {"cu", "libcuda."}};
   for (const auto& [prefix, library] : kHomes) {
     if (symbol.starts_with(prefix)) return library;
   }
@@ -68,7 +71,8 @@ std::string_view find_home_library(std::string_view symbol) {
 }
 
 bool any_begins_with(const std::set<std::string>& names, std::string_view prefix) {
-  return std::ranges::any_of(names, [prefix](const std::string& n) { return n.starts_with(prefix); });
+  return std::ranges::any_of(names,
+                             [prefix](const std::string& n) { return n.starts_with(prefix); });
 }
 
 std::string get_file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
@@ -121,7 +125,8 @@ void Prober::stop() {
 }
 
 void Prober::run() {
-  const auto period = mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices;
+  const auto period =
+      mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices;
   auto next_scan = SteadyClock::now();
   while (!stopping_) {
     if (scan_needed_ || SteadyClock::now() >= next_scan) {
@@ -159,7 +164,8 @@ void Prober::scan_all() {
   }
   take_files(report->files);
   std::vector<Problem> found;
-  // With the capability, those few are refused to everybody by the kernel's or the sandbox's own rules.
+  // With the capability, those few are refused to everybody by the kernel's or the sandbox's own
+  // rules.
   if (report->unreadable_processes > 0 && !has_ptrace_capability()) {
     found.push_back({"discovery",
                      std::to_string(report->unreadable_processes) +
@@ -172,8 +178,9 @@ void Prober::scan_all() {
   files_left_out_ = report->files_left_out;
   if (files_left_out_ > 0) {
     found.push_back({"discovery",
-                     std::to_string(report->files_left_out) + " library files beyond the bound of " +
-                         std::to_string(kMaxFoundFiles) + " are not probed",
+                     std::to_string(report->files_left_out) +
+                         " library files beyond the bound of " + std::to_string(kMaxFoundFiles) +
+                         " are not probed",
                      "narrow `libraries` in the configuration"});
   }
   if (found == scan_problems_) return;
@@ -189,7 +196,8 @@ void Prober::scan_dirty() {
     if (report.ok() && !report->files.empty()) {
       take_files(report->files);
     } else {
-      // Gone already: its files are still found under their names, for the next process that runs them.
+      // Gone already: its files are still found under their names, for the next process that runs
+      // them.
       take_files(finder_.find_named(paths));
     }
   }
@@ -201,13 +209,14 @@ void Prober::take_files(const std::vector<FoundFile>& files) {
     auto opened = finder_.open_found(file);
     if (!opened.ok()) {
       if (unopened_.insert(file.path).second) {
-        log_warn("library not opened", {{"library", file.path},
-                                        {"error", std::string(opened.status().message())}});
+        log_warn("library not opened",
+                 {{"library", file.path}, {"error", std::string(opened.status().message())}});
       }
       continue;
     }
     const auto known = examined_.find(opened->identity);
-    if (known == examined_.end() && examined_.size() >= kMaxFoundFiles) continue;  // scan_all says so
+    if (known == examined_.end() && examined_.size() >= kMaxFoundFiles)
+      continue;  // scan_all says so
     std::vector<uint32_t> wanted;
     std::set<uint32_t>& seen = examined_[opened->identity];
     std::ranges::set_difference(file.probes, seen, std::back_inserter(wanted));
@@ -254,8 +263,7 @@ void Prober::probe_file(const std::string& path, int fd, const std::vector<uint3
     const ProbePoint& point = outcome.point;
     if (outcome.status.ok()) {
       ++attached;
-      add_row(point.function_id, path,
-              point.timed ? ProbeState::kAttached : ProbeState::kEntryOnly,
+      add_row(point.function_id, path, point.timed ? ProbeState::kAttached : ProbeState::kEntryOnly,
               point.timed ? "" : kEntryOnlyReason, point.offset_bytes);
     } else {
       add_row(point.function_id, path, ProbeState::kFailed, std::string(outcome.status.message()),
@@ -301,8 +309,8 @@ ProbeRow Prober::explain_unplaced(uint32_t function_id) const {
   } else if (const std::string_view home = find_home_library(row.symbol);
              !any_begins_with(missing->second, home)) {
     row.state = ProbeState::kWaiting;
-    row.reason = "no process maps " + std::string(home.substr(0, home.find('.'))) + " yet; not in " +
-                 join_names(missing->second, 4);
+    row.reason = "no process maps " + std::string(home.substr(0, home.find('.'))) +
+                 " yet; not in " + join_names(missing->second, 4);
   } else {
     row.state = ProbeState::kSymbolMissing;
     row.reason = "not in " + join_names(missing->second, 4);

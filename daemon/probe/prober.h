@@ -26,15 +26,15 @@ namespace gpuperf {
 // Why a probe is ProbeState::kDisabled.
 inline constexpr const char* kDisabledReason = "\"probe\": false in the configuration";
 
-// The probe thread: finds the files that hold configured functions, in whatever process maps them, and
-// puts the probes in.
+// The probe thread: finds the files that hold configured functions, in whatever process maps them,
+// and puts the probes in.
 //
-// Owns its thread between start and stop, and the probes. `programs` and `drops` must outlive it. A file
-// is looked at once; a process that maps a file probed already needs nothing, because probes act on the
-// file. Files are found at start, at every executable mapping the kernel tells of, and by a full scan
-// every minute; without those notices the scan runs every 0.8 s and a problem says so.
-// Bounds: at most kMaxFoundFiles files; a problem counts those left out.
-// Not here: taking probes out of files nobody maps any more, or that are written to.
+// Owns its thread between start and stop, and the probes. `programs` and `drops` must outlive it. A
+// file is looked at once; a process that maps a file probed already needs nothing, because probes
+// act on the file. Files are found at start, at every executable mapping the kernel tells of, and
+// by a full scan every minute; without those notices the scan runs every 0.8 s and a problem says
+// so. Bounds: at most kMaxFoundFiles files; a problem counts those left out. Not here: taking
+// probes out of files nobody maps any more, or that are written to.
 class Prober {
  public:
   using OnReport = std::function<void(std::shared_ptr<const ProbeReport>)>;  // on the probe thread
@@ -77,7 +77,7 @@ class Prober {
   LibraryFinder finder_;
   Attacher attacher_;
   bool scan_needed_ = true;
-  std::set<std::pair<uint32_t, std::string>> dirty_;     // (pid, path) of new mappings that concern us
+  std::set<std::pair<uint32_t, std::string>> dirty_;  // (pid, path) of new mappings that concern us
   std::map<FileIdentity, std::set<uint32_t>> examined_;  // file -> functions looked for in it
   std::set<std::string> unopened_;                       // files already complained about
   std::map<uint32_t, std::set<std::string>> missing_;    // function -> names of files without it

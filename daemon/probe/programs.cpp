@@ -67,8 +67,9 @@ Status explain_load_failure(int error_number) {
     return absl::PermissionDeniedError(what);
   }
   if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {
-    what += ": the kernel offers no BTF at /sys/kernel/btf/vmlinux: use a kernel built with "
-            "CONFIG_DEBUG_INFO_BTF, and mount /sys into the container";
+    what +=
+        ": the kernel offers no BTF at /sys/kernel/btf/vmlinux: use a kernel built with "
+        "CONFIG_DEBUG_INFO_BTF, and mount /sys into the container";
     return absl::FailedPreconditionError(what);
   }
   return errno_status(error_number, what);
@@ -93,8 +94,7 @@ Result<MappedArray> MappedArray::map(int map_fd, std::string_view name, size_t v
   MappedArray array;
   array.length_bytes_ = (value_bytes * entry_count + page - 1) / page * page;
   array.entry_count_ = entry_count;
-  void* memory =
-      mmap(nullptr, array.length_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd, 0);
+  void* memory = mmap(nullptr, array.length_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd, 0);
   if (memory == MAP_FAILED) return errno_status(errno, "BPF map " + std::string(name) + ": mmap");
   array.memory_ = memory;
   return array;
@@ -134,10 +134,8 @@ Status Programs::load_form(std::span<const std::byte> object) {
   if (object_ == nullptr) return explain_load_failure(errno);
 
   const std::pair<const char*, uint32_t> entries[] = {
-      {"functions", sizes_.functions},
-      {"cells", sizes_.functions + sizes_.cells},
-      {"cell_index", sizes_.cells},
-      {"free_cells", sizes_.cells},
+      {"functions", sizes_.functions}, {"cells", sizes_.functions + sizes_.cells},
+      {"cell_index", sizes_.cells},    {"free_cells", sizes_.cells},
       {"processes", sizes_.cells},
   };
   for (const auto& [name, count] : entries) {
@@ -167,8 +165,8 @@ Status Programs::load_form(std::span<const std::byte> object) {
                                             sizes_.functions + sizes_.cells));
   ASSIGN_OR_RETURN(functions_, MappedArray::map(map_fd("functions"), "functions",
                                                 sizeof(gpuperf_function), sizes_.functions));
-  ASSIGN_OR_RETURN(losses_, MappedArray::map(map_fd("losses"), "losses", sizeof(uint64_t),
-                                             GPUPERF_LOSS_COUNT));
+  ASSIGN_OR_RETURN(
+      losses_, MappedArray::map(map_fd("losses"), "losses", sizeof(uint64_t), GPUPERF_LOSS_COUNT));
   return fill_free_cells();
 }
 

@@ -54,8 +54,9 @@ class MappedArray {
 
 // The BPF programs and maps in the kernel, loaded for one mechanism. Closing it removes them.
 //
-// Thread: made and destroyed on one thread; the descriptors and arrays may be used from others while
-// it lives. The maps are bounded by `Sizes`; what happens when one is full is in bpf/maps.bpf.h.
+// Thread: made and destroyed on one thread; the descriptors and arrays may be used from others
+// while it lives. The maps are bounded by `Sizes`; what happens when one is full is in
+// bpf/maps.bpf.h.
 class Programs {
  public:
   struct Sizes {

@@ -13,8 +13,8 @@
 #include "daemon/probe/programs.h"
 
 extern "C" {
-// Not inlined and not merged, so that it has an address of its own; the asm keeps the call from being
-// computed once.
+// Not inlined and not merged, so that it has an address of its own; the asm keeps the call from
+// being computed once.
 __attribute__((noinline, noclone, used)) int gpuperf_self_test_function(int status) {
   asm volatile("" : "+r"(status));
   return status;
@@ -52,8 +52,7 @@ Result<uint64_t> find_own_offset(const void* address) {
 }
 
 Status try_mechanism(Mechanism mechanism) {
-  ASSIGN_OR_RETURN(const auto programs,
-                   Programs::load(mechanism, {.functions = 1, .cells = 16}));
+  ASSIGN_OR_RETURN(const auto programs, Programs::load(mechanism, {.functions = 1, .cells = 16}));
   programs->set_function({.id = 0, .status = StatusKind::kNccl}, false);
   Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   if (!self.valid()) return errno_status(errno, "/proc/self/exe: open");

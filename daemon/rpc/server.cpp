@@ -1,5 +1,6 @@
 #include "daemon/rpc/server.h"
 
+#include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
@@ -77,6 +78,8 @@ RpcServer::~RpcServer() { stop(); }
 Result<std::unique_ptr<RpcServer>> RpcServer::start(const RpcOptions& options,
                                                     ObserveSources sources) {
   constexpr std::string_view kUnix = "unix:";
+  // Never undone: the shutdown of gRPC 1.51 may wait 10 s for a poller of its own.
+  grpc_init();
   auto server = std::unique_ptr<RpcServer>(new RpcServer(std::move(sources)));
   const Status started =
       options.listen.starts_with(kUnix)

@@ -181,11 +181,10 @@ TEST_P(FunctionProbeTest, CountsCallsNestedTooDeepAndSaysWhatTheyLost) {
   EXPECT_EQ(target_recursive(kCalls - 1), static_cast<int>(kCalls - 1));
 
   const uint64_t too_deep = kCalls - GPUPERF_CALL_DEPTH;
-  const Counted expected = GetParam() == Mechanism::kSession
-                               ? Counted{.calls = kCalls, .completed = kCalls}
-                               : Counted{.calls = kCalls,
-                                         .completed = GPUPERF_CALL_DEPTH,
-                                         .untimed = too_deep};
+  const Counted expected =
+      GetParam() == Mechanism::kSession
+          ? Counted{.calls = kCalls, .completed = kCalls}
+          : Counted{.calls = kCalls, .completed = GPUPERF_CALL_DEPTH, .untimed = too_deep};
   EXPECT_EQ(count(0), expected);
   EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_CALL_DEPTH], too_deep);
 }
@@ -375,7 +374,9 @@ TEST_P(FunctionProbeTest, StopsCountingWhenDetached) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, FunctionProbeTest, testing::ValuesIn(kMechanisms),
-                         [](const auto& info) { return std::string(get_mechanism_name(info.param)); });
+                         [](const auto& info) {
+                           return std::string(get_mechanism_name(info.param));
+                         });
 
 }  // namespace
 }  // namespace gpuperf

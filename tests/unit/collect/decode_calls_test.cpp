@@ -42,18 +42,17 @@ TEST(DecodeRecord, ReadsEveryFieldOfASlowCall) {
   const auto decoded = decode_record(bytes_of(make_slow_call()));
 
   ASSERT_TRUE(decoded.ok()) << decoded.status();
-  EXPECT_EQ(std::get<SlowCallEvent>(*decoded),
-            (SlowCallEvent{.function_id = 3,
-                           .process = {41, 77},
-                           .tid = 42,
-                           .comm = "python3",
-                           .start_mono_ns = 1000,
-                           .duration_ns = 2000,
-                           .threshold_ns = 1500,
-                           .has_arguments = true,
-                           .arguments = {10, 11, 12, 13, 14, 15},
-                           .return_value = 2,
-                           .user_stack = {0xaaa, 0xbbb}}));
+  EXPECT_EQ(std::get<SlowCallEvent>(*decoded), (SlowCallEvent{.function_id = 3,
+                                                              .process = {41, 77},
+                                                              .tid = 42,
+                                                              .comm = "python3",
+                                                              .start_mono_ns = 1000,
+                                                              .duration_ns = 2000,
+                                                              .threshold_ns = 1500,
+                                                              .has_arguments = true,
+                                                              .arguments = {10, 11, 12, 13, 14, 15},
+                                                              .return_value = 2,
+                                                              .user_stack = {0xaaa, 0xbbb}}));
 }
 
 TEST(DecodeRecord, ReadsAProcessExit) {

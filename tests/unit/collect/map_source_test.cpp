@@ -106,16 +106,30 @@ TEST_F(MapSourceTest, GivesEachDifferenceOnce) {
   const auto second = read();
   const auto third = read();
 
-  EXPECT_THAT(first, ElementsAre(Event(CellDelta{
-                         .function_id = 1, .process = {10, 1}, .owner = owner, .calls = 1,
-                         .total_ns = 1000, .self_ns = 1000, .min_ns = 1000, .max_ns = 1000,
-                         .errors = {{2, 1}},
-                         .buckets = {{static_cast<uint16_t>(bucket_of(1000)), 1}}})));
-  EXPECT_THAT(second, ElementsAre(Event(CellDelta{
-                          .function_id = 1, .process = {10, 1}, .owner = owner, .calls = 1,
-                          .total_ns = 500, .self_ns = 500, .min_ns = 500, .max_ns = 1000,
-                          .slow_calls = 1,
-                          .buckets = {{static_cast<uint16_t>(bucket_of(500)), 1}}})));
+  EXPECT_THAT(
+      first,
+      ElementsAre(Event(CellDelta{.function_id = 1,
+                                  .process = {10, 1},
+                                  .owner = owner,
+                                  .calls = 1,
+                                  .total_ns = 1000,
+                                  .self_ns = 1000,
+                                  .min_ns = 1000,
+                                  .max_ns = 1000,
+                                  .errors = {{2, 1}},
+                                  .buckets = {{static_cast<uint16_t>(bucket_of(1000)), 1}}})));
+  EXPECT_THAT(
+      second,
+      ElementsAre(Event(CellDelta{.function_id = 1,
+                                  .process = {10, 1},
+                                  .owner = owner,
+                                  .calls = 1,
+                                  .total_ns = 500,
+                                  .self_ns = 500,
+                                  .min_ns = 500,
+                                  .max_ns = 1000,
+                                  .slow_calls = 1,
+                                  .buckets = {{static_cast<uint16_t>(bucket_of(500)), 1}}})));
   EXPECT_THAT(third, IsEmpty());
 }
 

@@ -70,6 +70,16 @@ TEST(FunctionTotalsTest, TakeBackAnAbandonedCallThatReturned) {
   EXPECT_EQ(get_in_flight(totals), 1u);
 }
 
+TEST(SnapshotTest, AbandonedCallsThatComeBackElsewhereNeverCountBelowNothing) {
+  FunctionTotals totals;
+
+  add_delta(totals, {.abandoned = -3});
+  add_delta(totals, {.calls = 1, .abandoned = 1});
+
+  EXPECT_EQ(totals.abandoned, 1u);
+  EXPECT_EQ(get_in_flight(totals), 0u);
+}
+
 TEST(FunctionTotalsTest, ShowNoCallsInFlightWhenMoreEndedThanBegan) {
   FunctionTotals totals;
 
