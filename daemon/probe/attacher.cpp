@@ -8,43 +8,62 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <thread>
+#include <utility>
 
 #include "daemon/probe/kernel_abi.h"
 
 namespace gpuperf {
 
+namespace {
+
+// Closing a perf link waits about 110 ms for the kernel, and threads wait side by side.
+void close_perf_links(const std::vector<bpf_link*>& links) {
+  std::vector<std::thread> closers;
+  constexpr size_t kThreads = 16;
+  for (size_t first = 0; first < std::min(kThreads, links.size()); ++first) {
+    closers.emplace_back([&links, first] {
+      for (size_t i = first; i < links.size(); i += kThreads) {
+        (void)bpf_link__destroy(links[i]);  // the descriptor is closed whatever it answers
+      }
+    });
+  }
+  for (std::thread& closer : closers) closer.join();
+}
+
+}  // namespace
+
 struct Attacher::Batch {
+  const ProbedFile& file;
   std::string path;  // /proc/self/fd/N: the very file that was opened and read
-  const std::string& name;
   bool timed = true;
 };
 
 Attacher::~Attacher() { detach_all(); }
 
-void Attacher::detach_all() {
-  multi_links_.clear();
-  if (perf_links_.empty()) return;
-  // Closing a perf link waits about 110 ms for the kernel, and threads wait side by side.
-  std::vector<std::thread> closers;
-  constexpr size_t kThreads = 16;
-  for (size_t first = 0; first < std::min(kThreads, perf_links_.size()); ++first) {
-    closers.emplace_back([this, first] {
-      for (size_t i = first; i < perf_links_.size(); i += kThreads) {
-        (void)bpf_link__destroy(perf_links_[i]);  // the descriptor is closed whatever it answers
-      }
-    });
-  }
-  for (std::thread& closer : closers) closer.join();
-  perf_links_.clear();
+void Attacher::detach(int file_id) {
+  multi_links_.erase(file_id);
+  const auto [first, last] = perf_links_.equal_range(file_id);
+  std::vector<bpf_link*> links;
+  for (auto entry = first; entry != last; ++entry) links.push_back(entry->second);
+  perf_links_.erase(first, last);
+  close_perf_links(links);
 }
 
-std::vector<ProbeOutcome> Attacher::attach(int file, const std::string& name,
+void Attacher::detach_all() {
+  multi_links_.clear();
+  std::vector<bpf_link*> links;
+  for (const auto& [file_id, link] : std::exchange(perf_links_, {})) links.push_back(link);
+  close_perf_links(links);
+}
+
+std::vector<ProbeOutcome> Attacher::attach(const ProbedFile& file,
                                            std::span<const ProbePoint> points) {
   std::vector<ProbeOutcome> outcomes;
   for (const ProbePoint& point : points) outcomes.push_back({point, absl::OkStatus()});
   for (const bool timed : {true, false}) {
-    const Batch batch{"/proc/self/fd/" + std::to_string(file), name, timed};
+    const Batch batch{file, "/proc/self/fd/" + std::to_string(file.fd), timed};
     std::vector<ProbeOutcome*> chosen;
     for (ProbeOutcome& outcome : outcomes) {
       if (outcome.point.timed == timed) chosen.push_back(&outcome);
@@ -80,8 +99,9 @@ Status Attacher::attach_multi(const Batch& batch, std::span<ProbeOutcome*> slice
   }
   // Return first: an entry without its return would stay in flight for ever.
   RETURN_IF_ERROR(link_multi(batch, "probe_return", kAttachUprobeMulti, kUprobeMultiReturn, slice));
+  const auto returns = std::prev(multi_links_.upper_bound(batch.file.id));  // the one just made
   const Status entry = link_multi(batch, "probe_entry", kAttachUprobeMulti, 0, slice);
-  if (!entry.ok()) multi_links_.pop_back();
+  if (!entry.ok()) multi_links_.erase(returns);
   return entry;
 }
 
@@ -102,8 +122,8 @@ Status Attacher::link_multi(const Batch& batch, const char* program, uint32_t at
   attr.cnt = static_cast<uint32_t>(offsets.size());
   attr.multi_flags = flags;
   const long fd = syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof attr);
-  if (fd < 0) return errno_status(errno, batch.name + ": attach " + program);
-  multi_links_.emplace_back(static_cast<int>(fd));
+  if (fd < 0) return errno_status(errno, batch.file.name + ": attach " + program);
+  multi_links_.emplace(batch.file.id, Fd(static_cast<int>(fd)));
   return absl::OkStatus();
 }
 
@@ -112,8 +132,8 @@ Status Attacher::attach_perf(const Batch& batch, const ProbePoint& point) {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point.function_id, .retprobe = at_return);
     bpf_link* link = bpf_program__attach_uprobe_opts(
         programs_.program(program), -1, batch.path.c_str(), point.offset_bytes, &options);
-    if (link == nullptr) return errno_status(errno, batch.name + ": attach " + program);
-    perf_links_.push_back(link);
+    if (link == nullptr) return errno_status(errno, batch.file.name + ": attach " + program);
+    perf_links_.emplace(batch.file.id, link);
     return absl::OkStatus();
   };
   if (!batch.timed) return attach("probe_count", false);

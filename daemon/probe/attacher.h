@@ -1,8 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
-#include <memory>
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
@@ -28,6 +27,13 @@ struct ProbeOutcome {
   Status status;
 };
 
+// A file to probe, open for reading.
+struct ProbedFile {
+  int id = 0;  // the caller's own; detach takes it
+  int fd = -1;
+  std::string name;  // for messages
+};
+
 // Puts probes into files and takes them out again.
 //
 // Thread: one. Owns the links; destroying it removes every probe. `programs` must outlive it.
@@ -46,9 +52,10 @@ class Attacher {
   Attacher(const Attacher&) = delete;
   Attacher& operator=(const Attacher&) = delete;
 
-  // `file` is open for reading; `name` is for messages. One outcome per point, in order.
-  std::vector<ProbeOutcome> attach(int file, const std::string& name,
-                                   std::span<const ProbePoint> points);
+  // One outcome per point, in order.
+  std::vector<ProbeOutcome> attach(const ProbedFile& file, std::span<const ProbePoint> points);
+  // Removes every probe of the file; its descriptor may be closed by then.
+  void detach(int file_id);
   void detach_all();
 
  private:
@@ -60,8 +67,8 @@ class Attacher {
   Status attach_perf(const Batch& batch, const ProbePoint& point);
 
   const Programs& programs_;
-  std::vector<Fd> multi_links_;
-  std::vector<bpf_link*> perf_links_;
+  std::multimap<int, Fd> multi_links_;        // by file id
+  std::multimap<int, bpf_link*> perf_links_;  // by file id
 };
 
 }  // namespace gpuperf

@@ -11,11 +11,11 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
-#include <string_view>
 #include <utility>
 
 #include "daemon/base/log.h"
 #include "daemon/probe/elf_symbols.h"
+#include "daemon/probe/placement.h"
 
 namespace gpuperf {
 namespace {
@@ -26,25 +26,16 @@ using SteadyClock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kScanPeriod{60};
 // Without notices: the promise is a second to a new file.
 constexpr std::chrono::milliseconds kScanPeriodWithoutNotices{800};
+// A copy of the largest library (cublasLt, 500 MB) writes without a pause this long.
+constexpr std::chrono::seconds kQuietPeriod{2};
 
-constexpr const char* kEntryOnlyReason =
-    "mangled C++ name: counted at entry only, because an exception that passes a return probe "
-    "aborts "
-    "the process";
+constexpr const char* kWrittenReason =
+    "the file was written to while probed: its probes are out until it is left alone for 2 s, "
+    "because they would break its new content; replace libraries by renaming a new file over them";
 
 // Itanium C++ and Rust names. A C entry point lets no exception through.
 bool may_throw(const std::string& symbol) {
   return symbol.starts_with("_Z") || symbol.starts_with("_R");
-}
-
-std::string join_names(const std::set<std::string>& names, size_t most) {
-  std::string text;
-  size_t shown = 0;
-  for (const std::string& name : names) {
-    if (shown++ == most) return text + ", … " + std::to_string(names.size() - most) + " more";
-    text += (text.empty() ? "" : ", ") + name;
-  }
-  return text;
 }
 
 bool has_ptrace_capability() {
@@ -56,63 +47,55 @@ bool has_ptrace_capability() {
   return false;
 }
 
-// Beginning of the file name of the library a CUDA symbol lives in. One section covers several
-// libraries, and a symbol is not missing while only the others have been seen.
-std::string_view find_home_library(std::string_view symbol) {
-  constexpr std::pair<std::string_view, std::string_view> kHomes[] = {{"cublasLt", "libcublasLt."},
-                                                                      {"cublas", "libcublas."},
-                                                                      {"cudnn", ""},
-                                                                      {"cuda", "libcudart"},
-                                                                      {"cu", "libcuda."}};
-  for (const auto& [prefix, library] : kHomes) {
-    if (symbol.starts_with(prefix)) return library;
-  }
-  return "";
-}
-
-bool any_begins_with(const std::set<std::string>& names, std::string_view prefix) {
-  return std::ranges::any_of(names,
-                             [prefix](const std::string& n) { return n.starts_with(prefix); });
-}
-
-std::string get_file_name(const std::string& path) { return path.substr(path.rfind('/') + 1); }
-
 }  // namespace
 
 Prober::Prober(const ProbeConfig& config, std::shared_ptr<const std::vector<Function>> functions,
                const Programs& programs, DropCounters& drops, OnReport on_report)
     : config_(config),
       functions_(std::move(functions)),
-      programs_(programs),
       drops_(drops),
       on_report_(std::move(on_report)),
       finder_(config_, {.skip_pid = static_cast<uint32_t>(getpid())}),
-      attacher_(programs) {}
+      attacher_(programs),
+      ledger_(config_, functions_, get_mechanism_name(programs.mechanism())) {}
 
 Prober::~Prober() { stop(); }
+
+Status Prober::watch(int descriptor) {
+  epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+    return errno_status(errno, "prober: epoll_ctl");
+  }
+  return absl::OkStatus();
+}
 
 Status Prober::start() {
   epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_.valid()) return errno_status(errno, "prober: epoll_create1");
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return errno_status(errno, "prober: eventfd");
+  RETURN_IF_ERROR(watch(wake_.get()));
   auto mappings = MappingEvents::open();
-  std::vector<int> descriptors{wake_.get()};
   if (mappings.ok()) {
     mappings_ = std::move(*mappings);
-    std::ranges::copy(mappings_->descriptors(), std::back_inserter(descriptors));
+    for (const int descriptor : mappings_->descriptors()) RETURN_IF_ERROR(watch(descriptor));
   } else {
     problems_.push_back({"discovery",
                          "no notice of new mappings, scanning every 0.8 s instead: " +
                              std::string(mappings.status().message()),
                          "run as root or with CAP_PERFMON"});
   }
-  for (const int descriptor : descriptors) {
-    epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
-    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
-      return errno_status(errno, "prober: epoll_ctl");
-    }
+  auto writes = FileWatch::open();
+  if (writes.ok()) {
+    writes_ = std::move(*writes);
+    RETURN_IF_ERROR(watch(writes_->descriptor()));
+  } else {
+    problems_.push_back(
+        {"probes", "no notice of writes to probed files: " + std::string(writes.status().message()),
+         "raise fs.inotify.max_user_instances, and never overwrite a library in "
+         "place while gpuperfd runs"});
   }
+  next_scan_ = SteadyClock::now();
   thread_ = std::thread([this] { run(); });
   return absl::OkStatus();
 }
@@ -125,25 +108,39 @@ void Prober::stop() {
 }
 
 void Prober::run() {
-  const auto period =
-      mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices;
-  auto next_scan = SteadyClock::now();
   while (!stopping_) {
-    if (scan_needed_ || SteadyClock::now() >= next_scan) {
-      scan_all();
-      next_scan = SteadyClock::now() + period;
-    }
+    take_writes();  // before anything else: they are what can harm
+    if (SteadyClock::now() >= get_next_wake()) scan_all();
     scan_dirty();
-    if (changed_) publish_report();
-    wait_for_news(std::chrono::ceil<std::chrono::milliseconds>(next_scan - SteadyClock::now()));
+    if (changed_) {
+      changed_ = false;
+      std::vector<Problem> problems = problems_;
+      std::ranges::copy(scan_problems_, std::back_inserter(problems));
+      on_report_(ledger_.make_report(std::move(problems)));
+    }
+    wait_for_news(get_next_wake());
   }
   attacher_.detach_all();
 }
 
-void Prober::wait_for_news(std::chrono::milliseconds at_most) {
+// The next full scan, or the moment a written file has been left alone, whichever is earlier.
+Prober::Time Prober::get_next_wake() const {
+  Time earliest = next_scan_;
+  for (const auto& [id, file] : files_) {
+    if (file.written) earliest = std::min(earliest, file.quiet_at);
+  }
+  return earliest;
+}
+
+void Prober::wait_for_news(Time until) {
+  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
   epoll_event events[8];
-  const auto wait = std::max(at_most, std::chrono::milliseconds{0});
-  (void)epoll_wait(epoll_.get(), events, std::size(events), static_cast<int>(wait.count()));
+  (void)epoll_wait(epoll_.get(), events, std::size(events),
+                   static_cast<int>(std::max<int64_t>(wait.count(), 0)));
+  take_mappings();
+}
+
+void Prober::take_mappings() {
   if (!mappings_) return;
   const uint64_t lost = mappings_->drain([this](uint32_t pid, std::string_view name) {
     const std::string path(name);
@@ -151,36 +148,64 @@ void Prober::wait_for_news(std::chrono::milliseconds at_most) {
   });
   if (lost == 0) return;
   drops_.add(DropCause::kDiscoveryEventsLost, lost);
-  scan_needed_ = true;
+  next_scan_ = SteadyClock::now();
+}
+
+void Prober::take_writes() {
+  if (!writes_ || writes_->drain([this](int file_id) { on_written(file_id); })) return;
+  // Which files were written is lost: any may have been.
+  for (const auto& [file_id, file] : files_) on_written(file_id);
+}
+
+void Prober::on_written(int file_id) {
+  const auto entry = files_.find(file_id);
+  if (entry == files_.end()) return;
+  File& file = entry->second;
+  file.quiet_at = SteadyClock::now() + kQuietPeriod;
+  if (std::exchange(file.written, true)) return;
+  attacher_.detach(file_id);
+  ledger_.fail_file(file_id, kWrittenReason);
+  log_warn("library written while probed", {{"library", file.path}, {"probes", "taken out"}});
+  changed_ = true;
 }
 
 void Prober::scan_all() {
-  scan_needed_ = false;
+  next_scan_ = SteadyClock::now() +
+               (mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices);
   dirty_.clear();
+  for (auto& [id, file] : files_) {
+    if (!file.written || SteadyClock::now() < file.quiet_at) continue;
+    ledger_.forget_file(id);
+    file = {.path = file.path};  // looked at anew below, if somebody still maps it
+    changed_ = true;
+  }
   const auto report = finder_.scan_all();
   if (!report.ok()) {
     log_error("scan failed", {{"error", std::string(report.status().message())}});
     return;
   }
   take_files(report->files);
+  explain_scan(*report);
+}
+
+void Prober::explain_scan(const ScanReport& report) {
   std::vector<Problem> found;
   // With the capability, those few are refused to everybody by the kernel's or the sandbox's own
   // rules.
-  if (report->unreadable_processes > 0 && !has_ptrace_capability()) {
+  if (report.unreadable_processes > 0 && !has_ptrace_capability()) {
     found.push_back({"discovery",
-                     std::to_string(report->unreadable_processes) +
+                     std::to_string(report.unreadable_processes) +
                          " processes cannot be looked into: their libraries are not probed",
                      "run as root or with CAP_SYS_PTRACE"});
   }
-  if (report->files_left_out > files_left_out_) {
-    drops_.add(DropCause::kDiscoveryFilesFull, report->files_left_out - files_left_out_);
+  if (report.files_left_out > files_left_out_) {
+    drops_.add(DropCause::kDiscoveryFilesFull, report.files_left_out - files_left_out_);
   }
-  files_left_out_ = report->files_left_out;
+  files_left_out_ = report.files_left_out;
   if (files_left_out_ > 0) {
     found.push_back({"discovery",
-                     std::to_string(report->files_left_out) +
-                         " library files beyond the bound of " + std::to_string(kMaxFoundFiles) +
-                         " are not probed",
+                     std::to_string(files_left_out_) + " library files beyond the bound of " +
+                         std::to_string(kMaxFoundFiles) + " are not probed",
                      "narrow `libraries` in the configuration"});
   }
   if (found == scan_problems_) return;
@@ -205,135 +230,87 @@ void Prober::scan_dirty() {
 
 void Prober::take_files(const std::vector<FoundFile>& files) {
   bool probed = false;
-  for (const FoundFile& file : files) {
-    auto opened = finder_.open_found(file);
-    if (!opened.ok()) {
-      if (unopened_.insert(file.path).second) {
-        log_warn("library not opened",
-                 {{"library", file.path}, {"error", std::string(opened.status().message())}});
-      }
-      continue;
-    }
-    const auto known = examined_.find(opened->identity);
-    if (known == examined_.end() && examined_.size() >= kMaxFoundFiles)
-      continue;  // scan_all says so
-    std::vector<uint32_t> wanted;
-    std::set<uint32_t>& seen = examined_[opened->identity];
-    std::ranges::set_difference(file.probes, seen, std::back_inserter(wanted));
-    if (wanted.empty()) continue;
-    seen.insert(wanted.begin(), wanted.end());
-    probe_file(file.path, opened->fd.get(), wanted);
-    probed = true;
-  }
+  for (const FoundFile& file : files) probed = take_file(file) || probed;
   if (!probed) return;
   changed_ = true;
   // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
   (void)malloc_trim(0);
 }
 
-void Prober::probe_file(const std::string& path, int fd, const std::vector<uint32_t>& wanted) {
+// Whether anything was looked up in it.
+bool Prober::take_file(const FoundFile& found) {
+  const auto opened = finder_.open_found(found);
+  if (!opened.ok()) {
+    if (unopened_.insert(found.path).second) {
+      log_warn("library not opened",
+               {{"library", found.path}, {"error", std::string(opened.status().message())}});
+    }
+    return false;
+  }
+  const int id = find_file_id(*opened);
+  if (!files_.contains(id) && files_.size() >= kMaxFoundFiles) return false;  // scan_all says so
+  File& file = files_[id];
+  if (file.written) return false;  // its turn comes with the scan at quiet_at
+  file.path = found.path;
+  std::vector<uint32_t> wanted;
+  std::ranges::set_difference(found.probes, file.examined, std::back_inserter(wanted));
+  if (wanted.empty()) return false;
+  file.examined.insert(wanted.begin(), wanted.end());
+  probe_file({.id = id, .fd = opened->fd.get(), .name = found.path}, wanted);
+  return true;
+}
+
+// One id per file, however it is found: overlays show one file under several inodes, which only the
+// identity sees through; a touched file changes its identity, which only the inode sees through.
+int Prober::find_file_id(const OpenedFile& opened) {
+  const auto known = ids_.find(opened.identity);
+  if (known != ids_.end()) return known->second;
+  int id = 0;
+  if (writes_) {
+    const Result<int> watched = writes_->add(opened.fd.get());
+    if (watched.ok()) id = *watched;
+  }
+  if (id == 0) id = next_own_id_--;
+  ids_.emplace(opened.identity, id);
+  return id;
+}
+
+void Prober::probe_file(const ProbedFile& file, const std::vector<uint32_t>& wanted) {
   std::vector<std::string> symbols;
   for (const uint32_t id : wanted) symbols.push_back((*functions_)[id].symbol);
   Status unread;  // ok unless a table that may hold a missing function could not be read
-  const auto found = find_functions(fd, symbols, &unread);
+  const auto found = find_functions(file.fd, symbols, &unread);
   if (!found.ok()) {
-    log_warn("library not read",
-             {{"library", path}, {"error", std::string(found.status().message())}});
-    for (const uint32_t id : wanted) {
-      add_row(id, path, ProbeState::kFailed, std::string(found.status().message()));
-    }
+    const std::string error(found.status().message());
+    log_warn("library not read", {{"library", file.name}, {"error", error}});
+    for (const uint32_t id : wanted) ledger_.note_failed(file.id, file.name, id, error);
     return;
   }
   std::vector<ProbePoint> points;
   for (size_t i = 0; i < wanted.size(); ++i) {
     const auto& symbol = (*found)[i];
     if (!symbol && !unread.ok()) {
-      add_row(wanted[i], path, ProbeState::kFailed, std::string(unread.message()));
+      ledger_.note_failed(file.id, file.name, wanted[i], std::string(unread.message()));
     } else if (!symbol) {
-      missing_[wanted[i]].insert(get_file_name(path));
+      ledger_.note_missing(file.name, wanted[i]);
     } else if (symbol->is_ifunc) {
-      add_row(wanted[i], path, ProbeState::kFailed,
-              "indirect function: the code that runs is chosen at load time and has no symbol");
+      ledger_.note_failed(
+          file.id, file.name, wanted[i],
+          "indirect function: the code that runs is chosen at load time and has no symbol");
     } else {
-      points.push_back({wanted[i], symbol->file_offset_bytes, !may_throw(symbols[i])});
+      points.push_back({.function_id = wanted[i],
+                        .offset_bytes = place_probe(file.fd, symbol->file_offset_bytes),
+                        .timed = !may_throw(symbols[i])});
     }
   }
   size_t attached = 0;
-  for (const ProbeOutcome& outcome : attacher_.attach(fd, path, points)) {
-    const ProbePoint& point = outcome.point;
-    if (outcome.status.ok()) {
-      ++attached;
-      add_row(point.function_id, path, point.timed ? ProbeState::kAttached : ProbeState::kEntryOnly,
-              point.timed ? "" : kEntryOnlyReason, point.offset_bytes);
-    } else {
-      add_row(point.function_id, path, ProbeState::kFailed, std::string(outcome.status.message()),
-              point.offset_bytes);
-    }
+  for (const ProbeOutcome& outcome : attacher_.attach(file, points)) {
+    attached += outcome.status.ok() ? 1 : 0;
+    ledger_.note_outcome(file.id, file.name, outcome);
   }
-  if (attached > 0) ++files_;
-  log_info("library probed", {{"library", path},
+  log_info("library probed", {{"library", file.name},
                               {"functions", std::to_string(attached)},
                               {"failed", std::to_string(points.size() - attached)}});
-}
-
-void Prober::add_row(uint32_t function_id, const std::string& library, ProbeState state,
-                     std::string reason, uint64_t offset_bytes) {
-  ProbeRow row = make_row(function_id);
-  row.state = state;
-  row.reason = std::move(reason);
-  row.library = library;
-  row.offset_bytes = offset_bytes;
-  if (state == ProbeState::kAttached || state == ProbeState::kEntryOnly) {
-    row.mechanism = get_mechanism_name(programs_.mechanism());
-  }
-  rows_[function_id].push_back(std::move(row));
-}
-
-ProbeRow Prober::make_row(uint32_t function_id) const {
-  const Function& function = (*functions_)[function_id];
-  return {.category = function.category,
-          .function = function.name,
-          .symbol = function.symbol,
-          .slow_threshold_ns = function.slow_threshold_ns};
-}
-
-ProbeRow Prober::explain_unplaced(uint32_t function_id) const {
-  ProbeRow row = make_row(function_id);
-  const auto missing = missing_.find(function_id);
-  if (!config_.probes[function_id].enabled) {
-    row.state = ProbeState::kDisabled;
-    row.reason = kDisabledReason;
-  } else if (missing == missing_.end()) {
-    row.state = ProbeState::kWaiting;
-    row.reason = "no process maps a library of this category yet";
-  } else if (const std::string_view home = find_home_library(row.symbol);
-             !any_begins_with(missing->second, home)) {
-    row.state = ProbeState::kWaiting;
-    row.reason = "no process maps " + std::string(home.substr(0, home.find('.'))) +
-                 " yet; not in " + join_names(missing->second, 4);
-  } else {
-    row.state = ProbeState::kSymbolMissing;
-    row.reason = "not in " + join_names(missing->second, 4);
-  }
-  return row;
-}
-
-void Prober::publish_report() {
-  changed_ = false;
-  auto report = std::make_shared<ProbeReport>();
-  report->mechanism = get_mechanism_name(programs_.mechanism());
-  report->files = files_;
-  report->problems = problems_;
-  std::ranges::copy(scan_problems_, std::back_inserter(report->problems));
-  for (uint32_t id = 0; id < functions_->size(); ++id) {
-    const auto placed = rows_.find(id);
-    if (placed == rows_.end()) {
-      report->probes.push_back(explain_unplaced(id));
-    } else {
-      std::ranges::copy(placed->second, std::back_inserter(report->probes));
-    }
-  }
-  on_report_(std::move(report));
 }
 
 }  // namespace gpuperf

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <string>
 #include <thread>
@@ -16,15 +17,14 @@
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/attacher.h"
+#include "daemon/probe/file_watch.h"
 #include "daemon/probe/library_finder.h"
 #include "daemon/probe/mapping_events.h"
+#include "daemon/probe/probe_ledger.h"
 #include "daemon/probe/probe_spec.h"
 #include "daemon/probe/programs.h"
 
 namespace gpuperf {
-
-// Why a probe is ProbeState::kDisabled.
-inline constexpr const char* kDisabledReason = "\"probe\": false in the configuration";
 
 // The probe thread: finds the files that hold configured functions, in whatever process maps them,
 // and puts the probes in.
@@ -50,41 +50,53 @@ class Prober {
   void stop();  // removes every probe
 
  private:
+  using Time = std::chrono::steady_clock::time_point;
+  // A file looked at, whatever was found in it.
+  struct File {
+    std::string path;
+    std::set<uint32_t> examined;  // functions looked for in it
+    bool written = false;         // since: no probes until quiet_at
+    Time quiet_at;
+  };
+
+  Status watch(int descriptor);
   void run();
-  void wait_for_news(std::chrono::milliseconds at_most);
+  Time get_next_wake() const;
+  void wait_for_news(Time until);
+  void take_mappings();
+  void take_writes();
   void scan_all();
+  void explain_scan(const ScanReport& report);
   void scan_dirty();
   void take_files(const std::vector<FoundFile>& files);
-  void probe_file(const std::string& path, int fd, const std::vector<uint32_t>& wanted);
-  void add_row(uint32_t function_id, const std::string& library, ProbeState state,
-               std::string reason, uint64_t offset_bytes = 0);
-  ProbeRow make_row(uint32_t function_id) const;
-  ProbeRow explain_unplaced(uint32_t function_id) const;
-  void publish_report();
+  bool take_file(const FoundFile& found);
+  int find_file_id(const OpenedFile& opened);
+  void on_written(int file_id);
+  void probe_file(const ProbedFile& file, const std::vector<uint32_t>& wanted);
 
   // Set once, before the thread starts.
   const ProbeConfig config_;
   const std::shared_ptr<const std::vector<Function>> functions_;
-  const Programs& programs_;
   DropCounters& drops_;
   const OnReport on_report_;
   Fd wake_;
   Fd epoll_;
   std::unique_ptr<MappingEvents> mappings_;  // null where the kernel does not tell
+  std::optional<FileWatch> writes_;          // likewise
   std::vector<Problem> problems_;
   std::atomic<bool> stopping_ = false;
   // Probe thread only.
   LibraryFinder finder_;
   Attacher attacher_;
-  bool scan_needed_ = true;
-  std::set<std::pair<uint32_t, std::string>> dirty_;  // (pid, path) of new mappings that concern us
-  std::map<FileIdentity, std::set<uint32_t>> examined_;  // file -> functions looked for in it
-  std::set<std::string> unopened_;                       // files already complained about
-  std::map<uint32_t, std::set<std::string>> missing_;    // function -> names of files without it
-  std::map<uint32_t, std::vector<ProbeRow>> rows_;       // function -> where it was found
+  ProbeLedger ledger_;
+  Time next_scan_;
+  std::set<std::pair<uint32_t, std::string>> dirty_;  // (pid, path) of mappings that concern us
+  std::map<int, File> files_;                         // by id
+  std::map<FileIdentity, int> ids_;
+  int next_own_id_ = -1;  // ids of files that cannot be watched; those of watches are positive
+  std::set<std::string> unopened_;  // files already complained about
   std::vector<Problem> scan_problems_;
   uint64_t files_left_out_ = 0;  // by the last full scan
-  uint32_t files_ = 0;
   bool changed_ = true;
   std::thread thread_;
 };

@@ -60,7 +60,7 @@ Status try_mechanism(Mechanism mechanism) {
                    find_own_offset(reinterpret_cast<const void*>(&gpuperf_self_test_function)));
   Attacher attacher(*programs);
   const ProbePoint point{.function_id = 0, .offset_bytes = offset};
-  RETURN_IF_ERROR(attacher.attach(self.get(), "self-test", {&point, 1})[0].status);
+  RETURN_IF_ERROR(attacher.attach({.fd = self.get(), .name = "self-test"}, {&point, 1})[0].status);
 
   for (int i = 0; i < kCalls; ++i) (void)gpuperf_self_test_function(kStatus);
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What gpuperfd costs a PyTorch program that does nothing but launch kernels: the worst case there is.
+"""What gpuperfd costs two PyTorch programs: one that does nothing but launch small kernels, the worst case
+there is, and one that keeps the GPU busy.
 
 usage: overhead.py BUNDLE RESULTS_FOLDER [ROUNDS]
 
-One process decodes eagerly, over and over; gpuperfd comes and goes beside it, so that every round has
-each case in the same process on the same machine. Prints the median of each case and its ratio to bare,
-and writes every figure to overhead.json.
+One process decodes eagerly and trains, over and over; gpuperfd comes and goes beside it, so that every
+round has each case in the same process on the same machine. Prints the median of each case and its ratio
+to bare, and writes every figure to overhead.json.
 
   bare           no daemon
   launches       cuLaunchKernel and cuLaunchKernelEx alone
@@ -21,20 +22,41 @@ import tempfile
 import time
 
 TOKENS = 256
+STEPS = 60
 FOLDER = pathlib.Path(__file__).resolve().parent
 
 
+def make_trainer():
+    """Steps of training that the GPU takes milliseconds for and the host microseconds."""
+    import torch
+    layers = [layer for _ in range(6) for layer in (torch.nn.Linear(4096, 4096), torch.nn.GELU())]
+    model = torch.nn.Sequential(*layers).to(device="cuda", dtype=torch.bfloat16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4)
+    data = torch.randn(8192, 4096, device="cuda", dtype=torch.bfloat16)
+
+    def train(steps):
+        for _ in range(steps):
+            optimizer.zero_grad()
+            model(data).square().mean().backward()
+            optimizer.step()
+        torch.cuda.synchronize()
+
+    return train
+
+
 def work():
-    """The measured process: decodes once per line read and prints how long it took."""
+    """The measured process: does what each line read names and prints its rate."""
     sys.path.insert(0, str(FOLDER))
     from torch_kernels import Decoder
-    decoder = Decoder(TOKENS)
-    decoder.decode(TOKENS)
+    programs = {"decode": (Decoder(TOKENS).decode, TOKENS), "train": (make_trainer(), STEPS)}
+    for run, count in programs.values():
+        run(count)
     print("ready", flush=True)
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        run, count = programs[line.strip()]
         start = time.monotonic()
-        decoder.decode(TOKENS)
-        print(TOKENS / (time.monotonic() - start), flush=True)
+        run(count)
+        print(count / (time.monotonic() - start), flush=True)
 
 
 class Daemon:
@@ -64,7 +86,7 @@ class Daemon:
                 sys.exit(f"no probes within 30 s: {answer.stderr}")
         return self
 
-    def calls(self):
+    def status(self):
         answer = subprocess.run([self.bundle / "bin/gpuperfctl", "--address", self.address,
                                  "status", "-o", "json"], capture_output=True, text=True, check=True)
         return json.loads(answer.stdout)
@@ -83,32 +105,35 @@ def main(bundle, results, rounds):
                               stdout=subprocess.PIPE, text=True)
     assert worker.stdout.readline() == "ready\n"
 
-    def measure():
-        worker.stdin.write("\n")
-        worker.stdin.flush()
-        return float(worker.stdout.readline())
+    def measure(case):
+        for program, values in figures[case].items():
+            worker.stdin.write(program + "\n")
+            worker.stdin.flush()
+            values.append(float(worker.stdout.readline()))
 
-    figures = {"bare": [], "launches": [], "shipped": []}
+    figures = {case: {"decode": [], "train": []} for case in ("bare", "launches", "shipped")}
     status = {}
     for _ in range(rounds):
-        figures["bare"].append(measure())
+        measure("bare")
         for name, config in (("launches", launches), ("shipped", shipped)):
             with Daemon(bundle, config) as daemon:
-                figures[name].append(measure())
+                measure(name)
                 time.sleep(1.2)  # one snapshot
-                status[name] = daemon.calls()
+                status[name] = daemon.status()
     worker.stdin.close()
     worker.wait(30)
-    bare = statistics.median(figures["bare"])
-    report = {"tokens_per_second": figures, "status": status,
-              "ratio": {name: statistics.median(f) / bare for name, f in figures.items()}}
+    report = {"rates": figures, "status": status}
     (results / "overhead.json").write_text(json.dumps(report, indent=1), encoding="utf-8")
-    for name, values in figures.items():
-        calls = status.get(name, {}).get("calls", 0) / TOKENS
-        memory = status.get(name, {}).get("resident_bytes", 0) / 2**20
-        print(f"{name:9} {statistics.median(values):7.1f} tokens/s  {report['ratio'][name]:.3f} of "
-              f"bare  (from {min(values):.1f} to {max(values):.1f}; {calls:.0f} probed calls a token;"
-              f" daemon {memory:.0f} MiB)")
+    for program, unit in (("decode", "tokens/s"), ("train", "steps/s")):
+        bare = statistics.median(figures["bare"][program])
+        for case, rates in figures.items():
+            values = rates[program]
+            median = statistics.median(values)
+            print(f"{program:6} {case:9} {median:7.1f} {unit:8} {median / bare:.3f} of bare  "
+                  f"(from {min(values):.1f} to {max(values):.1f})")
+    for case, answer in status.items():
+        print(f"{case}: {answer['calls']} calls counted in a round, "
+              f"daemon {answer['resident_bytes'] / 2**20:.0f} MiB")
 
 
 if __name__ == "__main__":

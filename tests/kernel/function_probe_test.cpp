@@ -15,6 +15,7 @@
 
 #include "daemon/model/histogram.h"
 #include "daemon/probe/attacher.h"
+#include "daemon/probe/placement.h"
 #include "daemon/probe/programs.h"
 #include "daemon/probe/self_test.h"
 #include "tests/kernel/probe_targets.h"
@@ -70,7 +71,8 @@ class FunctionProbeTest : public testing::TestWithParam<Mechanism> {
     const auto offset = find_own_offset(reinterpret_cast<const void*>(function));
     ASSERT_TRUE(offset.ok()) << offset.status();
     const ProbePoint point{.function_id = id, .offset_bytes = *offset, .timed = timed};
-    const auto outcome = attacher_->attach(self.get(), "self", {&point, 1});
+    const auto outcome = attacher_->attach(
+        {.id = static_cast<int>(id), .fd = self.get(), .name = "self"}, {&point, 1});
     ASSERT_TRUE(outcome[0].status.ok()) << outcome[0].status;
   }
 
@@ -354,7 +356,7 @@ TEST_P(FunctionProbeTest, KeepsOtherProbesWhenTheKernelRefusesOne) {
   const std::vector<ProbePoint> points = {{.function_id = 0, .offset_bytes = *good},
                                           {.function_id = 1, .offset_bytes = 1ull << 40}};
 
-  const auto outcomes = attacher_->attach(self.get(), "self", points);
+  const auto outcomes = attacher_->attach({.fd = self.get(), .name = "self"}, points);
   (void)target_plain(1);
 
   EXPECT_TRUE(outcomes[0].status.ok()) << outcomes[0].status;
@@ -371,6 +373,39 @@ TEST_P(FunctionProbeTest, StopsCountingWhenDetached) {
   (void)target_plain(1);
 
   EXPECT_EQ(count(0), (Counted{.calls = 1, .completed = 1}));
+}
+
+TEST_P(FunctionProbeTest, DetachesOneFileAndKeepsTheOthers) {
+  probe(0, target_plain);
+  probe(1, target_inner);
+
+  attacher_->detach(0);
+  (void)target_plain(1);
+  (void)target_inner(0);
+
+  EXPECT_EQ(count(0), Counted{});
+  EXPECT_EQ(count(1), (Counted{.calls = 1, .completed = 1}));
+}
+
+TEST_P(FunctionProbeTest, CountsTheSameBehindAnEndbr64) {
+  const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  const auto start = find_own_offset(reinterpret_cast<const void*>(&target_landing_pad));
+  ASSERT_TRUE(start.ok());
+  const uint64_t offset = place_probe(self.get(), *start);
+  ASSERT_EQ(offset, *start + 4);
+  programs_->set_function({.id = 0, .status = StatusKind::kCudaRuntime, .slow_threshold_ns = 1},
+                          true);
+  const ProbePoint point{.function_id = 0, .offset_bytes = offset};
+  ASSERT_TRUE(attacher_->attach({.fd = self.get(), .name = "self"}, {&point, 1})[0].status.ok());
+
+  EXPECT_EQ(target_landing_pad(2, 7), 2);
+
+  EXPECT_EQ(count(0), (Counted{.calls = 1, .completed = 1, .slow_calls = 1}));
+  EXPECT_EQ(cell_of(0).errors[0].status_tag, (1ull << 32) | 2);
+  const auto records = drain_slow_calls();
+  ASSERT_EQ(records.size(), 1u);
+  EXPECT_EQ(records[0].arguments[0], 2u);
+  EXPECT_EQ(records[0].arguments[1], 7u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, FunctionProbeTest, testing::ValuesIn(kMechanisms),

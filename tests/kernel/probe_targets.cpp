@@ -73,6 +73,19 @@ __attribute__((noinline)) int target_sleep_caller(int ms) {
   return result;
 }
 
+// As a compiler with -fcf-protection writes it, whatever this one was told.
+asm(".text\n"
+    ".globl target_landing_pad\n"
+    ".type target_landing_pad, @function\n"
+    "target_landing_pad:\n"
+    "  .byte 0xf3, 0x0f, 0x1e, 0xfa\n"  // endbr64
+    "  push %rbp\n"
+    "  mov %rsp, %rbp\n"
+    "  mov %edi, %eax\n"
+    "  pop %rbp\n"
+    "  ret\n"
+    ".size target_landing_pad, . - target_landing_pad\n");
+
 }  // extern "C"
 
 __attribute__((noinline)) int target_throws(int value) {

@@ -102,6 +102,45 @@ class ProbesTest(unittest.TestCase):
 
             self.finish_and_compare(daemon, process)
 
+    def test_a_library_overwritten_in_place_loses_its_probes_at_once(self):
+        folder = self.copy_library("overwritten")
+        with Daemon(CONFIG) as daemon:
+            process = self.start_with_library_in(folder, daemon.path / "go")
+            for name in FUNCTIONS:
+                daemon.wait_for_probe(name, library=str(folder))
+            content = (folder / LIBRARY.name).read_bytes()
+            with open(folder / LIBRARY.name, "r+b") as file:  # the same inode, as `cp` over it
+                file.write(content)
+            written = daemon.wait_for_probe("count_fast", "failed")
+            self.assertIn("written to while probed", written["reason"])
+            self.assertIn("library written while probed", daemon.log())
+            # Left alone since, and still mapped: probed anew, and counted exactly again.
+            for name in FUNCTIONS:
+                daemon.wait_for_probe(name, "attached", library=str(folder))
+            (daemon.path / "go").touch()
+
+            self.finish_and_compare(daemon, process)
+            self.assertEqual(daemon.query("status")["files"], 1)
+
+    def test_a_library_touched_or_linked_is_not_probed_twice(self):
+        folder = self.copy_library("touched")
+        with Daemon(CONFIG) as daemon:
+            process = self.start_with_library_in(folder, daemon.path / "go")
+            for name in FUNCTIONS:
+                daemon.wait_for_probe(name, library=str(folder))
+            os.utime(folder / LIBRARY.name)
+            os.chmod(folder / LIBRARY.name, 0o755)
+            os.link(folder / LIBRARY.name, folder / "another name")
+            other = self.start_with_library_in(folder, daemon.path / "go")  # makes it look again
+            maps = pathlib.Path(f"/proc/{other.pid}/maps")
+            wait_until("the library is mapped", lambda: LIBRARY.name in maps.read_text())
+            time.sleep(1)  # a notice takes milliseconds; nothing tells that none will come
+            (daemon.path / "go").touch()
+
+            self.finish_and_compare(daemon, process, other)
+            self.assertEqual(daemon.query("status")["files"], 1)
+            self.assertEqual(len(daemon.query("probes")), len(FUNCTIONS))
+
     def test_a_probe_switched_off_stays_off(self):
         config = CONFIG | {"custom_sym": {"count_fast": "count_fast",
                                           "off": {"symbol": "count_status", "probe": False}}}
