@@ -1,5 +1,7 @@
 #include "daemon/resolve/frame_finder.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -100,6 +102,8 @@ FrameFinder::TablePtr FrameFinder::find_table(const ProcessKey& process, Module&
   if (!opened.ok()) return nullptr;
   auto table = std::make_shared<const AddressTable>(
       AddressTable::load(opened->fd.get(), options_.table_bytes));
+  // What was read to make it is twice its size and would stay with the allocator.
+  (void)malloc_trim(0);
   // Kept also when it is empty: not an ELF file, or without symbols.
   (void)tables_.put(*module.identity, table, table->size_bytes());
   return table;
