@@ -24,7 +24,7 @@ struct CommandLine {
 };
 
 int run(CommandLine line) {
-  gpuperf::Result<std::string> text(std::string(gpuperf::default_config_text()));
+  gpuperf::Result<std::string> text{std::string(gpuperf::default_config_text())};
   const bool use_file = !line.config_path.empty() || access(kDefaultConfigPath, F_OK) == 0;
   if (line.config_path.empty()) line.config_path = use_file ? kDefaultConfigPath : "(built-in)";
   if (use_file) text = gpuperf::read_config_file(line.config_path);

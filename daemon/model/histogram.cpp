@@ -13,7 +13,7 @@ constexpr uint64_t kSubBuckets = 1u << GPUPERF_SUB_BUCKET_BITS;
 
 size_t bucket_of(uint64_t duration_ns) {
   if (duration_ns < (1u << GPUPERF_FIRST_OCTAVE)) return duration_ns >> GPUPERF_BUCKET_SHIFT;
-  const int octave = std::bit_width(duration_ns) - 1;
+  const int octave = static_cast<int>(std::bit_width(duration_ns)) - 1;
   if (octave > GPUPERF_LAST_OCTAVE) return kBucketCount - 1;
   const uint64_t sub = (duration_ns >> (octave - GPUPERF_SUB_BUCKET_BITS)) & (kSubBuckets - 1);
   return (octave - GPUPERF_FIRST_OCTAVE + 1) * kSubBuckets + sub;

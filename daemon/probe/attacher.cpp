@@ -100,7 +100,7 @@ Status Attacher::attach_multi(const Batch& batch, std::span<ProbeOutcome*> slice
   // Return first: an entry without its return would stay in flight for ever.
   RETURN_IF_ERROR(link_multi(batch, "probe_return", kAttachUprobeMulti, kUprobeMultiReturn, slice));
   const auto returns = std::prev(multi_links_.upper_bound(batch.file.id));  // the one just made
-  const Status entry = link_multi(batch, "probe_entry", kAttachUprobeMulti, 0, slice);
+  Status entry = link_multi(batch, "probe_entry", kAttachUprobeMulti, 0, slice);
   if (!entry.ok()) multi_links_.erase(returns);
   return entry;
 }

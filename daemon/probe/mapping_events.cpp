@@ -16,7 +16,7 @@ namespace {
 
 // A power of two: a busy build host maps about 2,000 files a second per CPU at 100 bytes each, so
 // this holds 150 ms of the worst seen; a loss only costs a scan.
-constexpr size_t kDataBytes = 32 * 1024;
+constexpr size_t kDataBytes = size_t{32} * 1024;
 
 // Layout of PERF_RECORD_MMAP2 without a build id: linux/perf_event.h.
 struct Mmap2Record {

@@ -277,6 +277,7 @@ int Prober::find_file_id(const OpenedFile& opened) {
 
 void Prober::probe_file(const ProbedFile& file, const std::vector<uint32_t>& wanted) {
   std::vector<std::string> symbols;
+  symbols.reserve(wanted.size());
   for (const uint32_t id : wanted) symbols.push_back((*functions_)[id].symbol);
   Status unread;  // ok unless a table that may hold a missing function could not be read
   const auto found = find_functions(file.fd, symbols, &unread);

@@ -96,9 +96,8 @@ void SlowCalls::fill(Snapshot& snapshot) const {
     calls.insert(calls.end(), list.calls.begin(), list.calls.end());
   }
   std::ranges::sort(calls, {}, [](const CallPtr& call) { return call->id; });
-  const auto repeated =
-      std::ranges::unique(calls, {}, [](const CallPtr& call) { return call->id; });
-  calls.erase(repeated.begin(), repeated.end());
+  // A recent call may be among the worst too: the same pointer.
+  calls.erase(std::unique(calls.begin(), calls.end()), calls.end());
 }
 
 }  // namespace gpuperf
