@@ -32,6 +32,11 @@ bool has_statuses(const std::string& category) {
   return std::ranges::find(kCategories, category) != std::end(kCategories);
 }
 
+// Itanium C++ and Rust names. A C entry point lets no exception through.
+bool may_throw(const std::string& symbol) {
+  return symbol.starts_with("_Z") || symbol.starts_with("_R");
+}
+
 std::shared_ptr<const std::vector<Function>> make_functions(const Config& config) {
   const uint64_t default_ns = threshold_ns_from_ms(config.settings.slow.default_threshold_ms);
   auto functions = std::make_shared<std::vector<Function>>();
@@ -42,7 +47,8 @@ std::shared_ptr<const std::vector<Function>> make_functions(const Config& config
          .name = spec.function,
          .symbol = spec.symbol,
          .status = has_statuses(spec.category) ? find_status_kind(spec.symbol) : StatusKind::kNone,
-         .slow_threshold_ns = spec.slow_threshold_ns.value_or(default_ns)});
+         .slow_threshold_ns = spec.slow_threshold_ns.value_or(default_ns),
+         .entry_only = may_throw(spec.symbol)});
   }
   return functions;
 }
@@ -77,15 +83,15 @@ std::string read_kernel_release() {
 }  // namespace
 
 const Daemon::Part Daemon::kParts[] = {
-    {"lock", &Daemon::start_lock, &Daemon::stop_lock},
-    {"loop", &Daemon::start_loop, &Daemon::stop_loop},
-    {"metrics", &Daemon::start_metrics, &Daemon::stop_metrics},
-    {"api", &Daemon::start_api, &Daemon::stop_api},
-    {"programs", &Daemon::start_programs, &Daemon::stop_programs},
-    {"symbolizer", &Daemon::start_symbolizer, &Daemon::stop_symbolizer},
-    {"drain", &Daemon::start_drain, &Daemon::stop_drain},
-    {"prober", &Daemon::start_prober, &Daemon::stop_prober},
-    {"timers", &Daemon::start_timers, &Daemon::stop_timers},
+    {&Daemon::start_lock, &Daemon::stop_lock},
+    {&Daemon::start_loop, &Daemon::stop_loop},
+    {&Daemon::start_metrics, &Daemon::stop_metrics},
+    {&Daemon::start_api, &Daemon::stop_api},
+    {&Daemon::start_programs, &Daemon::stop_programs},
+    {&Daemon::start_symbolizer, &Daemon::stop_symbolizer},
+    {&Daemon::start_drain, &Daemon::stop_drain},
+    {&Daemon::start_prober, &Daemon::stop_prober},
+    {&Daemon::start_timers, nullptr},  // they end with the loop
 };
 
 Daemon::Daemon(DaemonOptions options, Config config)
@@ -117,12 +123,14 @@ Status Daemon::run() {
                                 {"mechanism", report_->mechanism},
                                 {"functions", std::to_string(functions_->size())},
                                 {"config", options_.config_path},
-                                {"metrics", facts_.metrics_address},
+                                {"metrics", facts_->metrics_address},
                                 {"api", config_.settings.grpc.listen}});
     loop_->run();
     log_info("gpuperfd stopping");
   }
-  while (started > 0) (this->*kParts[--started].stop)();
+  while (started > 0) {
+    if (const auto stop = kParts[--started].stop) (this->*stop)();
+  }
   return status;
 }
 
@@ -141,13 +149,13 @@ void Daemon::stop_lock() { lock_.reset(); }
 
 Status Daemon::start_loop() {
   ASSIGN_OR_RETURN(loop_, TaskLoop::make());
-  facts_ = {.version = GPUPERF_VERSION,
-            .pid = static_cast<uint32_t>(getpid()),
-            .start_unix_ns = static_cast<uint64_t>(clock_.unix_ns()),
-            .kernel = read_kernel_release(),
-            .config_path = options_.config_path,
-            .config_json = config_.text,
-            .effective_json = render_settings_json(config_.settings)};
+  *facts_ = {.version = GPUPERF_VERSION,
+             .pid = static_cast<uint32_t>(getpid()),
+             .start_unix_ns = static_cast<uint64_t>(clock_.unix_ns()),
+             .kernel = read_kernel_release(),
+             .config_path = options_.config_path,
+             .config_json = config_.text,
+             .effective_json = render_settings_json(config_.settings)};
   // Before any thread starts, so that all inherit the blocked signals.
   RETURN_IF_ERROR(loop_->add_signals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) {
     if (signal != SIGHUP) return loop_->stop();
@@ -162,7 +170,7 @@ void Daemon::stop_loop() { loop_.reset(); }
 Status Daemon::start_metrics() {
   if (config_.settings.metrics.listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(http_, HttpServer::start(config_.settings.metrics.listen, metrics_, board_));
-  facts_.metrics_address = format_host_port(http_->address());
+  facts_->metrics_address = format_host_port(http_->address());
   return absl::OkStatus();
 }
 void Daemon::stop_metrics() { http_.reset(); }
@@ -284,7 +292,6 @@ Status Daemon::start_timers() {
   if (summary.count() == 0) return absl::OkStatus();
   return loop_->add_timer(summary, [this] { log_summary(); });
 }
-void Daemon::stop_timers() {}
 
 void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
   report_ = std::move(report);
@@ -350,7 +357,7 @@ void Daemon::publish_if_changed() {
 void Daemon::publish() {
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->taken_mono_ns = clock_.mono_ns();
-  snapshot->daemon = std::make_shared<const DaemonFacts>(facts_);
+  snapshot->daemon = facts_;
   snapshot->probes = report_;
   snapshot->functions = functions_;
   stats_.fill(*snapshot);

@@ -52,9 +52,8 @@ class Daemon {
 
  private:
   struct Part {
-    const char* name;
     Status (Daemon::*start)();
-    void (Daemon::*stop)();
+    void (Daemon::*stop)();  // null = nothing to stop
   };
   static const Part kParts[];  // start order
 
@@ -75,7 +74,6 @@ class Daemon {
   void stop_prober();
   void stop_metrics();
   void stop_api();
-  void stop_timers();
 
   Status choose_mechanism();
   ProbeReport explain_unusable(const Status& status) const;
@@ -106,7 +104,8 @@ class Daemon {
   std::unique_ptr<WatchHub> watch_hub_;
   std::unique_ptr<RpcServer> api_;
   // Loop thread only: the state.
-  DaemonFacts facts_;
+  // Filled while the parts start, never changed after the first snapshot.
+  const std::shared_ptr<DaemonFacts> facts_ = std::make_shared<DaemonFacts>();
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   FunctionStats stats_;
   SlowCalls slow_calls_;

@@ -58,11 +58,6 @@ std::array<uint32_t, 6> count_probes(const Snapshot& snapshot) {
   return counts;
 }
 
-uint64_t count_running_processes(const Snapshot& snapshot) {
-  const auto running = [](const ProcessRow& row) { return !row.exited && row.process.pid != 0; };
-  return static_cast<uint64_t>(std::ranges::count_if(snapshot.processes, running));
-}
-
 }  // namespace
 
 // One family per row of the catalog, filled in any order.

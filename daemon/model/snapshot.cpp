@@ -23,6 +23,11 @@ uint64_t get_in_flight(const FunctionTotals& totals) {
   return totals.calls > ended ? totals.calls - ended : 0;
 }
 
+uint64_t count_running_processes(const Snapshot& snapshot) {
+  const auto running = [](const ProcessRow& row) { return !row.exited && row.process.pid != 0; };
+  return static_cast<uint64_t>(std::ranges::count_if(snapshot.processes, running));
+}
+
 void add_delta(FunctionTotals& totals, const CellDelta& delta) {
   totals.calls += delta.calls;
   // A call given up for lost may come back, and then may be counted elsewhere: never below nothing.

@@ -140,6 +140,9 @@ struct Snapshot {
   uint64_t resident_bytes = 0;                              // of the daemon
 };
 
+// Processes that run. pid 0 stands for calls that could not be kept per process: none itself.
+uint64_t count_running_processes(const Snapshot& snapshot);
+
 // Where the newest snapshot is found. Any thread; never empty after the first publish.
 class SnapshotBoard {
  public:

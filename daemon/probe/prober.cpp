@@ -33,11 +33,6 @@ constexpr const char* kWrittenReason =
     "the file was written to while probed: its probes are out until it is left alone for 2 s, "
     "because they would break its new content; replace libraries by renaming a new file over them";
 
-// Itanium C++ and Rust names. A C entry point lets no exception through.
-bool may_throw(const std::string& symbol) {
-  return symbol.starts_with("_Z") || symbol.starts_with("_R");
-}
-
 bool has_ptrace_capability() {
   std::ifstream status("/proc/self/status");
   for (std::string line; std::getline(status, line);) {
@@ -301,7 +296,7 @@ void Prober::probe_file(const ProbedFile& file, const std::vector<uint32_t>& wan
     } else {
       points.push_back({.function_id = wanted[i],
                         .offset_bytes = place_probe(file.fd, symbol->file_offset_bytes),
-                        .timed = !may_throw(symbols[i])});
+                        .timed = !(*functions_)[wanted[i]].entry_only});
     }
   }
   size_t attached = 0;

@@ -203,9 +203,7 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   response.set_mechanism("none");
   if (snapshot.daemon != nullptr) set_facts(*snapshot.daemon, response);
   if (snapshot.probes != nullptr) set_probes(*snapshot.probes, response);
-  // pid 0 stands for calls that could not be kept per process: no process itself.
-  const auto running = [](const ProcessRow& row) { return !row.exited && row.process.pid != 0; };
-  response.set_processes(static_cast<uint32_t>(std::ranges::count_if(snapshot.processes, running)));
+  response.set_processes(static_cast<uint32_t>(count_running_processes(snapshot)));
   uint64_t calls = 0;
   uint64_t slow_calls = 0;
   for (const auto& series : snapshot.series) {

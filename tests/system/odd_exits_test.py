@@ -2,6 +2,7 @@
 """Calls that do not return as calls do are counted, nothing leaks, and no workload is harmed."""
 
 import unittest
+import urllib.request
 
 from gpuperf_system import (LONG, WORKLOADS, Daemon, finish_workload, get_calls, require_root,
                             start_workload)
@@ -49,6 +50,12 @@ class OddExitsTest(unittest.TestCase):
             counted = rows["might_throw"]
             self.assertEqual((counted["untimed"], counted["max_ns"]), (500, 0))
             self.assertTrue(daemon.wait_for_probe("might_throw", "entry_only")["reason"])
+            with urllib.request.urlopen(f"http://127.0.0.1:{daemon.port}/metrics", timeout=10) as page:
+                metrics = page.read().decode()
+            self.assertIn('gpuperf_function_calls_total{category="custom",function="might_throw"',
+                          metrics)
+            self.assertNotIn('gpuperf_function_duration_seconds_count{category="custom",'
+                             'function="might_throw"', metrics)
 
     def test_a_process_that_ends_inside_a_call_leaves_it_abandoned(self):
         with Daemon(CONFIG) as daemon:
