@@ -39,11 +39,21 @@ static __always_inline void call_stack_cut(struct gpuperf_thread *thread, __u32 
 	thread->depth = first;
 }
 
+static __always_inline __u32 cookie_function(__u64 cookie)
+{
+	return cookie & ((1u << GPUPERF_COOKIE_FUNCTION_BITS) - 1);
+}
+
+static __always_inline __u32 cookie_lane(__u64 cookie)
+{
+	return cookie >> GPUPERF_COOKIE_LANE_SHIFT & ((1u << GPUPERF_COOKIE_LANE_BITS) - 1);
+}
+
 /* Frames below the new stack pointer are gone. Those at the same stack pointer may live (a tail call
- * keeps them), unless one is of the same function: then it and all above it were left by longjmp. A
+ * keeps them), unless one is of the same probe: then it and all above it were left by longjmp. A
  * wrong guess is mended when that call returns. */
 static __always_inline void call_stack_drop_stale(struct gpuperf_thread *thread, __u64 sp,
-						  __u32 function_id)
+						  __u64 cookie)
 {
 	__u32 depth = thread->depth;
 	__u32 keep = depth;
@@ -57,15 +67,30 @@ static __always_inline void call_stack_drop_stale(struct gpuperf_thread *thread,
 		frame = call_stack_at(thread, index);
 		if (frame->sp > sp)
 			break;
-		if (frame->sp < sp || frame->function_id == function_id)
+		if (frame->sp < sp || frame->cookie == cookie)
 			keep = index;
 	}
 	if (keep < depth)
 		call_stack_cut(thread, keep);
 }
 
+/* Whether the call comes from the same function of another file: a library that only passes its
+ * calls on (libcudnn to libcudnn_ops). That is one call, and the outer one is counted. */
+static __always_inline _Bool call_stack_forwards(struct gpuperf_thread *thread, __u64 cookie)
+{
+	__u32 top = thread->depth - 1;
+	__u64 around;
+
+	if (top >= GPUPERF_CALL_DEPTH)
+		return 0;
+	around = call_stack_at(thread, top)->cookie;
+	return cookie_function(around) == cookie_function(cookie) &&
+	       cookie_lane(around) != cookie_lane(cookie);
+}
+
 /* Puts a frame on the stack; NULL when it is too deep. The caller stamps start_ns last. */
-static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thread *thread, __u64 sp)
+static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thread *thread, __u64 sp,
+							     __u64 cookie, __u32 cell)
 {
 	__u32 depth = thread->depth;
 	struct gpuperf_frame *frame;
@@ -74,15 +99,18 @@ static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thre
 		return NULL;
 	frame = call_stack_at(thread, depth);
 	frame->sp = sp;
+	frame->start_ns = 0; /* not begun yet, for who lists calls in flight */
 	frame->child_ns = 0;
+	frame->cookie = cookie;
+	frame->cell = cell;
 	thread->depth = depth + 1;
 	return frame;
 }
 
 /* Takes off the frame of the call that returns, and with it any lost ones above. start_ns 0 = not known
- * (no session cookie): stack pointer and function decide. NULL: no such frame. */
+ * (no session cookie): stack pointer and probe decide. NULL: no such frame. */
 static __always_inline struct gpuperf_frame *call_stack_pop(struct gpuperf_thread *thread, __u64 sp,
-							    __u32 function_id, __u64 start_ns)
+							    __u64 cookie, __u64 start_ns)
 {
 	__u32 depth = thread->depth;
 	__u32 found = GPUPERF_CALL_DEPTH;
@@ -96,7 +124,7 @@ static __always_inline struct gpuperf_frame *call_stack_pop(struct gpuperf_threa
 		frame = call_stack_at(thread, index);
 		if (frame->sp > sp)
 			break;
-		if (frame->sp == sp && frame->function_id == function_id &&
+		if (frame->sp == sp && frame->cookie == cookie &&
 		    (!start_ns || frame->start_ns == start_ns)) {
 			found = index;
 			break;

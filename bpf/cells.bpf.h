@@ -77,18 +77,40 @@ static __always_inline void cells_add_completed(struct gpuperf_cell *cell, __u64
 	__sync_fetch_and_add(&cell->total_ns, duration_ns);
 }
 
+static const struct gpuperf_process_info no_process_info;
+
+/* Keeps what /proc may no longer tell when the daemon looks. The daemon may read the entry before
+ * it is filled; it then asks /proc. */
+static __always_inline void cells_note_process(const struct gpuperf_process_key *key,
+					       struct task_struct *task)
+{
+	struct gpuperf_process_info *info;
+	struct cgroup_subsys_state *state;
+
+	if (bpf_map_update_elem(&processes, key, &no_process_info, BPF_NOEXIST))
+		return; /* known; or no memory: the exit is then found by the sweep */
+	info = bpf_map_lookup_elem(&processes, key);
+	if (!info)
+		return;
+	state = &task->cgroups->dfl_cgrp->self;
+	for (int i = 0; i < GPUPERF_CGROUP_LEVELS && state; i++) {
+		bpf_probe_read_kernel_str(info->cgroup[i], GPUPERF_CGROUP_NAME_BYTES,
+					  state->cgroup->kn->name);
+		state = state->parent;
+	}
+}
+
 /* First call of a function in a process: takes a free cell. Two threads may come at once; the one whose
  * key is refused gives its cell back and uses the other's. Without a free cell the function's overflow
  * cell takes the call, so that no call is ever lost. */
 static __always_inline __u32 cells_claim(const struct gpuperf_cell_key *key,
-					 struct task_struct *leader)
+					 struct task_struct *task, struct task_struct *leader)
 {
 	struct gpuperf_process_key process = {
 		.process_start_boot_ns = key->process_start_boot_ns,
 		.pid = key->pid,
 	};
 	struct gpuperf_cell_owner owner = {}, *winner;
-	__u32 one = 1;
 	long error;
 
 	if (bpf_map_pop_elem(&free_cells, &owner.cell)) {
@@ -99,7 +121,7 @@ static __always_inline __u32 cells_claim(const struct gpuperf_cell_key *key,
 	bpf_probe_read_kernel(owner.comm, sizeof(owner.comm), leader->comm);
 	error = bpf_map_update_elem(&cell_index, key, &owner, BPF_NOEXIST);
 	if (!error) {
-		bpf_map_update_elem(&processes, &process, &one, BPF_ANY); /* as large as cell_index */
+		cells_note_process(&process, task);
 		return owner.cell;
 	}
 	bpf_map_push_elem(&free_cells, &owner.cell, 0); /* there is room: it came from there */
@@ -120,5 +142,24 @@ static __always_inline __u32 cells_find(__u32 function_id, struct task_struct *t
 	};
 	struct gpuperf_cell_owner *owner = bpf_map_lookup_elem(&cell_index, &key);
 
-	return owner ? owner->cell : cells_claim(&key, leader);
+	return owner ? owner->cell : cells_claim(&key, task, leader);
+}
+
+/* The same, remembered by the thread. */
+static __always_inline __u32 cells_find_cached(__u32 function_id, struct task_struct *task,
+					       struct gpuperf_thread *thread)
+{
+	__u64 *cached;
+	__u32 cell;
+
+	if (!thread)
+		return cells_find(function_id, task);
+	cached = &thread->cells[function_id & (GPUPERF_CELL_CACHE - 1)];
+	if ((__u32)*cached == function_id + 1)
+		return *cached >> 32;
+	cell = cells_find(function_id, task);
+	/* An overflow cell is not kept: the next call may find a free one. */
+	if (cell != function_id)
+		*cached = (__u64)cell << 32 | (function_id + 1);
+	return cell;
 }

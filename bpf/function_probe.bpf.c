@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * Entry and return of any configured function. The attach cookie is the function id. Totals are kept
- * here; only a slow call leaves the kernel.
+ * Entry and end of any configured function. Totals are kept here; only a slow call leaves the kernel.
+ * The attach cookie says which function, and which link the hit came through (bpf/records.h).
  *
  * Built three times, because the session kfuncs take no argument up to kernel 6.19 and the context from
  * 7.0 on: GPUPERF_SESSION 0 = without sessions (multi and perf), 1 = no argument, 2 = context.
  */
-#include "bpf/call_stack.bpf.h"
+#include "bpf/plan.bpf.h"
 
 #if GPUPERF_SESSION == 1
 extern _Bool bpf_session_is_return(void) __ksym;
@@ -20,15 +20,45 @@ extern __u64 *bpf_session_cookie(void *ctx) __ksym;
 #define session_cookie(ctx) bpf_session_cookie(ctx)
 #endif
 
+/* How a call's end is seen. */
+enum pairing {
+	PAIRING_SESSION, /* return half of the same link, with a cookie per call */
+	PAIRING_RETURN,  /* a return probe of its own */
+	PAIRING_EXITS,   /* probes on the function's own returns and tail jumps */
+};
+
 /* The session cookie: start time << 1 | whether the call has a frame. */
 #define COOKIE_FRAMED 1ull
+#define COOKIE_WITHOUT_CONDITION ((1ull << GPUPERF_COOKIE_CONDITION_SHIFT) - 1)
+#define SKIP_RETURN 1 /* a session then asks for no return; others ignore it */
+
+static __always_inline __u64 lane_word(__u64 cookie)
+{
+	__u32 lane = cookie_lane(cookie);
+	__u64 *word = bpf_map_lookup_elem(&lanes, &lane);
+
+	return word ? *word : 0;
+}
+
+static __always_inline _Bool lane_counts(__u64 word, __u64 cookie)
+{
+	return (__u8)word == (__u8)(cookie >> GPUPERF_COOKIE_GENERATION_SHIFT);
+}
+
+struct ended_call {
+	const struct gpuperf_function *function;
+	const struct gpuperf_frame *frame; /* NULL: only the times are known */
+	__u32 function_id;
+	enum pairing pairing;
+	__u64 start_ns;
+	__u64 duration_ns;
+};
 
 static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_struct *task,
-					   const struct gpuperf_function *function, __u32 function_id,
-					   const struct gpuperf_frame *frame, __u64 start_ns,
-					   __u64 duration_ns)
+					   const struct ended_call *call)
 {
 	struct gpuperf_slow_call *record = bpf_ringbuf_reserve(&slow_ring, sizeof(*record), 0);
+	const struct gpuperf_function *function = call->function;
 	__u64 id = bpf_get_current_pid_tgid();
 
 	if (!record) {
@@ -38,57 +68,70 @@ static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_stru
 	__builtin_memset(record, 0, __builtin_offsetof(struct gpuperf_slow_call, user_stack));
 	record->header.kind = GPUPERF_RECORD_SLOW_CALL;
 	record->header.length_bytes = sizeof(*record);
-	record->start_mono_ns = start_ns;
-	record->duration_ns = duration_ns;
+	record->start_mono_ns = call->start_ns;
+	record->duration_ns = call->duration_ns;
 	record->threshold_ns = function->slow_threshold_ns;
 	record->process_start_boot_ns = task->group_leader->start_boottime;
 	record->pid = id >> 32;
 	record->tid = (__u32)id;
-	record->function_id = function_id;
-	if (frame) {
-		record->has_arguments = 1;
-		__builtin_memcpy(record->arguments, frame->arguments, sizeof(record->arguments));
+	record->function_id = call->function_id;
+	if (call->frame) {
+		record->has_values = 1;
+		record->values_unread = call->frame->values_unread;
+		__builtin_memcpy(record->values, call->frame->values, sizeof(record->values));
+		if (function->flags & GPUPERF_FN_PLAN)
+			plan_read_blobs(call->function_id, call->frame, record);
 	}
-	record->return_value = PT_REGS_RC(ctx);
+	if (call->pairing != PAIRING_EXITS) {
+		record->has_return_value = 1;
+		record->return_value = PT_REGS_RC(ctx);
+	}
 	bpf_get_current_comm(record->comm, sizeof(record->comm)); /* zeroes it on failure */
 	if (function->flags & GPUPERF_FN_STACK)
 		record->stack_bytes = bpf_get_stack(ctx, record->user_stack,
 						    sizeof(record->user_stack), BPF_F_USER_STACK);
-	bpf_ringbuf_submit(record, emit_wake_flags(start_ns + duration_ns));
+	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 }
 
-static __always_inline int enter(struct pt_regs *ctx, __u64 *cookie)
+static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairing pairing)
 {
-	__u32 function_id = (__u32)bpf_get_attach_cookie(ctx);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 function_id = cookie_function(cookie);
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 cell_index = cells_find(function_id, task);
-	struct gpuperf_cell *cell = bpf_map_lookup_elem(&cells, &cell_index);
-	struct gpuperf_thread *thread =
-		bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	struct gpuperf_thread *thread;
+	const struct gpuperf_function *function;
 	struct gpuperf_frame *frame = NULL;
+	struct gpuperf_cell *cell;
+	__u32 cell_index;
 	__u64 now_ns;
 
-	if (!cell)
-		return 0; /* cannot be: every index handed out is in the array */
-	__sync_fetch_and_add(&cell->calls, 1);
+	if (!lane_counts(lane_word(cookie), cookie))
+		return SKIP_RETURN;
+	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (thread) {
-		__u64 sp = PT_REGS_SP(ctx);
-
-		call_stack_drop_stale(thread, sp, function_id);
-		frame = call_stack_push(thread, sp);
+		call_stack_drop_stale(thread, PT_REGS_SP(ctx), cookie);
+		if (call_stack_forwards(thread, cookie)) {
+			if (pairing == PAIRING_RETURN) /* so that its return is known */
+				call_stack_push(thread, PT_REGS_SP(ctx), cookie, GPUPERF_NO_CELL);
+			return SKIP_RETURN;
+		}
 	}
-	if (frame) {
-		frame->function_id = function_id;
-		frame->cell = cell_index;
-		frame->arguments[0] = PT_REGS_PARM1(ctx);
-		frame->arguments[1] = PT_REGS_PARM2(ctx);
-		frame->arguments[2] = PT_REGS_PARM3(ctx);
-		frame->arguments[3] = PT_REGS_PARM4(ctx);
-		frame->arguments[4] = PT_REGS_PARM5(ctx);
-		frame->arguments[5] = ctx->r9; /* PARM6 of libbpf 1.1 is missing */
+	cell_index = cells_find_cached(function_id, task, thread);
+	cell = bpf_map_lookup_elem(&cells, &cell_index);
+	function = bpf_map_lookup_elem(&functions, &function_id);
+	if (!cell || !function)
+		return SKIP_RETURN; /* cannot be: both arrays hold every index handed out */
+	__sync_fetch_and_add(&cell->calls, 1);
+	if (thread)
+		frame = call_stack_push(thread, PT_REGS_SP(ctx), cookie, cell_index);
+	if (frame && (function->flags & GPUPERF_FN_PLAN)) {
+		plan_keep(ctx, function_id, frame);
+	} else if (frame) {
+		frame->values_unread = 0;
+		plan_keep_registers(ctx, frame->values);
 	} else {
 		emit_loss(thread ? GPUPERF_LOSS_CALL_DEPTH : GPUPERF_LOSS_THREAD_STATE);
-		if (!cookie)
+		if (pairing != PAIRING_SESSION)
 			__sync_fetch_and_add(&cell->untimed, 1);
 	}
 	now_ns = bpf_ktime_get_ns(); /* last, so that our own work is not part of the call */
@@ -96,63 +139,104 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *cookie)
 		frame->start_ns = now_ns;
 	if (thread && !thread->created_ns)
 		thread->created_ns = now_ns;
-	if (cookie)
-		*cookie = now_ns << 1 | (frame ? COOKIE_FRAMED : 0);
+	if (session)
+		*session = now_ns << 1 | (frame ? COOKIE_FRAMED : 0);
 	return 0;
 }
 
-static __always_inline int leave(struct pt_regs *ctx, const __u64 *cookie)
+static __always_inline _Bool condition_holds(__u64 flags, __u32 code)
 {
-	__u64 now_ns = bpf_ktime_get_ns(); /* first, for the same reason */
-	__u32 function_id = (__u32)bpf_get_attach_cookie(ctx);
+	_Bool carry = flags & 1, parity = flags & 4, zero = flags & 0x40, sign = flags & 0x80;
+	_Bool overflow = flags & 0x800;
+	_Bool holds = 0;
+
+	switch (code >> 1) {
+	case 0: holds = overflow; break;
+	case 1: holds = carry; break;
+	case 2: holds = zero; break;
+	case 3: holds = carry || zero; break;
+	case 4: holds = sign; break;
+	case 5: holds = parity; break;
+	case 6: holds = sign != overflow; break;
+	case 7: holds = zero || sign != overflow; break;
+	}
+	return holds != (code & 1); /* odd codes are the negated ones */
+}
+
+/* Statuses, bytes, shapes, names, the slow test. */
+static __always_inline void add_ended_call(struct pt_regs *ctx, struct task_struct *task,
+					   struct gpuperf_cell *cell, const struct ended_call *call,
+					   __u64 self_ns)
+{
+	const struct gpuperf_function *function = call->function;
+	__s32 status = function->flags & GPUPERF_FN_STATUS ? (__s32)PT_REGS_RC(ctx) : 0;
+	_Bool slow = function->slow_threshold_ns && call->duration_ns >= function->slow_threshold_ns;
+
+	if (status && status != function->benign_status[0] && status != function->benign_status[1])
+		cells_count_error(cell, status);
+	if (!status && call->frame && (function->flags & GPUPERF_FN_PLAN))
+		plan_add(call->function_id, call->frame, cell, task, call->duration_ns);
+	if (slow)
+		__sync_fetch_and_add(&cell->slow_calls, 1);
+	cells_add_completed(cell, call->duration_ns, self_ns);
+	if (slow)
+		emit_slow_call(ctx, task, call);
+}
+
+static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum pairing pairing)
+{
+	__u64 now_ns = bpf_ktime_get_ns(); /* first: our own work is not part of the call */
+	__u64 cookie = bpf_get_attach_cookie(ctx) & COOKIE_WITHOUT_CONDITION;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	const struct gpuperf_function *function = bpf_map_lookup_elem(&functions, &function_id);
-	__u64 start_ns = cookie ? *cookie >> 1 : 0;
-	__u64 duration_ns, self_ns;
+	/* The kernel has popped the return address already: entry saw it 8 bytes lower. */
+	__u64 sp = PT_REGS_SP(ctx) - (pairing == PAIRING_EXITS ? 0 : 8);
+	struct ended_call call = {
+		.function_id = cookie_function(cookie),
+		.pairing = pairing,
+		.start_ns = session ? *session >> 1 : 0,
+	};
+	__u64 self_ns;
 	struct gpuperf_frame *frame = NULL;
 	struct gpuperf_cell *cell;
 	__u32 cell_index;
-	_Bool slow;
 
-	/* The kernel has popped the return address already: entry saw it 8 bytes lower. */
 	if (thread)
-		frame = call_stack_pop(thread, PT_REGS_SP(ctx) - 8, function_id, start_ns);
+		frame = call_stack_pop(thread, sp, cookie, call.start_ns);
 	if (frame) {
-		start_ns = frame->start_ns;
+		if (frame->cell == GPUPERF_NO_CELL)
+			return 0;
+		call.start_ns = frame->start_ns;
 		cell_index = frame->cell;
+	} else if (pairing == PAIRING_EXITS) {
+		return 0; /* a shared tail, a jump within the function: not the end of a call of ours */
 	} else {
+		__u64 word = lane_word(cookie);
+
 		/* No cookie, or the child of a fork inside the call, which has no state of the entry. */
-		if (!start_ns || ((*cookie & COOKIE_FRAMED) && (!thread || start_ns < thread->created_ns))) {
-			emit_loss(GPUPERF_LOSS_UNPAIRED_RETURN);
+		if (!call.start_ns ||
+		    ((*session & COOKIE_FRAMED) && (!thread || call.start_ns < thread->created_ns))) {
+			/* Of two links at once, one sees the returns that the other counts. */
+			if (lane_counts(word, cookie) && !(word & GPUPERF_LANE_RETIRING))
+				emit_loss(GPUPERF_LOSS_UNPAIRED_RETURN);
 			return 0;
 		}
-		cell_index = cells_find(function_id, task);
+		cell_index = cells_find(call.function_id, task);
 	}
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
-	if (!cell || !function)
+	call.function = bpf_map_lookup_elem(&functions, &call.function_id);
+	if (!cell || !call.function)
 		return 0; /* cannot be: both arrays hold every id handed out */
-	if (!frame && (*cookie & COOKIE_FRAMED))
+	if (!frame && (*session & COOKIE_FRAMED))
 		__sync_fetch_and_add(&cell->abandoned, -1); /* given up for lost too early */
-	duration_ns = now_ns - start_ns;
-	self_ns = duration_ns;
-	if (frame && frame->child_ns < duration_ns)
-		self_ns = duration_ns - frame->child_ns;
+	call.frame = frame;
+	call.duration_ns = now_ns - call.start_ns;
+	self_ns = call.duration_ns;
+	if (frame && frame->child_ns < self_ns)
+		self_ns -= frame->child_ns;
 	if (frame)
-		call_stack_charge_parent(thread, duration_ns);
-	if (function->flags & GPUPERF_FN_STATUS) {
-		__s32 status = (__s32)PT_REGS_RC(ctx);
-
-		if (status && status != function->benign_status[0] &&
-		    status != function->benign_status[1])
-			cells_count_error(cell, status);
-	}
-	slow = function->slow_threshold_ns && duration_ns >= function->slow_threshold_ns;
-	if (slow)
-		__sync_fetch_and_add(&cell->slow_calls, 1);
-	cells_add_completed(cell, duration_ns, self_ns);
-	if (slow)
-		emit_slow_call(ctx, task, function, function_id, frame, start_ns, duration_ns);
+		call_stack_charge_parent(thread, call.duration_ns);
+	add_ended_call(ctx, task, cell, &call, self_ns);
 	return 0;
 }
 
@@ -160,9 +244,14 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *cookie)
 SEC("uprobe")
 int probe_count(struct pt_regs *ctx)
 {
-	__u32 cell_index = cells_find((__u32)bpf_get_attach_cookie(ctx), bpf_get_current_task_btf());
-	struct gpuperf_cell *cell = bpf_map_lookup_elem(&cells, &cell_index);
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 cell_index;
+	struct gpuperf_cell *cell;
 
+	if (!lane_counts(lane_word(cookie), cookie))
+		return 0;
+	cell_index = cells_find(cookie_function(cookie), bpf_get_current_task_btf());
+	cell = bpf_map_lookup_elem(&cells, &cell_index);
 	if (cell) {
 		__sync_fetch_and_add(&cell->untimed, 1); /* before calls: in flight is never negative */
 		__sync_fetch_and_add(&cell->calls, 1);
@@ -170,25 +259,43 @@ int probe_count(struct pt_regs *ctx)
 	return 0;
 }
 
+/* Functions an exception may pass: timed from here to one of their own exits. */
+SEC("uprobe")
+int probe_entry_to_exit(struct pt_regs *ctx)
+{
+	return enter(ctx, NULL, PAIRING_EXITS);
+}
+
+SEC("uprobe")
+int probe_exit(struct pt_regs *ctx)
+{
+	__u32 condition = bpf_get_attach_cookie(ctx) >> GPUPERF_COOKIE_CONDITION_SHIFT;
+
+	if (condition && !condition_holds(ctx->eflags, condition - 1))
+		return 0;
+	return leave(ctx, NULL, PAIRING_EXITS);
+}
+
 #if GPUPERF_SESSION
 SEC("uprobe")
 int probe_session(struct pt_regs *ctx)
 {
-	__u64 *cookie = session_cookie(ctx);
+	__u64 *session = session_cookie(ctx);
 
-	return session_is_return(ctx) ? leave(ctx, cookie) : enter(ctx, cookie);
+	return session_is_return(ctx) ? leave(ctx, session, PAIRING_SESSION)
+				      : enter(ctx, session, PAIRING_SESSION);
 }
 #else
 SEC("uprobe")
 int probe_entry(struct pt_regs *ctx)
 {
-	return enter(ctx, NULL);
+	return enter(ctx, NULL, PAIRING_RETURN);
 }
 
 SEC("uprobe")
 int probe_return(struct pt_regs *ctx)
 {
-	return leave(ctx, NULL);
+	return leave(ctx, NULL, PAIRING_RETURN);
 }
 #endif
 

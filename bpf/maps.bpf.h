@@ -18,8 +18,29 @@ struct signal_struct {
 	} live;
 } __attribute__((preserve_access_index));
 
+struct kernfs_node {
+	const char *name;
+} __attribute__((preserve_access_index));
+
+struct cgroup;
+
+struct cgroup_subsys_state {
+	struct cgroup *cgroup;
+	struct cgroup_subsys_state *parent;
+} __attribute__((preserve_access_index));
+
+struct cgroup {
+	struct cgroup_subsys_state self;
+	struct kernfs_node *kn;
+} __attribute__((preserve_access_index));
+
+struct css_set {
+	struct cgroup *dfl_cgrp;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
 	struct task_struct *group_leader;
+	struct css_set *cgroups;
 	struct signal_struct *signal;
 	__u64 start_boottime;
 	int tgid;
@@ -32,16 +53,23 @@ struct gpuperf_frame {
 	__u64 sp;          /* user stack pointer at entry: tells frames of one thread apart */
 	__u64 start_ns;
 	__u64 child_ns;    /* inclusive time of the probed calls made inside */
-	__u32 function_id;
-	__u32 cell;
-	__u64 arguments[GPUPERF_ARGUMENTS];
+	__u64 cookie;      /* function, lane and generation */
+	__u32 cell;        /* GPUPERF_NO_CELL: forwarded, counted by the frame around it */
+	__u32 values_unread;
+	__u64 values[GPUPERF_VALUES];
 };
+#define GPUPERF_NO_CELL 0xffffffffu
 
-/* The probed calls a thread is inside of, outermost first. 1.3 KiB, only for threads that ever made one. */
+#define GPUPERF_CELL_CACHE 16 /* a thread calls few functions often; a power of two */
+
+/* The probed calls a thread is inside of, outermost first. 2.1 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
 	__u32 pad;
+	/* cell << 32 | function id + 1: saves the look-up in cell_index, 17 of some 60 ns. A cell stays
+	 * its process's until that has exited, and this memory goes with the thread. */
+	__u64 cells[GPUPERF_CELL_CACHE];
 	struct gpuperf_frame frames[GPUPERF_CALL_DEPTH];
 };
 
@@ -63,6 +91,24 @@ struct {
 	__type(key, __u32);
 	__type(value, struct gpuperf_function);
 } functions GPUPERF_MAP;
+
+/* Function id -> what to keep of its arguments. (set): number of functions. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_plan);
+} plans GPUPERF_MAP;
+
+/* Lane -> the generation whose hits count. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, GPUPERF_LANES);
+	__type(key, __u32);
+	__type(value, __u64);
+} lanes GPUPERF_MAP;
 
 /* Totals. The first cells, one per function, take the calls of processes that found no cell of their
  * own; the rest are handed out through free_cells. (set): functions + stats.max_cells. Shared by all
@@ -90,13 +136,24 @@ struct {
 	__type(value, __u32);
 } free_cells GPUPERF_MAP;
 
-/* Processes that own cells: whose exit the daemon wants to hear of. (set): stats.max_cells. */
+/* Processes that own cells: whose exit the daemon wants to hear of. Not preallocated: there are
+ * far fewer processes than cells. (set): stats.max_cells. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__uint(max_entries, 1);
 	__type(key, struct gpuperf_process_key);
-	__type(value, __u32);
+	__type(value, struct gpuperf_process_info);
 } processes GPUPERF_MAP;
+
+/* (cell, GEMM shape) -> calls and time. A large model has some hundred shapes a process. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 8192);
+	__type(key, struct gpuperf_shape_key);
+	__type(value, struct gpuperf_shape_totals);
+} shapes GPUPERF_MAP;
 
 /* Freed by the kernel with the thread: nothing stays behind when a thread dies inside a call. */
 struct {
@@ -115,7 +172,7 @@ struct {
 	__type(value, __u64);
 } losses GPUPERF_MAP;
 
-/* 1 MiB holds about 1,550 slow calls: 200 ms between two drains at 7,700 slow calls a second. */
+/* 1 MiB holds about 1,100 slow calls: 200 ms between two drains at 5,500 slow calls a second. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 20);
@@ -126,3 +183,9 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
 } process_ring GPUPERF_MAP;
+
+/* Apart likewise. 256 KiB: 870 names of kernels between two drains. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 18);
+} name_ring GPUPERF_MAP;

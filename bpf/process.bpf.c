@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Exits: calls a dying thread is inside of are abandoned, and the daemon hears of a process's end. */
+/* Tasks: calls a dying thread is inside of are abandoned, the daemon hears of a process's end, and may
+ * ask what every thread is inside of. */
 #include "bpf/call_stack.bpf.h"
 
 static __always_inline void emit_process_exit(struct task_struct *task)
@@ -42,8 +43,55 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	return 0;
 }
 
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} __attribute__((preserve_access_index));
+
+/* The calls every thread is inside of, as a stream of struct gpuperf_in_flight: shows a hung call
+ * before it returns. */
+SEC("iter/task")
+int list_in_flight(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct gpuperf_thread *thread;
+	__u32 depth;
+
+	if (!task)
+		return 0;
+	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!thread)
+		return 0;
+	depth = thread->depth;
+	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++) {
+		struct gpuperf_frame *frame = call_stack_at(thread, i);
+		struct gpuperf_in_flight call = {
+			.process_start_boot_ns = task->group_leader->start_boottime,
+			.start_mono_ns = frame->start_ns,
+			.cookie = frame->cookie,
+			.pid = task->tgid,
+			.tid = task->pid,
+			.depth = i,
+		};
+
+		if (frame->cell == GPUPERF_NO_CELL)
+			continue;
+		bpf_probe_read_kernel(call.comm, sizeof(call.comm), task->comm);
+		bpf_seq_write(ctx->meta->seq, &call, sizeof(call)); /* full: the kernel asks again */
+	}
+	return 0;
+}
+
 /* Unused: they bring the ring records into the BTF, where tests/abi compares them with the C++ side. */
 const struct gpuperf_slow_call *gpuperf_btf_slow_call;
 const struct gpuperf_process_exit *gpuperf_btf_process_exit;
+const struct gpuperf_handle_name *gpuperf_btf_handle_name;
+const struct gpuperf_in_flight *gpuperf_btf_in_flight;
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -15,6 +15,13 @@
 #endif
 
 #define GPUPERF_ARGUMENTS 6       /* integer argument registers of the System V ABI */
+#define GPUPERF_VALUES 10         /* values kept per call: a GEMM's shape, types and transposes */
+#define GPUPERF_CHAIN 4           /* offsets of a pointer chain */
+#define GPUPERF_BLOBS 4           /* strings and arrays kept per slow call */
+#define GPUPERF_BLOB_BYTES 64
+#define GPUPERF_HANDLE_NAME_BYTES 256 /* longer kernel names are cut */
+#define GPUPERF_CGROUP_LEVELS 3   /* container, pod and what is above */
+#define GPUPERF_CGROUP_NAME_BYTES 128
 #define GPUPERF_STACK_FRAMES 64   /* user frames kept per slow call: 512 bytes of a record */
 #define GPUPERF_ERROR_SLOTS 6     /* distinct error codes told apart per function and process */
 #define GPUPERF_CALL_DEPTH 16     /* probed calls nested on one thread that are followed */
@@ -34,6 +41,67 @@
 /* struct gpuperf_function.flags */
 #define GPUPERF_FN_STATUS 1u      /* the return value is a status: non-zero is an error */
 #define GPUPERF_FN_STACK 2u       /* slow calls carry a user stack */
+#define GPUPERF_FN_PLAN 4u        /* values come by the function's plan; else the argument registers */
+
+/*
+ * Attach cookie of a probe. A lane is the succession of links that hold the same functions of one
+ * file: to take a function out, a link without it is attached with the next generation, and the
+ * lane's generation in `lanes` is moved on in one store. A hit of another generation is not counted,
+ * so every call is counted by exactly one of the two links.
+ *   bits 0-23 function id, 24-47 lane, 48-55 generation, 56-63 condition
+ * While the link of an earlier generation waits for its calls to return, the lane's word has
+ * GPUPERF_LANE_RETIRING set beside the generation.
+ * Condition (exit sites only): 0 = always an exit; else 1 + the condition code of a conditional jump,
+ * which is an exit when it is taken (Intel SDM, "EFLAGS condition codes").
+ */
+#define GPUPERF_COOKIE_FUNCTION_BITS 24
+#define GPUPERF_COOKIE_LANE_SHIFT 24
+#define GPUPERF_COOKIE_LANE_BITS 24
+#define GPUPERF_COOKIE_GENERATION_SHIFT 48
+#define GPUPERF_COOKIE_CONDITION_SHIFT 56
+#define GPUPERF_LANE_RETIRING 0x100u
+#define GPUPERF_LANES 16384       /* 4,096 files, 256 functions a lane, and room for changes */
+
+/* Where a value of a call is found. Chain: v = argument; `loads` times: v = *(v + offset_bytes[i]),
+ * the last load size_bytes wide, those before 8; then v >>= shift_bits, and only size_bytes kept.
+ * A blob lies at v + offset_bytes[loads] (then loads < GPUPERF_CHAIN). Producer: daemon. Since 2. */
+struct gpuperf_capture {
+	__u8 source;              /* 0-5 argument register; from 6 on the arguments on the stack */
+	__u8 loads;               /* 0 = the argument itself */
+	__u8 shift_bits;
+	__u8 size_bytes;          /* 1, 2, 4 or 8 */
+	__u8 blob;                /* 0 = a value; else 1 + index of the blob it leads to */
+	__u8 pad[3];
+	__s32 offset_bytes[GPUPERF_CHAIN];
+};
+
+/* Slots of gpuperf_cell.bytes. */
+#define GPUPERF_BYTES_PLAIN 0           /* allocated, set, sent */
+#define GPUPERF_BYTES_HOST_TO_HOST 1    /* 1 + cudaMemcpyKind from here on */
+#define GPUPERF_BYTES_HOST_TO_DEVICE 2
+#define GPUPERF_BYTES_DEVICE_TO_HOST 3
+#define GPUPERF_BYTES_DEVICE_TO_DEVICE 4
+#define GPUPERF_BYTES_DEFAULT 5         /* the driver infers the direction from the addresses */
+#define GPUPERF_BYTE_SLOTS 6
+
+#define GPUPERF_TYPE_SIZES 32
+
+/* What to keep of a function's arguments, and what to add up when a call succeeded. Value numbers
+ * below are 1 + an index into `captures`, 0 = none. Index: function id. Producer: daemon. Since 2. */
+struct gpuperf_plan {
+	__u8 capture_count;
+	__u8 byte_factors[3];     /* bytes = product of these values x element size; none = no bytes */
+	__u8 byte_type;           /* value that indexes element_bytes; 0 = element_bytes[0] */
+	__u8 byte_kind;           /* value that is a cudaMemcpyKind; 0 = byte_slot */
+	__u8 byte_slot;           /* GPUPERF_BYTES_* */
+	__u8 shape_dimensions;    /* 0 = no GEMM; 3: values m n k come first; 4: m n k batch */
+	__u8 name_handle;         /* value: address where the call leaves a handle; 0 = names nothing */
+	__u8 name_text;           /* value: address of the handle's name */
+	__u8 shape_swap;          /* value: not 0 exchanges m and k, which a layout has in that order */
+	__u8 pad[5];
+	__u8 element_bytes[GPUPERF_TYPE_SIZES];
+	struct gpuperf_capture captures[GPUPERF_VALUES];
+};
 
 /* What one configured function is. Producer: daemon. Consumer: BPF. Index: function id. Since 1. */
 struct gpuperf_function {
@@ -62,7 +130,8 @@ struct gpuperf_cell {
 	__u64 untimed;            /* entered but not paired with its return: counted, no duration */
 	struct gpuperf_error_count errors[GPUPERF_ERROR_SLOTS];
 	__u64 other_errors;       /* codes beyond the slots */
-	__u64 pad;
+	__u64 flops;              /* 2 m n k batch of successful GEMMs */
+	__u64 bytes[GPUPERF_BYTE_SLOTS]; /* of successful calls, by GPUPERF_BYTES_* */
 	__u32 buckets[GPUPERF_BUCKETS]; /* wraps at 2^32: the daemon reads often and adds differences */
 };
 
@@ -80,6 +149,38 @@ struct gpuperf_cell_owner {
 	char comm[GPUPERF_COMM_BYTES]; /* of the thread-group leader at the first call */
 };
 
+/* Value of the process map: what /proc may no longer tell once a short process has gone. Since 2. */
+struct gpuperf_process_info {
+	/* Names of the cgroup and those above it at the first call, innermost first; cgroup v2 only,
+	 * empty = above the root, or not read. */
+	char cgroup[GPUPERF_CGROUP_LEVELS][GPUPERF_CGROUP_NAME_BYTES];
+};
+
+/* Key of the shape map: one GEMM shape of one cell. Producer: BPF. Consumer: daemon. Since 2. */
+struct gpuperf_shape_key {
+	__u32 cell;
+	__u32 pad;
+	__u64 dimensions[4];      /* m n k batch */
+	__u16 types[4];           /* values 5-8 of the plan: types of A, B, C and of the computation */
+};
+
+struct gpuperf_shape_totals {
+	__u64 calls;              /* successful ones */
+	__u64 total_ns;
+};
+
+/* One call a thread is inside of. Producer: BPF iterator over tasks, as a stream of these. Since 2. */
+struct gpuperf_in_flight {
+	__u64 process_start_boot_ns;
+	__u64 start_mono_ns;
+	__u64 cookie;             /* function, lane, generation */
+	__u32 pid;
+	__u32 tid;
+	__u32 depth;              /* 0 = outermost probed call of the thread */
+	__u32 pad;
+	char comm[GPUPERF_COMM_BYTES]; /* of the thread */
+};
+
 /* Ring records begin with this. Since 1. */
 struct gpuperf_record {
 	__u32 kind;               /* GPUPERF_RECORD_* */
@@ -87,6 +188,7 @@ struct gpuperf_record {
 };
 #define GPUPERF_RECORD_SLOW_CALL 1u
 #define GPUPERF_RECORD_PROCESS_EXIT 2u
+#define GPUPERF_RECORD_HANDLE_NAME 3u
 
 /* One call that passed its threshold. Producer: BPF at return. Consumer: ring_source. Since 1. */
 struct gpuperf_slow_call {
@@ -98,13 +200,28 @@ struct gpuperf_slow_call {
 	__u32 pid;                /* initial pid namespace */
 	__u32 tid;
 	__u32 function_id;
-	__u32 has_arguments;      /* 0 when the entry could not be kept (nested too deep) */
-	__u64 arguments[GPUPERF_ARGUMENTS]; /* rdi rsi rdx rcx r8 r9 at entry */
+	__u8 has_values;          /* 0 when the entry could not be kept (nested too deep) */
+	__u8 blob_count;          /* blobs tried */
+	__u16 values_unread;      /* bit per value whose memory could not be read */
+	__u8 blob_bytes[GPUPERF_BLOBS]; /* read of each, at return; 0 = could not be read */
+	__u32 has_return_value;   /* 0 = timed at its exits: a tail call has no return value yet */
+	__u64 values[GPUPERF_VALUES]; /* by the plan, at entry; without one rdi rsi rdx rcx r8 r9 */
 	__u64 return_value;       /* rax */
 	char comm[GPUPERF_COMM_BYTES];      /* of the calling thread */
 	__s32 stack_bytes;        /* bytes of user_stack in use; negative: errno of the walk */
 	__u32 pad;
+	__u8 blobs[GPUPERF_BLOBS][GPUPERF_BLOB_BYTES];
 	__u64 user_stack[GPUPERF_STACK_FRAMES]; /* return addresses, innermost first; the call's caller first */
+};
+
+/* A call gave a handle a name (cuModuleGetFunction). Producer: BPF at return. Since 2. */
+struct gpuperf_handle_name {
+	struct gpuperf_record header;
+	__u64 process_start_boot_ns;
+	__u32 pid;
+	__u32 name_bytes;         /* with its zero; more than fits: cut, without a zero */
+	__u64 handle;
+	char name[GPUPERF_HANDLE_NAME_BYTES];
 };
 
 /* The last thread of a process that has cells is exiting. Producer: BPF. Since 1. */
@@ -124,7 +241,9 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_SLOW_RING_FULL = 4,  /* slow call counted, its record lost */
 	GPUPERF_LOSS_PROCESS_RING_FULL = 5, /* exit record lost; found by the next sweep */
 	GPUPERF_LOSS_UNPAIRED_RETURN = 6, /* a return without a known entry: ignored */
-	GPUPERF_LOSS_COUNT = 7
+	GPUPERF_LOSS_SHAPES_FULL = 7,     /* GEMM counted in its cell, its shape in no row */
+	GPUPERF_LOSS_NAME_RING_FULL = 8,  /* a kernel's name lost: it shows as its handle */
+	GPUPERF_LOSS_COUNT = 9
 };
 
 #ifdef __cplusplus
@@ -138,14 +257,23 @@ GPUPERF_ASSERT(sizeof(struct gpuperf_function) == 24);
 GPUPERF_ASSERT(sizeof(struct gpuperf_error_count) == 16);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, errors) == 64);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, other_errors) == 160);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, buckets) == 176);
-GPUPERF_ASSERT(sizeof(struct gpuperf_cell) == 176 + 4 * GPUPERF_BUCKETS);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, bytes) == 176);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, buckets) == 224);
+GPUPERF_ASSERT(sizeof(struct gpuperf_cell) == 224 + 4 * GPUPERF_BUCKETS);
 GPUPERF_ASSERT(sizeof(struct gpuperf_cell) % 8 == 0);
 GPUPERF_ASSERT(sizeof(struct gpuperf_cell_key) == 16);
 GPUPERF_ASSERT(sizeof(struct gpuperf_cell_owner) == 24);
 GPUPERF_ASSERT(sizeof(struct gpuperf_record) == 8);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, arguments) == 56);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, comm) == 112);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, user_stack) == 136);
-GPUPERF_ASSERT(sizeof(struct gpuperf_slow_call) == 136 + 8 * GPUPERF_STACK_FRAMES);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, values) == 64);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, comm) == 152);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, blobs) == 176);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, user_stack) == 432);
+GPUPERF_ASSERT(sizeof(struct gpuperf_slow_call) == 432 + 8 * GPUPERF_STACK_FRAMES);
+GPUPERF_ASSERT(sizeof(struct gpuperf_capture) == 24);
+GPUPERF_ASSERT(sizeof(struct gpuperf_plan) == 48 + 24 * GPUPERF_VALUES);
+GPUPERF_ASSERT(sizeof(struct gpuperf_process_info) == 384);
+GPUPERF_ASSERT(sizeof(struct gpuperf_shape_key) == 48);
+GPUPERF_ASSERT(sizeof(struct gpuperf_shape_totals) == 16);
+GPUPERF_ASSERT(sizeof(struct gpuperf_in_flight) == 56);
+GPUPERF_ASSERT(sizeof(struct gpuperf_handle_name) == 32 + GPUPERF_HANDLE_NAME_BYTES);
 GPUPERF_ASSERT(sizeof(struct gpuperf_process_exit) == 24);

@@ -1,4 +1,5 @@
-// gpuperfctl config show|check: the configuration in force, and whether another one is valid.
+// gpuperfctl config show|check|reload: the configuration in force, whether another one is valid,
+// and having the daemon read its file anew.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <string>
 
+#include "client/change.h"
 #include "client/view.h"
 
 namespace gpuperf::client {
@@ -128,6 +130,13 @@ void declare_config(CLI::App& app, Invocation& invocation) {
   check.callback([&invocation, file] {
     invocation.run = [&invocation, file] { return run_check(invocation, *file); };
   });
+  app.add_subcommand("reload", "Have the daemon read its file anew (root)")
+      ->callback([&invocation] {
+        invocation.run = [&invocation] {
+          return run_change(invocation, &Connection::ControlStub::ReloadConfig,
+                            "reload the configuration", v1::ReloadConfigRequest());
+        };
+      });
 }
 
 }  // namespace gpuperf::client

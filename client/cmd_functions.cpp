@@ -1,15 +1,20 @@
-// gpuperfctl functions: how often each function was called, how long it took, how it failed.
+// gpuperfctl functions: how often each function was called, how long it took, how it failed, what
+// it moved; the GEMM shapes it was called with; the calls that have not come back.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "client/byte_rates.h"
+#include "client/in_flight_table.h"
 #include "client/pages.h"
+#include "client/shape_table.h"
 #include "client/view.h"
 
 namespace gpuperf::client {
@@ -22,14 +27,26 @@ using v1::ListFunctionsResponse;
 constexpr uint32_t kPageRows = 1000;
 constexpr int kNamedErrors = 3;  // per row of a table; JSON has them all
 // Stages whose drops leave every number of this table as it is.
-constexpr std::array<std::string_view, 5> kUnrelatedStages = {"log", "metrics", "slow", "symbols",
-                                                              "watch"};
+constexpr std::array<std::string_view, 7> kUnrelatedStages = {"api",  "log",     "metrics", "names",
+                                                              "slow", "symbols", "watch"};
 
 constexpr ListCall<ListFunctionsRequest, ListFunctionsResponse, FunctionStats> kListFunctions = {
     .method = &Connection::Stub::ListFunctions,
     .rows = &ListFunctionsResponse::mutable_functions,
     .action = "list functions",
     .page_rows = kPageRows};
+
+constexpr ListCall<v1::ListShapesRequest, v1::ListShapesResponse, v1::Shape> kListShapes = {
+    .method = &Connection::Stub::ListShapes,
+    .rows = &v1::ListShapesResponse::mutable_shapes,
+    .action = "list GEMM shapes",
+    .page_rows = kPageRows};
+
+constexpr ListCall<v1::ListInFlightCallsRequest, v1::ListInFlightCallsResponse, v1::InFlightCall>
+    kListInFlightCalls = {.method = &Connection::Stub::ListInFlightCalls,
+                          .rows = &v1::ListInFlightCallsResponse::mutable_calls,
+                          .action = "list calls in flight",
+                          .page_rows = kPageRows};
 
 std::string describe_errors(const FunctionStats& row) {
   std::string text;
@@ -49,6 +66,18 @@ std::string describe_duration(const FunctionStats& row, uint64_t duration_ns) {
   return none_completed ? "" : format_duration(duration_ns);
 }
 
+// A hung call shows by its age.
+std::string describe_in_flight(const FunctionStats& row) {
+  const std::string count = format_count(row.in_flight());
+  if (row.oldest_in_flight_ns() == 0) return count;
+  return fmt::format("{} (oldest {})", count, format_duration(row.oldest_in_flight_ns()));
+}
+
+std::string describe_rate(const std::optional<double>& bytes_per_second) {
+  if (!bytes_per_second || *bytes_per_second < 0.5) return "";
+  return format_bytes(static_cast<uint64_t>(*bytes_per_second + 0.5));
+}
+
 Table make_table(bool per_process) {
   constexpr auto kRight = Column::Align::kRight;
   std::vector<Column> columns;
@@ -65,6 +94,9 @@ Table make_table(bool per_process) {
                            {"MAX", kRight},
                            {"SLOW", kRight},
                            {"IN-FLIGHT", kRight},
+                           {.title = "BYTES", .align = kRight, .optional = true},
+                           {.title = "BYTES/S", .align = kRight, .optional = true},
+                           {.title = "COVERAGE", .align = kRight, .optional = true},
                            {.title = "ERROR NAMES", .optional = true, .shrink_to = 20}}) {
     columns.push_back(column);
   }
@@ -72,7 +104,7 @@ Table make_table(bool per_process) {
 }
 
 std::string render_table(const std::vector<FunctionStats>& rows, bool per_process,
-                         const TextStyle& style) {
+                         const ByteRates& rates, const TextStyle& style) {
   Table table = make_table(per_process);
   for (const FunctionStats& row : rows) {
     const auto duration = [&row](uint64_t ns) { return Cell{describe_duration(row, ns)}; };
@@ -92,7 +124,10 @@ std::string render_table(const std::vector<FunctionStats>& rows, bool per_proces
              duration(row.p99_ns()),
              duration(row.max_ns()),
              {format_count(row.slow_calls()), row.slow_calls() > 0 ? Tone::kWarning : Tone::kPlain},
-             {format_count(row.in_flight())},
+             {describe_in_flight(row)},
+             {row.bytes() == 0 ? "" : format_bytes(row.bytes())},
+             {describe_rate(rates.find_bytes_per_second(row))},
+             {row.coverage() < 1 ? format_ratio(row.coverage()) : "", Tone::kWarning},
              {describe_errors(row)}}) {
       cells.push_back(std::move(cell));
     }
@@ -129,7 +164,7 @@ std::string render_notes(const std::vector<FunctionStats>& rows,
   }
   if (partly > 0) {
     notes += fmt::format(
-        "Rows probed for a part of the time only: {}. Their share: -o json, field coverage\n",
+        "Rows probed for a part of the time only (COVERAGE): {}. Why: gpuperfctl status\n",
         format_count(partly));
   }
   if (abandoned > 0) {
@@ -145,39 +180,102 @@ std::string render_notes(const std::vector<FunctionStats>& rows,
 }
 
 Result<std::string> draw_functions(Connection& connection, const View& view, const Options& options,
-                                   bool per_process) {
+                                   bool per_process, ByteRates& rates) {
   ListFunctionsRequest request;
   ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
   request.set_sort(options.sort);
   request.set_per_process(per_process);
-  ASSIGN_OR_RETURN(const std::vector<FunctionStats> rows,
-                   read_pages(connection, kListFunctions, request, options.limit));
+  uint64_t taken_mono_ns = 0;
+  ASSIGN_OR_RETURN(
+      const std::vector<FunctionStats> rows,
+      read_pages(connection, kListFunctions, request, options.limit,
+                 [&](const ListFunctionsResponse& page) { taken_mono_ns = page.taken_mono_ns(); }));
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
+  rates.update(taken_mono_ns, rows);
   v1::GetStatusResponse status;
   RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
                                   v1::GetStatusRequest(), &status));
   const std::string notes = render_notes(rows, status, has_filter(options));
-  return fmt::format("{}{}{}", render_table(rows, per_process, view.style),
+  return fmt::format("{}{}{}", render_table(rows, per_process, rates, view.style),
                      notes.empty() ? "" : "\n", paint(notes, Tone::kDim, view.style));
+}
+
+Result<std::string> draw_shapes(Connection& connection, const View& view, const Options& options) {
+  v1::ListShapesRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
+  request.set_sort(options.sort);
+  ASSIGN_OR_RETURN(const std::vector<v1::Shape> rows,
+                   read_pages(connection, kListShapes, request, options.limit));
+  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
+  const std::string text = render_shape_table(rows, view.style);
+  if (!rows.empty()) return text;
+  const std::string_view note =
+      has_filter(options)
+          ? "\nNo GEMM matches. Without filters: gpuperfctl functions --shapes\n"
+          : "\nNo GEMM succeeded yet. What is probed: gpuperfctl probes --category cublas\n";
+  return text + paint(note, Tone::kDim, view.style);
+}
+
+Result<std::string> draw_in_flight(Connection& connection, const View& view,
+                                   const Options& options) {
+  v1::ListInFlightCallsRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
+  uint64_t look_age_ns = 0;
+  ASSIGN_OR_RETURN(const std::vector<v1::InFlightCall> rows,
+                   read_pages(connection, kListInFlightCalls, request, options.limit,
+                              [&](const v1::ListInFlightCallsResponse& page) {
+                                look_age_ns = page.look_age_ns();
+                              }));
+  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
+  std::string note = "gpuperfd has not looked for calls in flight yet.\n";
+  if (look_age_ns != 0) {
+    const std::string_view none = has_filter(options) ? "No call matches. " : "No call was found. ";
+    note =
+        fmt::format("{}Looked {} ago.\n", rows.empty() ? none : "", format_duration(look_age_ns));
+  }
+  return fmt::format("{}\n{}", render_in_flight_table(rows, view.style),
+                     paint(note, Tone::kDim, view.style));
+}
+
+// What the command shows; at most one of the last two.
+struct Choice {
+  bool per_process = false;
+  bool shapes = false;
+  bool in_flight = false;
+};
+
+Status run_functions(const Invocation& invocation, const Choice& choice) {
+  ByteRates rates;
+  return run_view(invocation, [&](Connection& connection, const View& view) {
+    const Options& options = invocation.options;
+    if (choice.shapes) return draw_shapes(connection, view, options);
+    if (choice.in_flight) return draw_in_flight(connection, view, options);
+    return draw_functions(connection, view, options, choice.per_process, rates);
+  });
 }
 
 }  // namespace
 
 void declare_functions(CLI::App& app, Invocation& invocation) {
   Options& options = invocation.options;
-  const auto per_process = std::make_shared<bool>(false);
+  const auto choice = std::make_shared<Choice>();
   add_process_flags(app, options);
   add_function_flags(app, options);
-  add_sort_flag(app, options, "any number of the JSON form, like calls or p99_ns, or function");
+  add_sort_flag(app, options,
+                "any number of the JSON form, like calls or p99_ns, or function; with --shapes: "
+                "flops, calls or total_ns");
   add_limit_flag(app, options);
   add_watch_flag(app, options);
-  app.add_flag("--per-process", *per_process, "One row per function and process, not summed");
-  app.callback([&invocation, per_process] {
-    invocation.run = [&invocation, per_process] {
-      return run_view(invocation, [&](Connection& connection, const View& view) {
-        return draw_functions(connection, view, invocation.options, *per_process);
-      });
-    };
+  CLI::Option* per_process = app.add_flag("--per-process", choice->per_process,
+                                          "One row per function and process, not summed");
+  CLI::Option* shapes = app.add_flag("--shapes", choice->shapes,
+                                     "The shapes of matrix products instead: m, n, k, types");
+  CLI::Option* in_flight = app.add_flag("--in-flight", choice->in_flight,
+                                        "The calls that have not returned instead, longest first");
+  shapes->excludes(per_process)->excludes(in_flight);
+  in_flight->excludes(per_process)->excludes(app.get_option("--sort"));
+  app.callback([&invocation, choice] {
+    invocation.run = [&invocation, choice] { return run_functions(invocation, *choice); };
   });
 }
 

@@ -30,9 +30,12 @@ std::string render_table(const std::vector<Process>& rows, const TextStyle& styl
                {"FUNCTIONS", kRight},
                {"CALLS", kRight},
                {"SLOW", kRight},
+               {"OVERHEAD", kRight},
                {.title = "CONTAINER", .optional = true},
                {.title = "POD", .optional = true, .shrink_to = 12},
-               {.title = "NAMESPACE", .optional = true, .shrink_to = 12}});
+               {.title = "NAMESPACE", .optional = true, .shrink_to = 12},
+               {.title = "JOB", .optional = true},
+               {.title = "RANK", .align = kRight, .optional = true}});
   for (const Process& row : rows) {
     table.add_row(
         {{std::to_string(row.pid())},
@@ -41,9 +44,12 @@ std::string render_table(const std::vector<Process>& rows, const TextStyle& styl
          {format_count(row.functions())},
          {format_count(row.calls())},
          {format_count(row.slow_calls()), row.slow_calls() > 0 ? Tone::kWarning : Tone::kPlain},
+         {row.overhead_ratio() == 0 ? "" : format_ratio(row.overhead_ratio())},
          {row.container()},
          {row.pod()},
-         {row.namespace_()}});
+         {row.namespace_()},
+         {row.slurm_job()},
+         {row.slurm_rank()}});
   }
   return table.take_text(style);
 }

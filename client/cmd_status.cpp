@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "client/suspension_table.h"
 #include "client/view.h"
 
 namespace gpuperf::client {
@@ -34,11 +35,13 @@ std::string describe_probes(const v1::ProbeCounts& counts, const TextStyle& styl
     std::string_view name;
     Tone tone;
   };
-  const std::array<Part, 6> parts = {{{counts.attached(), "attached", Tone::kGood},
+  const std::array<Part, 8> parts = {{{counts.attached(), "attached", Tone::kGood},
                                       {counts.entry_only(), "entry only", Tone::kPlain},
                                       {counts.waiting(), "waiting for a library", Tone::kPlain},
                                       {counts.symbol_missing(), "symbol missing", Tone::kWarning},
                                       {counts.failed(), "failed", Tone::kBad},
+                                      {counts.suspended(), "suspended", Tone::kWarning},
+                                      {counts.alias(), "counted under another name", Tone::kDim},
                                       {counts.disabled(), "disabled", Tone::kDim}}};
   std::string text;
   for (const Part& part : parts) {
@@ -63,6 +66,21 @@ std::string describe_cost(const GetStatusResponse& status) {
     text += fmt::format(" ({:.2f} % of one CPU since start)", share * 100);
   }
   return fmt::format("{}, memory {}", text, format_bytes(status.resident_bytes()));
+}
+
+// What the probes cost the workloads, where it is most.
+std::string describe_overhead(const GetStatusResponse& status) {
+  if (status.overhead_ratio() == 0) return "none measured";
+  return fmt::format("at most {} of a process's time: process {}",
+                     format_ratio(status.overhead_ratio()), status.overhead_pid());
+}
+
+std::string render_suspensions(const GetStatusResponse& status, const TextStyle& style) {
+  if (status.suspensions().empty()) return "";
+  const std::string words =
+      fmt::format("{} taken out for a while by the overhead budget", status.suspensions_size());
+  return make_line("Suspended", paint(words, Tone::kWarning, style), style) +
+         render_suspension_table(status.suspensions(), "  ", style);
 }
 
 std::string render_problems(const GetStatusResponse& status, const TextStyle& style) {
@@ -109,7 +127,9 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
                    style) +
          make_line("Calls", format_count(status.calls()), style) +
          make_line("Slow calls", format_count(status.slow_calls()), style) +
-         make_line("Cost", describe_cost(status), style) + render_problems(status, style) +
+         make_line("Cost", describe_cost(status), style) +
+         make_line("Overhead", describe_overhead(status), style) +
+         render_suspensions(status, style) + render_problems(status, style) +
          render_drops(status, style);
 }
 

@@ -33,6 +33,9 @@ void declare_slow(CLI::App& app, Invocation& invocation);
 void declare_probes(CLI::App& app, Invocation& invocation);
 void declare_processes(CLI::App& app, Invocation& invocation);
 void declare_config(CLI::App& app, Invocation& invocation);
+void declare_top(CLI::App& app, Invocation& invocation);
+void declare_doctor(CLI::App& app, Invocation& invocation);
+void declare_completion(CLI::App& app, Invocation& invocation);
 void declare_version(CLI::App& app, Invocation& invocation);
 
 }  // namespace gpuperf::client

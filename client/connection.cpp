@@ -31,7 +31,8 @@ Connection::Connection(Address address, std::chrono::nanoseconds timeout, Interr
       interrupt_(interrupt),
       channel_(grpc::CreateCustomChannel(address_.grpc_target, grpc::InsecureChannelCredentials(),
                                          make_channel_arguments())),
-      stub_(v1::Observe::NewStub(channel_)) {}
+      stub_(v1::Observe::NewStub(channel_)),
+      control_(v1::Control::NewStub(channel_)) {}
 
 Result<std::unique_ptr<Connection>> Connection::open(std::string_view address_text,
                                                      std::chrono::nanoseconds timeout,
@@ -60,6 +61,26 @@ Status Connection::wait_until_connected() {
       return explain(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, ""), "connect");
     }
     channel_->WaitForStateChange(state, std::min(deadline, now + kConnectStep));
+  }
+}
+
+// Unlike a question, a change may have been made although its answer was never seen; and who may
+// change is not who may read: the daemon says it itself.
+Status Connection::explain_change(const grpc::Status& status, std::string_view action) const {
+  switch (status.error_code()) {
+    case grpc::StatusCode::PERMISSION_DENIED:
+      return absl::PermissionDeniedError(
+          fmt::format("cannot {}: gpuperfd at {} does not permit it: {}", action, address_.text,
+                      status.error_message()));
+    case grpc::StatusCode::ALREADY_EXISTS:
+      return absl::AlreadyExistsError(fmt::format("cannot {}: {}", action, status.error_message()));
+    case grpc::StatusCode::DEADLINE_EXCEEDED:
+      return absl::UnavailableError(fmt::format(
+          "cannot {}: gpuperfd at {} did not answer within {:g} s; the change may still "
+          "come into force, see: gpuperfctl probes; or wait longer: --timeout",
+          action, address_.text, to_seconds(timeout_)));
+    default:  // the remaining codes mean what they mean for a question
+      return explain(status, action);
   }
 }
 

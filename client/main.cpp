@@ -19,13 +19,17 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 7> kCommands = {{
+constexpr std::array<Command, 10> kCommands = {{
     {"status", "The daemon's state: probes, problems, drops, cost", declare_status},
+    {"top", "Where the time goes right now, and which calls do not come back", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
     {"slow", "Slow calls: list, show one, watch them happen", declare_slow},
-    {"probes", "Configured functions and what became of each", declare_probes},
+    {"probes", "Configured functions and what became of each; add, enable, disable",
+     declare_probes},
     {"processes", "Processes that call the probed functions", declare_processes},
-    {"config", "The configuration: show what is in force, check a file", declare_config},
+    {"config", "The configuration: show what is in force, check a file, reload", declare_config},
+    {"doctor", "Check by check: why there is no data", declare_doctor},
+    {"completion", "Completion of commands and flags for bash, zsh and fish", declare_completion},
     {"version", "Versions of gpuperfctl and gpuperfd", declare_version},
 }};
 

@@ -12,17 +12,10 @@ namespace {
 
 constexpr double kDefaultWatchSeconds = 2;
 constexpr double kShortestWatchSeconds = 0.1;  // the daemon's own snapshots are not newer than that
+constexpr double kTimeoutSeconds = 5;
+constexpr double kChangeTimeoutSeconds = 30;  // perf uprobes attach some ten a second
 constexpr double kShortestTimeoutSeconds = 0.001;
 constexpr double kLongestSeconds = 86400;
-
-// An empty value would not restrict anything: most likely a shell variable that is not set.
-CLI::Validator make_text_check() {
-  return {[](std::string& text) -> std::string {
-            if (text.empty()) return "is empty";
-            return is_utf8(text) ? "" : "is not UTF-8 text";
-          },
-          ""};
-}
 
 CLI::Validator make_seconds_check(double least) {
   return {[least](std::string& text) -> std::string {
@@ -43,6 +36,11 @@ CLI::Validator make_duration_check() {
           ""};
 }
 
+std::chrono::nanoseconds to_nanoseconds(double seconds) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(seconds));
+}
+
 // "-o=json", which many tools take, reaches us as "=json".
 CLI::Validator make_equals_sign_remover() {
   return {[](std::string& text) {
@@ -60,12 +58,16 @@ CLI::Validator make_since_check() {
           ""};
 }
 
-void add_text_flag(CLI::App& app, const std::string& name, std::string& value,
-                   const std::string& help) {
-  app.add_option(name, value, help)->check(make_text_check());
-}
-
 }  // namespace
+
+// An empty value would not restrict anything: most likely a shell variable that is not set.
+CLI::Validator make_text_check() {
+  return {[](std::string& text) -> std::string {
+            if (text.empty()) return "is empty";
+            return is_utf8(text) ? "" : "is not UTF-8 text";
+          },
+          ""};
+}
 
 // CLI11 alone would read "-1" as the largest number there is.
 CLI::Validator make_whole_number_check(uint64_t least, uint64_t most) {
@@ -80,18 +82,30 @@ CLI::Validator make_whole_number_check(uint64_t least, uint64_t most) {
           ""};
 }
 
+namespace {
+
+void add_text_flag(CLI::App& app, const std::string& name, std::string& value,
+                   const std::string& help) {
+  app.add_option(name, value, help)->check(make_text_check());
+}
+
+}  // namespace
+
 void add_connection_flags(CLI::App& app, Options& options) {
   app.add_option("-o,--output", options.format_name, "Form of the answer: table, json or csv")
       ->transform(make_equals_sign_remover())
       ->check(CLI::IsMember({"table", "json", "csv"}).description(""))
+      ->type_name("table|json|csv")
       ->capture_default_str();
   options.address = std::string(kDefaultAddress);
   app.add_option("--address", options.address, "Where gpuperfd listens: unix:/path or host:port")
       ->envname("GPUPERF_ADDRESS")
       ->capture_default_str();
-  app.add_option("--timeout", options.timeout_seconds, "Seconds to wait for each answer")
-      ->check(make_seconds_check(kShortestTimeoutSeconds))
-      ->capture_default_str();
+  app.add_option(
+         "--timeout", options.timeout_seconds,
+         fmt::format("Seconds to wait for each answer; {:g}, for what changes gpuperfd {:g}",
+                     kTimeoutSeconds, kChangeTimeoutSeconds))
+      ->check(make_seconds_check(kShortestTimeoutSeconds));
 }
 
 void add_process_flags(CLI::App& app, Options& options) {
@@ -143,8 +157,11 @@ Format find_format(const Options& options) {
 }
 
 std::chrono::nanoseconds find_timeout(const Options& options) {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(options.timeout_seconds));
+  return to_nanoseconds(options.timeout_seconds.value_or(kTimeoutSeconds));
+}
+
+std::chrono::nanoseconds find_change_timeout(const Options& options) {
+  return to_nanoseconds(options.timeout_seconds.value_or(kChangeTimeoutSeconds));
 }
 
 Result<v1::Filter> make_filter(const Options& options, uint64_t now_unix_ns) {

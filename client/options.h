@@ -19,7 +19,7 @@ struct Options {
   // Every command.
   std::string format_name = "table";
   std::string address;
-  double timeout_seconds = 5;
+  std::optional<double> timeout_seconds;  // empty = as the kind of call needs
   // Filters; empty or 0 = not asked.
   uint32_t pid = 0;
   std::string container;
@@ -42,11 +42,14 @@ void add_sort_flag(CLI::App& app, Options& options, const std::string& fields);
 void add_limit_flag(CLI::App& app, Options& options);
 void add_watch_flag(CLI::App& app, Options& options);
 
-// For numbers of a command's own.
+// For texts and numbers of a command's own.
+CLI::Validator make_text_check();
 CLI::Validator make_whole_number_check(uint64_t least, uint64_t most);
 
 Format find_format(const Options& options);
 std::chrono::nanoseconds find_timeout(const Options& options);
+// A change is answered when it is in force, and attaching takes its time.
+std::chrono::nanoseconds find_change_timeout(const Options& options);
 // The filter as of `now_unix_ns`: "--since 10m" moves on in a watch.
 Result<v1::Filter> make_filter(const Options& options, uint64_t now_unix_ns);
 bool has_filter(const Options& options);

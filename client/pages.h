@@ -7,7 +7,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "client/connection.h"
@@ -23,11 +25,14 @@ struct ListCall {
   uint32_t page_rows;  // asked for at a time
 };
 
-// At most `limit` rows; 0 = all. The request's page is filled in here.
+template <typename Response>
+using PageReader = std::type_identity_t<std::function<void(const Response&)>>;
+
+// At most `limit` rows; 0 = all. The request's page is filled in here. `on_page` sees every answer.
 template <typename Request, typename Response, typename Row>
 Result<std::vector<Row>> read_pages(Connection& connection,
                                     const ListCall<Request, Response, Row>& list, Request request,
-                                    uint64_t limit) {
+                                    uint64_t limit, const PageReader<Response>& on_page = nullptr) {
   std::vector<Row> rows;
   std::string token;
   do {
@@ -37,6 +42,7 @@ Result<std::vector<Row>> read_pages(Connection& connection,
     request.mutable_page()->set_page_token(token);
     Response response;
     RETURN_IF_ERROR(connection.call(list.method, list.action, request, &response));
+    if (on_page) on_page(response);
     for (Row& row : *(response.*list.rows)()) {
       if (limit == 0 || rows.size() < limit) rows.push_back(std::move(row));
     }

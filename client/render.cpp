@@ -2,6 +2,7 @@
 
 #include <absl/strings/ascii.h>
 #include <absl/strings/escaping.h>
+#include <absl/strings/str_join.h>
 #include <absl/strings/str_replace.h>
 #include <fmt/format.h>
 
@@ -101,6 +102,12 @@ std::string quote_csv(std::string text) {
   return fmt::format("\"{}\"", absl::StrReplaceAll(text, {{"\"", "\"\""}}));
 }
 
+std::string make_csv_cell(const ordered_json& value, const TextStyle& style) {
+  std::string text = value.is_string() ? value.get<std::string>() : dump(value, -1);
+  if (style.terminal) text = make_printable(text);
+  return quote_csv(std::move(text));
+}
+
 // "ProbeState" -> "PROBE_STATE_".
 std::string make_enum_prefix(const std::string& type_name) {
   std::string prefix;
@@ -135,6 +142,19 @@ std::string write_json(const ordered_json& json, JsonShape shape) {
   return escape_json_controls(dump(json, shape == JsonShape::kIndented ? 2 : -1)) + "\n";
 }
 
+std::string write_csv(const ordered_json& keys, const ordered_json& objects,
+                      const TextStyle& style) {
+  std::vector<std::string> cells;
+  for (const auto& [key, unused] : keys.items()) cells.push_back(key);
+  std::string text = absl::StrJoin(cells, ",") + "\n";
+  for (const ordered_json& object : objects) {
+    cells.clear();
+    for (const ordered_json& value : object) cells.push_back(make_csv_cell(value, style));
+    text += absl::StrJoin(cells, ",") + "\n";
+  }
+  return text;
+}
+
 std::string write_csv_header(const Descriptor& type) {
   std::string line;
   for (int i = 0; i < type.field_count(); ++i) {
@@ -148,9 +168,7 @@ std::string write_csv_row(const Message& row, const TextStyle& style) {
   const Descriptor& type = *row.GetDescriptor();
   for (int i = 0; i < type.field_count(); ++i) {
     const ordered_json value = read_field(row, *type.field(i));
-    std::string text = value.is_string() ? value.get<std::string>() : dump(value, -1);
-    if (style.terminal) text = make_printable(text);
-    line += fmt::format("{}{}", i == 0 ? "" : ",", quote_csv(std::move(text)));
+    line += fmt::format("{}{}", i == 0 ? "" : ",", make_csv_cell(value, style));
   }
   return line + "\n";
 }

@@ -37,6 +37,10 @@ std::string write_json(const nlohmann::ordered_json& json, JsonShape shape);
 std::string write_csv_header(const google::protobuf::Descriptor& type);
 std::string write_csv_row(const google::protobuf::Message& row, const TextStyle& style);
 
+// Objects as CSV; `keys` is an object with the keys they all have.
+std::string write_csv(const nlohmann::ordered_json& keys, const nlohmann::ordered_json& objects,
+                      const TextStyle& style);
+
 // Rows as a JSON array or as CSV. `format` is not kTable.
 template <typename Row>
 std::string render_rows(const std::vector<Row>& rows, Format format, JsonShape shape,

@@ -111,7 +111,7 @@ std::string explain_slow_call(const v1::SlowCall& call, uint64_t now_unix_ns,
          make_line("Duration", duration, style) +
          make_line(
              "Returned",
-             call.return_value().empty() ? "nothing known" : make_printable(call.return_value()),
+             call.return_value().empty() ? "not seen" : make_printable(call.return_value()),
              style) +
          render_arguments(call, style) + render_stack(call, style);
 }

@@ -68,6 +68,35 @@ std::string escape(char32_t value) {
   return fmt::format("\\u{{{:x}}}", static_cast<uint32_t>(value));
 }
 
+// Bytes of the colour that `text` begins with; 0 = none.
+size_t measure_colour(std::string_view text) {
+  if (!text.starts_with("\x1b[")) return 0;
+  const size_t end = text.find('m');
+  return end == std::string_view::npos ? 0 : end + 1;
+}
+
+std::string cut_line(std::string_view line, int columns) {
+  int used = 0;
+  bool coloured = false;
+  size_t cut = 0;  // where "…" would go
+  for (size_t position = 0; position < line.size();) {
+    const std::string_view rest = line.substr(position);
+    if (const size_t colour = measure_colour(rest); colour > 0) {
+      coloured = true;
+      position += colour;
+      continue;
+    }
+    const CodePoint point = decode_first(rest);
+    used += std::max(0, find_columns(point.value));
+    if (used > columns) {
+      return fmt::format("{}{}{}", line.substr(0, cut), kEllipsis, coloured ? "\x1b[0m" : "");
+    }
+    position += point.size_bytes;
+    if (used < columns) cut = position;
+  }
+  return std::string(line);
+}
+
 struct tm read_local_time(uint64_t unix_ns) {
   const time_t seconds = static_cast<time_t>(unix_ns / kNsPerSecond);
   struct tm local = {};
@@ -146,6 +175,18 @@ std::string truncate(std::string_view printable, int columns, Cut cut) {
   return std::string(printable.substr(0, position)) + std::string(kEllipsis);
 }
 
+std::string cut_to_width(std::string_view text, int columns) {
+  if (columns <= 0) return std::string(text);
+  std::string out;
+  while (!text.empty()) {
+    const size_t end = std::min(text.find('\n'), text.size());
+    out += cut_line(text.substr(0, end), columns);
+    if (end < text.size()) out += '\n';
+    text.remove_prefix(std::min(end + 1, text.size()));
+  }
+  return out;
+}
+
 bool is_utf8(std::string_view text) {
   while (!text.empty()) {
     const CodePoint point = decode_first(text);
@@ -207,6 +248,12 @@ std::string format_bytes(uint64_t bytes) {
     if (value < 999.5 || unit == kUnits.back()) return format_scaled(value, unit);
   }
   return {};  // the last unit always returns
+}
+
+std::string format_ratio(double ratio) {
+  const double percent = ratio * 100;
+  if (percent > 0 && percent < 0.005) return "< 0.01 %";  // some, which is not none
+  return format_scaled(percent, "%");
 }
 
 std::string format_local_time(uint64_t unix_ns) {

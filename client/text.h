@@ -21,6 +21,10 @@ enum class Cut { kEnd, kStart };
 // The text in at most `columns` columns, with "…" where something was cut off.
 std::string truncate(std::string_view printable, int columns, Cut cut);
 
+// Every line of a text in at most `columns` columns, with "…" where something was cut off; 0 = as
+// it is. Colours that paint put in take no room and end with the line.
+std::string cut_to_width(std::string_view text, int columns);
+
 bool is_utf8(std::string_view text);
 // Escapes, inside JSON text, the characters that JSON allows raw and terminals obey.
 std::string escape_json_controls(std::string_view json);
@@ -31,6 +35,8 @@ std::string format_duration(uint64_t duration_ns);
 std::string format_count(uint64_t count);
 // "45.3 MiB".
 std::string format_bytes(uint64_t bytes);
+// "0.42 %", "185 %": of 1.
+std::string format_ratio(double ratio);
 // Local time, "2026-05-01 10:00:00.123". 0 gives "-".
 std::string format_local_time(uint64_t unix_ns);
 // Offset of local time at that moment from UTC, "+02:00".

@@ -19,8 +19,7 @@ std::string make_watch_header(double interval_seconds) {
 std::string frame(const Output& output, Format format, double interval_seconds, bool first,
                   const std::string& text) {
   if (output.is_terminal() && format == Format::kTable) {
-    const std::string whole = make_watch_header(interval_seconds) + text;
-    return std::string(kClearScreen) + cut_to_height(whole, output.read_rows());
+    return make_screen(output, make_watch_header(interval_seconds) + text);
   }
   return first || format == Format::kJson ? text : "\n" + text;
 }
@@ -47,6 +46,11 @@ Status run_watch(const Invocation& invocation, const Draw& draw, double interval
 
 Result<std::unique_ptr<Connection>> connect(const Invocation& invocation, Interrupt* interrupt) {
   return Connection::open(invocation.options.address, find_timeout(invocation.options), interrupt);
+}
+
+std::string make_screen(const Output& output, const std::string& text) {
+  const std::string lines = cut_to_width(text, output.read_style().columns);
+  return std::string(kClearScreen) + cut_to_height(lines, output.read_rows());
 }
 
 std::string cut_to_height(const std::string& text, int rows) {

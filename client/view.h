@@ -26,6 +26,9 @@ Status run_view(const Invocation& invocation, const Draw& draw);
 // The connection of a command that prints its answer itself. `interrupt` may be null.
 Result<std::unique_ptr<Connection>> connect(const Invocation& invocation, Interrupt* interrupt);
 
+// The text as the whole screen of a terminal: in place of what was there, cut to its size.
+std::string make_screen(const Output& output, const std::string& text);
+
 // The first `rows` lines of a text; the last of them says how many are hidden. 0 = all.
 std::string cut_to_height(const std::string& text, int rows);
 

@@ -97,6 +97,29 @@ class TopLevel {
 
 }  // namespace
 
+std::variant<ProbeSpec, std::vector<ConfigError>> parse_probe(std::string_view section,
+                                                              std::string_view name,
+                                                              std::string_view value_json) {
+  const std::string path = json_child_path(json_child_path("$", section), name);
+  std::vector<ConfigError> errors;
+  if (value_json.size() > kConfigMaxBytes) {
+    return std::vector<ConfigError>{
+        {path, "must be at most 1 MiB long", "write only what is needed"}};
+  }
+  const std::optional<JsonNode> value = parse_json_document(value_json, errors);
+  // Paths in the value begin where the value stands.
+  for (ConfigError& error : errors) {
+    if (error.path.starts_with('$')) error.path.replace(0, 1, path);
+  }
+  if (!value) {
+    errors.back().hint += R"(; a symbol is written in quotes: "cudaMalloc")";
+    return errors;
+  }
+  std::optional<ProbeSpec> spec = parse_one_probe(section, name, *value, errors);
+  if (!spec || !errors.empty()) return errors;
+  return *std::move(spec);
+}
+
 std::variant<Config, std::vector<ConfigError>> parse_config(std::string_view text) {
   if (std::optional<ConfigError> fault = find_text_fault(text))
     return std::vector<ConfigError>{*std::move(fault)};

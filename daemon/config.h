@@ -24,12 +24,16 @@ struct Settings {
     bool stacks = true;
   } slow;
   struct {
-    uint64_t interval_ms = 1000;  // how often the kernel's totals are read
-    uint64_t max_cells = 8192;    // (function, process) pairs followed at once
+    uint64_t interval_ms = 1000;    // how often the kernel's totals are read
+    uint64_t max_cells = 8192;      // (function, process) pairs followed at once
+    uint64_t max_functions = 2048;  // functions followed at most, matches of wildcards included
     uint64_t keep_exited_seconds = 600;
     uint64_t max_exited_processes = 1000;
     uint64_t summary_interval_seconds = 60;  // 0 = no summary in the log
   } stats;
+  struct {
+    double budget_percent = 1;  // of each process's time that probes may cost; 0 = no limit
+  } overhead;
   struct {
     std::string listen = "127.0.0.1:9465";  // empty = off
     uint64_t max_series = 2000;             // sets (function, owner), 31 time series each
@@ -68,6 +72,15 @@ std::string_view default_config_text();
 
 // Every error of the text, or the configuration. Duplicate keys come first, the rest in file order.
 std::variant<Config, std::vector<ConfigError>> parse_config(std::string_view text);
+
+// One probe given at run time: `section` is a section's key or its category, `value_json` what
+// would stand behind `name` there. Every error, with its path in such a file, or the probe.
+std::variant<ProbeSpec, std::vector<ConfigError>> parse_probe(std::string_view section,
+                                                              std::string_view name,
+                                                              std::string_view value_json);
+
+// Names ("grpc.listen") of the settings that differ and take effect only after a restart.
+std::vector<std::string> list_restart_settings(const Settings& old, const Settings& now);
 
 // One line per error, "FILE: PATH: MESSAGE; hint: HINT", as `gpuperfd --check` prints them.
 std::string render_config_errors(std::string_view file, std::span<const ConfigError> errors);

@@ -10,14 +10,18 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <utility>
 
+#include "daemon/base/demangle.h"
 #include "daemon/base/log.h"
 #include "daemon/cell_store.h"
-#include "daemon/config/probe_config.h"
-#include "daemon/model/status_names.h"
+#include "daemon/collect/decode_calls.h"
+#include "daemon/probe/in_flight.h"
+#include "daemon/probe/probe_report.h"
 #include "daemon/probe/proc_text.h"
 #include "daemon/probe/self_test.h"
+#include "daemon/process_cpu.h"
 #include "daemon/resolve/container.h"
 
 namespace gpuperf {
@@ -25,33 +29,8 @@ namespace {
 
 // Fresh enough for a person, rare enough to cost nothing.
 constexpr std::chrono::milliseconds kPublishPeriod{250};
-
-// The categories whose functions return a status; a user's own "cudaFoo" may return anything.
-bool has_statuses(const std::string& category) {
-  constexpr std::string_view kCategories[] = {"cuda", "cublas", "cudnn", "nccl"};
-  return std::ranges::find(kCategories, category) != std::end(kCategories);
-}
-
-// Itanium C++ and Rust names. A C entry point lets no exception through.
-bool may_throw(const std::string& symbol) {
-  return symbol.starts_with("_Z") || symbol.starts_with("_R");
-}
-
-std::shared_ptr<const std::vector<Function>> make_functions(const Config& config) {
-  const uint64_t default_ns = threshold_ns_from_ms(config.settings.slow.default_threshold_ms);
-  auto functions = std::make_shared<std::vector<Function>>();
-  for (const ProbeSpec& spec : config.probes.probes) {
-    functions->push_back(
-        {.id = static_cast<uint32_t>(functions->size()),
-         .category = spec.category,
-         .name = spec.function,
-         .symbol = spec.symbol,
-         .status = has_statuses(spec.category) ? find_status_kind(spec.symbol) : StatusKind::kNone,
-         .slow_threshold_ns = spec.slow_threshold_ns.value_or(default_ns),
-         .entry_only = may_throw(spec.symbol)});
-  }
-  return functions;
-}
+// The budget must see a hot function within two seconds: totals are read at least this often.
+constexpr std::chrono::milliseconds kBudgetWindow{1000};
 
 uint64_t read_cpu_ns() {
   rusage usage{};
@@ -69,10 +48,30 @@ uint64_t read_resident_bytes() {
   return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
+Result<Config> read_config(const std::string& path) {
+  ASSIGN_OR_RETURN(const std::string text, read_config_file(path));
+  auto parsed = parse_config(text);
+  if (const auto* errors = std::get_if<std::vector<ConfigError>>(&parsed)) {
+    return absl::InvalidArgumentError(render_config_errors(path, *errors));
+  }
+  return std::get<Config>(std::move(parsed));
+}
+
 std::vector<ConfigError> check_config(std::string_view text) {
   auto parsed = parse_config(text);
   auto* errors = std::get_if<std::vector<ConfigError>>(&parsed);
   return errors ? std::move(*errors) : std::vector<ConfigError>();
+}
+
+// The argument that is the address of a kernel's host function.
+std::optional<uint64_t> find_kernel_function(const Function& function, const SlowCallEvent& event) {
+  if (!function.arguments || !event.values) return std::nullopt;
+  const auto& fields = function.arguments->fields;
+  for (size_t i = 0; i < std::min<size_t>(fields.size(), GPUPERF_VALUES); ++i) {
+    if (fields[i].format != ArgumentFormat::kKernelFunction) continue;
+    if ((event.values->unread >> i & 1) == 0) return event.values->values[i];
+  }
+  return std::nullopt;
 }
 
 std::string read_kernel_release() {
@@ -96,16 +95,20 @@ const Daemon::Part Daemon::kParts[] = {
 
 Daemon::Daemon(DaemonOptions options, Config config)
     : options_(std::move(options)),
+      start_settings_(config.settings),
+      registry_(static_cast<uint32_t>(start_settings_.stats.max_functions)),
+      metrics_(board_, drops_, start_settings_.metrics.max_series),
       config_(std::move(config)),
-      functions_(make_functions(config_)),
-      metrics_(board_, drops_, config_.settings.metrics.max_series),
-      stats_({.keep_exited = std::chrono::seconds(config_.settings.stats.keep_exited_seconds),
-              .max_exited_processes = config_.settings.stats.max_exited_processes},
+      stats_({.keep_exited = std::chrono::seconds(start_settings_.stats.keep_exited_seconds),
+              .max_exited_processes = start_settings_.stats.max_exited_processes},
              drops_),
-      slow_calls_({.worst_per_function = config_.settings.slow.worst_per_function,
-                   .recent = config_.settings.slow.recent},
+      slow_calls_({.worst_per_function = start_settings_.slow.worst_per_function,
+                   .recent = start_settings_.slow.recent},
                   drops_),
-      slow_call_log_(static_cast<uint32_t>(config_.settings.slow.log_per_second), clock_, drops_) {
+      slow_call_log_(static_cast<uint32_t>(start_settings_.slow.log_per_second), clock_, drops_),
+      shapes_(drops_),
+      kernel_names_(drops_),
+      budget_({.percent = start_settings_.overhead.budget_percent}, clock_.mono_ns()) {
   exporters_.push_back(&slow_call_log_);
 }
 
@@ -119,12 +122,13 @@ Status Daemon::run() {
     if (status.ok()) ++started;
   }
   if (status.ok()) {
-    log_info("gpuperfd ready", {{"version", GPUPERF_VERSION},
-                                {"mechanism", report_->mechanism},
-                                {"functions", std::to_string(functions_->size())},
-                                {"config", options_.config_path},
-                                {"metrics", facts_->metrics_address},
-                                {"api", config_.settings.grpc.listen}});
+    log_info("gpuperfd ready",
+             {{"version", GPUPERF_VERSION},
+              {"mechanism", report_->mechanism},
+              {"functions", std::to_string(config_.make_plan().config.probes.size())},
+              {"config", options_.config_path},
+              {"metrics", facts_->metrics_address},
+              {"api", start_settings_.grpc.listen}});
     loop_->run();
     log_info("gpuperfd stopping");
   }
@@ -154,13 +158,12 @@ Status Daemon::start_loop() {
              .start_unix_ns = static_cast<uint64_t>(clock_.unix_ns()),
              .kernel = read_kernel_release(),
              .config_path = options_.config_path,
-             .config_json = config_.text,
-             .effective_json = render_settings_json(config_.settings)};
+             .config_json = config_.text(),
+             .effective_json = render_settings_json(start_settings_)};
   // Before any thread starts, so that all inherit the blocked signals.
   RETURN_IF_ERROR(loop_->add_signals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) {
     if (signal != SIGHUP) return loop_->stop();
-    log_warn("SIGHUP ignored", {{"reason", "this version reads its configuration at start only"},
-                                {"hint", "restart gpuperfd"}});
+    on_reload_signal();
   }));
   if (std::signal(SIGPIPE, SIG_IGN) == SIG_ERR) return errno_status(errno, "ignore SIGPIPE");
   return absl::OkStatus();
@@ -168,64 +171,49 @@ Status Daemon::start_loop() {
 void Daemon::stop_loop() { loop_.reset(); }
 
 Status Daemon::start_metrics() {
-  if (config_.settings.metrics.listen.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(http_, HttpServer::start(config_.settings.metrics.listen, metrics_, board_));
+  if (start_settings_.metrics.listen.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(http_, HttpServer::start(start_settings_.metrics.listen, metrics_, board_));
   facts_->metrics_address = format_host_port(http_->address());
   return absl::OkStatus();
 }
 void Daemon::stop_metrics() { http_.reset(); }
 
 Status Daemon::start_api() {
-  if (config_.settings.grpc.listen.empty()) return absl::OkStatus();
+  if (start_settings_.grpc.listen.empty()) return absl::OkStatus();
   watch_hub_ = std::make_unique<WatchHub>(drops_);
-  ASSIGN_OR_RETURN(api_, RpcServer::start({.listen = config_.settings.grpc.listen},
+  ASSIGN_OR_RETURN(api_, RpcServer::start({.listen = start_settings_.grpc.listen},
                                           {.board = board_,
                                            .drops = drops_,
                                            .clock = clock_,
                                            .watch = *watch_hub_,
-                                           .check_config = check_config}));
+                                           .check_config = check_config},
+                                          this));
   exporters_.push_back(watch_hub_.get());
   return absl::OkStatus();
 }
 void Daemon::stop_api() { api_.reset(); }
 
+// Where nothing can be probed the daemon serves all the same: whoever asks is told why there is no
+// data.
 Status Daemon::start_programs() {
   auto report = std::make_shared<ProbeReport>();
   const Status status = choose_mechanism();
   if (status.ok()) {
     report->mechanism = get_mechanism_name(programs_->mechanism());
-    for (const Function& function : *functions_) {
-      programs_->set_function(function, config_.settings.slow.stacks);
-    }
   } else {
-    *report = explain_unusable(status);
+    *report = explain_no_probes(config_.make_plan().config, std::string(status.message()));
+    report->problems.push_back({"probes", std::string(status.message()),
+                                "nothing is probed until this is mended and gpuperfd restarted"});
     log_warn("nothing is probed", {{"error", std::string(status.message())}});
   }
   report_ = std::move(report);
   return absl::OkStatus();
 }
-
-// The daemon serves all the same: whoever asks is told why there is no data.
-ProbeReport Daemon::explain_unusable(const Status& status) const {
-  ProbeReport report;
-  report.problems.push_back({"probes", std::string(status.message()),
-                             "nothing is probed until this is mended and gpuperfd restarted"});
-  for (const Function& function : *functions_) {
-    const bool enabled = config_.probes.probes[function.id].enabled;
-    report.probes.push_back({.category = function.category,
-                             .function = function.name,
-                             .symbol = function.symbol,
-                             .state = enabled ? ProbeState::kFailed : ProbeState::kDisabled,
-                             .reason = enabled ? std::string(status.message()) : kDisabledReason,
-                             .slow_threshold_ns = function.slow_threshold_ns});
-  }
-  return report;
-}
 void Daemon::stop_programs() { programs_.reset(); }
 
 Status Daemon::choose_mechanism() {
-  const Programs::Sizes sizes{.functions = static_cast<uint32_t>(functions_->size()),
-                              .cells = static_cast<uint32_t>(config_.settings.stats.max_cells)};
+  const Programs::Sizes sizes{.functions = registry_.capacity(),
+                              .cells = static_cast<uint32_t>(start_settings_.stats.max_cells)};
   Status first_error;
   for (const Mechanism mechanism : kMechanisms) {
     if (options_.mechanism && *options_.mechanism != mechanism) continue;
@@ -249,10 +237,10 @@ void Daemon::stop_symbolizer() { symbolizer_.reset(); }
 
 Status Daemon::start_drain() {
   if (!programs_) return absl::OkStatus();
-  const auto find_owner = [this](const ProcessKey& process) {
+  const auto find_owner = [this](const ProcessKey& process, const gpuperf_process_info* info) {
     // So that a short program's stacks can be named after it; a full queue only loses that.
     (void)symbolizer_->post_prefetch(process);
-    return read_owner(process.pid);
+    return read_owner(process, info);
   };
   const auto is_alive = [](const ProcessKey& process) {
     return is_running_since("/proc", process.pid, process.start_boot_ns);
@@ -261,7 +249,14 @@ Status Daemon::start_drain() {
       drain_,
       Drain::make({.slow_ring_fd = programs_->map_fd("slow_ring"),
                    .process_ring_fd = programs_->map_fd("process_ring"),
-                   .interval = std::chrono::milliseconds(config_.settings.stats.interval_ms),
+                   .name_ring_fd = programs_->map_fd("name_ring"),
+                   .interval = std::min(
+                       std::chrono::milliseconds(start_settings_.stats.interval_ms), kBudgetWindow),
+                   .read_in_flight = [reader = std::make_shared<InFlightReader>(
+                                          *programs_)]() -> Result<InFlightCalls> {
+                     ASSIGN_OR_RETURN(const auto records, reader->read());
+                     return decode_in_flight(records);
+                   },
                    .on_batch = [this] { loop_->post([this] { take_batches(); }); }},
                   MapSource(make_cell_store(*programs_), find_owner, is_alive, drops_), drops_));
   drain_->start();
@@ -277,8 +272,8 @@ void Daemon::stop_drain() {
 
 Status Daemon::start_prober() {
   if (!programs_) return absl::OkStatus();
-  prober_ =
-      std::make_unique<Prober>(config_.probes, functions_, *programs_, drops_, [this](auto report) {
+  prober_ = std::make_unique<Prober>(
+      config_.make_plan(), registry_, *programs_, drops_, [this](auto report) {
         loop_->post([this, report = std::move(report)] { take_report(report); });
       });
   return prober_->start();
@@ -288,65 +283,204 @@ void Daemon::stop_prober() { prober_.reset(); }
 Status Daemon::start_timers() {
   publish();
   RETURN_IF_ERROR(loop_->add_timer(kPublishPeriod, [this] { publish_if_changed(); }));
-  const auto summary = std::chrono::seconds(config_.settings.stats.summary_interval_seconds);
+  const auto summary = std::chrono::seconds(start_settings_.stats.summary_interval_seconds);
   if (summary.count() == 0) return absl::OkStatus();
   return loop_->add_timer(summary, [this] { log_summary(); });
 }
 
 void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
   report_ = std::move(report);
+  std::map<uint32_t, uint64_t> costs_ns;  // a function in several files costs what its dearest does
+  for (const ProbeRow& row : report_->probes) {
+    if (row.state != ProbeState::kAttached && row.state != ProbeState::kEntryOnly) continue;
+    uint64_t& cost_ns = costs_ns[row.function_id];
+    cost_ns = std::max(cost_ns, row.cost_ns);
+  }
+  for (const auto& [function_id, cost_ns] : costs_ns) {
+    budget_.set_cost(function_id, cost_ns, clock_.mono_ns());
+  }
   changed_ = true;
 }
 
 void Daemon::take_batches() {
   while (auto batch = drain_->try_pop()) {
     for (Event& event : *batch) {
-      if (auto* delta = std::get_if<CellDelta>(&event)) {
-        stats_.apply(*delta);
-      } else if (auto* exited = std::get_if<ProcessExited>(&event)) {
-        stats_.apply(*exited, clock_.mono_ns());
-        slow_calls_.apply(*exited);
-      } else {
-        on_slow_call(std::move(std::get<SlowCallEvent>(event)));
-      }
+      std::visit([this](auto& known) { take_event(known); }, event);
     }
     changed_ = true;
   }
 }
 
-void Daemon::on_slow_call(SlowCallEvent event) {
-  if (event.function_id >= functions_->size()) return;  // cannot be: cookies are our own ids
-  const Function& function = (*functions_)[event.function_id];
-  SlowCall call{.category = function.category,
-                .function = function.name,
-                .status = function.status,
-                .start_unix_ns = static_cast<uint64_t>(
-                    clock_.unix_from_mono_ns(static_cast<int64_t>(event.start_mono_ns)))};
-  call.event = std::move(event);
-  const ProcessKey process = call.event.process;
-  std::vector<uint64_t> addresses = call.event.user_stack;
-  auto shared = std::make_shared<SlowCall>(std::move(call));
-  const bool queued =
-      !addresses.empty() &&
-      symbolizer_->post_resolve(process, std::move(addresses),
-                                [this, shared](std::vector<StackFrame> frames) {
-                                  loop_->post([this, shared, frames = std::move(frames)]() mutable {
-                                    shared->user_stack = std::move(frames);
-                                    finish_slow_call(std::move(*shared));
-                                  });
-                                });
-  if (queued) return;
-  if (!shared->event.user_stack.empty()) drops_.add(DropCause::kSymbolsQueueFull);
-  for (const uint64_t address : shared->event.user_stack) {
-    shared->user_stack.push_back({.address = address});
-  }
-  finish_slow_call(std::move(*shared));
+void Daemon::take_event(CellDelta& delta) {
+  stats_.apply(delta);
+  budget_.apply(delta);
 }
 
-void Daemon::finish_slow_call(SlowCall call) {
+void Daemon::take_event(ProcessExited& exited) {
+  stats_.apply(exited, clock_.mono_ns());
+  slow_calls_.apply(exited);
+  shapes_.apply(exited);
+  kernel_names_.apply(exited);
+  budget_.apply(exited);
+}
+
+void Daemon::take_event(InFlightCalls& calls) {
+  in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));
+}
+
+void Daemon::take_event(TotalsRead& read) {
+  const Budget::Decision decision = budget_.judge(read.mono_ns, read_process_cpu_ns);
+  if (decision.suspend.empty() && decision.resume.empty()) return;
+  const auto functions = registry_.get();
+  for (const Suspension& out : decision.suspend) {
+    suspended_.insert(out.function_id);
+    log_warn("probe suspended by the overhead budget",
+             {{"function", (*functions)[out.function_id].name},
+              {"pid", std::to_string(out.process.pid)},
+              {"comm", out.comm},
+              {"share_ratio", std::to_string(out.share_ratio)},
+              {"pause_ms", std::to_string((out.until_mono_ns - read.mono_ns) / 1'000'000)}});
+  }
+  for (const uint32_t function_id : decision.resume) {
+    suspended_.erase(function_id);
+    log_info("probe back after suspension", {{"function", (*functions)[function_id].name}});
+  }
+  if (prober_) prober_->post_suspended(suspended_);
+}
+
+void Daemon::take_event(SlowCallEvent& event) {
+  const auto functions = registry_.get();
+  if (event.function_id >= functions->size()) return;  // cannot be: cookies are our own ids
+  const Function& function = (*functions)[event.function_id];
+  auto call = std::make_shared<SlowCall>(
+      SlowCall{.category = function.category,
+               .function = function.name,
+               .status = function.status,
+               .start_unix_ns = static_cast<uint64_t>(
+                   clock_.unix_from_mono_ns(static_cast<int64_t>(event.start_mono_ns)))});
+  call->event = std::move(event);
+  std::vector<uint64_t> addresses = call->event.user_stack;
+  // One more address to name: the launched kernel's host function. A frame's address lies behind
+  // its call, so one byte into the function stands for it.
+  const std::optional<uint64_t> kernel = find_kernel_function(function, call->event);
+  if (kernel) addresses.push_back(*kernel + 1);
+  const auto on_resolved = [this, call, named_kernel = kernel.has_value()](auto frames) {
+    loop_->post([this, call, named_kernel, frames = std::move(frames)]() mutable {
+      std::string kernel_symbol;
+      if (named_kernel) {
+        kernel_symbol = std::move(frames.back().symbol);
+        frames.pop_back();
+      }
+      call->user_stack = std::move(frames);
+      finish_slow_call(std::move(*call), kernel_symbol);
+    });
+  };
+  if (!addresses.empty() &&
+      symbolizer_->post_resolve(call->event.process, addresses, on_resolved)) {
+    return;
+  }
+  if (!addresses.empty()) drops_.add(DropCause::kSymbolsQueueFull);
+  for (const uint64_t address : call->event.user_stack) {
+    call->user_stack.push_back({.address = address});
+  }
+  finish_slow_call(std::move(*call), "");
+}
+
+void Daemon::finish_slow_call(SlowCall call, const std::string& kernel_symbol) {
+  if (call.event.values) {
+    const ArgumentNames names{.find_kernel = [&](uint64_t handle) -> std::optional<std::string> {
+                                const auto name = kernel_names_.find(call.event.process, handle);
+                                return name ? std::optional(demangle(*name)) : std::nullopt;
+                              },
+                              .find_symbol = [&](uint64_t) -> std::optional<std::string> {
+                                return kernel_symbol.empty() ? std::nullopt
+                                                             : std::optional(kernel_symbol);
+                              }};
+    const auto functions = registry_.get();
+    call.arguments = render_arguments((*functions)[call.event.function_id].arguments.get(),
+                                      *call.event.values, names);
+  }
   const std::shared_ptr<const SlowCall> kept = slow_calls_.add(std::move(call));
   for (Exporter* exporter : exporters_) exporter->on_slow_call(kept);
   changed_ = true;
+}
+
+void Daemon::post_reload(Done done) {
+  loop_->post([this, done = std::move(done)] { put_in_force(reload_file(), done); });
+}
+
+void Daemon::post_add_probe(std::string section, std::string name, std::string value_json,
+                            Done done) {
+  loop_->post([this, section = std::move(section), name = std::move(name),
+               value = std::move(value_json), done = std::move(done)] {
+    auto parsed = parse_probe(section, name, value);
+    if (const auto* errors = std::get_if<std::vector<ConfigError>>(&parsed)) {
+      return done(absl::InvalidArgumentError(render_config_errors("probe", *errors)));
+    }
+    put_in_force(config_.add(std::get<ProbeSpec>(std::move(parsed))), done);
+  });
+}
+
+void Daemon::post_set_enabled(std::string category, std::string name, bool enabled, Done done) {
+  loop_->post([this, change = ProbeOverride{std::move(category), std::move(name), enabled},
+               done = std::move(done)] {
+    put_in_force(config_.set_enabled(change, *registry_.get()), done);
+  });
+}
+
+void Daemon::on_reload_signal() {
+  put_in_force(reload_file(), [](const Result<ProbeChange>& change) {
+    if (!change.ok()) {
+      log_error("configuration not reloaded, nothing has changed",
+                {{"error", std::string(change.status().message())}});
+      return;
+    }
+    log_info("configuration reloaded", {{"added", std::to_string(change->added)},
+                                        {"removed", std::to_string(change->removed)},
+                                        {"changed", std::to_string(change->changed)},
+                                        {"unchanged", std::to_string(change->unchanged)}});
+  });
+}
+
+Result<ProbeChange> Daemon::reload_file() {
+  if (access(options_.config_path.c_str(), F_OK) != 0) {
+    return absl::FailedPreconditionError(
+        options_.config_path +
+        ": there is no such file to read anew; start gpuperfd with --config FILE");
+  }
+  ASSIGN_OR_RETURN(Config config, read_config(options_.config_path));
+  ProbeChange change = config_.replace_file(std::move(config));
+  apply_settings();
+  return change;
+}
+
+// Those that need no restart; list_restart_settings() names the others.
+void Daemon::apply_settings() {
+  const Settings& settings = config_.settings();
+  set_up_log(settings.log.level);
+  slow_call_log_.set_rate(static_cast<uint32_t>(settings.slow.log_per_second));
+  stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
+  budget_.set_percent(settings.overhead.budget_percent);
+  facts_ = std::make_shared<DaemonFacts>(*facts_);
+  facts_->config_json = config_.text();
+  facts_->effective_json = render_settings_json(settings);
+}
+
+void Daemon::put_in_force(Result<ProbeChange> change, Done done) {
+  changed_ = true;
+  if (!change.ok()) return done(std::move(change));
+  if (!prober_) {
+    return done(absl::UnavailableError(
+        "nothing can be probed: gpuperfctl status says why; the change is kept"));
+  }
+  prober_->post_plan(config_.make_plan(),
+                     [this, change = *std::move(change), done = std::move(done)] {
+                       // After the report of the change, which was posted before.
+                       loop_->post([this, change, done] {
+                         publish();
+                         done(change);
+                       });
+                     });
 }
 
 void Daemon::publish_if_changed() {
@@ -359,9 +493,12 @@ void Daemon::publish() {
   snapshot->taken_mono_ns = clock_.mono_ns();
   snapshot->daemon = facts_;
   snapshot->probes = report_;
-  snapshot->functions = functions_;
   stats_.fill(*snapshot);
   slow_calls_.fill(*snapshot);
+  shapes_.fill(*snapshot);
+  budget_.fill(*snapshot);
+  snapshot->in_flight = in_flight_;
+  snapshot->functions = registry_.get();  // last: it has every function the rows above name
   snapshot->cpu_ns = read_cpu_ns();
   snapshot->resident_bytes = read_resident_bytes();
   board_.publish(std::move(snapshot));
@@ -385,7 +522,7 @@ void Daemon::log_summary() {
             {"slow_calls_since_last",
              std::to_string(slow_calls - std::exchange(summarised_slow_calls_, slow_calls))},
             {"total_ns", std::to_string(total_ns)},
-            {"busiest", busiest ? (*functions_)[busiest->function_id].name : "none"}});
+            {"busiest", busiest ? (*registry_.get())[busiest->function_id].name : "none"}});
 }
 
 }  // namespace gpuperf

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -16,6 +17,8 @@
 #include "daemon/export/http.h"
 #include "daemon/export/prometheus.h"
 #include "daemon/export/slow_call_log.h"
+#include "daemon/live_config.h"
+#include "daemon/model/control_port.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/prober.h"
@@ -23,7 +26,10 @@
 #include "daemon/resolve/symbolizer.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/watch_hub.h"
+#include "daemon/state/budget.h"
 #include "daemon/state/function_stats.h"
+#include "daemon/state/kernel_names.h"
+#include "daemon/state/shape_table.h"
 #include "daemon/state/slow_calls.h"
 
 namespace gpuperf {
@@ -40,10 +46,10 @@ struct DaemonOptions {
 // Thread: the one that calls run() is the loop, which owns all changing state. Without what probes
 // need (privilege, BTF, kernel) it runs all the same, serves, and says what is missing; a lock held
 // or an address taken by somebody else ends the start.
-class Daemon {
+class Daemon final : private ControlPort {
  public:
   Daemon(DaemonOptions options, Config config);
-  ~Daemon();
+  ~Daemon() override;
   Daemon(const Daemon&) = delete;
   Daemon& operator=(const Daemon&) = delete;
 
@@ -75,21 +81,35 @@ class Daemon {
   void stop_metrics();
   void stop_api();
 
+  void post_reload(Done done) override;
+  void post_add_probe(std::string section, std::string name, std::string value_json,
+                      Done done) override;
+  void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override;
+
   Status choose_mechanism();
-  ProbeReport explain_unusable(const Status& status) const;
   void take_report(std::shared_ptr<const ProbeReport> report);
   void take_batches();
-  void on_slow_call(SlowCallEvent event);
-  void finish_slow_call(SlowCall call);
+  void take_event(CellDelta& delta);
+  void take_event(ProcessExited& exited);
+  void take_event(SlowCallEvent& event);
+  void take_event(ShapeDelta& delta) { shapes_.apply(delta); }
+  void take_event(HandleNamed& named) { kernel_names_.apply(named); }
+  void take_event(InFlightCalls& calls);
+  void take_event(TotalsRead& read);
+  void finish_slow_call(SlowCall call, const std::string& kernel_symbol);
+  void on_reload_signal();
+  Result<ProbeChange> reload_file();
+  void apply_settings();
+  void put_in_force(Result<ProbeChange> change, Done done);
   void publish_if_changed();
   void publish();
   void log_summary();
 
   // Set once in the constructor.
   const DaemonOptions options_;
-  const Config config_;
-  const std::shared_ptr<const std::vector<Function>> functions_;
+  const Settings start_settings_;  // those that take effect at start only
   SystemClock clock_;
+  FunctionRegistry registry_;
   DropCounters drops_;
   SnapshotBoard board_;
   PrometheusMetrics metrics_;
@@ -104,12 +124,18 @@ class Daemon {
   std::unique_ptr<WatchHub> watch_hub_;
   std::unique_ptr<RpcServer> api_;
   // Loop thread only: the state.
-  // Filled while the parts start, never changed after the first snapshot.
-  const std::shared_ptr<DaemonFacts> facts_ = std::make_shared<DaemonFacts>();
+  LiveConfig config_;
+  // Filled while the parts start; after the first snapshot only replaced.
+  std::shared_ptr<DaemonFacts> facts_ = std::make_shared<DaemonFacts>();
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   FunctionStats stats_;
   SlowCalls slow_calls_;
   SlowCallLog slow_call_log_;
+  ShapeTable shapes_;
+  KernelNames kernel_names_;
+  Budget budget_;
+  std::set<uint32_t> suspended_;
+  std::shared_ptr<const InFlightCalls> in_flight_;
   std::vector<Exporter*> exporters_;
   bool changed_ = true;
   uint64_t summarised_calls_ = 0;

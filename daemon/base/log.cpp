@@ -32,7 +32,12 @@ void append_value(std::string& line, std::string_view value) {
 }  // namespace
 
 void set_up_log(std::string_view level) {
-  auto logger = spdlog::stderr_logger_mt("gpuperfd");
+  constexpr const char* kName = "gpuperfd";
+  if (const auto known = spdlog::get(kName)) {  // a reload changes the level alone
+    known->set_level(spdlog::level::from_str(std::string(level)));
+    return;
+  }
+  auto logger = spdlog::stderr_logger_mt(kName);
   logger->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %l %v");
   logger->set_level(spdlog::level::from_str(std::string(level)));
   logger->flush_on(spdlog::level::info);
@@ -58,6 +63,11 @@ void log_warn(std::string_view event, std::initializer_list<LogField> fields) {
 }
 void log_error(std::string_view event, std::initializer_list<LogField> fields) {
   spdlog::error("{}", format_log_line(event, fields));
+}
+
+void LogLimiter::set_burst(uint32_t burst_per_second) {
+  const std::lock_guard lock(mutex_);
+  burst_ = burst_per_second;
 }
 
 LogLimiter::Decision LogLimiter::admit(int64_t now_mono_ns) {

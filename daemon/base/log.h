@@ -21,7 +21,7 @@ struct LogField {
   std::string value;
 };
 
-// level: trace, debug, info, warn, error. An unknown level is the caller's bug: config checks it.
+// Again: changes the level. level: trace, debug, info, warn, error. An unknown level is the caller's bug: config checks it.
 void set_up_log(std::string_view level);
 
 // Renders "event key=value key=\"quoted value\"".
@@ -41,11 +41,12 @@ class LogLimiter {
     uint64_t suppressed_count = 0;  // held back since the last allowed one; set when allowed
   };
   Decision admit(int64_t now_mono_ns);
+  void set_burst(uint32_t burst_per_second);
 
  private:
-  const uint32_t burst_;
   std::mutex mutex_;
   // Guarded by mutex_.
+  uint32_t burst_;
   int64_t window_start_mono_ns_ = 0;
   uint32_t used_ = 0;
   uint64_t suppressed_ = 0;

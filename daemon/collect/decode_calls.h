@@ -11,7 +11,12 @@ namespace gpuperf {
 
 // A record of the BPF rings, decoded. `SlowCallEvent::owner` is left empty: the record does not
 // know it.
-using DecodedRecord = std::variant<SlowCallEvent, ProcessExited>;
+using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed>;
+
+// The longest kMaxInFlightCalls of the calls the iterator told of; the rest is counted. Calls that
+// have not begun yet are left out.
+inline constexpr size_t kMaxInFlightCalls = 1000;
+InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records);
 
 // kUnimplemented: a kind this version does not know. kInvalidArgument: shorter than its kind, or
 // its length field disagrees. Never reads outside `bytes`.

@@ -23,7 +23,8 @@ namespace gpuperf {
 // batches of events to the loop.
 //
 // Owns its thread, between start and stop. `programs`' descriptors behind the rings must outlive
-// it. When the loop is behind (its queue full), the batch waits and nothing further is taken from
+// it. Calls in flight are looked at every second, less often where a look takes long. When the loop
+// is behind (its queue full), the batch waits and nothing further is taken from
 // the kernel: totals stay there, and a ring that fills counts its losses itself.
 class Drain {
  public:
@@ -31,7 +32,9 @@ class Drain {
   struct Setup {
     int slow_ring_fd = -1;
     int process_ring_fd = -1;
+    int name_ring_fd = -1;
     std::chrono::milliseconds interval{1000};
+    std::function<Result<InFlightCalls>()> read_in_flight;
     std::function<void()> on_batch;  // called on the drain thread after each batch is queued
   };
   static constexpr size_t kQueueBatches = 64;
@@ -48,6 +51,7 @@ class Drain {
   Drain(Setup setup, MapSource totals, DropCounters& drops);
   void run();
   void read_totals();
+  void look_at_in_flight();
   bool flush();
   static int on_record(void* context, void* data, size_t length_bytes);
 
@@ -60,6 +64,8 @@ class Drain {
   MapSource totals_;
   ring_buffer* rings_ = nullptr;
   Batch batch_;
+  std::chrono::steady_clock::time_point next_look_;
+  bool look_failed_ = false;  // said once
   std::thread thread_;
 };
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <unordered_map>
 #include <utility>
 
 namespace gpuperf {
@@ -11,7 +12,7 @@ namespace {
 constexpr DropCause kLossCauses[GPUPERF_LOSS_COUNT] = {
     DropCause::kBpfCellsFull,      DropCause::kBpfIndexFull,    DropCause::kBpfThreadState,
     DropCause::kBpfCallDepth,      DropCause::kBpfSlowRingFull, DropCause::kBpfProcessRingFull,
-    DropCause::kBpfUnpairedReturn,
+    DropCause::kBpfUnpairedReturn, DropCause::kBpfShapesFull,   DropCause::kBpfNameRingFull,
 };
 
 // The kernel writes these words while we read them: each is read once and whole.
@@ -20,7 +21,14 @@ T load(T& shared) {
   return std::atomic_ref(shared).load(std::memory_order_acquire);
 }
 
-std::string text_of(const char (&comm)[GPUPERF_COMM_BYTES]) {
+// What `shared` gained since it was `seen`.
+template <typename Seen>
+uint64_t get_gain(__u64& shared, Seen& seen) {
+  const uint64_t now = load(shared);
+  return now - std::exchange(seen, now);
+}
+
+std::string_view text_of(const char (&comm)[GPUPERF_COMM_BYTES]) {
   return {comm, strnlen(comm, sizeof comm)};
 }
 
@@ -30,29 +38,41 @@ MapSource::MapSource(CellStore store, FindOwner find_owner, IsAlive is_alive, Dr
     : store_(std::move(store)),
       find_owner_(std::move(find_owner)),
       is_alive_(std::move(is_alive)),
-      drops_(drops) {}
+      drops_(drops),
+      seen_(store_.cells.size()) {}
 
-const Owner& MapSource::get_owner(const ProcessKey& process, const std::string& comm_hint) {
+const Owner& MapSource::get_owner(const ProcessKey& process, std::string_view comm_hint) {
   const auto known = owners_.find(process);
   if (known != owners_.end()) return known->second;
-  Owner owner = find_owner_(process);
+  const std::optional<gpuperf_process_info> info = store_.read_process_info(process);
+  Owner owner = find_owner_(process, info ? &*info : nullptr);
   // The kernel's name was taken at the first call; /proc may already be empty or another process's.
   if (!comm_hint.empty()) owner.comm = comm_hint;
   return owners_.emplace(process, std::move(owner)).first->second;
 }
 
+Owner MapSource::make_owner(const CellUser& user) {
+  if (user.process.pid == 0) return Owner{.comm = std::string(user.comm)};
+  return get_owner(user.process, user.comm);
+}
+
 Status MapSource::read(std::vector<Event>& events) {
-  ASSIGN_OR_RETURN(const auto index, store_.read_index());
+  ASSIGN_OR_RETURN(const CellIndex index, store_.read_index());
+  std::vector<CellUser> users;
+  users.reserve(store_.overflow_cells + index.size());
   for (uint32_t cell = 0; cell < store_.overflow_cells; ++cell) {
-    read_cell(cell, cell, ProcessKey{}, "other", events);
+    users.push_back({.cell = cell, .function_id = cell, .process = {}, .comm = "other"});
   }
   for (const auto& [key, owner] : index) {
     const ProcessKey process{key.pid, key.process_start_boot_ns};
-    read_cell(owner.cell, key.function_id, process, text_of(owner.comm), events);
-    if (!exited_.contains(process)) continue;
-    seen_.erase(owner.cell);
-    std::memset(static_cast<void*>(&store_.cells[owner.cell]), 0, sizeof(gpuperf_cell));
-    store_.release(key, owner.cell);
+    users.push_back({owner.cell, key.function_id, process, text_of(owner.comm)});
+    // What leaves with its cell is looked for even where no operation was counted: m n k may be 0.
+    if (exited_.contains(process)) shapes_changed_ = true;
+  }
+  for (const CellUser& user : users) read_cell(user, events);
+  if (shapes_changed_) RETURN_IF_ERROR(read_shapes(users, events));
+  for (const auto& [key, owner] : index) {
+    if (exited_.contains({key.pid, key.process_start_boot_ns})) release(key, owner.cell);
   }
   for (const ProcessKey& process : exited_) {
     owners_.erase(process);
@@ -64,46 +84,52 @@ Status MapSource::read(std::vector<Event>& events) {
   return absl::OkStatus();
 }
 
-void MapSource::read_cell(uint32_t cell_index, uint32_t function_id, const ProcessKey& process,
-                          const std::string& comm, std::vector<Event>& events) {
-  if (cell_index >= store_.cells.size()) return;  // cannot be: the kernel only hands out its own
-  gpuperf_cell& cell = store_.cells[cell_index];
+void MapSource::release(const gpuperf_cell_key& key, uint32_t cell) {
+  seen_[cell].reset();
+  // Before the cell has its next user, whose shapes they would be.
+  if (const auto shapes = seen_shapes_.extract(cell)) {
+    for (const auto& [shape, totals] : shapes.mapped()) {
+      gpuperf_shape_key shape_key{.cell = cell, .pad = 0, .dimensions = {}, .types = {}};
+      std::ranges::copy(shape.first, shape_key.dimensions);
+      std::ranges::copy(shape.second, shape_key.types);
+      store_.release_shape(shape_key);
+    }
+  }
+  std::memset(static_cast<void*>(&store_.cells[cell]), 0, sizeof(gpuperf_cell));
+  store_.release(key, cell);
+}
+
+void MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
+  if (user.cell >= store_.cells.size()) return;  // cannot be: the kernel only hands out its own
+  gpuperf_cell& cell = store_.cells[user.cell];
   // The kernel adds a completed call to total_ns last, so everything of the calls in this sum is
   // found below; what is found beyond it changes the sum again and is seen by the next read.
   // `calls` is read last: a call that ends in between is then still in flight, never negative.
   const uint64_t total_ns = load(cell.total_ns);
-  CellDelta delta{.function_id = function_id, .process = process};
-  const auto entry = seen_.find(cell_index);
+  std::unique_ptr<Seen>& entry = seen_[user.cell];
   const std::array<uint64_t, 8> none{};
-  const std::array<uint64_t, 8>& before = entry == seen_.end() ? none : entry->second->header;
-  std::array<uint64_t, 8> now{};
-  __u64* const words[] = {&cell.abandoned, &cell.total_ns,   &cell.self_ns, &cell.inverted_min_ns,
-                          &cell.max_ns,    &cell.slow_calls, &cell.untimed, &cell.calls};
+  const std::array<uint64_t, 8>& before = entry == nullptr ? none : entry->header;
   if (total_ns == before[1] && load(cell.calls) == before[7] && load(cell.abandoned) == before[0] &&
       load(cell.untimed) == before[6]) {
     return;
   }
-  Seen& seen = entry == seen_.end()
-                   ? *seen_.emplace(cell_index, std::make_unique<Seen>()).first->second
-                   : *entry->second;
-  for (uint16_t i = 0; i < GPUPERF_BUCKETS; ++i) {
-    const uint32_t count = load(cell.buckets[i]);
-    const uint32_t gained =
-        count - std::exchange(seen.buckets[i], count);  // wraps as the kernel's does
-    if (gained != 0) delta.buckets.emplace_back(i, gained);
+  if (entry == nullptr) entry = std::make_unique<Seen>();
+  Seen& seen = *entry;
+  CellDelta delta{.function_id = user.function_id, .process = user.process};
+  read_buckets(cell, seen, delta);
+  std::array<uint64_t, 8> now{};
+  __u64* const words[] = {&cell.abandoned, &cell.total_ns,   &cell.self_ns, &cell.inverted_min_ns,
+                          &cell.max_ns,    &cell.slow_calls, &cell.untimed, &cell.calls};
+  // A successful call is added to these first of all, so they are never behind its total_ns.
+  delta.flops = get_gain(cell.flops, seen.flops);
+  for (size_t i = 0; i < GPUPERF_BYTE_SLOTS; ++i) {
+    delta.bytes[i] = get_gain(cell.bytes[i], seen.bytes[i]);
   }
+  // A shape is added before its call's total_ns: whatever was added to one shows as a changed cell.
+  if (seen.flops != 0) shapes_changed_ = true;
   for (size_t i = 0; i < std::size(words); ++i) now[i] = load(*words[i]);
   now[1] = total_ns;
-  for (size_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
-    const uint64_t tag = load(cell.errors[i].status_tag);
-    const uint64_t count = load(cell.errors[i].count);
-    const uint64_t gained = count - std::exchange(seen.errors[i].count, count);
-    if (gained != 0) {
-      delta.errors.emplace_back(static_cast<int32_t>(static_cast<uint32_t>(tag)), gained);
-    }
-  }
-  const uint64_t other_errors = load(cell.other_errors);
-  delta.other_errors = other_errors - std::exchange(seen.other_errors, other_errors);
+  read_errors(cell, seen, delta);
   delta.abandoned = static_cast<int64_t>(now[0] - seen.header[0]);
   delta.total_ns = now[1] - seen.header[1];
   delta.self_ns = now[2] - seen.header[2];
@@ -113,8 +139,60 @@ void MapSource::read_cell(uint32_t cell_index, uint32_t function_id, const Proce
   delta.untimed = now[6] - seen.header[6];
   delta.calls = now[7] - seen.header[7];
   seen.header = now;
-  delta.owner = process.pid == 0 ? Owner{.comm = comm} : get_owner(process, comm);
+  delta.owner = make_owner(user);
   events.emplace_back(std::move(delta));
+}
+
+void MapSource::read_buckets(gpuperf_cell& cell, Seen& seen, CellDelta& delta) {
+  auto known = seen.buckets.begin();
+  for (uint16_t i = 0; i < GPUPERF_BUCKETS; ++i) {
+    const uint32_t count = load(cell.buckets[i]);
+    const bool is_known = known != seen.buckets.end() && known->bucket == i;
+    if (!is_known && count == 0) continue;
+    if (!is_known) known = seen.buckets.insert(known, {.bucket = i});
+    const uint32_t gained = count - std::exchange(known->count, count);  // wraps as the kernel's
+    if (gained != 0) delta.buckets.emplace_back(i, gained);
+    ++known;
+  }
+}
+
+void MapSource::read_errors(gpuperf_cell& cell, Seen& seen, CellDelta& delta) {
+  for (size_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
+    const uint64_t tag = load(cell.errors[i].status_tag);
+    const uint64_t gained = get_gain(cell.errors[i].count, seen.errors[i].count);
+    if (gained == 0) continue;
+    delta.errors.emplace_back(static_cast<int32_t>(static_cast<uint32_t>(tag)), gained);
+  }
+  delta.other_errors = get_gain(cell.other_errors, seen.other_errors);
+}
+
+Status MapSource::read_shapes(std::span<const CellUser> users, std::vector<Event>& events) {
+  ASSIGN_OR_RETURN(const ShapeTotals shapes, store_.read_shapes());
+  std::unordered_map<uint32_t, const CellUser*> by_cell;
+  if (!shapes.empty()) {
+    for (const CellUser& user : users) by_cell.emplace(user.cell, &user);
+  }
+  for (const auto& [key, totals] : shapes) {
+    const auto user = by_cell.find(key.cell);
+    // Of a cell handed out since the index was read; the next read sees the cell change.
+    if (user == by_cell.end()) continue;
+    Shape shape;
+    std::ranges::copy(key.dimensions, shape.first.begin());
+    std::ranges::copy(key.types, shape.second.begin());
+    gpuperf_shape_totals& seen = seen_shapes_[key.cell][shape];
+    const uint64_t calls = totals.calls - std::exchange(seen.calls, totals.calls);
+    const uint64_t total_ns = totals.total_ns - std::exchange(seen.total_ns, totals.total_ns);
+    if (calls == 0 && total_ns == 0) continue;
+    events.emplace_back(ShapeDelta{.function_id = user->second->function_id,
+                                   .process = user->second->process,
+                                   .owner = make_owner(*user->second),
+                                   .dimensions = shape.first,
+                                   .types = shape.second,
+                                   .calls = calls,
+                                   .total_ns = total_ns});
+  }
+  shapes_changed_ = false;
+  return absl::OkStatus();
 }
 
 void MapSource::sweep() {

@@ -31,7 +31,8 @@ struct JsonMember {
   JsonNode value;
 };
 
-// Deepest nesting accepted; the deepest the configuration needs is 3.
+// Deepest nesting accepted; the deepest the configuration needs is 6:
+// an offset of a typed argument.
 inline constexpr size_t kJsonMaxDepth = 16;
 
 // The tree, or nullopt when `text` is not JSON. Adds to `errors` one error for that (with line and

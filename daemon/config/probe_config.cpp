@@ -5,72 +5,46 @@
 #include <string>
 #include <utility>
 
+#include "daemon/config/argument_list.h"
 #include "daemon/config/error_text.h"
+#include "daemon/config/fault_place.h"
 #include "daemon/config/settings_table.h"
+#include "daemon/config/symbol_text.h"
 
 namespace gpuperf {
 namespace {
 
 constexpr size_t kNameMaxBytes = 256;      // a metrics label and a column of a table
-constexpr size_t kSymbolMaxBytes = 4096;   // the longest mangled names of libtorch are near 2000
 constexpr size_t kLibraryMaxBytes = 4095;  // PATH_MAX without its terminating zero
 
 constexpr ProbeKeyRow kProbeKeys[] = {
-    {"symbol", "Symbol as the library exports it; needed."},
+    {"symbol",
+     "Symbol as the library exports it, one with * for any run of characters, a C++ name without "
+     "its "
+     "parameters, or a static probe as provider:name; needed."},
     {"library", "Glob on the file name, or absolute path, in place of the section's libraries."},
     {"slow_threshold_ms",
      "A call at least this long is slow, in place of slow.default_threshold_ms. 0: never."},
-    {"args", "How arguments are shown; \"raw\": the six argument registers."},
+    {"args",
+     "How arguments are shown: the name of a built-in decoder, a list of typed arguments, or "
+     "\"raw\" "
+     "for the six argument registers. Without it functions with a decoder use theirs."},
     {"probe", "false: known by name, not probed."},
+    {"may_throw",
+     "Whether a C++ exception may pass through the function. Those that it may are timed at their "
+     "own returns and tail jumps, or only counted: a return probe would abort the program. Without "
+     "it: false for the C functions of the cuda, cublas, cudnn and nccl sections, true for all "
+     "others and for C++ names."},
 };
 
-constexpr std::string_view kArgumentDecoders[] = {"raw"};
-
-constexpr std::string_view kSymbolHint = "`nm -D LIBRARY` lists the symbols a library exports";
 constexpr std::string_view kLibraryHint =
     "write a glob on the file name (\"libfoo.so*\") or an absolute path (\"/opt/foo/libfoo.so\")";
-
-// Where a fault goes, and under which path.
-struct Place {
-  std::string path;
-  std::vector<ConfigError>& errors;
-
-  void report(std::string message, std::string_view hint) const {
-    errors.push_back({path, std::move(message), std::string(hint)});
-  }
-  Place child(std::string_view key) const { return {json_child_path(path, key), errors}; }
-};
-
-bool is_space(char c) { return c == ' ' || (c >= '\t' && c <= '\r'); }
 
 std::string limit_text(size_t max_bytes) {
   return "must be at most " + std::to_string(max_bytes) + " bytes long";
 }
 
-std::optional<std::string> read_symbol(const JsonNode& node, const Place& place) {
-  const auto* symbol = std::get_if<std::string>(&node.value);
-  if (!symbol) {
-    place.report("must be a symbol, is " + describe_node(node), kSymbolHint);
-  } else if (symbol->empty()) {
-    place.report("must name a symbol, is empty", kSymbolHint);
-  } else if (symbol->size() > kSymbolMaxBytes) {
-    place.report(limit_text(kSymbolMaxBytes), kSymbolHint);
-  } else if (has_control_character(*symbol) || std::ranges::any_of(*symbol, is_space)) {
-    place.report("must be a symbol without spaces, is " + quote_for_message(*symbol), kSymbolHint);
-  } else if (symbol->find('*') != symbol->npos) {
-    place.report("wildcards are not supported in this version: " + quote_for_message(*symbol),
-                 "name each function in an entry of its own");
-  } else if (symbol->find("::") != symbol->npos) {
-    place.report(
-        "demangled C++ names are not supported in this version: " + quote_for_message(*symbol),
-        "write the mangled name, as `nm -D LIBRARY` prints it");
-  } else {
-    return *symbol;
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> read_library(const JsonNode& node, const Place& place) {
+std::optional<std::string> read_library(const JsonNode& node, const FaultPlace& place) {
   const auto* library = std::get_if<std::string>(&node.value);
   if (!library) {
     place.report("must be a glob or an absolute path, is " + describe_node(node), kLibraryHint);
@@ -89,7 +63,7 @@ std::optional<std::string> read_library(const JsonNode& node, const Place& place
   return std::nullopt;
 }
 
-void read_threshold(const JsonNode& node, const Place& place, ProbeSpec& spec) {
+void read_threshold(const JsonNode& node, const FaultPlace& place, ProbeSpec& spec) {
   double threshold_ms = -1;
   if (const auto* number = std::get_if<uint64_t>(&node.value))
     threshold_ms = static_cast<double>(*number);
@@ -103,16 +77,11 @@ void read_threshold(const JsonNode& node, const Place& place, ProbeSpec& spec) {
                "in milliseconds; with 0 the function has no slow calls");
 }
 
-void check_argument_decoder(const JsonNode& node, const Place& place) {
-  const auto* name = std::get_if<std::string>(&node.value);
-  if (name && std::ranges::find(kArgumentDecoders, *name) != std::end(kArgumentDecoders)) return;
-  if (std::holds_alternative<JsonArray>(node.value)) {
-    place.report("typed argument lists are not supported in this version",
-                 "leave it out, or write \"raw\" for the six argument registers");
-    return;
-  }
-  place.report("must be the name of an argument decoder, is " + describe_node(node),
-               "known: " + join_names(kArgumentDecoders));
+std::optional<bool> read_switch(const JsonNode& node, const FaultPlace& place,
+                                std::string_view hint) {
+  if (const auto* value = std::get_if<bool>(&node.value)) return *value;
+  place.report("must be true or false, is " + describe_node(node), hint);
+  return std::nullopt;
 }
 
 std::vector<std::string_view> probe_keys() {
@@ -122,7 +91,7 @@ std::vector<std::string_view> probe_keys() {
 }
 
 // One member of a probe that is written as an object.
-void read_probe_member(const JsonMember& member, const Place& place, ProbeSpec& spec) {
+void read_probe_member(const JsonMember& member, const FaultPlace& place, ProbeSpec& spec) {
   if (member.key == "symbol") {
     spec.symbol = read_symbol(member.value, place).value_or("");
   } else if (member.key == "library") {
@@ -130,14 +99,15 @@ void read_probe_member(const JsonMember& member, const Place& place, ProbeSpec& 
   } else if (member.key == "slow_threshold_ms") {
     read_threshold(member.value, place, spec);
   } else if (member.key == "args") {
-    check_argument_decoder(member.value, place);
+    read_arguments(member.value, place, spec);
   } else if (member.key == "probe") {
-    if (const auto* enabled = std::get_if<bool>(&member.value.value)) {
-      spec.enabled = *enabled;
-    } else {
-      place.report("must be true or false, is " + describe_node(member.value),
-                   "with false the function is known by name and not probed");
-    }
+    spec.enabled =
+        read_switch(member.value, place, "with false the function is known by name and not probed")
+            .value_or(true);
+  } else if (member.key == "may_throw") {
+    spec.may_throw = read_switch(
+        member.value, place,
+        "write false only where no C++ exception can ever pass: one that does aborts the program");
   } else {
     const std::vector<std::string_view> keys = probe_keys();
     place.report("unknown key",
@@ -145,8 +115,22 @@ void read_probe_member(const JsonMember& member, const Place& place, ProbeSpec& 
   }
 }
 
-// Fills in all but category and function.
-void read_probe(const JsonNode& node, const Place& place, ProbeSpec& spec) {
+// A static probe is a place in the code and no function: no arguments by their position, no end.
+void check_static_probe(const JsonObject& object, const FaultPlace& place) {
+  for (const JsonMember& member : object) {
+    if (member.key == "args")
+      place.child(member.key)
+          .report("a static probe (provider:name) has no arguments to decode",
+                  "leave it out, or name the function it stands in");
+    if (member.key == "slow_threshold_ms")
+      place.child(member.key)
+          .report("a static probe (provider:name) is counted and never slow",
+                  "leave it out, or name the function it stands in");
+  }
+}
+
+// Fills in all but category, function and form.
+void read_probe(const JsonNode& node, const FaultPlace& place, ProbeSpec& spec) {
   if (std::holds_alternative<std::string>(node.value)) {
     spec.symbol = read_symbol(node, place).value_or("");
     return;
@@ -163,9 +147,10 @@ void read_probe(const JsonNode& node, const Place& place, ProbeSpec& spec) {
     read_probe_member(member, place.child(member.key), spec);
   }
   if (!has_symbol) place.report("has no symbol", R"(add "symbol": "name of the function")");
+  if (find_symbol_form(spec.symbol) == SymbolForm::kUsdt) check_static_probe(*object, place);
 }
 
-void check_display_name(std::string_view name, const Place& place) {
+void check_display_name(std::string_view name, const FaultPlace& place) {
   constexpr std::string_view kHint = "the key is the name under which the function is shown";
   if (name.empty()) place.report("the display name is empty", kHint);
   if (name.size() > kNameMaxBytes)
@@ -174,12 +159,24 @@ void check_display_name(std::string_view name, const Place& place) {
     place.report("the display name holds a control character", kHint);
 }
 
+// One entry of a section; nothing when it has a fault.
+std::optional<ProbeSpec> read_named_probe(std::string_view category, std::string_view name,
+                                          const JsonNode& value, const FaultPlace& place) {
+  const size_t errors_before = place.errors.size();
+  check_display_name(name, place);
+  ProbeSpec spec{.category = std::string(category), .function = std::string(name)};
+  read_probe(value, place, spec);
+  spec.form = find_symbol_form(spec.symbol);
+  if (place.errors.size() != errors_before) return std::nullopt;
+  return spec;
+}
+
 bool is_category_character(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
          c == '-' || c == '.';
 }
 
-void check_category(std::string_view category, const Place& place) {
+void check_category(std::string_view category, const FaultPlace& place) {
   if (category.empty()) {
     place.report("the section has no name before its ending",
                  "write what the functions belong to: \"mylib_func_sym\"");
@@ -192,7 +189,7 @@ void check_category(std::string_view category, const Place& place) {
 }
 
 // The list of one section under `libraries`; empty when it has a fault.
-std::vector<std::string> read_library_list(const JsonNode& node, const Place& place) {
+std::vector<std::string> read_library_list(const JsonNode& node, const FaultPlace& place) {
   const auto* array = std::get_if<JsonArray>(&node.value);
   if (!array) {
     place.report("must be a list of globs or absolute paths, is " + describe_node(node),
@@ -206,8 +203,7 @@ std::vector<std::string> read_library_list(const JsonNode& node, const Place& pl
   }
   std::vector<std::string> globs;
   for (size_t i = 0; i < array->size(); ++i) {
-    const Place item{place.path + "[" + std::to_string(i) + "]", place.errors};
-    if (std::optional<std::string> glob = read_library((*array)[i], item))
+    if (std::optional<std::string> glob = read_library((*array)[i], place.item(i)))
       globs.push_back(*std::move(glob));
   }
   return globs;
@@ -217,8 +213,9 @@ std::vector<std::string> read_library_list(const JsonNode& node, const Place& pl
 
 const std::vector<BuiltInSection>& built_in_sections() {
   // The names with a hyphen are those of libraries in Python wheels repaired by auditwheel.
-  // cuDNN: only the library that programs link. It forwards to libcudnn_graph, _ops, _cnn and _adv,
-  // which export the same names again: probing those too would count each call twice.
+  // cuDNN: libcudnn forwards to libcudnn_graph, _ops, _cnn and _adv, which export the same names.
+  // All are probed, since a program may link either; the kernel side counts a call of a function
+  // that directly contains a call of the same function in another file once.
   static const std::vector<BuiltInSection> kSections = {
       {"cuda_func_sym",
        "Functions of the CUDA runtime and driver.",
@@ -226,10 +223,10 @@ const std::vector<BuiltInSection>& built_in_sections() {
       {"cublas_func_sym",
        "Functions of cuBLAS and cuBLASLt.",
        {"libcublas.so*", "libcublas-*.so*", "libcublasLt.so*", "libcublasLt-*.so*"}},
-      {"cudnn_func_sym", "Functions of cuDNN.", {"libcudnn.so*", "libcudnn-*.so*"}},
+      {"cudnn_func_sym", "Functions of cuDNN.", {"libcudnn*.so*"}},
       {"nccl_func_sym", "Functions of NCCL.", {"libnccl.so*", "libnccl-*.so*"}},
       {"libtorch_func_sym",
-       "Functions of PyTorch, by mangled name.",
+       "Functions of PyTorch, by C++ name or mangled name.",
        {"libtorch*.so*", "libc10*.so*"}},
       {"custom_sym",
        "Any function: of the libraries named under libraries.custom_sym, or of the executables of "
@@ -241,8 +238,6 @@ const std::vector<BuiltInSection>& built_in_sections() {
 
 std::span<const ProbeKeyRow> probe_key_rows() { return kProbeKeys; }
 
-std::span<const std::string_view> argument_decoder_names() { return kArgumentDecoders; }
-
 std::optional<std::string_view> find_section_category(std::string_view key) {
   for (const std::string_view ending : {"_func_sym", "_sym"}) {
     if (key.ends_with(ending)) return key.substr(0, key.size() - ending.size());
@@ -252,7 +247,7 @@ std::optional<std::string_view> find_section_category(std::string_view key) {
 
 void parse_probe_section(std::string_view key, const JsonNode& node, std::vector<ProbeSpec>& probes,
                          std::vector<ConfigError>& errors) {
-  const Place place{json_child_path("$", key), errors};
+  const FaultPlace place{json_child_path("$", key), errors};
   const std::string_view category = find_section_category(key).value_or("");
   check_category(category, place);
   const auto* object = std::get_if<JsonObject>(&node.value);
@@ -262,13 +257,19 @@ void parse_probe_section(std::string_view key, const JsonNode& node, std::vector
     return;
   }
   for (const JsonMember& member : *object) {
-    const size_t errors_before = errors.size();
-    const Place probe_place = place.child(member.key);
-    check_display_name(member.key, probe_place);
-    ProbeSpec spec{.category = std::string(category), .function = member.key};
-    read_probe(member.value, probe_place, spec);
-    if (errors.size() == errors_before) probes.push_back(std::move(spec));
+    if (auto spec = read_named_probe(category, member.key, member.value, place.child(member.key)))
+      probes.push_back(*std::move(spec));
   }
+}
+
+std::optional<ProbeSpec> parse_one_probe(std::string_view section, std::string_view name,
+                                         const JsonNode& value, std::vector<ConfigError>& errors) {
+  const FaultPlace place{json_child_path("$", section), errors};
+  const std::string_view category = find_section_category(section).value_or(section);
+  const size_t errors_before = errors.size();
+  check_category(category, place);
+  auto spec = read_named_probe(category, name, value, place.child(name));
+  return errors.size() == errors_before ? std::move(spec) : std::nullopt;
 }
 
 std::map<std::string, std::vector<std::string>> parse_libraries(
@@ -290,7 +291,7 @@ std::map<std::string, std::vector<std::string>> parse_libraries(
   }
   if (!node) return libraries;
 
-  const Place place{"$.libraries", errors};
+  const FaultPlace place{"$.libraries", errors};
   const auto* object = std::get_if<JsonObject>(&node->value);
   if (!object) {
     place.report("must be an object of section -> list, is " + describe_node(*node),
@@ -299,7 +300,7 @@ std::map<std::string, std::vector<std::string>> parse_libraries(
   }
   std::map<std::string_view, std::string_view> given;  // category -> key that gave it
   for (const JsonMember& member : *object) {
-    const Place entry = place.child(member.key);
+    const FaultPlace entry = place.child(member.key);
     const auto found = category_of.find(member.key);
     if (found == category_of.end()) {
       entry.report("no section of this name",

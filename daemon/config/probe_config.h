@@ -32,9 +32,6 @@ struct ProbeKeyRow {
 };
 std::span<const ProbeKeyRow> probe_key_rows();
 
-// Names that `args` takes.
-std::span<const std::string_view> argument_decoder_names();
-
 // Category of a probe section ("cuda_func_sym" -> "cuda", "custom_sym" -> "custom"), or nullopt
 // when the key does not end like one. The category may come out empty: that is an error of its own.
 std::optional<std::string_view> find_section_category(std::string_view key);
@@ -43,6 +40,10 @@ std::optional<std::string_view> find_section_category(std::string_view key);
 // a fault is left out.
 void parse_probe_section(std::string_view key, const JsonNode& node, std::vector<ProbeSpec>& probes,
                          std::vector<ConfigError>& errors);
+
+// The probe `name` of `section` (a section's key, or its category), as it would stand in a file.
+std::optional<ProbeSpec> parse_one_probe(std::string_view section, std::string_view name,
+                                         const JsonNode& value, std::vector<ConfigError>& errors);
 
 // Library globs of every category: the built-in ones, replaced by those of `node` (the value of
 // `libraries`, or null when the file has none). `section_keys`: the probe sections of the file.

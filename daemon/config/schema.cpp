@@ -3,7 +3,10 @@
 #include <string>
 #include <utility>
 
+#include "bpf/records.h"
 #include "daemon/config.h"
+#include "daemon/config/argument_list.h"
+#include "daemon/config/argument_type.h"
 #include "daemon/config/error_text.h"
 #include "daemon/config/probe_config.h"
 #include "daemon/config/settings_table.h"
@@ -72,15 +75,46 @@ Json settings_section_schema(std::string_view section) {
   return {{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(keys)}};
 }
 
+Json argument_key_schema(std::string_view key) {
+  if (key == "name")
+    return {{"type", "string"}, {"minLength", 1}, {"maxLength", kArgumentNameMaxBytes}};
+  if (key == "arg") return {{"type", "integer"}, {"minimum", 0}, {"maximum", kArgumentMax}};
+  if (key == "type") return {{"type", "string"}, {"pattern", argument_type_pattern()}};
+  if (key == "deref") {
+    return {{"type", "array"},
+            {"minItems", 1},
+            {"maxItems", GPUPERF_CHAIN},
+            {"items", {{"type", "integer"}}}};
+  }
+  return {{"type", "boolean"}, {"default", false}};
+}
+
+// A decoder's name, or a typed list.
+Json arguments_schema() {
+  Json names = Json::array();
+  for (const std::string_view name : argument_decoder_names()) names.push_back(name);
+  Json keys = Json::object();
+  for (const ArgumentKeyRow& row : argument_key_rows()) {
+    Json schema = {{"description", row.help}};
+    schema.update(argument_key_schema(row.key));
+    keys[std::string(row.key)] = std::move(schema);
+  }
+  const Json item = {{"type", "object"},
+                     {"additionalProperties", false},
+                     {"required", Json::array({"name", "arg", "type"})},
+                     {"properties", std::move(keys)}};
+  const Json list = {
+      {"type", "array"}, {"minItems", 1}, {"maxItems", GPUPERF_VALUES}, {"items", item}};
+  const Json name = {{"enum", std::move(names)}};
+  return {{"anyOf", Json::array({name, list})}};
+}
+
 Json probe_key_schema(std::string_view key) {
   if (key == "symbol" || key == "library") return refer_to(std::string(key));
   if (key == "slow_threshold_ms")
     return {{"type", "number"}, {"minimum", 0}, {"maximum", number_json(kThresholdMaxMs)}};
-  if (key == "args") {
-    Json names = Json::array();
-    for (const std::string_view name : argument_decoder_names()) names.push_back(name);
-    return {{"enum", std::move(names)}};
-  }
+  if (key == "args") return arguments_schema();
+  if (key == "may_throw") return {{"type", "boolean"}};
   return {{"type", "boolean"}, {"default", true}};
 }
 
@@ -102,10 +136,16 @@ Json probe_schema() {
 Json definitions() {
   return {
       {"symbol",
-       {{"description", "Symbol as the library exports it. No wildcards in this version."},
+       {{"description",
+         "Symbol as the library exports it (cudaMalloc), with * for any run of characters "
+         "(cudnn*), a "
+         "C++ name without its parameters (torch::nn::LinearImpl::forward), or a static probe "
+         "(provider:name)."},
         {"type", "string"},
         {"minLength", 1},
-        {"pattern", R"(^(?!.*::)[^\s*]+$)"}}},
+        // With "::" anything but parameters, else at most one colon and no spaces.
+        {"pattern",
+         R"(^(?=.*[^*: ])((?=.*::)([^()]|operator\(\)|\(anonymous namespace\))+|[^\s:]+(:[^\s:]+)?)$)"}}},
       {"library",
        {{"description", "Glob on the file name, or absolute path (a glob too)."},
         {"type", "string"},

@@ -17,56 +17,76 @@ constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "er
 
 constexpr uint64_t kDaySeconds = 86'400;
 
-// Upper ends keep what one setting can make the daemon hold below about 1 GB: a cell takes 2.4 KB,
-// a slow call about 1 KB, a series and a row of a process 4.7 KB (the histogram), an exited process
-// about 20 such rows.
+// Upper ends keep what one setting can make the daemon hold below about 1 GB: a cell takes 2.4 KB
+// and each function one more of them, a slow call about 1 KB, a series and a row of a process 4.7
+// KB (the histogram), an exited process about 20 such rows.
 constexpr SettingRow kRows[] = {
     {"slow", "default_threshold_ms",
      "A call at least this long is slow, unless its probe says otherwise. 0: only probes with a "
      "threshold of their own have slow calls.",
+     Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.slow.default_threshold_ms; }, 0,
                    kThresholdMaxMs}},
     {"slow", "worst_per_function", "Worst slow calls kept in memory for each function and process.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.worst_per_function; }, 0, 100}},
-    {"slow", "recent", "Most recent slow calls kept in memory beside the worst.",
+    {"slow", "recent", "Most recent slow calls kept in memory beside the worst.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.recent; }, 0, 100'000}},
     {"slow", "log_per_second",
      "Slow calls written to the log per second; what is held back is counted. 0: none.",
+     Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.log_per_second; }, 0, 1000}},
-    {"slow", "stacks", "Whether a slow call carries its user stack.",
+    {"slow", "stacks", "Whether a slow call carries its user stack.", Effect::kReload,
      SwitchSetting{[](Settings& s) -> bool& { return s.slow.stacks; }}},
-    {"stats", "interval_ms", "How often the kernel's totals are read.",
+    {"stats", "interval_ms", "How often the kernel's totals are read.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.interval_ms; }, 100, 60'000}},
     {"stats", "max_cells",
      "Pairs of function and process followed at once; calls of further pairs are counted under "
      "process \"other\".",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_cells; }, 1, 262'144}},
+    {"stats", "max_functions",
+     "Functions followed at most, matches of wildcards and those added at run time included; "
+     "further "
+     "ones are not probed, and counted.",
+     Effect::kRestart,
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_functions; }, 16, 16'384}},
     {"stats", "keep_exited_seconds",
      "How long the rows of an exited process stay visible. Its calls stay in the totals for good.",
+     Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.keep_exited_seconds; }, 0,
                     7 * kDaySeconds}},
     {"stats", "max_exited_processes",
-     "Exited processes whose rows are kept at most; the oldest leave first.",
+     "Exited processes whose rows are kept at most; the oldest leave first.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_exited_processes; }, 0,
                     10'000}},
     {"stats", "summary_interval_seconds", "How often the log gets a summary. 0: never.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.summary_interval_seconds; }, 0,
                     kDaySeconds}},
+    {"overhead", "budget_percent",
+     "Share of each process's time that probes may cost, by their calibrated cost; past it the "
+     "costliest are taken out for a while. 0: never.",
+     Effect::kReload,
+     NumberSetting{[](Settings& s) -> double& { return s.overhead.budget_percent; }, 0, 100}},
     {"metrics", "listen",
      "Where Prometheus metrics are served over HTTP, as host:port or [IPv6]:port; port 0 takes a "
      "free one. Empty: nowhere.",
+     Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.metrics.listen; }, kTcpAddressFormat,
                  kTcpAddressPattern, find_tcp_address_fault}},
     {"metrics", "max_series",
      "Sets (function, comm, container, pod) exported, of 31 time series each; further ones are "
      "folded into comm=\"other\" and counted.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_series; }, 100, 200'000}},
     {"grpc", "listen",
      "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. Empty: "
      "nowhere, and gpuperfctl cannot reach the daemon.",
+     Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.listen; }, kRpcAddressFormat,
                  kRpcAddressPattern, find_rpc_address_fault}},
-    {"log", "level", "Least important lines that are written.",
+    {"log", "level", "Least important lines that are written.", Effect::kReload,
      ChoiceSetting{[](Settings& s) -> std::string& { return s.log.level; }, kLogLevels}},
 };
 
@@ -172,6 +192,16 @@ struct DescribeExpected {
   std::string operator()(const TextSetting& kind) const { return std::string(kind.format); }
 };
 
+// Whether the row's field is the same in both.
+struct IsSame {
+  Settings& a;
+  Settings& b;
+  template <class Kind>
+  bool operator()(const Kind& kind) const {
+    return kind.field(a) == kind.field(b);
+  }
+};
+
 }  // namespace
 
 std::span<const SettingRow> setting_rows() { return kRows; }
@@ -180,6 +210,17 @@ std::span<const std::string_view> settings_sections() { return kSections; }
 
 std::string describe_expected(const SettingRow& row) {
   return std::visit(DescribeExpected{}, row.kind);
+}
+
+std::vector<std::string> list_restart_settings(const Settings& old, const Settings& now) {
+  Settings a = old;  // the rows' fields are writable
+  Settings b = now;
+  std::vector<std::string> names;
+  for (const SettingRow& row : kRows) {
+    if (row.effect == Effect::kReload || std::visit(IsSame{a, b}, row.kind)) continue;
+    names.push_back(std::string(row.section) + "." + std::string(row.key));
+  }
+  return names;
 }
 
 void parse_settings_section(std::string_view section, const JsonNode& node, Settings& settings,

@@ -47,10 +47,14 @@ struct TextSetting {
   std::optional<std::string> (*find_fault)(std::string_view text);  // a hint when not in format
 };
 
+// When a changed setting takes effect.
+enum class Effect { kReload, kRestart };
+
 struct SettingRow {
   std::string_view section;
   std::string_view key;  // ends in the unit, where there is one
   std::string_view help;
+  Effect effect;
   std::variant<IntegerSetting, NumberSetting, SwitchSetting, ChoiceSetting, TextSetting> kind;
 };
 

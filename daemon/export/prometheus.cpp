@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/export/metric_families.h"
 #include "daemon/model/display_text.h"
 #include "daemon/model/metric_catalog.h"
 #include "daemon/model/status_names.h"
@@ -20,17 +21,7 @@ namespace {
 // Comm of the set that takes what is beyond a bound; the state uses the same one for processes.
 constexpr std::string_view kOther = "other";
 
-prometheus::MetricType get_prometheus_type(MetricType type) {
-  switch (type) {
-    case MetricType::kCounter:
-      return prometheus::MetricType::Counter;
-    case MetricType::kGauge:
-      return prometheus::MetricType::Gauge;
-    case MetricType::kHistogram:
-      return prometheus::MetricType::Histogram;
-  }
-  return prometheus::MetricType::Untyped;  // only reached with a value outside the enum
-}
+constexpr size_t kProbeStates = static_cast<size_t>(ProbeState::kAlias) + 1;
 
 double to_seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
@@ -39,11 +30,12 @@ prometheus::ClientMetric::Histogram make_histogram(const FunctionTotals& totals)
   histogram.sample_count = totals.histogram.count();
   histogram.sample_sum = to_seconds(totals.total_ns);
   // One walk over the buckets serves all edges: both ascend.
+  const auto buckets = totals.histogram.buckets();
+  auto bucket = buckets.begin();
   uint64_t seen = 0;
-  size_t bucket = 0;
   for (const uint64_t edge_ns : kDurationEdgesNs) {
     const size_t end = bucket_of(edge_ns);
-    for (; bucket < end; ++bucket) seen += totals.histogram.bucket(bucket);
+    for (; bucket != buckets.end() && (*bucket).index < end; ++bucket) seen += (*bucket).count;
     histogram.bucket.push_back({.cumulative_count = seen, .upper_bound = to_seconds(edge_ns)});
   }
   histogram.bucket.push_back({.cumulative_count = histogram.sample_count,
@@ -51,82 +43,93 @@ prometheus::ClientMetric::Histogram make_histogram(const FunctionTotals& totals)
   return histogram;
 }
 
-std::array<uint32_t, 6> count_probes(const Snapshot& snapshot) {
-  std::array<uint32_t, 6> counts{};
+std::array<uint32_t, kProbeStates> count_probes(const Snapshot& snapshot) {
+  std::array<uint32_t, kProbeStates> counts{};
   if (snapshot.probes == nullptr) return counts;
   for (const ProbeRow& probe : snapshot.probes->probes) ++counts[static_cast<size_t>(probe.state)];
   return counts;
 }
 
+// Age of the oldest call in flight, by function and owner.
+using OldestCalls = std::map<std::pair<uint32_t, Owner>, uint64_t>;
+
+OldestCalls find_oldest_calls(const Snapshot& snapshot) {
+  OldestCalls oldest;
+  if (snapshot.in_flight == nullptr) return oldest;
+  for (const InFlightCall& call : snapshot.in_flight->calls) {
+    uint64_t& age_ns = oldest[{call.function_id, get_owner(snapshot, call.process)}];
+    age_ns = std::max(age_ns, get_age_ns(*snapshot.in_flight, call));
+  }
+  return oldest;
+}
+
+// Two functions that share category and name are one series: the one covered least.
+void add_coverage(const Snapshot& snapshot, MetricFamilies& families) {
+  if (snapshot.functions == nullptr) return;
+  std::map<std::array<std::string, 2>, double> least;
+  for (const Function& function : *snapshot.functions) {
+    const double coverage = get_coverage(snapshot, function.id);
+    if (coverage >= 1) continue;
+    const auto [entry, added] = least.try_emplace(
+        {to_valid_utf8(function.category), to_valid_utf8(function.name)}, coverage);
+    entry->second = std::min(entry->second, coverage);
+  }
+  for (const auto& [labels, coverage] : least) {
+    families.add_gauge(Metric::kFunctionCoverage, labels, coverage);
+  }
+}
+
+void add_memcpy(const Snapshot& snapshot, MetricFamilies& families) {
+  for (size_t slot = GPUPERF_BYTES_HOST_TO_HOST; slot < GPUPERF_BYTE_SLOTS; ++slot) {
+    uint64_t bytes = 0;
+    for (const auto& series : snapshot.series) bytes += series->totals.bytes[slot];
+    const std::string kind(get_direction_name(slot));
+    families.add_counter(Metric::kMemcpyBytes, {&kind, 1}, static_cast<double>(bytes));
+  }
+}
+
+void add_daemon(const Snapshot& snapshot, const DropCounters& drops, MetricFamilies& families) {
+  for (const DropRow& row : drop_rows()) {
+    const std::string values[] = {std::string(row.stage), std::string(row.reason)};
+    families.add_counter(Metric::kDropped, values, static_cast<double>(drops.get(row.cause)));
+  }
+  if (snapshot.daemon != nullptr) {
+    const std::string mechanism = snapshot.probes ? snapshot.probes->mechanism : "none";
+    const std::string values[] = {snapshot.daemon->version, snapshot.daemon->kernel, mechanism};
+    families.add_gauge(Metric::kBuildInfo, values, 1);
+  }
+  families.add_counter(Metric::kDaemonCpu, {}, to_seconds(snapshot.cpu_ns));
+  families.add_gauge(Metric::kDaemonResident, {}, static_cast<double>(snapshot.resident_bytes));
+}
+
 }  // namespace
-
-// One family per row of the catalog, filled in any order.
-class PrometheusMetrics::Families {
- public:
-  Families() {
-    for (const MetricRow& row : metric_rows()) {
-      families_.push_back({.name = std::string(row.name),
-                           .help = std::string(row.help),
-                           .type = get_prometheus_type(row.type),
-                           .metric = {}});
-    }
-  }
-
-  // `values`: those of the row's labels, in the row's order.
-  prometheus::ClientMetric& add(Metric metric, std::span<const std::string> values) {
-    prometheus::ClientMetric& added = families_[static_cast<size_t>(metric)].metric.emplace_back();
-    const std::span<const MetricLabel> labels = get_metric(metric).labels;
-    for (size_t i = 0; i < labels.size(); ++i) {
-      added.label.push_back({.name = std::string(get_label_name(labels[i])), .value = values[i]});
-    }
-    return added;
-  }
-  void add_counter(Metric metric, std::span<const std::string> values, double value) {
-    add(metric, values).counter.value = value;
-  }
-  void add_gauge(Metric metric, std::span<const std::string> values, double value) {
-    add(metric, values).gauge.value = value;
-  }
-
-  std::vector<prometheus::MetricFamily> take() {
-    std::erase_if(families_, [](const auto& family) { return family.metric.empty(); });
-    return std::move(families_);
-  }
-
- private:
-  std::vector<prometheus::MetricFamily> families_;  // by Metric
-};
 
 std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   const std::lock_guard lock(mutex_);
   // Taken under the lock, so that a later collection never shows an older snapshot.
   const std::shared_ptr<const Snapshot> snapshot = board_.get();
-  Families families;
+  MetricFamilies families;
   for (const auto& [key, parts] : group_series(*snapshot)) add_function(key, parts, families);
-  const std::array<uint32_t, 6> probes = count_probes(*snapshot);
+  add_coverage(*snapshot, families);
+  add_memcpy(*snapshot, families);
+  const auto probes = count_probes(*snapshot);
   for (size_t i = 0; i < probes.size(); ++i) {
     const std::string state(get_probe_state_name(static_cast<ProbeState>(i)));
     families.add_gauge(Metric::kProbes, {&state, 1}, probes[i]);
   }
+  families.add_gauge(Metric::kSuspendedFunctions, {},
+                     static_cast<double>(snapshot->suspensions.size()));
+  add_overhead(*snapshot, families);
   families.add_gauge(Metric::kProcesses, {},
                      static_cast<double>(count_running_processes(*snapshot)));
-  for (const DropRow& row : drop_rows()) {
-    const std::string values[] = {std::string(row.stage), std::string(row.reason)};
-    families.add_counter(Metric::kDropped, values, static_cast<double>(drops_.get(row.cause)));
-  }
-  if (snapshot->daemon != nullptr) {
-    const std::string mechanism = snapshot->probes ? snapshot->probes->mechanism : "none";
-    const std::string values[] = {snapshot->daemon->version, snapshot->daemon->kernel, mechanism};
-    families.add_gauge(Metric::kBuildInfo, values, 1);
-  }
-  families.add_counter(Metric::kDaemonCpu, {}, to_seconds(snapshot->cpu_ns));
-  families.add_gauge(Metric::kDaemonResident, {}, static_cast<double>(snapshot->resident_bytes));
+  add_daemon(*snapshot, drops_, families);  // last: it shows the drops of the above
   return families.take();
 }
 
 PrometheusMetrics::SeriesMap PrometheusMetrics::group_series(const Snapshot& snapshot) const {
   SeriesMap groups;
   if (snapshot.functions == nullptr) return groups;
+  const OldestCalls oldest = find_oldest_calls(snapshot);
   for (const auto& series : snapshot.series) {
     // An id outside the table of its own snapshot has no name to be exported under.
     if (series->function_id >= snapshot.functions->size()) continue;
@@ -137,8 +140,14 @@ PrometheusMetrics::SeriesMap PrometheusMetrics::group_series(const Snapshot& sna
                   .owner = {.comm = to_valid_utf8(owner.comm),
                             .container = to_valid_utf8(owner.container),
                             .pod = to_valid_utf8(owner.pod),
-                            .pod_namespace = to_valid_utf8(owner.pod_namespace)}};
-    groups[admit(std::move(key))].push_back({.function = &function, .series = series.get()});
+                            .pod_namespace = to_valid_utf8(owner.pod_namespace),
+                            .slurm_job = to_valid_utf8(owner.slurm_job),
+                            .slurm_rank = to_valid_utf8(owner.slurm_rank)}};
+    const auto call = oldest.find({series->function_id, owner});
+    groups[admit(std::move(key))].push_back(
+        {.function = &function,
+         .series = series.get(),
+         .oldest_in_flight_ns = call == oldest.end() ? 0 : call->second});
   }
   return groups;
 }
@@ -155,33 +164,22 @@ PrometheusMetrics::SeriesKey PrometheusMetrics::admit(SeriesKey key) const {
 }
 
 void PrometheusMetrics::add_function(const SeriesKey& key, const std::vector<Part>& parts,
-                                     Families& families) const {
+                                     MetricFamilies& families) const {
   FunctionTotals merged;
   if (parts.size() > 1) {
     for (const Part& part : parts) merge_totals(merged, part.series->totals);
   }
   const FunctionTotals& totals = parts.size() > 1 ? merged : parts.front().series->totals;
-  const std::vector<std::string> labels = {key.category,   key.function,
-                                           key.owner.comm, key.owner.container,
-                                           key.owner.pod,  key.owner.pod_namespace};
+  const Owner& owner = key.owner;
+  const std::vector<std::string> labels = {key.category,    key.function,    owner.comm,
+                                           owner.container, owner.pod,       owner.pod_namespace,
+                                           owner.slurm_job, owner.slurm_rank};
 
   families.add_counter(Metric::kFunctionCalls, labels, static_cast<double>(totals.calls));
-  std::map<std::string, uint64_t> errors;
-  for (const auto& [function, series] : parts) {
-    for (const auto& [code, count] : series->totals.errors) {
-      errors[get_status_name(function->status, code)] += count;
-    }
-    if (series->totals.other_errors != 0)
-      errors[std::string(kOther)] += series->totals.other_errors;
-  }
-  for (const auto& [error, count] : errors) {
-    std::vector<std::string> values = labels;
-    values.push_back(error);
-    families.add_counter(Metric::kFunctionErrors, values, static_cast<double>(count));
-  }
+  add_errors(labels, parts, families);
   families.add_counter(Metric::kFunctionSlowCalls, labels, static_cast<double>(totals.slow_calls));
-  const auto timed = [](const Part& part) { return !part.function->entry_only; };
-  if (std::ranges::any_of(parts, timed)) {
+  // Counted at entry only: an empty histogram would say that every call took no time.
+  if (totals.calls != totals.untimed) {
     families.add(Metric::kFunctionDuration, labels).histogram = make_histogram(totals);
   }
   // Held at its highest: see abandoned_. Below zero, a call came back under another owner's name.
@@ -189,6 +187,50 @@ void PrometheusMetrics::add_function(const SeriesKey& key, const std::vector<Par
   if (static_cast<int64_t>(totals.abandoned) > 0) abandoned = std::max(abandoned, totals.abandoned);
   families.add_counter(Metric::kFunctionAbandoned, labels, static_cast<double>(abandoned));
   families.add_gauge(Metric::kFunctionInFlight, labels, static_cast<double>(get_in_flight(totals)));
+  const auto oldest = std::ranges::max_element(parts, {}, &Part::oldest_in_flight_ns);
+  families.add_gauge(Metric::kFunctionOldestInFlight, labels,
+                     to_seconds(oldest->oldest_in_flight_ns));
+  for (size_t slot = 0; slot < totals.bytes.size(); ++slot) {
+    if (totals.bytes[slot] == 0) continue;
+    std::vector<std::string> values = labels;
+    values.emplace_back(get_direction_name(slot));
+    families.add_counter(Metric::kFunctionBytes, values, static_cast<double>(totals.bytes[slot]));
+  }
+  if (totals.flops == 0) return;
+  families.add_counter(Metric::kFunctionFlops, labels, static_cast<double>(totals.flops));
+}
+
+void PrometheusMetrics::add_errors(const std::vector<std::string>& labels,
+                                   const std::vector<Part>& parts, MetricFamilies& families) {
+  std::map<std::string, uint64_t> errors;
+  for (const Part& part : parts) {
+    const FunctionTotals& totals = part.series->totals;
+    for (const auto& [code, count] : totals.errors) {
+      errors[get_status_name(part.function->status, code)] += count;
+    }
+    if (totals.other_errors != 0) errors[std::string(kOther)] += totals.other_errors;
+  }
+  for (const auto& [error, count] : errors) {
+    std::vector<std::string> values = labels;
+    values.push_back(error);
+    families.add_counter(Metric::kFunctionErrors, values, static_cast<double>(count));
+  }
+}
+
+// Bounded like the functions' sets, of which these are the sets of no function.
+void PrometheusMetrics::add_overhead(const Snapshot& snapshot, MetricFamilies& families) const {
+  std::map<SeriesKey, double> most;
+  for (const OverheadRow& row : snapshot.overhead) {
+    double& ratio = most[admit(
+        {.category = "",
+         .function = "",
+         .owner = {.comm = to_valid_utf8(row.owner.comm), .pod = to_valid_utf8(row.owner.pod)}})];
+    ratio = std::max(ratio, row.ratio);
+  }
+  for (const auto& [key, ratio] : most) {
+    const std::string values[] = {key.owner.pod, key.owner.comm};
+    families.add_gauge(Metric::kOverhead, values, ratio);
+  }
 }
 
 std::string render_metrics_text(const prometheus::Collectable& metrics) {

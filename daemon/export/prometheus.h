@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/export/metric_families.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 
@@ -48,13 +49,17 @@ class PrometheusMetrics final : public prometheus::Collectable {
   struct Part {
     const Function* function;
     const FunctionSeries* series;
+    uint64_t oldest_in_flight_ns;
   };
   using SeriesMap = std::map<SeriesKey, std::vector<Part>>;
-  class Families;
 
   SeriesMap group_series(const Snapshot& snapshot) const;
   SeriesKey admit(SeriesKey key) const;
-  void add_function(const SeriesKey& key, const std::vector<Part>& parts, Families& families) const;
+  void add_function(const SeriesKey& key, const std::vector<Part>& parts,
+                    MetricFamilies& families) const;
+  static void add_errors(const std::vector<std::string>& labels, const std::vector<Part>& parts,
+                         MetricFamilies& families);
+  void add_overhead(const Snapshot& snapshot, MetricFamilies& families) const;
 
   // Set once in the constructor.
   const SnapshotBoard& board_;

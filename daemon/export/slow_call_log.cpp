@@ -26,11 +26,16 @@ std::string join_frames(const std::vector<StackFrame>& stack) {
 
 SlowCallLog::SlowCallLog(uint32_t lines_per_second, const Clock& clock, DropCounters& drops,
                          Sink sink)
-    : lines_per_second_(lines_per_second),
-      clock_(clock),
+    : clock_(clock),
       drops_(drops),
       sink_(std::move(sink)),
+      lines_per_second_(lines_per_second),
       limiter_(lines_per_second) {}
+
+void SlowCallLog::set_rate(uint32_t lines_per_second) {
+  lines_per_second_ = lines_per_second;
+  limiter_.set_burst(lines_per_second);
+}
 
 void SlowCallLog::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
   if (lines_per_second_ == 0) return;

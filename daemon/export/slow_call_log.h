@@ -25,17 +25,18 @@ class SlowCallLog final : public Exporter {
   SlowCallLog(uint32_t lines_per_second, const Clock& clock, DropCounters& drops,
               Sink sink = write_to_log);
 
+  void set_rate(uint32_t lines_per_second);
   void on_slow_call(const std::shared_ptr<const SlowCall>& call) override;
 
  private:
   static void write_to_log(std::string_view line);
 
   // Set once in the constructor.
-  const uint32_t lines_per_second_;
   const Clock& clock_;
   DropCounters& drops_;
   const Sink sink_;
   // Loop thread only.
+  uint32_t lines_per_second_;
   LogLimiter limiter_;
 };
 

@@ -2,6 +2,7 @@
 
 #include <spdlog/fmt/fmt.h>
 
+#include <array>
 #include <cstdint>
 
 #include "daemon/model/status_names.h"
@@ -43,10 +44,11 @@ std::string to_valid_utf8(std::string_view bytes) {
 }
 
 std::string format_return_value(const SlowCall& call) {
-  if (call.status == StatusKind::kNone) return fmt::format("0x{:x}", call.event.return_value);
+  if (!call.event.return_value) return "";
+  if (call.status == StatusKind::kNone) return fmt::format("0x{:x}", *call.event.return_value);
   // A status is an int: the upper half of the register is whatever the compiler left there.
   return get_status_name(call.status,
-                         static_cast<int32_t>(static_cast<uint32_t>(call.event.return_value)));
+                         static_cast<int32_t>(static_cast<uint32_t>(*call.event.return_value)));
 }
 
 std::string format_frame(const StackFrame& frame) {
@@ -69,8 +71,18 @@ std::string_view get_probe_state_name(ProbeState state) {
       return "failed";
     case ProbeState::kDisabled:
       return "disabled";
+    case ProbeState::kSuspended:
+      return "suspended";
+    case ProbeState::kAlias:
+      return "alias";
   }
   return "unknown";  // only reached with a value outside the enum
+}
+
+std::string_view get_direction_name(size_t slot) {
+  constexpr std::array<std::string_view, GPUPERF_BYTE_SLOTS> kNames = {
+      "plain", "host_to_host", "host_to_device", "device_to_host", "device_to_device", "default"};
+  return kNames.at(slot);
 }
 
 }  // namespace gpuperf

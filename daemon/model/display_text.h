@@ -20,7 +20,12 @@ std::string format_return_value(const SlowCall& call);
 // "cudaLaunchKernel+0x1c", "libfoo.so+0x1c0" without a symbol, "0x7f0012340000" without a module.
 std::string format_frame(const StackFrame& frame);
 
-// "attached", "entry_only", "waiting", "symbol_missing", "failed", "disabled".
+// "attached", "entry_only", "waiting", "symbol_missing", "failed", "disabled",
+// "suspended", "alias".
 std::string_view get_probe_state_name(ProbeState state);
+
+// "plain", "host_to_host", "host_to_device", "device_to_host", "device_to_device", "default" of a
+// GPUPERF_BYTES_* slot.
+std::string_view get_direction_name(size_t slot);
 
 }  // namespace gpuperf

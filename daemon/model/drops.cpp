@@ -42,6 +42,22 @@ constexpr DropRow kDropRows[] = {
      "are counted"},
     {DropCause::kDiscoveryFilesFull, "discovery", "files_full",
      "mapped files beyond the bound of one scan: not probed"},
+    {DropCause::kBpfShapesFull, "bpf", "shapes_full",
+     "GEMM shapes beyond the bound; the calls, bytes and operations are counted all the same"},
+    {DropCause::kBpfNameRingFull, "bpf", "name_ring_full",
+     "names of kernels, which then show as their handle"},
+    {DropCause::kProbesFunctionsFull, "probes", "functions_full",
+     "functions matched by wildcards beyond stats.max_functions: not probed"},
+    {DropCause::kStatsShapesFull, "stats", "shapes_full",
+     "GEMM shapes seen least, forgotten; the calls, bytes and operations stay in the totals"},
+    {DropCause::kNamesFull, "names", "full",
+     "names of kernels seen longest ago, which then show as their handle"},
+    {DropCause::kInFlightFull, "stats", "in_flight_full",
+     "calls in flight beyond the longest 1,000 of one look; they are counted in in_flight"},
+    {DropCause::kApiConnectionsFull, "api", "connections_full",
+     "connections to the API's socket beyond 256, closed at once; 32 of those are kept for root"},
+    {DropCause::kPodNamesFull, "pods", "names_full",
+     "names of pods, which then show as their uid: too many new containers at once"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

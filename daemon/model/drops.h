@@ -29,6 +29,14 @@ enum class DropCause : size_t {
   kStatsSeriesFull,
   kSlowListsFull,
   kDiscoveryFilesFull,
+  kBpfShapesFull,
+  kBpfNameRingFull,
+  kProbesFunctionsFull,
+  kStatsShapesFull,
+  kNamesFull,
+  kInFlightFull,
+  kApiConnectionsFull,
+  kPodNamesFull,
   kCount,
 };
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -26,6 +27,8 @@ struct CellDelta {
   uint64_t slow_calls = 0;
   uint64_t untimed = 0;
   uint64_t other_errors = 0;
+  uint64_t flops = 0;
+  std::array<uint64_t, GPUPERF_BYTE_SLOTS> bytes{};
   std::vector<std::pair<int32_t, uint64_t>> errors;  // code -> count
   std::vector<std::pair<uint16_t, uint32_t>>
       buckets;  // bucket -> count; their sum = calls completed
@@ -48,13 +51,58 @@ struct SlowCallEvent {
   uint64_t start_mono_ns = 0;
   uint64_t duration_ns = 0;
   uint64_t threshold_ns = 0;
-  bool has_arguments = false;
-  std::array<uint64_t, GPUPERF_ARGUMENTS> arguments{};
-  uint64_t return_value = 0;
+  std::optional<CallValues> values;  // empty = the entry could not be kept
+  std::optional<uint64_t> return_value;  // empty = not seen: timed at its own exits
   std::vector<uint64_t> user_stack;  // innermost first
   bool operator==(const SlowCallEvent&) const = default;
 };
 
-using Event = std::variant<CellDelta, ProcessExited, SlowCallEvent>;
+// What one GEMM shape of one cell gained since it was last read.
+struct ShapeDelta {
+  uint32_t function_id = 0;
+  ProcessKey process;
+  Owner owner;
+  std::array<uint64_t, 4> dimensions{};  // m n k batch
+  std::array<uint16_t, 4> types{};       // of A, B, C and of the computation; cudaDataType codes
+  uint64_t calls = 0;
+  uint64_t total_ns = 0;
+  bool operator==(const ShapeDelta&) const = default;
+};
+
+// A kernel's handle got its name.
+struct HandleNamed {
+  ProcessKey process;
+  uint64_t handle = 0;
+  std::string name;  // mangled
+  bool operator==(const HandleNamed&) const = default;
+};
+
+// One call a thread is inside of.
+struct InFlightCall {
+  uint32_t function_id = 0;
+  ProcessKey process;
+  uint32_t tid = 0;
+  std::string comm;  // of the thread
+  uint32_t depth = 0;  // 0 = outermost probed call of the thread
+  uint64_t start_mono_ns = 0;
+  bool operator==(const InFlightCall&) const = default;
+};
+
+// Every call in flight at one moment, longest first; `truncated_count` further ones are left out.
+struct InFlightCalls {
+  std::vector<InFlightCall> calls;
+  uint64_t truncated_count = 0;
+  uint64_t look_mono_ns = 0;  // when
+  bool operator==(const InFlightCalls&) const = default;
+};
+
+// Every cell has been read; the deltas before it are those of just this time.
+struct TotalsRead {
+  int64_t mono_ns = 0;
+  bool operator==(const TotalsRead&) const = default;
+};
+
+using Event = std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed,
+                           InFlightCalls, TotalsRead>;
 
 }  // namespace gpuperf

@@ -25,13 +25,52 @@ uint64_t bucket_lower_ns(size_t bucket) {
   return (kSubBuckets + bucket % kSubBuckets) << (octave - GPUPERF_SUB_BUCKET_BITS);
 }
 
+void Histogram::raise(Word& word, uint64_t count) {
+  const uint64_t room = kMaxCount - (word & kMaxCount);
+  word += std::min(count, room);
+}
+
 void Histogram::add(size_t bucket, uint64_t count) {
-  buckets_[std::min(bucket, kBucketCount - 1)] += count;
+  if (count == 0) return;
+  const size_t index = std::min(bucket, kBucketCount - 1);
+  auto place = words_.end();
+  if (!words_.empty() && index_of(words_.back()) >= index) {
+    place = std::ranges::lower_bound(words_, index, {}, &Histogram::index_of);
+  }
+  if (place == words_.end() || index_of(*place) != index) {
+    // By a few at a time: there are thousands of these, and doubling would waste a third of them.
+    const auto offset = place - words_.begin();
+    if (words_.size() == words_.capacity()) words_.reserve(words_.size() + kGrowth);
+    place = words_.insert(words_.begin() + offset, Word{index} << kCountBits);
+  }
+  raise(*place, count);
   count_ += count;
 }
 
+// Grows by the buckets that only `other` has, then merges from the back: in place, without a second
+// vector, because a scrape merges thousands of these into one.
 void Histogram::merge(const Histogram& other) {
-  for (size_t i = 0; i < kBucketCount; ++i) buckets_[i] += other.buckets_[i];
+  size_t missing = 0;
+  auto mine = words_.cbegin();
+  for (const Word word : other.words_) {
+    while (mine != words_.cend() && index_of(*mine) < index_of(word)) ++mine;
+    if (mine == words_.cend() || index_of(*mine) != index_of(word)) ++missing;
+  }
+  size_t left = words_.size();  // of the old words, still to be placed
+  words_.resize(left + missing);
+  size_t place = words_.size();
+  for (size_t right = other.words_.size(); right > 0; --right) {
+    const Word word = other.words_[right - 1];
+    while (left > 0 && index_of(words_[left - 1]) > index_of(word)) {
+      words_[--place] = words_[--left];
+    }
+    if (left > 0 && index_of(words_[left - 1]) == index_of(word)) {
+      words_[--place] = words_[--left];
+      raise(words_[place], word & kMaxCount);
+    } else {
+      words_[--place] = word;
+    }
+  }
   count_ += other.count_;
 }
 
@@ -40,19 +79,11 @@ uint64_t Histogram::quantile_ns(double quantile) const {
   const auto rank = std::clamp<uint64_t>(
       static_cast<uint64_t>(std::ceil(quantile * static_cast<double>(count_))), 1, count_);
   uint64_t seen = 0;
-  for (size_t i = 0; i < kBucketCount; ++i) {
-    seen += buckets_[i];
-    if (seen >= rank) return (bucket_lower_ns(i) + bucket_lower_ns(i + 1)) / 2;
+  for (const auto& [index, count] : buckets()) {
+    seen += count;
+    if (seen >= rank) return (bucket_lower_ns(index) + bucket_lower_ns(index + 1)) / 2;
   }
   return bucket_lower_ns(kBucketCount);
-}
-
-uint64_t Histogram::count_below_ns(uint64_t edge_ns) const {
-  uint64_t seen = 0;
-  for (size_t i = 0; i < kBucketCount && bucket_lower_ns(i + 1) <= edge_ns; ++i) {
-    seen += buckets_[i];
-  }
-  return seen;
 }
 
 }  // namespace gpuperf

@@ -19,11 +19,19 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kContainer, "container", "container id, 12 characters; empty outside containers"},
     {L::kPod, "pod", "pod name, or its uid where the name is not known; empty outside pods"},
     {L::kNamespace, "namespace", "Kubernetes namespace; empty outside pods or where not known"},
+    {L::kSlurmJob, "slurm_job", "SLURM_JOB_ID of the process; empty outside Slurm jobs"},
+    {L::kSlurmRank, "slurm_rank", "SLURM_PROCID of the process; empty outside Slurm jobs"},
     {L::kError, "error",
      "name of the code in its own library, the number where no name is known, `other` for codes "
      "beyond the six told apart per function and process"},
+    {L::kDirection, "direction",
+     "as `kind`; `plain` for bytes that have none: allocated, set, or sent"},
+    {L::kKind, "kind",
+     "`host_to_host`, `host_to_device`, `device_to_host`, `device_to_device`; `default` where the "
+     "call leaves it to the driver"},
     {L::kState, "state",
-     "`attached`, `entry_only`, `waiting`, `symbol_missing`, `failed`, `disabled`"},
+     "`attached`, `entry_only`, `waiting`, `symbol_missing`, `failed`, `disabled`, `suspended` "
+     "(by the overhead budget), `alias` (counted under another name)"},
     {L::kStage, "stage", "where it was dropped, see the list below"},
     {L::kReason, "reason", "why it was dropped, see the list below"},
     {L::kVersion, "version", "version of the daemon"},
@@ -32,10 +40,16 @@ constexpr MetricLabelRow kLabelRows[] = {
      "how probes are attached: `session`, `multi`, `perf`; `none` while they cannot be"},
 };
 
-constexpr L kOwner[] = {L::kCategory,  L::kFunction, L::kComm,
-                        L::kContainer, L::kPod,      L::kNamespace};
-constexpr L kOwnerAndError[] = {L::kCategory, L::kFunction,  L::kComm, L::kContainer,
-                                L::kPod,      L::kNamespace, L::kError};
+constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
+                        L::kPod,      L::kNamespace, L::kSlurmJob, L::kSlurmRank};
+constexpr L kOwnerAndError[] = {L::kCategory,  L::kFunction, L::kComm,      L::kContainer, L::kPod,
+                                L::kNamespace, L::kSlurmJob, L::kSlurmRank, L::kError};
+constexpr L kOwnerAndDirection[] = {L::kCategory,  L::kFunction,  L::kComm,
+                                    L::kContainer, L::kPod,       L::kNamespace,
+                                    L::kSlurmJob,  L::kSlurmRank, L::kDirection};
+constexpr L kFunctionOnly[] = {L::kCategory, L::kFunction};
+constexpr L kKind[] = {L::kKind};
+constexpr L kPodAndComm[] = {L::kPod, L::kComm};
 constexpr L kState[] = {L::kState};
 constexpr L kStageAndReason[] = {L::kStage, L::kReason};
 constexpr L kBuild[] = {L::kVersion, L::kKernel, L::kMechanism};
@@ -84,6 +98,46 @@ constexpr MetricRow kMetricRows[] = {
      .labels = kOwner,
      .source = "calls begun less completed, abandoned and untimed",
      .help = "Calls that have begun and not ended yet. A value that stays up is a hung call."},
+    {.metric = Metric::kFunctionOldestInFlight,
+     .name = "gpuperf_function_oldest_in_flight_seconds",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kSeconds,
+     .labels = kOwner,
+     .source = "stacks of probed calls of all threads, looked at every few seconds",
+     .help = "Age of the oldest call that has begun and not ended; 0 = none was found."},
+    {.metric = Metric::kFunctionBytes,
+     .name = "gpuperf_function_bytes_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kBytes,
+     .labels = kOwnerAndDirection,
+     .source = "arguments of successful calls, added up in the kernel",
+     .help = "Bytes copied, allocated, set or sent by successful calls. A series appears with its "
+             "first byte."},
+    {.metric = Metric::kFunctionFlops,
+     .name = "gpuperf_function_flops_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kOperations,
+     .labels = kOwner,
+     .source = "dimensions of successful GEMMs, multiplied in the kernel",
+     .help = "Floating-point operations of successful GEMMs: 2 m n k, times the batch. A series "
+             "appears with its first GEMM."},
+    {.metric = Metric::kFunctionCoverage,
+     .name = "gpuperf_function_coverage_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kFunctionOnly,
+     .source = "the overhead budget",
+     .help =
+         "Share of the time since attach that the function was probed. Only functions that were "
+         "taken out for a while; all others have 1."},
+    {.metric = Metric::kMemcpyBytes,
+     .name = "gpuperf_memcpy_bytes_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kBytes,
+     .labels = kKind,
+     .source = "gpuperf_function_bytes_total, all functions with a direction",
+     .help = "Bytes of copies by direction, as the calls asked for them. A copy that one probed "
+             "function makes by calling another is in both."},
     {.metric = Metric::kProbes,
      .name = "gpuperf_probes",
      .type = MetricType::kGauge,
@@ -92,6 +146,22 @@ constexpr MetricRow kMetricRows[] = {
      .source = "the daemon",
      .help = "Probes by state; one probe is one configured function in one file, or without a file "
              "while none was found."},
+    {.metric = Metric::kSuspendedFunctions,
+     .name = "gpuperf_suspended_functions",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kFunctions,
+     .labels = {},
+     .source = "the overhead budget",
+     .help = "Functions taken out for a while because their probes cost too much."},
+    {.metric = Metric::kOverhead,
+     .name = "gpuperf_overhead_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kPodAndComm,
+     .source = "hits of each probe times its cost, calibrated on this machine",
+     .help =
+         "Share of a process's time that probes took over the last interval: the highest of the "
+         "running processes with these labels."},
     {.metric = Metric::kProcesses,
      .name = "gpuperf_processes",
      .type = MetricType::kGauge,
@@ -141,6 +211,7 @@ consteval bool rows_are_sound() {
     const bool bytes = row.name.find("_bytes") != std::string_view::npos;
     if (seconds != (row.unit == MetricUnit::kSeconds)) return false;
     if (bytes != (row.unit == MetricUnit::kBytes)) return false;
+    if (row.name.ends_with("_ratio") != (row.unit == MetricUnit::kRatio)) return false;
   }
   for (size_t i = 0; i < std::size(kLabelRows); ++i) {
     if (kLabelRows[i].label != static_cast<MetricLabel>(i)) return false;
@@ -171,6 +242,12 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "seconds";
     case MetricUnit::kBytes:
       return "bytes";
+    case MetricUnit::kOperations:
+      return "floating-point operations";
+    case MetricUnit::kRatio:
+      return "ratio, 0 to 1";
+    case MetricUnit::kFunctions:
+      return "functions";
     case MetricUnit::kProbes:
       return "probes";
     case MetricUnit::kProcesses:
@@ -208,20 +285,26 @@ The daemon serves these at `metrics.listen` (default `127.0.0.1:9465`), path `/m
 Prometheus text format. Counters never decrease while the daemon runs; a restart begins at zero.
 
 Series are bounded by `metrics.max_series`: the number of sets (function, comm, container, pod,
-namespace) exported on their own. Sets are admitted in order of appearance, and one once exported
-stays. What comes later is added to the set of the same function with `comm="other"` and the other
-owner labels empty; each folded set counts once in
-`gpuperf_dropped_total{stage="metrics",reason="series_full"}`. One set is 31 Prometheus
-series, plus one per error code.
+namespace, Slurm job and rank) exported on their own. Sets are admitted in order of appearance, and
+one once exported stays. What comes later is added to the set of the same function with
+`comm="other"` and the other owner labels empty; each folded set counts once in
+`gpuperf_dropped_total{stage="metrics",reason="series_full"}`. One set is 32 Prometheus series, plus
+one per error code, per direction of bytes, and for operations. The sets (pod, comm) of
+`gpuperf_overhead_ratio` count among them.
 
-Calls per second, the 99th percentile, and the share of calls that are slow, per function:
+Calls per second, the 99th percentile, the share of calls that are slow, and bytes per second to and
+from the device, per function:
 
 ```promql
 sum by (function) (rate(gpuperf_function_calls_total[5m]))
 histogram_quantile(0.99, sum by (function, le) (rate(gpuperf_function_duration_seconds_bucket[5m])))
 sum by (function) (rate(gpuperf_function_slow_calls_total[5m]))
   / sum by (function) (rate(gpuperf_function_calls_total[5m]))
+sum by (function, direction) (rate(gpuperf_function_bytes_total[5m]))
 ```
+
+`gpuperf_memcpy_bytes_total` counts what calls asked for, on the host; what the device copied, also
+within graphs and kernels, probes do not see.
 
 )";
 

@@ -20,7 +20,14 @@ enum class Metric : size_t {
   kFunctionDuration,
   kFunctionAbandoned,
   kFunctionInFlight,
+  kFunctionOldestInFlight,
+  kFunctionBytes,
+  kFunctionFlops,
+  kFunctionCoverage,
+  kMemcpyBytes,
   kProbes,
+  kSuspendedFunctions,
+  kOverhead,
   kProcesses,
   kDropped,
   kBuildInfo,
@@ -30,7 +37,18 @@ enum class Metric : size_t {
 };
 
 enum class MetricType { kCounter, kGauge, kHistogram };
-enum class MetricUnit { kCalls, kSeconds, kBytes, kProbes, kProcesses, kDrops, kInfo };
+enum class MetricUnit {
+  kCalls,
+  kSeconds,
+  kBytes,
+  kOperations,
+  kRatio,
+  kFunctions,
+  kProbes,
+  kProcesses,
+  kDrops,
+  kInfo
+};
 
 // The only labels there are. Order = rows of the label table.
 enum class MetricLabel : size_t {
@@ -40,7 +58,11 @@ enum class MetricLabel : size_t {
   kContainer,
   kPod,
   kNamespace,
+  kSlurmJob,
+  kSlurmRank,
   kError,
+  kDirection,
+  kKind,
   kState,
   kStage,
   kReason,

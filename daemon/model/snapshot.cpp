@@ -28,6 +28,34 @@ uint64_t count_running_processes(const Snapshot& snapshot) {
   return static_cast<uint64_t>(std::ranges::count_if(snapshot.processes, running));
 }
 
+const ProcessRow* find_process(const Snapshot& snapshot, const ProcessKey& process) {
+  const auto found =
+      std::ranges::lower_bound(snapshot.processes, process, {}, &ProcessRow::process);
+  const bool known = found != snapshot.processes.end() && found->process == process;
+  return known ? &*found : nullptr;
+}
+
+const Owner& get_owner(const Snapshot& snapshot, const ProcessKey& process) {
+  static const Owner kUnknown;
+  const ProcessRow* row = find_process(snapshot, process);
+  return row == nullptr ? kUnknown : row->owner;
+}
+
+double get_coverage(const Snapshot& snapshot, uint32_t function_id) {
+  return function_id < snapshot.coverage.size() ? snapshot.coverage[function_id] : 1;
+}
+
+uint64_t get_age_ns(const InFlightCalls& look, const InFlightCall& call) {
+  // A call may begin while the look goes on.
+  return look.look_mono_ns - std::min(look.look_mono_ns, call.start_mono_ns);
+}
+
+long double get_flops(const ShapeRow& row) {
+  const auto& [m, n, k, batch] = row.dimensions;
+  // One call's as the kernel computes it.
+  return static_cast<long double>(2 * m * n * k * batch) * static_cast<long double>(row.calls);
+}
+
 void add_delta(FunctionTotals& totals, const CellDelta& delta) {
   totals.calls += delta.calls;
   // A call given up for lost may come back, and then may be counted elsewhere: never below nothing.
@@ -41,6 +69,8 @@ void add_delta(FunctionTotals& totals, const CellDelta& delta) {
   totals.max_ns = std::max(totals.max_ns, delta.max_ns);
   totals.slow_calls += delta.slow_calls;
   totals.other_errors += delta.other_errors;
+  totals.flops += static_cast<long double>(delta.flops);
+  for (size_t i = 0; i < totals.bytes.size(); ++i) totals.bytes[i] += delta.bytes[i];
   for (const auto& [code, count] : delta.errors) totals.errors[code] += count;
   for (const auto& [bucket, count] : delta.buckets) totals.histogram.add(bucket, count);
 }
@@ -55,6 +85,8 @@ void merge_totals(FunctionTotals& totals, const FunctionTotals& other) {
   totals.max_ns = std::max(totals.max_ns, other.max_ns);
   totals.slow_calls += other.slow_calls;
   totals.other_errors += other.other_errors;
+  totals.flops += other.flops;
+  for (size_t i = 0; i < totals.bytes.size(); ++i) totals.bytes[i] += other.bytes[i];
   for (const auto& [code, count] : other.errors) totals.errors[code] += count;
   totals.histogram.merge(other.histogram);
 }

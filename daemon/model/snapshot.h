@@ -2,6 +2,7 @@
 
 // What the daemon knows at one moment, for every reader outside the loop. Never changes once built.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -27,8 +28,11 @@ struct FunctionTotals {
   uint64_t max_ns = 0;
   uint64_t slow_calls = 0;
   uint64_t other_errors = 0;
-  std::map<int32_t, uint64_t> errors;  // code -> count
-  Histogram histogram;                 // of completed calls
+  // Operations of successful GEMMs. A busy GPU passes 2^64 within hours; up to there this is exact.
+  long double flops = 0;
+  std::array<uint64_t, GPUPERF_BYTE_SLOTS> bytes{};  // of successful calls, by GPUPERF_BYTES_*
+  std::map<int32_t, uint64_t> errors;                // code -> count
+  Histogram histogram;                               // of completed calls
 
   bool operator==(const FunctionTotals&) const = default;
 };
@@ -65,10 +69,27 @@ struct ProcessRow {
   uint64_t slow_calls = 0;
 };
 
-enum class ProbeState { kAttached, kEntryOnly, kWaiting, kSymbolMissing, kFailed, kDisabled };
+enum class ProbeState {
+  kAttached,
+  kEntryOnly,
+  kWaiting,
+  kSymbolMissing,
+  kFailed,
+  kDisabled,
+  kSuspended,  // taken out for a while by the overhead budget
+  kAlias,      // the same code as another probed function, counted there
+};
+
+// What a hit of the probe costs on this machine.
+enum class HitCost {
+  kUnknown,
+  kEmulated,  // the kernel emulates the instruction within the trap
+  kStepped,   // it steps over it out of line: 5 to 20 times dearer
+};
 
 // One configured function in one file, or without a file while none was found.
 struct ProbeRow {
+  uint32_t function_id = FunctionRegistry::kFull;  // none while it is in no file
   std::string category;
   std::string function;
   std::string symbol;
@@ -78,6 +99,9 @@ struct ProbeRow {
   uint64_t offset_bytes = 0;
   std::string mechanism;
   uint64_t slow_threshold_ns = 0;
+  HitCost hit_cost = HitCost::kUnknown;
+  uint32_t exit_sites = 0;  // timed at its own exits: how many; 0 = return probe or entry only
+  uint64_t cost_ns = 0;     // calibrated, per call; 0 = not known
   bool operator==(const ProbeRow&) const = default;
 };
 
@@ -96,7 +120,8 @@ struct SlowCall {
   StatusKind status = StatusKind::kNone;
   uint64_t start_unix_ns = 0;
   SlowCallEvent event;
-  std::vector<StackFrame> user_stack;  // innermost first
+  std::vector<ArgumentText> arguments;  // empty = could not be kept
+  std::vector<StackFrame> user_stack;   // innermost first
 };
 
 // Something the daemon cannot do.
@@ -122,26 +147,72 @@ struct DaemonFacts {
 // The probes' side, replaced as a whole when something attaches or fails.
 struct ProbeReport {
   std::string mechanism = "none";  // "session", "multi", "perf"
-  uint32_t files = 0;
-  std::vector<ProbeRow> probes;  // configuration order
+  uint32_t files = 0;              // with at least one probe in them
+  std::vector<ProbeRow> probes;    // configuration order
   std::vector<Problem> problems;
+};
+
+// One GEMM shape of one function in one process, since the daemon started.
+struct ShapeRow {
+  uint32_t function_id = 0;
+  ProcessKey process;
+  Owner owner;
+  std::array<uint64_t, 4> dimensions{};  // m n k batch
+  std::array<uint16_t, 4> types{};       // of A, B, C and of the computation
+  uint64_t calls = 0;                    // successful ones
+  uint64_t total_ns = 0;
+  bool operator==(const ShapeRow&) const = default;
+};
+long double get_flops(const ShapeRow& row);  // of all its calls together
+
+// A function the overhead budget has taken out for a while.
+struct Suspension {
+  uint32_t function_id = 0;
+  ProcessKey process;  // in which it cost too much
+  std::string comm;
+  double share_ratio = 0;     // of that process's time, when it was taken out
+  int64_t until_mono_ns = 0;  // when it is tried again
+  uint32_t times = 0;         // suspended so far, this one included
+  bool operator==(const Suspension&) const = default;
+};
+
+// What the probes cost, by the calibrated cost of their hits.
+struct OverheadRow {
+  ProcessKey process;
+  Owner owner;
+  double ratio = 0;  // of the process's time, over the last interval
 };
 
 struct Snapshot {
   int64_t taken_mono_ns = 0;
+  int64_t totals_mono_ns = 0;  // when the kernel's totals last came in; 0 = not yet
   std::shared_ptr<const DaemonFacts> daemon;
   std::shared_ptr<const ProbeReport> probes;
-  std::shared_ptr<const std::vector<Function>> functions;  // by id
+  std::shared_ptr<const FunctionList> functions;
   std::vector<std::shared_ptr<const FunctionRow>> rows;
   std::vector<std::shared_ptr<const FunctionSeries>> series;
-  std::vector<ProcessRow> processes;
+  std::vector<ProcessRow> processes;                        // ordered by key
   std::vector<std::shared_ptr<const SlowCall>> slow_calls;  // arrival order
-  uint64_t cpu_ns = 0;                                      // used by the daemon
-  uint64_t resident_bytes = 0;                              // of the daemon
+  std::shared_ptr<const InFlightCalls> in_flight;           // null = never looked
+  std::vector<std::shared_ptr<const ShapeRow>> shapes;      // most calls first
+  std::vector<double>
+      coverage;  // by function id: share of the time since attach it was probed; missing = 1
+  std::vector<Suspension> suspensions;
+  std::vector<OverheadRow> overhead;  // running processes
+  uint64_t cpu_ns = 0;                // used by the daemon
+  uint64_t resident_bytes = 0;        // of the daemon
 };
 
 // Processes that run. pid 0 stands for calls that could not be kept per process: none itself.
 uint64_t count_running_processes(const Snapshot& snapshot);
+// Null where it called no probed function, or was forgotten.
+const ProcessRow* find_process(const Snapshot& snapshot, const ProcessKey& process);
+// An empty one likewise.
+const Owner& get_owner(const Snapshot& snapshot, const ProcessKey& process);
+// Share of the time since attach that the function was probed.
+double get_coverage(const Snapshot& snapshot, uint32_t function_id);
+// Age of a call at the look that found it.
+uint64_t get_age_ns(const InFlightCalls& look, const InFlightCall& call);
 
 // Where the newest snapshot is found. Any thread; never empty after the first publish.
 class SnapshotBoard {

@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <iterator>
 #include <thread>
@@ -15,130 +16,319 @@
 #include "daemon/probe/kernel_abi.h"
 
 namespace gpuperf {
-
 namespace {
 
-// Closing a perf link waits about 110 ms for the kernel, and threads wait side by side.
-void close_perf_links(const std::vector<bpf_link*>& links) {
-  std::vector<std::thread> closers;
-  constexpr size_t kThreads = 16;
-  for (size_t first = 0; first < std::min(kThreads, links.size()); ++first) {
-    closers.emplace_back([&links, first] {
-      for (size_t i = first; i < links.size(); i += kThreads) {
-        (void)bpf_link__destroy(links[i]);  // the descriptor is closed whatever it answers
-      }
-    });
-  }
-  for (std::thread& closer : closers) closer.join();
+// A thread may be between the test of its lane and the place where its call can be seen.
+constexpr std::chrono::milliseconds kRetireGrace{20};
+// Closing a link waits for the kernel, 30 to 110 ms, and threads wait side by side.
+constexpr size_t kClosingThreads = 16;
+// Exit sites of one link; they count like points for the time that locks are held.
+constexpr size_t kLinkExits = 1024;
+
+uint64_t make_cookie(const ProbePoint& point, uint32_t lane, uint8_t generation,
+                     uint8_t condition = 0) {
+  return point.function_id | uint64_t{lane} << GPUPERF_COOKIE_LANE_SHIFT |
+         uint64_t{generation} << GPUPERF_COOKIE_GENERATION_SHIFT |
+         uint64_t{condition} << GPUPERF_COOKIE_CONDITION_SHIFT;
+}
+
+uint32_t lane_of(uint64_t cookie) {
+  return cookie >> GPUPERF_COOKIE_LANE_SHIFT & ((1u << GPUPERF_COOKIE_LANE_BITS) - 1);
+}
+
+uint8_t generation_of(uint64_t cookie) {
+  return static_cast<uint8_t>(cookie >> GPUPERF_COOKIE_GENERATION_SHIFT);
+}
+
+// Zero is no generation: it is what an unused lane holds.
+uint8_t next_generation(uint8_t generation) {
+  return generation == UINT8_MAX ? uint8_t{1} : static_cast<uint8_t>(generation + 1);
+}
+
+// /proc/self/fd/N: the very file that was opened and read.
+std::string get_path(const ProbedFile& file) { return "/proc/self/fd/" + std::to_string(file.fd); }
+
+struct Places {
+  std::vector<uint64_t> offsets;
+  std::vector<uint64_t> semaphores;
+  std::vector<uint64_t> cookies;
+  bool any_semaphore = false;
+};
+
+void add_place(Places& places, uint64_t offset, uint64_t semaphore, uint64_t cookie) {
+  places.offsets.push_back(offset);
+  places.semaphores.push_back(semaphore);
+  places.cookies.push_back(cookie);
+  places.any_semaphore = places.any_semaphore || semaphore != 0;
 }
 
 }  // namespace
 
-struct Attacher::Batch {
-  const ProbedFile& file;
-  std::string path;  // /proc/self/fd/N: the very file that was opened and read
-  bool timed = true;
-};
+Attacher::Attacher(Programs& programs) : programs_(programs) {
+  for (uint32_t number = GPUPERF_LANES; number-- > 0;) free_lanes_.push_back(number);
+}
 
 Attacher::~Attacher() { detach_all(); }
 
-void Attacher::detach(int file_id) {
-  multi_links_.erase(file_id);
-  const auto [first, last] = perf_links_.equal_range(file_id);
-  std::vector<bpf_link*> links;
-  for (auto entry = first; entry != last; ++entry) links.push_back(entry->second);
-  perf_links_.erase(first, last);
-  close_perf_links(links);
-}
-
-void Attacher::detach_all() {
-  multi_links_.clear();
-  std::vector<bpf_link*> links;
-  for (const auto& [file_id, link] : std::exchange(perf_links_, {})) links.push_back(link);
-  close_perf_links(links);
+void Attacher::close_links(std::vector<Links> closing) {
+  std::vector<Link*> links;
+  for (Links& group : closing) {
+    for (Link& link : group) links.push_back(&link);
+  }
+  std::atomic<size_t> next = 0;
+  const auto close_some = [&] {
+    for (size_t i = next++; i < links.size(); i = next++) {
+      links[i]->fd.reset();
+      // The descriptor is closed whatever it answers.
+      if (links[i]->perf != nullptr) (void)bpf_link__destroy(links[i]->perf);
+    }
+  };
+  std::vector<std::thread> others;
+  for (size_t i = 1; i < std::min(kClosingThreads, links.size()); ++i) {
+    others.emplace_back(close_some);
+  }
+  close_some();
+  for (std::thread& other : others) other.join();
 }
 
 std::vector<ProbeOutcome> Attacher::attach(const ProbedFile& file,
                                            std::span<const ProbePoint> points) {
   std::vector<ProbeOutcome> outcomes;
   for (const ProbePoint& point : points) outcomes.push_back({point, absl::OkStatus()});
-  for (const bool timed : {true, false}) {
-    const Batch batch{file, "/proc/self/fd/" + std::to_string(file.fd), timed};
-    std::vector<ProbeOutcome*> chosen;
+  // A perf link holds one function: a lane of its own lets it go alone.
+  const size_t most = programs_.mechanism() == Mechanism::kPerf ? 1 : kLinkPoints;
+  for (const Timing timing : {Timing::kReturn, Timing::kExits, Timing::kNone}) {
+    std::vector<ProbeOutcome*> slice;
+    size_t exits = 0;
+    const auto finish = [&] {
+      if (!slice.empty()) attach_slice(file, timing, slice);
+      slice.clear();
+      exits = 0;
+    };
     for (ProbeOutcome& outcome : outcomes) {
-      if (outcome.point.timed == timed) chosen.push_back(&outcome);
+      if (outcome.point.timing != timing) continue;
+      if (slice.size() == most || exits > kLinkExits) finish();
+      slice.push_back(&outcome);
+      exits += outcome.point.exits.size();
     }
-    const std::span all(chosen);
-    for (size_t first = 0; first < all.size(); first += kLinkPoints) {
-      attach_slice(batch, all.subspan(first, std::min(kLinkPoints, all.size() - first)));
-    }
+    finish();
   }
   return outcomes;
 }
 
 // The kernel takes a link whole or not at all; halving finds the points it refuses.
-void Attacher::attach_slice(const Batch& batch, std::span<ProbeOutcome*> slice) {
-  if (programs_.mechanism() == Mechanism::kPerf) {
-    for (ProbeOutcome* outcome : slice) outcome->status = attach_perf(batch, outcome->point);
-    return;
+void Attacher::attach_slice(const ProbedFile& file, Timing timing, std::span<ProbeOutcome*> slice) {
+  Status status = absl::ResourceExhaustedError(file.name + ": no lane is free: more than " +
+                                               std::to_string(GPUPERF_LANES) + " links");
+  if (!free_lanes_.empty()) {
+    Lane lane{.number = free_lanes_.back(), .file_id = file.id, .timing = timing};
+    const auto used = generations_.find(lane.number);
+    if (used != generations_.end()) lane.generation = next_generation(used->second);
+    for (const ProbeOutcome* outcome : slice) lane.points.push_back(outcome->point);
+    // Open before the first hit, so that none of this link is turned away.
+    programs_.set_lane(lane.number, lane.generation);
+    Result<Links> links = make_links(file, lane);
+    status = links.status();
+    if (status.ok()) {
+      free_lanes_.pop_back();
+      lane.links = std::move(*links);
+      generations_[lane.number] = lane.generation;
+      lanes_.push_back(std::move(lane));
+      return;
+    }
   }
-  const Status status = attach_multi(batch, slice);
-  if (status.ok()) return;
   if (slice.size() > 1 && !absl::IsPermissionDenied(status)) {
-    attach_slice(batch, slice.first(slice.size() / 2));
-    attach_slice(batch, slice.subspan(slice.size() / 2));
+    attach_slice(file, timing, slice.first(slice.size() / 2));
+    attach_slice(file, timing, slice.subspan(slice.size() / 2));
     return;
   }
   for (ProbeOutcome* outcome : slice) outcome->status = status;
 }
 
-Status Attacher::attach_multi(const Batch& batch, std::span<ProbeOutcome*> slice) {
-  if (!batch.timed) return link_multi(batch, "probe_count", kAttachUprobeMulti, 0, slice);
-  if (programs_.mechanism() == Mechanism::kSession) {
-    return link_multi(batch, "probe_session", kAttachUprobeSession, 0, slice);
+// The end of a call before its beginning: an entry without its end would stay in flight for ever.
+Result<Attacher::Links> Attacher::make_links(const ProbedFile& file, const Lane& lane) const {
+  Links links;
+  const auto add = [&](const char* program, bool at_exits, bool at_return) -> Status {
+    return programs_.mechanism() == Mechanism::kPerf
+               ? add_perf_links(file, lane, program, at_exits, at_return, links)
+               : add_multi_link(file, lane, program, at_exits, links);
+  };
+  Status status;
+  switch (lane.timing) {
+    case Timing::kNone:
+      status = add("probe_count", false, false);
+      break;
+    case Timing::kExits:
+      status = add("probe_exit", true, false);
+      if (status.ok()) status = add("probe_entry_to_exit", false, false);
+      break;
+    case Timing::kReturn:
+      if (programs_.mechanism() == Mechanism::kSession) {
+        status = add("probe_session", false, false);
+        break;
+      }
+      status = add("probe_return", false, true);
+      if (status.ok()) status = add("probe_entry", false, false);
+      break;
   }
-  // Return first: an entry without its return would stay in flight for ever.
-  RETURN_IF_ERROR(link_multi(batch, "probe_return", kAttachUprobeMulti, kUprobeMultiReturn, slice));
-  const auto returns = std::prev(multi_links_.upper_bound(batch.file.id));  // the one just made
-  Status entry = link_multi(batch, "probe_entry", kAttachUprobeMulti, 0, slice);
-  if (!entry.ok()) multi_links_.erase(returns);
-  return entry;
+  if (status.ok()) return links;
+  std::vector<Links> closing;
+  closing.push_back(std::move(links));
+  close_links(std::move(closing));
+  return status;
 }
 
-Status Attacher::link_multi(const Batch& batch, const char* program, uint32_t attach_type,
-                            uint32_t flags, std::span<ProbeOutcome*> slice) {
-  std::vector<uint64_t> offsets;
-  std::vector<uint64_t> cookies;
-  for (const ProbeOutcome* outcome : slice) {
-    offsets.push_back(outcome->point.offset_bytes);
-    cookies.push_back(outcome->point.function_id);
+Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const char* program,
+                                bool at_exits, Links& links) const {
+  Places places;
+  for (const ProbePoint& point : lane.points) {
+    if (!at_exits) {
+      add_place(places, point.offset_bytes, point.semaphore_offset_bytes,
+                make_cookie(point, lane.number, lane.generation));
+      continue;
+    }
+    for (const ExitSite& exit : point.exits) {
+      add_place(places, exit.offset_bytes, 0,
+                make_cookie(point, lane.number, lane.generation, exit.condition));
+    }
   }
+  const std::string path = get_path(file);
+  const std::string_view name(program);
   UprobeMultiLinkAttr attr;
   attr.prog_fd = static_cast<uint32_t>(programs_.program_fd(program));
-  attr.attach_type = attach_type;
-  attr.path = reinterpret_cast<uint64_t>(batch.path.c_str());
-  attr.offsets = reinterpret_cast<uint64_t>(offsets.data());
-  attr.cookies = reinterpret_cast<uint64_t>(cookies.data());
-  attr.cnt = static_cast<uint32_t>(offsets.size());
-  attr.multi_flags = flags;
+  attr.attach_type = name == "probe_session" ? kAttachUprobeSession : kAttachUprobeMulti;
+  attr.path = reinterpret_cast<uint64_t>(path.c_str());
+  attr.offsets = reinterpret_cast<uint64_t>(places.offsets.data());
+  attr.cookies = reinterpret_cast<uint64_t>(places.cookies.data());
+  if (places.any_semaphore) {
+    attr.ref_ctr_offsets = reinterpret_cast<uint64_t>(places.semaphores.data());
+  }
+  attr.cnt = static_cast<uint32_t>(places.offsets.size());
+  attr.multi_flags = name == "probe_return" ? kUprobeMultiReturn : 0;
   const long fd = syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof attr);
-  if (fd < 0) return errno_status(errno, batch.file.name + ": attach " + program);
-  multi_links_.emplace(batch.file.id, Fd(static_cast<int>(fd)));
+  if (fd < 0) return errno_status(errno, file.name + ": attach " + program);
+  links.push_back({.fd = Fd(static_cast<int>(fd))});
   return absl::OkStatus();
 }
 
-Status Attacher::attach_perf(const Batch& batch, const ProbePoint& point) {
-  const auto attach = [&](const char* program, bool at_return) -> Status {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .bpf_cookie = point.function_id, .retprobe = at_return);
-    bpf_link* link = bpf_program__attach_uprobe_opts(
-        programs_.program(program), -1, batch.path.c_str(), point.offset_bytes, &options);
-    if (link == nullptr) return errno_status(errno, batch.file.name + ": attach " + program);
-    perf_links_.emplace(batch.file.id, link);
+Status Attacher::add_perf_links(const ProbedFile& file, const Lane& lane, const char* program,
+                                bool at_exits, bool at_return, Links& links) const {
+  const std::string path = get_path(file);
+  const auto attach = [&](uint64_t offset, uint64_t semaphore, uint64_t cookie) -> Status {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = semaphore, .bpf_cookie = cookie,
+                .retprobe = at_return);
+    bpf_link* link = bpf_program__attach_uprobe_opts(programs_.program(program), -1, path.c_str(),
+                                                     offset, &options);
+    if (link == nullptr) return errno_status(errno, file.name + ": attach " + program);
+    links.push_back({.fd = Fd(), .perf = link});
     return absl::OkStatus();
   };
-  if (!batch.timed) return attach("probe_count", false);
-  RETURN_IF_ERROR(attach("probe_return", true));
-  return attach("probe_entry", false);
+  for (const ProbePoint& point : lane.points) {
+    if (!at_exits) {
+      RETURN_IF_ERROR(attach(point.offset_bytes, point.semaphore_offset_bytes,
+                             make_cookie(point, lane.number, lane.generation)));
+      continue;
+    }
+    for (const ExitSite& exit : point.exits) {
+      RETURN_IF_ERROR(attach(exit.offset_bytes, 0,
+                             make_cookie(point, lane.number, lane.generation, exit.condition)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+Status Attacher::detach(const ProbedFile& file, const std::set<uint32_t>& function_ids,
+                        Time deadline) {
+  const auto leaves = [&](const ProbePoint& point) {
+    return function_ids.contains(point.function_id);
+  };
+  Status first_error;
+  for (auto lane = lanes_.begin(); lane != lanes_.end();) {
+    const auto current = lane++;
+    if (current->file_id != file.id || std::ranges::none_of(current->points, leaves)) continue;
+    Lane next{.number = current->number,
+              .generation = next_generation(current->generation),
+              .file_id = current->file_id,
+              .timing = current->timing,
+              .points = current->points};
+    std::erase_if(next.points, leaves);
+    if (next.points.empty()) {
+      retire(*current, deadline);
+      lanes_.erase(current);
+      continue;
+    }
+    Result<Links> links = make_links(file, next);  // its hits do not count yet
+    if (!links.ok()) {
+      first_error.Update(links.status());  // the old link stays as it is
+      continue;
+    }
+    next.links = std::move(*links);
+    retire(*current, deadline);  // from here on those of the new link count
+    *current = std::move(next);
+  }
+  return first_error;
+}
+
+void Attacher::retire(Lane& lane, Time deadline) {
+  const uint8_t next = next_generation(lane.generation);
+  programs_.set_lane(lane.number, next | GPUPERF_LANE_RETIRING);
+  generations_[lane.number] = next;
+  retired_.push_back({.lane = lane.number,
+                      .generation = lane.generation,
+                      .links = std::move(lane.links),
+                      .since = std::chrono::steady_clock::now(),
+                      .deadline = deadline});
+}
+
+void Attacher::close_retired(const std::set<uint64_t>& in_flight, Time now) {
+  std::vector<Links> closing;
+  std::set<uint32_t> closed;
+  for (auto entry = retired_.begin(); entry != retired_.end();) {
+    const auto retired = entry++;
+    const bool busy = std::ranges::any_of(in_flight, [&](uint64_t cookie) {
+      return lane_of(cookie) == retired->lane && generation_of(cookie) == retired->generation;
+    });
+    if (now < retired->since + kRetireGrace || (busy && now < retired->deadline)) continue;
+    closing.push_back(std::move(retired->links));
+    closed.insert(retired->lane);
+    retired_.erase(retired);
+  }
+  close_links(std::move(closing));
+  for (const uint32_t number : closed) free_lane(number);
+}
+
+// After some of a lane's old links are gone.
+void Attacher::free_lane(uint32_t number) {
+  if (std::ranges::any_of(retired_, [&](const Retired& other) { return other.lane == number; })) {
+    return;
+  }
+  programs_.set_lane(number, generations_[number]);
+  const bool in_use =
+      std::ranges::any_of(lanes_, [&](const Lane& lane) { return lane.number == number; });
+  if (!in_use) free_lanes_.push_back(number);
+}
+
+void Attacher::detach_file(int file_id) {
+  std::vector<Links> closing;
+  std::vector<uint32_t> numbers;
+  for (auto lane = lanes_.begin(); lane != lanes_.end();) {
+    const auto current = lane++;
+    if (current->file_id != file_id) continue;
+    closing.push_back(std::move(current->links));
+    numbers.push_back(current->number);
+    lanes_.erase(current);
+  }
+  close_links(std::move(closing));
+  for (const uint32_t number : numbers) free_lane(number);
+}
+
+void Attacher::detach_all() {
+  std::vector<Links> closing;
+  for (Lane& lane : lanes_) closing.push_back(std::move(lane.links));
+  for (Retired& retired : retired_) closing.push_back(std::move(retired.links));
+  lanes_.clear();
+  retired_.clear();
+  close_links(std::move(closing));
 }
 
 }  // namespace gpuperf

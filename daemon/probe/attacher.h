@@ -1,24 +1,38 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
+#include <list>
 #include <map>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "daemon/base/fd.h"
 #include "daemon/base/result.h"
+#include "daemon/probe/placement.h"
 #include "daemon/probe/programs.h"
 
 struct bpf_link;
 
 namespace gpuperf {
 
+// How the end of a call is seen.
+enum class Timing {
+  kReturn,  // return probe: never where an exception may pass, it would abort the workload
+  kExits,   // probes on the function's own returns and tail jumps
+  kNone,    // entry only: counted, not timed
+};
+
 // One place to probe in one file.
 struct ProbePoint {
   uint32_t function_id = 0;
   uint64_t offset_bytes = 0;  // in the file
-  bool timed = true;          // entry and return; false = entry only
+  Timing timing = Timing::kReturn;
+  std::vector<ExitSite> exits = {};     // of kExits
+  uint64_t semaphore_offset_bytes = 0;  // of a USDT probe; 0 = has none
+  bool operator==(const ProbePoint&) const = default;
 };
 
 // What became of a ProbePoint.
@@ -39,36 +53,73 @@ struct ProbedFile {
 // Thread: one. Owns the links; destroying it removes every probe. `programs` must outlive it.
 // A file's probes go in as few links, at most kLinkPoints each; a point the kernel refuses does not
 // keep the others out. Probes act on the file, hence on every process that maps it, now or later.
-// Never puts a return probe where `timed` is false: an exception passing through one kills the
-// workload.
+// Taking a function out replaces its link by one without it, in a way that misses no call of the
+// others and counts none twice (lanes, bpf/records.h). The old link then waits for the calls it saw
+// begin: see close_retired.
 class Attacher {
  public:
+  using Time = std::chrono::steady_clock::time_point;
   // Each registration holds locks of every process that maps the file; 256 points at a time keep
   // that short (docs/decisions/0002).
   static constexpr size_t kLinkPoints = 256;
 
-  explicit Attacher(const Programs& programs) : programs_(programs) {}
+  explicit Attacher(Programs& programs);
   ~Attacher();
   Attacher(const Attacher&) = delete;
   Attacher& operator=(const Attacher&) = delete;
 
   // One outcome per point, in order.
   std::vector<ProbeOutcome> attach(const ProbedFile& file, std::span<const ProbePoint> points);
-  // Removes every probe of the file; its descriptor may be closed by then.
-  void detach(int file_id);
+  // Takes functions out of the file. Calls of them that are in flight are still timed when they end
+  // before `deadline`.
+  Status detach(const ProbedFile& file, const std::set<uint32_t>& function_ids, Time deadline);
+  // Removes every probe of the file at once, calls in flight or not; its descriptor may be closed.
+  void detach_file(int file_id);
   void detach_all();
 
- private:
-  struct Batch;
-  void attach_slice(const Batch& batch, std::span<ProbeOutcome*> slice);
-  Status attach_multi(const Batch& batch, std::span<ProbeOutcome*> slice);
-  Status link_multi(const Batch& batch, const char* program, uint32_t attach_type, uint32_t flags,
-                    std::span<ProbeOutcome*> slice);
-  Status attach_perf(const Batch& batch, const ProbePoint& point);
+  // Closes the replaced links whose calls have all ended, or whose deadline has passed.
+  // `in_flight`: cookies of all calls in flight, read since the last change.
+  void close_retired(const std::set<uint64_t>& in_flight, Time now);
+  bool has_retired() const { return !retired_.empty(); }
 
-  const Programs& programs_;
-  std::multimap<int, Fd> multi_links_;        // by file id
-  std::multimap<int, bpf_link*> perf_links_;  // by file id
+ private:
+  // One kernel object that holds probes.
+  struct Link {
+    Fd fd;                     // multi and session
+    bpf_link* perf = nullptr;  // perf
+  };
+  using Links = std::vector<Link>;
+  struct Lane {
+    uint32_t number = 0;
+    uint8_t generation = 1;
+    int file_id = 0;
+    Timing timing = Timing::kReturn;
+    std::vector<ProbePoint> points;
+    Links links;
+  };
+  struct Retired {
+    uint32_t lane = 0;
+    uint8_t generation = 0;
+    Links links;
+    Time since;
+    Time deadline;
+  };
+
+  void attach_slice(const ProbedFile& file, Timing timing, std::span<ProbeOutcome*> slice);
+  Result<Links> make_links(const ProbedFile& file, const Lane& lane) const;
+  Status add_multi_link(const ProbedFile& file, const Lane& lane, const char* program,
+                        bool at_exits, Links& links) const;
+  Status add_perf_links(const ProbedFile& file, const Lane& lane, const char* program,
+                        bool at_exits, bool at_return, Links& links) const;
+  void retire(Lane& lane, Time deadline);
+  void free_lane(uint32_t number);
+  static void close_links(std::vector<Links> closing);
+
+  Programs& programs_;
+  std::list<Lane> lanes_;
+  std::list<Retired> retired_;
+  std::vector<uint32_t> free_lanes_;         // numbers, lowest last
+  std::map<uint32_t, uint8_t> generations_;  // last one used, of lanes used before
 };
 
 }  // namespace gpuperf

@@ -108,4 +108,28 @@ Result<std::vector<Elf64_Shdr>> ElfFile::read_sections() const {
   return sections;
 }
 
+size_t ElfFile::section_names_index(const std::vector<Elf64_Shdr>& sections) const {
+  // Beyond 65,279 sections the index, too, stands in the first one.
+  return header_.e_shstrndx == SHN_XINDEX ? sections.front().sh_link : header_.e_shstrndx;
+}
+
+Result<std::string> ElfFile::read_section_names(const std::vector<Elf64_Shdr>& sections) const {
+  const size_t index = section_names_index(sections);
+  if (index == SHN_UNDEF || index >= sections.size()) return std::string();
+  const Elf64_Shdr& section = sections[index];
+  if (!holds(section.sh_offset, section.sh_size)) return make_truncated("names of sections");
+  if (section.sh_size > kMaxSectionNameBytes) {
+    return absl::ResourceExhaustedError("too large: the names of its sections");
+  }
+  std::string names(section.sh_size, '\0');
+  RETURN_IF_ERROR(read(section.sh_offset, std::as_writable_bytes(std::span(names))));
+  return names;
+}
+
+std::string_view get_section_name(std::string_view names, const Elf64_Shdr& section) {
+  if (section.sh_name >= names.size()) return {};
+  const std::string_view rest = names.substr(section.sh_name);
+  return rest.substr(0, rest.find('\0'));
+}
+
 }  // namespace gpuperf

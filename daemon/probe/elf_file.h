@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "daemon/base/result.h"
@@ -38,6 +40,8 @@ class ElfFile {
   static constexpr size_t kMaxSegments = 512;
   static constexpr size_t kMaxLoadSegments = 64;
   static constexpr size_t kMaxSections = 100'000;
+  // The longest of those 906 libraries' are 1 KiB together.
+  static constexpr uint64_t kMaxSectionNameBytes = uint64_t{1} << 20;
 
   static Result<ElfFile> open(int fd);
 
@@ -45,6 +49,11 @@ class ElfFile {
   Status read(uint64_t offset_bytes, std::span<std::byte> bytes) const;
   // NotFound when the file has no section headers; never empty.
   Result<std::vector<Elf64_Shdr>> read_sections() const;
+  // Which of `sections` holds their names; may lie beyond them. 0 = none.
+  size_t section_names_index(const std::vector<Elf64_Shdr>& sections) const;
+  // The names of `sections`, for get_section_name; empty when the file has none. ResourceExhausted
+  // beyond kMaxSectionNameBytes.
+  Result<std::string> read_section_names(const std::vector<Elf64_Shdr>& sections) const;
 
   const std::vector<LoadSegment>& segments() const { return segments_; }
   uint64_t size_bytes() const { return size_bytes_; }
@@ -62,5 +71,8 @@ class ElfFile {
   Elf64_Ehdr header_{};
   std::vector<LoadSegment> segments_;
 };
+
+// Empty when it lies outside `names`.
+std::string_view get_section_name(std::string_view names, const Elf64_Shdr& section);
 
 }  // namespace gpuperf

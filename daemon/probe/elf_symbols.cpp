@@ -139,6 +139,28 @@ std::optional<FunctionSymbol> ElfSymbols::find_code(const Elf64_Sym& symbol) con
   return std::nullopt;
 }
 
+int ElfSymbols::get_preference(const Table& table, size_t index, bool is_default_version) {
+  const Elf64_Sym& symbol = table.symbols[index];
+  const bool hidden = !table.versions.empty() && (table.versions[index] & kHiddenVersion) != 0;
+  return (table.is_dynamic ? 32 : 0) + (is_typed(symbol) ? 16 : 0) +
+         (is_default_version && !hidden ? 8 : 0) + rank_of_binding(symbol);
+}
+
+void ElfSymbols::visit_functions(const std::function<bool(const NamedFunction&)>& visit) const {
+  for (const Table& table : tables_) {
+    for (size_t i = 0; i < table.symbols.size(); ++i) {
+      const Elf64_Sym& symbol = table.symbols[i];
+      if (!is_typed(symbol)) continue;
+      const std::optional<FunctionSymbol> function = find_code(symbol);
+      if (!function) continue;
+      const SplitName split = split_version(get_name(table, symbol, kMaxNameBytes));
+      if (split.name.empty()) continue;
+      const int preference = get_preference(table, i, split.is_default_version);
+      if (!visit({.name = split.name, .preference = preference, .where = *function})) return;
+    }
+  }
+}
+
 std::vector<std::optional<FunctionSymbol>> ElfSymbols::find_all(
     std::span<const std::string> names) const {
   struct Best {
@@ -160,9 +182,7 @@ std::vector<std::optional<FunctionSymbol>> ElfSymbols::find_all(
       const SplitName split = split_version(get_name(table, symbol, longest + 2));
       const auto entry = wanted.find(split.name);
       if (entry == wanted.end()) continue;
-      const bool hidden = !table.versions.empty() && (table.versions[i] & kHiddenVersion) != 0;
-      const int rank = (table.is_dynamic ? 32 : 0) + (is_typed(symbol) ? 16 : 0) +
-                       (split.is_default_version && !hidden ? 8 : 0) + rank_of_binding(symbol);
+      const int rank = get_preference(table, i, split.is_default_version);
       if (rank <= entry->second.rank) continue;
       const std::optional<FunctionSymbol> function = find_code(symbol);
       if (function) entry->second = {.rank = rank, .function = *function};

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <string>
@@ -29,6 +30,13 @@ struct SortedSymbol {
   uint64_t size_bytes = 0;
   std::string_view name;  // mangled, at most kMaxNameBytes of it
   bool operator==(const SortedSymbol&) const = default;
+};
+
+// A function as one symbol names it; the name lives as long as its ElfSymbols.
+struct NamedFunction {
+  std::string_view name;  // without its version, at most kMaxNameBytes of it
+  int preference = 0;     // of several symbols with one name the highest counts, see find_all
+  FunctionSymbol where;
 };
 
 // The defined functions in an ELF file's symbol tables.
@@ -61,6 +69,10 @@ class ElfSymbols {
   std::vector<std::optional<FunctionSymbol>> find_all(std::span<const std::string> names) const;
   std::optional<FunctionSymbol> find_function(const std::string& name) const;
 
+  // Every typed function that has a name, in the file's order, several with one name included.
+  // `visit` ends it by returning false.
+  void visit_functions(const std::function<bool(const NamedFunction&)>& visit) const;
+
   // Functions by address, one per address, untyped ones inside a typed one left out.
   std::vector<SortedSymbol> sort_functions() const;
 
@@ -79,6 +91,7 @@ class ElfSymbols {
 
   std::optional<FunctionSymbol> find_code(const Elf64_Sym& symbol) const;
   std::vector<SortKey> make_sort_keys() const;
+  static int get_preference(const Table& table, size_t index, bool is_default_version);
   static std::string_view get_name(const Table& table, const Elf64_Sym& symbol, size_t max_bytes);
 
   std::vector<Table> tables_;  // .dynsym first

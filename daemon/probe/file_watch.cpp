@@ -22,6 +22,10 @@ Result<int> FileWatch::add(int fd) {
   return id;
 }
 
+void FileWatch::remove(int id) {
+  (void)inotify_rm_watch(inotify_.get(), id);  // gone already when the file is
+}
+
 bool FileWatch::drain(const std::function<void(int)>& on_written) {
   alignas(inotify_event) char buffer[4096];
   bool complete = true;

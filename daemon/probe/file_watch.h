@@ -24,6 +24,8 @@ class FileWatch {
   // Watches the file behind an open descriptor, which may be closed then. The id is the same for
   // the same file.
   Result<int> add(int fd);
+  // No more notices of this id, except those already on their way.
+  void remove(int id);
   // Calls back with the id of each file written since, perhaps several times. False: the kernel
   // lost some, so any may have been written.
   bool drain(const std::function<void(int id)>& on_written);

@@ -9,12 +9,20 @@
 #include <climits>
 #include <iterator>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "daemon/probe/proc_text.h"
+#include "daemon/probe/static_runtime.h"
 
 namespace gpuperf {
 namespace {
+
+constexpr std::string_view kRuntimeCategory = "cuda";
+constexpr std::string_view kDriver = "libcuda.so";
+constexpr std::string_view kRuntime = "libcudart";
+// PyTorch with all its extensions maps some 400 files.
+constexpr size_t kMaxExaminedPerProcess = 2'048;
 
 bool matches_glob(const std::string& glob, const std::string& path) {
   const size_t slash = glob.find('/');
@@ -23,6 +31,8 @@ bool matches_glob(const std::string& glob, const std::string& path) {
   const size_t name = path.rfind('/') + 1;  // 0 without a slash
   return ::fnmatch(glob.c_str(), path.c_str() + name, 0) == 0;
 }
+
+std::string_view get_file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool is_plain_path(const std::string& glob) {
   return glob.starts_with('/') && glob.find_first_of("*?[\\") == std::string::npos;
@@ -52,6 +62,8 @@ void merge_sorted(std::vector<T>& into, const std::vector<T>& more) {
 struct LibraryFinder::Scan {
   ScanReport report;
   std::map<MappedInode, size_t> file_positions;
+  std::map<MappedInode, Examined> examined;  // in this scan: opened once for all who map it
+  std::set<std::string> stripped;
 };
 
 LibraryFinder::LibraryFinder(const ProbeConfig& config) : LibraryFinder(config, Options()) {}
@@ -78,6 +90,10 @@ LibraryFinder::LibraryFinder(const ProbeConfig& config, Options options)
       targets_.push_back(std::move(target));
     }
     targets_[entry->second].probes.push_back(i);
+    if (category != kRuntimeCategory) continue;
+    runtime_probes_.push_back(i);
+    runtime_symbols_.push_back(spec.symbol);
+    runtime_exact_.push_back(spec.form == SymbolForm::kExact);
   }
 }
 
@@ -99,9 +115,17 @@ const LibraryFinder::TargetIds& LibraryFinder::match_once(const std::string& pat
 
 bool LibraryFinder::concerns(const std::string& path) const { return !match(path).empty(); }
 
+void LibraryFinder::add_targets(const FileUser* user, const std::string& path,
+                                const MappedInode& mapped, const TargetIds& targets,
+                                Scan& scan) const {
+  std::vector<uint32_t> probes;
+  for (const size_t id : targets) merge_sorted(probes, targets_[id].probes);
+  add_file(user, path, mapped, probes, scan);
+}
+
 void LibraryFinder::add_file(const FileUser* user, const std::string& path,
-                             const MappedInode& mapped, const TargetIds& targets,
-                             Scan& scan) const {
+                             const MappedInode& mapped, const std::vector<uint32_t>& probes,
+                             Scan& scan) {
   std::vector<FoundFile>& files = scan.report.files;
   const auto known = scan.file_positions.find(mapped);
   if (known == scan.file_positions.end() && files.size() >= kMaxFoundFiles) {
@@ -114,7 +138,7 @@ void LibraryFinder::add_file(const FileUser* user, const std::string& path,
     scan.file_positions.emplace(mapped, position);
   }
   FoundFile& file = files[position];
-  for (const size_t id : targets) merge_sorted(file.probes, targets_[id].probes);
+  merge_sorted(file.probes, probes);
   if (user == nullptr || file.users.size() >= kMaxFileUsers) return;
   const bool same_process = !file.users.empty() && file.users.back().pid == user->pid;
   if (!same_process) file.users.push_back(*user);
@@ -129,7 +153,62 @@ void LibraryFinder::add_executable(uint32_t pid, const std::vector<MapEntry>& en
   });
   if (entry == entries.end()) return;
   const FileUser user{.pid = pid, .mapping = *entry};
-  add_file(&user, entry->path, entry->file, executable_targets_, scan);
+  add_targets(&user, entry->path, entry->file, executable_targets_, scan);
+}
+
+// Every runtime loads the driver when it is first used, so nothing else need be looked into.
+void LibraryFinder::add_linked_runtimes(uint32_t pid, const std::vector<MapEntry>& entries,
+                                        Scan& scan) {
+  const auto has_name = [&entries](std::string_view beginning) {
+    return std::ranges::any_of(entries, [beginning](const MapEntry& entry) {
+      return entry.file.inode != 0 && get_file_name(entry.path).starts_with(beginning);
+    });
+  };
+  if (runtime_probes_.empty() || !has_name(kDriver)) return;
+  const bool has_library = has_name(kRuntime);
+  const std::optional<std::string> executable = find_executable(options_.proc_root, pid);
+  size_t examined = 0;
+  for (const MapEntry& entry : entries) {
+    const std::string_view name = get_file_name(entry.path);
+    if (entry.file.inode == 0 || name.starts_with(kDriver) || name.starts_with(kRuntime)) continue;
+    if (!scan.examined.contains(entry.file) && examined++ >= kMaxExaminedPerProcess) {
+      ++scan.report.files_left_out;
+      continue;
+    }
+    const Examined& found = examine_once(pid, entry, scan);
+    if (!found.probes.empty()) {
+      const FileUser user{.pid = pid, .mapping = entry};
+      add_file(&user, entry.path, entry.file, found.probes, scan);
+    }
+    const bool is_hidden = found.is_stripped && !has_library && entry.path == executable;
+    if (is_hidden && scan.stripped.size() < kMaxStripped) scan.stripped.insert(entry.path);
+  }
+}
+
+const LibraryFinder::Examined& LibraryFinder::examine_once(uint32_t pid, const MapEntry& entry,
+                                                           Scan& scan) {
+  const auto [in_scan, is_new] = scan.examined.try_emplace(entry.file);
+  if (!is_new) return in_scan->second;
+  const Result<OpenedFile> opened = open_mapped_file(options_.proc_root, pid, entry);
+  if (!opened.ok()) return in_scan->second;  // the process is on its way out
+  // What is forgotten is only looked at again.
+  if (examined_.size() >= kMaxExamined) examined_.clear();
+  const auto [known, is_unknown] = examined_.try_emplace(opened->identity);
+  if (is_unknown) known->second = examine(opened->fd.get());
+  return in_scan->second = known->second;
+}
+
+LibraryFinder::Examined LibraryFinder::examine(int fd) const {
+  const Result<StaticRuntime> runtime = find_static_runtime(fd, runtime_symbols_);
+  // Not an ELF file, or a broken one, that happens to be mapped: nobody asked for it.
+  if (!runtime.ok()) return {};
+  Examined examined{.is_stripped = runtime->is_stripped};
+  for (size_t i = 0; i < runtime_probes_.size(); ++i) {
+    // A pattern's matches are found with the rest of the file's functions.
+    const bool may_match = runtime->is_linked && !runtime_exact_[i];
+    if (may_match || runtime->defined[i]) examined.probes.push_back(runtime_probes_[i]);
+  }
+  return examined;
 }
 
 Status LibraryFinder::scan_one(uint32_t pid, Scan& scan) {
@@ -144,19 +223,20 @@ Status LibraryFinder::scan_one(uint32_t pid, Scan& scan) {
     if (targets.empty()) continue;
     watched = true;
     const FileUser user{.pid = pid, .mapping = entry};
-    add_file(&user, entry.path, entry.file, targets, scan);
+    add_targets(&user, entry.path, entry.file, targets, scan);
   }
   if (!watched) return absl::OkStatus();
-  scan.report.watched_pids.push_back(pid);
   if (!executable_targets_.empty()) add_executable(pid, maps->entries, scan);
+  add_linked_runtimes(pid, maps->entries, scan);
   return absl::OkStatus();
 }
 
 void LibraryFinder::add_named_file(const std::string& path, const TargetIds& targets,
                                    Scan& scan) const {
   struct stat found {};
-  if (::stat(path.c_str(), &found) != 0 || !S_ISREG(found.st_mode)) return;
-  add_file(nullptr, path, {.device = found.st_dev, .inode = found.st_ino}, targets, scan);
+  // One that is no regular file is a find as well: opening it says so.
+  if (::stat(path.c_str(), &found) != 0) return;
+  add_targets(nullptr, path, {.device = found.st_dev, .inode = found.st_ino}, targets, scan);
 }
 
 std::vector<FoundFile> LibraryFinder::find_named(const std::vector<std::string>& paths) const {
@@ -183,6 +263,7 @@ Result<ScanReport> LibraryFinder::scan_all() {
     }
   }
   matches_.clear();
+  scan.report.stripped_runtimes.assign(scan.stripped.begin(), scan.stripped.end());
   return std::move(scan.report);
 }
 

@@ -34,26 +34,32 @@ struct FoundFile {
 inline constexpr size_t kMaxFileUsers = 4;
 
 struct ScanReport {
-  std::vector<FoundFile> files;        // one per MappedInode, in order of first sight
-  std::vector<uint32_t> watched_pids;  // processes that map a file of a category with libraries
-  uint64_t processes = 0;              // looked at
-  uint64_t unreadable_processes = 0;   // refused: the daemon lacks CAP_SYS_PTRACE
-  uint64_t truncated_processes = 0;    // more mappings than kMaxMapsBytes of text
-  uint64_t files_left_out = 0;         // beyond kMaxFoundFiles
+  std::vector<FoundFile> files;  // one per MappedInode, in order of first sight
+  // Executables that seem to hold a CUDA runtime whose symbols are stripped: of their calls only
+  // those to the driver can be probed. At most kMaxStripped.
+  std::vector<std::string> stripped_runtimes;
+  uint64_t processes = 0;             // looked at
+  uint64_t unreadable_processes = 0;  // refused: the daemon lacks CAP_SYS_PTRACE
+  uint64_t truncated_processes = 0;   // more mappings than kMaxMapsBytes of text
+  uint64_t files_left_out = 0;        // beyond kMaxFoundFiles
 };
+inline constexpr size_t kMaxStripped = 16;  // enough to see what they are
 // A host with 500 containers, each with its own copy of 8 libraries, has 4,000.
 inline constexpr size_t kMaxFoundFiles = 4'096;
 
 // Finds the files that configured functions may be in: the mapped copies of the categories'
 // libraries, the executables of watched processes for categories without libraries, and files the
-// configuration names by an absolute path.
+// configuration names by an absolute path; and, for the probes of the category "cuda", the files
+// that a CUDA runtime is linked into, looked for in processes that map the driver (libcuda), which
+// every such runtime loads.
 //
-// Thread: one at a time. Owns nothing outside itself; reads /proc, never a mapped file.
+// Thread: one at a time. Owns nothing outside itself. Reads /proc, and the symbol tables of what
+// else processes with the driver map, each file once (kMaxExamined are remembered).
 // Patterns: without a slash, a glob on the file name ("libcudart.so*"); from a slash on, a glob on
 // the whole path, in which * also matches slashes; otherwise on the end of the path
 // ("torch/lib/*.so"). A process that vanishes, or whose maps are refused, is skipped; the report
 // counts the refused ones. Kernel threads map nothing. Not here: whether a file holds the symbol
-// (find_functions).
+// (match_symbols).
 class LibraryFinder {
  public:
   struct Options {
@@ -86,21 +92,37 @@ class LibraryFinder {
   };
   using TargetIds = std::vector<size_t>;
   struct Scan;
+  // What was found in a file that no pattern matches.
+  struct Examined {
+    std::vector<uint32_t> probes;  // whose functions a linked-in runtime has
+    bool is_stripped = false;
+  };
+  // The files of 50 PyTorch environments, 300 each.
+  static constexpr size_t kMaxExamined = 16'384;
 
   TargetIds match(const std::string& path) const;
   const TargetIds& match_once(const std::string& path);
   Status scan_one(uint32_t pid, Scan& scan);
   void add_executable(uint32_t pid, const std::vector<MapEntry>& entries, Scan& scan) const;
   void add_named_file(const std::string& path, const TargetIds& targets, Scan& scan) const;
-  void add_file(const FileUser* user, const std::string& path, const MappedInode& mapped,
-                const TargetIds& targets, Scan& scan) const;
+  void add_targets(const FileUser* user, const std::string& path, const MappedInode& mapped,
+                   const TargetIds& targets, Scan& scan) const;
+  static void add_file(const FileUser* user, const std::string& path, const MappedInode& mapped,
+                       const std::vector<uint32_t>& probes, Scan& scan);
+  void add_linked_runtimes(uint32_t pid, const std::vector<MapEntry>& entries, Scan& scan);
+  const Examined& examine_once(uint32_t pid, const MapEntry& entry, Scan& scan);
+  Examined examine(int fd) const;
 
   // Set once in the constructor.
   const Options options_;
   std::vector<Target> targets_;
   TargetIds executable_targets_;
+  std::vector<uint32_t> runtime_probes_;  // of the category "cuda", and their symbols
+  std::vector<std::string> runtime_symbols_;
+  std::vector<bool> runtime_exact_;
   // Paths already matched in the running scan: a thousand processes map the same few hundred.
   std::unordered_map<std::string, TargetIds> matches_;
+  std::map<FileIdentity, Examined> examined_;
 };
 
 }  // namespace gpuperf

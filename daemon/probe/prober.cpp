@@ -14,8 +14,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
-#include "daemon/probe/elf_symbols.h"
-#include "daemon/probe/placement.h"
+#include "daemon/probe/probe_report.h"
 
 namespace gpuperf {
 namespace {
@@ -28,6 +27,18 @@ constexpr std::chrono::seconds kScanPeriod{60};
 constexpr std::chrono::milliseconds kScanPeriodWithoutNotices{800};
 // A copy of the largest library (cublasLt, 500 MB) writes without a pause this long.
 constexpr std::chrono::seconds kQuietPeriod{2};
+
+// How long the replaced link of a file stays for calls it saw begin. A call in flight beyond that
+// is never seen to end: it is counted as abandoned once its thread makes the next one.
+constexpr std::chrono::seconds kRetireWait{10};
+// The budget wants the cost gone now.
+constexpr std::chrono::seconds kSuspendWait{1};
+// Each look at the calls in flight costs up to 10 ms of CPU on a host with 20,000 threads.
+constexpr std::chrono::milliseconds kFirstRetirePoll{50};
+constexpr std::chrono::milliseconds kLastRetirePoll{1000};
+// Full scans, a minute apart, that must miss a file before its probes go: a library that is loaded
+// again soon keeps them.
+constexpr int kUnseenScans = 2;
 
 constexpr const char* kWrittenReason =
     "the file was written to while probed: its probes are out until it is left alone for 2 s, "
@@ -42,17 +53,26 @@ bool has_ptrace_capability() {
   return false;
 }
 
+bool is_probed(const FileProbe& probe) {
+  return probe.state == ProbeState::kAttached || probe.state == ProbeState::kEntryOnly;
+}
+
+std::unique_ptr<LibraryFinder> make_finder(const ProbeConfig& config) {
+  return std::make_unique<LibraryFinder>(
+      config, LibraryFinder::Options{.skip_pid = static_cast<uint32_t>(getpid())});
+}
+
 }  // namespace
 
-Prober::Prober(const ProbeConfig& config, std::shared_ptr<const std::vector<Function>> functions,
-               const Programs& programs, DropCounters& drops, OnReport on_report)
-    : config_(config),
-      functions_(std::move(functions)),
+Prober::Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
+               OnReport on_report)
+    : registry_(registry),
+      programs_(programs),
       drops_(drops),
       on_report_(std::move(on_report)),
-      finder_(config_, {.skip_pid = static_cast<uint32_t>(getpid())}),
+      plan_(std::move(plan)),
       attacher_(programs),
-      ledger_(config_, functions_, get_mechanism_name(programs.mechanism())) {}
+      in_flight_(programs) {}
 
 Prober::~Prober() { stop(); }
 
@@ -90,6 +110,7 @@ Status Prober::start() {
          "raise fs.inotify.max_user_instances, and never overwrite a library in "
          "place while gpuperfd runs"});
   }
+  finder_ = make_finder(plan_.config);
   next_scan_ = SteadyClock::now();
   thread_ = std::thread([this] { run(); });
   return absl::OkStatus();
@@ -98,21 +119,42 @@ Status Prober::start() {
 void Prober::stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
-  (void)eventfd_write(wake_.get(), 1);  // full only when a wake-up already waits
+  wake();
   thread_.join();
+}
+
+void Prober::wake() {
+  (void)eventfd_write(wake_.get(), 1);  // full only when a wake-up already waits
+}
+
+void Prober::post_plan(ProbePlan plan, std::function<void()> done) {
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.plan = std::move(plan);
+    commands_.done.push_back(std::move(done));
+  }
+  wake();
+}
+
+void Prober::post_suspended(std::set<uint32_t> function_ids) {
+  {
+    const std::lock_guard lock(mutex_);
+    commands_.suspended = std::move(function_ids);
+  }
+  wake();
 }
 
 void Prober::run() {
   while (!stopping_) {
     take_writes();  // before anything else: they are what can harm
-    if (SteadyClock::now() >= get_next_wake()) scan_all();
-    scan_dirty();
-    if (changed_) {
-      changed_ = false;
-      std::vector<Problem> problems = problems_;
-      std::ranges::copy(scan_problems_, std::back_inserter(problems));
-      on_report_(ledger_.make_report(std::move(problems)));
+    take_commands();
+    if (SteadyClock::now() >= get_next_wake()) {
+      scan_all();
+      calibrate_once();
     }
+    scan_dirty();
+    close_retired();
+    if (std::exchange(changed_, false)) on_report_(make_report());
     wait_for_news(get_next_wake());
   }
   attacher_.detach_all();
@@ -128,18 +170,49 @@ Prober::Time Prober::get_next_wake() const {
 }
 
 void Prober::wait_for_news(Time until) {
-  const auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
+  auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
+  if (attacher_.has_retired()) wait = std::min(wait, retire_poll_);
   epoll_event events[8];
   (void)epoll_wait(epoll_.get(), events, std::size(events),
                    static_cast<int>(std::max<int64_t>(wait.count(), 0)));
+  eventfd_t wakes = 0;
+  (void)eventfd_read(wake_.get(), &wakes);  // empty when something else woke us
   take_mappings();
+}
+
+void Prober::take_commands() {
+  Commands commands;
+  {
+    const std::lock_guard lock(mutex_);
+    commands = std::exchange(commands_, {});
+  }
+  if (commands.plan) {
+    plan_ = std::move(*commands.plan);
+    finder_ = make_finder(plan_.config);
+    for (auto& [id, file] : files_) {
+      file.wanted.clear();  // positions of another configuration
+      file.refused.clear();
+      file.stale = true;
+    }
+    scan_all();
+  }
+  if (commands.suspended && *commands.suspended != suspended_) {
+    suspended_ = std::move(*commands.suspended);
+    for (auto& [id, file] : files_) file.stale = true;
+    reconcile_all();
+  }
+  if (commands.done.empty()) return;
+  // Before the answer, so that who asks next sees what was changed.
+  changed_ = false;
+  on_report_(make_report());
+  for (const auto& done : commands.done) done();
 }
 
 void Prober::take_mappings() {
   if (!mappings_) return;
   const uint64_t lost = mappings_->drain([this](uint32_t pid, std::string_view name) {
     const std::string path(name);
-    if (finder_.concerns(path)) dirty_.emplace(pid, path);
+    if (finder_->concerns(path)) dirty_.emplace(pid, path);
   });
   if (lost == 0) return;
   drops_.add(DropCause::kDiscoveryEventsLost, lost);
@@ -158,8 +231,13 @@ void Prober::on_written(int file_id) {
   File& file = entry->second;
   file.quiet_at = SteadyClock::now() + kQuietPeriod;
   if (std::exchange(file.written, true)) return;
-  attacher_.detach(file_id);
-  ledger_.fail_file(file_id, kWrittenReason);
+  attacher_.detach_file(file_id);
+  file.attached.clear();
+  for (FileProbe& probe : file.probes) {
+    if (!is_probed(probe)) continue;
+    probe.state = ProbeState::kFailed;
+    probe.reason = kWrittenReason;
+  }
   log_warn("library written while probed", {{"library", file.path}, {"probes", "taken out"}});
   changed_ = true;
 }
@@ -169,17 +247,19 @@ void Prober::scan_all() {
                (mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices);
   dirty_.clear();
   for (auto& [id, file] : files_) {
+    ++file.unseen_scans;
     if (!file.written || SteadyClock::now() < file.quiet_at) continue;
-    ledger_.forget_file(id);
-    file = {.path = file.path};  // looked at anew below, if somebody still maps it
+    // Looked at anew below, if somebody still maps it.
+    file = File{.path = file.path, .fd = std::move(file.fd), .unseen_scans = file.unseen_scans};
     changed_ = true;
   }
-  const auto report = finder_.scan_all();
+  const auto report = finder_->scan_all();
   if (!report.ok()) {
     log_error("scan failed", {{"error", std::string(report.status().message())}});
     return;
   }
   take_files(report->files);
+  forget_unseen();
   explain_scan(*report);
 }
 
@@ -192,6 +272,13 @@ void Prober::explain_scan(const ScanReport& report) {
                      std::to_string(report.unreadable_processes) +
                          " processes cannot be looked into: their libraries are not probed",
                      "run as root or with CAP_SYS_PTRACE"});
+  }
+  if (report.truncated_processes > 0) {
+    found.push_back(
+        {"discovery",
+         std::to_string(report.truncated_processes) +
+             " processes have more mappings than are read: libraries beyond are not probed",
+         "look for a leak of mappings in processes with over a million of them"});
   }
   if (report.files_left_out > files_left_out_) {
     drops_.add(DropCause::kDiscoveryFilesFull, report.files_left_out - files_left_out_);
@@ -212,47 +299,41 @@ void Prober::scan_dirty() {
   std::map<uint32_t, std::vector<std::string>> by_pid;
   for (auto& [pid, path] : std::exchange(dirty_, {})) by_pid[pid].push_back(path);
   for (const auto& [pid, paths] : by_pid) {
-    const auto report = finder_.scan_process(pid);
+    const auto report = finder_->scan_process(pid);
     if (report.ok() && !report->files.empty()) {
       take_files(report->files);
     } else {
       // Gone already: its files are still found under their names, for the next process that runs
       // them.
-      take_files(finder_.find_named(paths));
+      take_files(finder_->find_named(paths));
     }
   }
 }
 
 void Prober::take_files(const std::vector<FoundFile>& files) {
-  bool probed = false;
-  for (const FoundFile& file : files) probed = take_file(file) || probed;
-  if (!probed) return;
-  changed_ = true;
-  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
-  (void)malloc_trim(0);
+  for (const FoundFile& file : files) take_file(file);
+  reconcile_all();
 }
 
-// Whether anything was looked up in it.
-bool Prober::take_file(const FoundFile& found) {
-  const auto opened = finder_.open_found(found);
+void Prober::take_file(const FoundFile& found) {
+  auto opened = finder_->open_found(found);
   if (!opened.ok()) {
     if (unopened_.insert(found.path).second) {
       log_warn("library not opened",
                {{"library", found.path}, {"error", std::string(opened.status().message())}});
     }
-    return false;
+    return;
   }
   const int id = find_file_id(*opened);
-  if (!files_.contains(id) && files_.size() >= kMaxFoundFiles) return false;  // scan_all says so
+  if (!files_.contains(id) && files_.size() >= kMaxFoundFiles) return;  // scan_all says so
   File& file = files_[id];
-  if (file.written) return false;  // its turn comes with the scan at quiet_at
-  file.path = found.path;
-  std::vector<uint32_t> wanted;
-  std::ranges::set_difference(found.probes, file.examined, std::back_inserter(wanted));
-  if (wanted.empty()) return false;
-  file.examined.insert(wanted.begin(), wanted.end());
-  probe_file({.id = id, .fd = opened->fd.get(), .name = found.path}, wanted);
-  return true;
+  file.unseen_scans = 0;
+  if (file.written) return;  // its turn comes with the scan at quiet_at
+  if (file.path.empty()) file.path = found.path;
+  if (!file.fd.valid()) file.fd = std::move(opened->fd);
+  const size_t before = file.wanted.size();
+  file.wanted.insert(found.probes.begin(), found.probes.end());
+  file.stale = file.stale || file.wanted.size() != before;
 }
 
 // One id per file, however it is found: overlays show one file under several inodes, which only the
@@ -270,43 +351,176 @@ int Prober::find_file_id(const OpenedFile& opened) {
   return id;
 }
 
-void Prober::probe_file(const ProbedFile& file, const std::vector<uint32_t>& wanted) {
-  std::vector<std::string> symbols;
-  symbols.reserve(wanted.size());
-  for (const uint32_t id : wanted) symbols.push_back((*functions_)[id].symbol);
-  Status unread;  // ok unless a table that may hold a missing function could not be read
-  const auto found = find_functions(file.fd, symbols, &unread);
-  if (!found.ok()) {
-    const std::string error(found.status().message());
-    log_warn("library not read", {{"library", file.name}, {"error", error}});
-    for (const uint32_t id : wanted) ledger_.note_failed(file.id, file.name, id, error);
-    return;
+void Prober::forget_unseen() {
+  std::vector<int> unseen;
+  for (const auto& [id, file] : files_) {
+    if (file.unseen_scans >= kUnseenScans) unseen.push_back(id);
   }
-  std::vector<ProbePoint> points;
-  for (size_t i = 0; i < wanted.size(); ++i) {
-    const auto& symbol = (*found)[i];
-    if (!symbol && !unread.ok()) {
-      ledger_.note_failed(file.id, file.name, wanted[i], std::string(unread.message()));
-    } else if (!symbol) {
-      ledger_.note_missing(file.name, wanted[i]);
-    } else if (symbol->is_ifunc) {
-      ledger_.note_failed(
-          file.id, file.name, wanted[i],
-          "indirect function: the code that runs is chosen at load time and has no symbol");
+  for (const int id : unseen) forget_file(id);
+}
+
+void Prober::forget_file(int file_id) {
+  attacher_.detach_file(file_id);
+  if (writes_ && file_id > 0) writes_->remove(file_id);
+  std::erase_if(ids_, [file_id](const auto& entry) { return entry.second == file_id; });
+  files_.erase(file_id);
+  changed_ = true;
+}
+
+void Prober::reconcile_all() {
+  bool any = false;
+  for (auto& [id, file] : files_) {
+    if (!file.stale || file.written) continue;
+    file.stale = false;
+    any = true;
+    const std::vector<uint32_t> wanted(file.wanted.begin(), file.wanted.end());
+    const Status read = file.known.examine(file.fd.get(), plan_.config, wanted);
+    if (!read.ok()) {
+      log_warn("library not read",
+               {{"library", file.path}, {"error", std::string(read.message())}});
+    }
+    reconcile(id, file);
+    changed_ = true;
+  }
+  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
+  if (any) (void)malloc_trim(0);
+}
+
+void Prober::reconcile(int file_id, File& file) {
+  const std::vector<uint32_t> wanted(file.wanted.begin(), file.wanted.end());
+  file.probes =
+      file.known.choose(plan_.config, wanted, registry_, plan_.default_threshold_ns, drops_);
+  std::map<uint32_t, std::vector<ProbePoint>> desired;
+  for (FileProbe& probe : file.probes) {
+    if (!is_probed(probe)) continue;
+    if (suspended_.contains(probe.function_id)) {
+      probe.state = ProbeState::kSuspended;
+      probe.reason =
+          "taken out for a while: its calls cost a process more than "
+          "overhead.budget_percent; see gpuperfctl status";
+    } else if (const auto refused = file.refused.find(probe.function_id);
+               refused != file.refused.end()) {
+      probe.state = ProbeState::kFailed;
+      probe.reason = refused->second;
     } else {
-      points.push_back({.function_id = wanted[i],
-                        .offset_bytes = place_probe(file.fd, symbol->file_offset_bytes),
-                        .timed = !(*functions_)[wanted[i]].entry_only});
+      desired[probe.function_id].push_back(probe.point);
     }
   }
-  size_t attached = 0;
-  for (const ProbeOutcome& outcome : attacher_.attach(file, points)) {
-    attached += outcome.status.ok() ? 1 : 0;
-    ledger_.note_outcome(file.id, file.name, outcome);
+  tell_functions(file);
+  change_points({.id = file_id, .fd = file.fd.get(), .name = file.path}, file, desired);
+  for (FileProbe& probe : file.probes) {
+    const auto refused = file.refused.find(probe.function_id);
+    if (!is_probed(probe) || refused == file.refused.end()) continue;
+    probe.state = ProbeState::kFailed;
+    probe.reason = refused->second;
   }
-  log_info("library probed", {{"library", file.name},
-                              {"functions", std::to_string(attached)},
-                              {"failed", std::to_string(points.size() - attached)}});
+}
+
+// Only what differs is touched: everything else goes on counting.
+void Prober::change_points(const ProbedFile& probed, File& file,
+                           const std::map<uint32_t, std::vector<ProbePoint>>& desired) {
+  std::set<uint32_t> leaving;
+  bool suspending = false;
+  for (const auto& [function_id, points] : file.attached) {
+    const auto wanted = desired.find(function_id);
+    if (wanted != desired.end() && wanted->second == points) continue;
+    leaving.insert(function_id);
+    suspending = suspending || suspended_.contains(function_id);
+  }
+  if (!leaving.empty()) {
+    const Time deadline = SteadyClock::now() + (suspending ? kSuspendWait : kRetireWait);
+    const Status status = attacher_.detach(probed, leaving, deadline);
+    if (!status.ok()) {
+      // They stay in, and are tried again with the next change.
+      log_error("probes not taken out",
+                {{"library", file.path}, {"error", std::string(status.message())}});
+      return;
+    }
+    for (const uint32_t function_id : leaving) file.attached.erase(function_id);
+  }
+  std::vector<ProbePoint> joining;
+  for (const auto& [function_id, points] : desired) {
+    if (file.attached.contains(function_id)) continue;
+    std::ranges::copy(points, std::back_inserter(joining));
+  }
+  if (joining.empty() && leaving.empty()) return;
+  size_t failed = 0;
+  for (const ProbeOutcome& outcome : attacher_.attach(probed, joining)) {
+    const uint32_t function_id = outcome.point.function_id;
+    if (outcome.status.ok()) {
+      file.attached[function_id].push_back(outcome.point);
+    } else {
+      ++failed;
+      file.refused[function_id] = std::string(outcome.status.message());
+    }
+  }
+  log_info("library probed", {{"library", file.path},
+                              {"functions", std::to_string(file.attached.size())},
+                              {"added", std::to_string(joining.size() - failed)},
+                              {"removed", std::to_string(leaving.size())},
+                              {"failed", std::to_string(failed)}});
+}
+
+// The kernel must know a function before its first probe fires.
+void Prober::tell_functions(const File& file) {
+  if (std::exchange(told_stacks_, plan_.stacks) != plan_.stacks) told_.clear();
+  const auto functions = registry_.get();
+  for (const FileProbe& probe : file.probes) {
+    if (!is_probed(probe) || probe.function_id >= functions->size()) continue;
+    const Function& function = (*functions)[probe.function_id];
+    const auto known = told_.find(probe.function_id);
+    if (known != told_.end() && known->second == function) continue;
+    programs_.set_function(function, plan_.stacks);
+    told_.insert_or_assign(probe.function_id, function);
+  }
+}
+
+void Prober::close_retired() {
+  if (!attacher_.has_retired()) {
+    retire_poll_ = kFirstRetirePoll;
+    return;
+  }
+  retire_poll_ = std::min(2 * retire_poll_, kLastRetirePoll);
+  std::set<uint64_t> cookies;
+  const auto calls = in_flight_.read();
+  if (calls.ok()) {
+    for (const gpuperf_in_flight& call : *calls) cookies.insert(call.cookie);
+  } else {
+    log_error("calls in flight not read", {{"error", std::string(calls.status().message())}});
+  }
+  attacher_.close_retired(cookies, SteadyClock::now());
+}
+
+// After the first scan: the workloads' probes come first.
+void Prober::calibrate_once() {
+  if (std::exchange(calibrated_, true)) return;
+  if (changed_) on_report_(make_report());
+  const Result<ProbeCosts> costs = calibrate(programs_.mechanism());
+  changed_ = true;
+  if (costs.ok()) {
+    costs_ = *costs;
+    return;
+  }
+  problems_.push_back({"overhead",
+                       "the cost of a probe could not be measured, so the budget is not kept: " +
+                           std::string(costs.status().message()),
+                       "restart gpuperfd; if it stays, probe fewer functions"});
+}
+
+std::shared_ptr<const ProbeReport> Prober::make_report() const {
+  const auto functions = registry_.get();
+  ReportInput input{.config = plan_.config,
+                    .functions = *functions,
+                    .mechanism = get_mechanism_name(programs_.mechanism()),
+                    .default_threshold_ns = plan_.default_threshold_ns,
+                    .costs = costs_,
+                    .problems = problems_};
+  std::ranges::copy(scan_problems_, std::back_inserter(input.problems));
+  for (const auto& [id, file] : files_) {
+    const std::vector<uint32_t> wanted(file.wanted.begin(), file.wanted.end());
+    input.files.push_back({file.path, file.probes, file.known.list_missing(plan_.config, wanted)});
+  }
+  return make_probe_report(input);
 }
 
 }  // namespace gpuperf

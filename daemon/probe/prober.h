@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,31 +18,38 @@
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/attacher.h"
+#include "daemon/probe/file_probes.h"
 #include "daemon/probe/file_watch.h"
+#include "daemon/probe/in_flight.h"
 #include "daemon/probe/library_finder.h"
 #include "daemon/probe/mapping_events.h"
-#include "daemon/probe/probe_ledger.h"
 #include "daemon/probe/probe_spec.h"
 #include "daemon/probe/programs.h"
+#include "daemon/probe/self_test.h"
 
 namespace gpuperf {
 
+// What the prober is to do; replaced as a whole.
+struct ProbePlan {
+  ProbeConfig config;
+  uint64_t default_threshold_ns = 0;
+  bool stacks = true;  // slow calls carry their stack
+};
+
 // The probe thread: finds the files that hold configured functions, in whatever process maps them,
-// and puts the probes in.
+// and keeps exactly the probes in them that the configuration and the budget want.
 //
-// Owns its thread between start and stop, and the probes. `programs` and `drops` must outlive it. A
-// file is looked at once; a process that maps a file probed already needs nothing, because probes
-// act on the file. Files are found at start, at every executable mapping the kernel tells of, and
-// by a full scan every minute; without those notices the scan runs every 0.8 s and a problem says
-// so. Bounds: at most kMaxFoundFiles files; a problem counts those left out. Not here: taking
-// probes out of files nobody maps any more, or that are written to.
+// Owns its thread between start and stop, and the probes. `programs`, `registry` and `drops` must
+// outlive it. Files are found at start, at every executable mapping the kernel tells of, and by a
+// full scan every minute; without those notices the scan runs every 0.8 s and a problem says so. A
+// file that two full scans did not see any more loses its probes. Bounds: at most kMaxFoundFiles
+// files; a problem counts those left out. A change of the configuration touches only what differs.
 class Prober {
  public:
   using OnReport = std::function<void(std::shared_ptr<const ProbeReport>)>;  // on the probe thread
 
-  // Function ids are positions in `config.probes`.
-  Prober(const ProbeConfig& config, std::shared_ptr<const std::vector<Function>> functions,
-         const Programs& programs, DropCounters& drops, OnReport on_report);
+  Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
+         OnReport on_report);
   ~Prober();
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
@@ -49,34 +57,62 @@ class Prober {
   Status start();
   void stop();  // removes every probe
 
+  // Any thread. `done` is called on the probe thread once the plan is in force.
+  void post_plan(ProbePlan plan, std::function<void()> done);
+  // Any thread. These functions are taken out, all others put in again.
+  void post_suspended(std::set<uint32_t> function_ids);
+
  private:
   using Time = std::chrono::steady_clock::time_point;
   // A file looked at, whatever was found in it.
   struct File {
     std::string path;
-    std::set<uint32_t> examined;  // functions looked for in it
-    bool written = false;         // since: no probes until quiet_at
+    Fd fd;  // kept open: links are made anew when functions leave
+    FileProbes known;
+    std::set<uint32_t> wanted;      // positions in the configuration, by every path it was seen at
+    std::vector<FileProbe> probes;  // as they are
+    std::map<uint32_t, std::vector<ProbePoint>> attached;  // by function
+    std::map<uint32_t, std::string> refused;               // by function: why the kernel did
+    bool stale = true;     // wanted, configuration or suspensions changed
+    bool written = false;  // since: no probes until quiet_at
     Time quiet_at;
+    int unseen_scans = 0;
+  };
+  struct Commands {
+    std::optional<ProbePlan> plan;
+    std::vector<std::function<void()>> done;
+    std::optional<std::set<uint32_t>> suspended;
   };
 
   Status watch(int descriptor);
   void run();
   Time get_next_wake() const;
   void wait_for_news(Time until);
+  void wake();
+  void take_commands();
   void take_mappings();
   void take_writes();
+  void on_written(int file_id);
   void scan_all();
   void explain_scan(const ScanReport& report);
   void scan_dirty();
   void take_files(const std::vector<FoundFile>& files);
-  bool take_file(const FoundFile& found);
+  void take_file(const FoundFile& found);
   int find_file_id(const OpenedFile& opened);
-  void on_written(int file_id);
-  void probe_file(const ProbedFile& file, const std::vector<uint32_t>& wanted);
+  void forget_unseen();
+  void forget_file(int file_id);
+  void reconcile_all();
+  void reconcile(int file_id, File& file);
+  void change_points(const ProbedFile& probed, File& file,
+                     const std::map<uint32_t, std::vector<ProbePoint>>& desired);
+  void tell_functions(const File& file);
+  void close_retired();
+  void calibrate_once();
+  std::shared_ptr<const ProbeReport> make_report() const;
 
   // Set once, before the thread starts.
-  const ProbeConfig config_;
-  const std::shared_ptr<const std::vector<Function>> functions_;
+  FunctionRegistry& registry_;
+  Programs& programs_;
   DropCounters& drops_;
   const OnReport on_report_;
   Fd wake_;
@@ -85,10 +121,19 @@ class Prober {
   std::optional<FileWatch> writes_;          // likewise
   std::vector<Problem> problems_;
   std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;
+  Commands commands_;  // guarded by mutex_
   // Probe thread only.
-  LibraryFinder finder_;
+  ProbePlan plan_;
+  std::unique_ptr<LibraryFinder> finder_;
   Attacher attacher_;
-  ProbeLedger ledger_;
+  InFlightReader in_flight_;
+  ProbeCosts costs_;
+  bool calibrated_ = false;
+  std::chrono::milliseconds retire_poll_{0};
+  std::set<uint32_t> suspended_;
+  std::map<uint32_t, Function> told_;  // what the kernel was told of each function
+  bool told_stacks_ = true;
   Time next_scan_;
   std::set<std::pair<uint32_t, std::string>> dirty_;  // (pid, path) of mappings that concern us
   std::map<int, File> files_;                         // by id

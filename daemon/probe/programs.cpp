@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdarg>
 #include <cstdio>
@@ -134,9 +135,9 @@ Status Programs::load_form(std::span<const std::byte> object) {
   if (object_ == nullptr) return explain_load_failure(errno);
 
   const std::pair<const char*, uint32_t> entries[] = {
-      {"functions", sizes_.functions}, {"cells", sizes_.functions + sizes_.cells},
-      {"cell_index", sizes_.cells},    {"free_cells", sizes_.cells},
-      {"processes", sizes_.cells},
+      {"functions", sizes_.functions}, {"plans", sizes_.functions},
+      {"cell_index", sizes_.cells},    {"cells", sizes_.functions + sizes_.cells},
+      {"free_cells", sizes_.cells},    {"processes", sizes_.cells},
   };
   for (const auto& [name, count] : entries) {
     if (const int error =
@@ -146,7 +147,8 @@ Status Programs::load_form(std::span<const std::byte> object) {
     }
   }
   const uint32_t multi = mechanism_ == Mechanism::kPerf ? 0 : kAttachUprobeMulti;
-  for (const char* name : {"probe_count", "probe_entry", "probe_return"}) {
+  for (const char* name :
+       {"probe_count", "probe_entry_to_exit", "probe_exit", "probe_entry", "probe_return"}) {
     if (bpf_program* found = program(name)) {
       bpf_program__set_expected_attach_type(found, static_cast<bpf_attach_type>(multi));
     }
@@ -165,6 +167,10 @@ Status Programs::load_form(std::span<const std::byte> object) {
                                             sizes_.functions + sizes_.cells));
   ASSIGN_OR_RETURN(functions_, MappedArray::map(map_fd("functions"), "functions",
                                                 sizeof(gpuperf_function), sizes_.functions));
+  ASSIGN_OR_RETURN(
+      plans_, MappedArray::map(map_fd("plans"), "plans", sizeof(gpuperf_plan), sizes_.functions));
+  ASSIGN_OR_RETURN(lanes_,
+                   MappedArray::map(map_fd("lanes"), "lanes", sizeof(uint64_t), GPUPERF_LANES));
   ASSIGN_OR_RETURN(
       losses_, MappedArray::map(map_fd("losses"), "losses", sizeof(uint64_t), GPUPERF_LOSS_COUNT));
   return fill_free_cells();
@@ -201,9 +207,19 @@ void Programs::set_function(const Function& function, bool stacks) {
   const std::vector<int32_t> benign = get_benign_codes(function.status);
   row.benign_status[0] = benign.empty() ? 0 : benign[0];
   row.benign_status[1] = benign.size() < 2 ? 0 : benign[1];
-  row.flags = (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
-              (stacks ? GPUPERF_FN_STACK : 0);
+  // The plan before the flag that says it is there.
+  if (function.arguments) {
+    plans_.as<gpuperf_plan>()[function.id] = to_contract(*function.arguments);
+  }
   row.slow_threshold_ns = function.slow_threshold_ns;
+  const uint32_t flags = (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
+                         (stacks ? GPUPERF_FN_STACK : 0) |
+                         (function.arguments ? GPUPERF_FN_PLAN : 0);
+  std::atomic_ref(row.flags).store(flags, std::memory_order_release);
+}
+
+void Programs::set_lane(uint32_t lane, uint32_t word) {
+  std::atomic_ref(lanes_.as<uint64_t>()[lane]).store(word, std::memory_order_release);
 }
 
 }  // namespace gpuperf

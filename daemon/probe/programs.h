@@ -75,7 +75,10 @@ class Programs {
   bpf_program* program(const char* name) const;
   int map_fd(const char* name) const;
 
+  // What the kernel knows of a function; may be told anew at any time.
   void set_function(const Function& function, bool stacks);
+  // Generation of a lane and GPUPERF_LANE_RETIRING: see bpf/records.h.
+  void set_lane(uint32_t lane, uint32_t word);
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
   std::span<const uint64_t> losses() const { return losses_.as<const uint64_t>(); }
 
@@ -91,6 +94,8 @@ class Programs {
   bpf_link* exit_link_ = nullptr;
   MappedArray cells_;
   MappedArray functions_;
+  MappedArray plans_;
+  MappedArray lanes_;
   MappedArray losses_;
 };
 

@@ -3,10 +3,13 @@
 #include "daemon/probe/self_test.h"
 
 #include <fcntl.h>
+#include <time.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "daemon/probe/attacher.h"
@@ -19,7 +22,26 @@ __attribute__((noinline, noclone, used)) int gpuperf_self_test_function(int stat
   asm volatile("" : "+r"(status));
   return status;
 }
+
+// Functions whose instructions are known, for calibration: what they begin with decides the cost.
+int gpuperf_calibration_push();
+int gpuperf_calibration_mov();
 }
+asm(R"(
+  .pushsection .text
+  .type gpuperf_calibration_push, @function
+gpuperf_calibration_push:
+  push %rbp
+  pop %rbp
+  ret
+  .size gpuperf_calibration_push, . - gpuperf_calibration_push
+  .type gpuperf_calibration_mov, @function
+gpuperf_calibration_mov:
+  mov %edi, %eax
+  ret
+  .size gpuperf_calibration_mov, . - gpuperf_calibration_mov
+  .popsection
+)");
 
 namespace gpuperf {
 namespace {
@@ -73,6 +95,79 @@ Status try_mechanism(Mechanism mechanism) {
                                " statuses were counted: this kernel loses probe hits");
   }
   return absl::OkStatus();
+}
+
+namespace {
+
+constexpr int kCalibrationCalls = 400;
+constexpr int kCalibrationRounds = 5;  // the fastest counts: the others were disturbed
+
+uint64_t measure_call_ns(int (*function)()) {
+  const auto now_ns = [] {
+    timespec time{};
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // cannot fail for our own thread
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  };
+  uint64_t fastest_ns = UINT64_MAX;
+  for (int round = 0; round < kCalibrationRounds; ++round) {
+    const uint64_t start_ns = now_ns();
+    for (int call = 0; call < kCalibrationCalls; ++call) (void)function();
+    fastest_ns = std::min(fastest_ns, (now_ns() - start_ns) / kCalibrationCalls);
+  }
+  return fastest_ns;
+}
+
+Result<uint64_t> measure_probed_ns(Mechanism mechanism, int fd, int (*function)(), Timing timing,
+                                   uint64_t ret_distance_bytes) {
+  ASSIGN_OR_RETURN(const auto programs, Programs::load(mechanism, {.functions = 1, .cells = 16}));
+  programs->set_function({.id = 0, .status = StatusKind::kNccl}, false);
+  ASSIGN_OR_RETURN(const uint64_t offset, find_own_offset(reinterpret_cast<const void*>(function)));
+  ProbePoint point{.function_id = 0, .offset_bytes = offset, .timing = timing};
+  if (timing == Timing::kExits) point.exits = {{.offset_bytes = offset + ret_distance_bytes}};
+  Attacher attacher(*programs);
+  RETURN_IF_ERROR(attacher.attach({.fd = fd, .name = "calibration"}, {&point, 1})[0].status);
+  return measure_call_ns(function);
+}
+
+}  // namespace
+
+uint64_t get_cost_ns(const ProbeCosts& costs, HitCost entry, Timing timing) {
+  const int stepped = entry == HitCost::kStepped ? 1 : 0;
+  switch (timing) {
+    case Timing::kReturn:
+      return costs.return_ns[stepped];
+    case Timing::kExits:
+      return costs.exits_ns[stepped];
+    case Timing::kNone:
+      return costs.none_ns[stepped];
+  }
+  return 0;  // only reached with a value outside the enum
+}
+
+Result<ProbeCosts> calibrate(Mechanism mechanism) {
+  const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  if (!self.valid()) return errno_status(errno, "/proc/self/exe: open");
+  struct Target {
+    int (*function)();
+    uint64_t ret_distance_bytes;
+  };
+  const Target targets[] = {{gpuperf_calibration_push, 2}, {gpuperf_calibration_mov, 2}};
+  ProbeCosts costs;
+  for (size_t i = 0; i < std::size(targets); ++i) {
+    const Target& target = targets[i];
+    const uint64_t bare_ns = measure_call_ns(target.function);
+    const auto measure = [&](Timing timing, uint64_t& cost_ns) -> Status {
+      ASSIGN_OR_RETURN(const uint64_t probed_ns,
+                       measure_probed_ns(mechanism, self.get(), target.function, timing,
+                                         target.ret_distance_bytes));
+      cost_ns = probed_ns > bare_ns ? probed_ns - bare_ns : 0;
+      return absl::OkStatus();
+    };
+    RETURN_IF_ERROR(measure(Timing::kReturn, costs.return_ns[i]));
+    RETURN_IF_ERROR(measure(Timing::kExits, costs.exits_ns[i]));
+    RETURN_IF_ERROR(measure(Timing::kNone, costs.none_ns[i]));
+  }
+  return costs;
 }
 
 }  // namespace gpuperf

@@ -1,8 +1,11 @@
 #include "daemon/resolve/container.h"
 
 #include <algorithm>
+#include <array>
+#include <cstring>
 
 #include "daemon/probe/proc_text.h"
+#include "daemon/resolve/slurm.h"
 
 namespace gpuperf {
 namespace {
@@ -68,23 +71,32 @@ std::string_view take_until(std::string_view& text, char separator) {
   return taken;
 }
 
+// Takes in what one component of a path says; the innermost, which comes last, counts.
+void take_component(std::string_view component, ContainerIds& ids) {
+  if (std::string uid = find_pod_uid(component); !uid.empty()) ids.pod_uid = std::move(uid);
+  const std::string_view id = find_container_id(component);
+  if (!id.empty()) ids.container = id.substr(0, kShownIdDigits);
+}
+
 ContainerIds parse_path(std::string_view path) {
   ContainerIds ids;
-  while (!path.empty()) {
-    const std::string_view component = take_until(path, '/');
-    if (std::string uid = find_pod_uid(component); !uid.empty()) ids.pod_uid = std::move(uid);
-    const std::string_view id = find_container_id(component);
-    if (!id.empty()) ids.container = id.substr(0, kShownIdDigits);
-  }
+  while (!path.empty()) take_component(take_until(path, '/'), ids);
   return ids;
 }
 
-std::string read_comm(std::string_view proc_root, uint32_t pid) {
-  Result<BoundedText> comm =
-      read_bounded_text(get_proc_path(proc_root, pid, "comm"), kMaxCommBytes);
-  if (!comm.ok()) return {};
-  if (comm->text.ends_with('\n')) comm->text.pop_back();
-  return std::move(comm->text);
+ContainerIds parse_info(const gpuperf_process_info& info) {
+  std::array<std::string_view, GPUPERF_CGROUP_LEVELS> names;
+  for (size_t i = 0; i < names.size(); ++i) {
+    names[i] = {info.cgroup[i], ::strnlen(info.cgroup[i], sizeof info.cgroup[i])};
+  }
+  return parse_cgroup_names(names);
+}
+
+// Empty when it cannot be read.
+std::string read_text(std::string_view proc_root, uint32_t pid, std::string_view name,
+                      size_t max_bytes) {
+  Result<BoundedText> text = read_bounded_text(get_proc_path(proc_root, pid, name), max_bytes);
+  return text.ok() ? std::move(text->text) : std::string();
 }
 
 }  // namespace
@@ -102,14 +114,35 @@ ContainerIds parse_cgroup(std::string_view text) {
   return best;
 }
 
-Owner read_owner(uint32_t pid) { return read_owner_below("/proc", pid); }
+ContainerIds parse_cgroup_names(std::span<const std::string_view> names) {
+  ContainerIds ids;
+  for (size_t i = names.size(); i > 0; --i) take_component(names[i - 1], ids);
+  return ids;
+}
 
-Owner read_owner_below(std::string_view proc_root, uint32_t pid) {
-  Owner owner{.comm = read_comm(proc_root, pid)};
-  const Result<BoundedText> cgroup =
-      read_bounded_text(get_proc_path(proc_root, pid, "cgroup"), kMaxCgroupBytes);
-  if (!cgroup.ok()) return owner;
-  ContainerIds ids = parse_cgroup(cgroup->text);
+Owner read_owner(const ProcessKey& process, const gpuperf_process_info* info) {
+  return read_owner_below("/proc", process, info);
+}
+
+Owner read_owner_below(std::string_view proc_root, const ProcessKey& process,
+                       const gpuperf_process_info* info) {
+  ContainerIds ids = info == nullptr ? ContainerIds() : parse_info(*info);
+  Owner owner;
+  std::string comm = read_text(proc_root, process.pid, "comm", kMaxCommBytes);
+  if (comm.ends_with('\n')) comm.pop_back();
+  const std::string cgroup = read_text(proc_root, process.pid, "cgroup", kMaxCgroupBytes);
+  const std::string environment =
+      read_text(proc_root, process.pid, "environ", kMaxEnvironmentBytes);
+  // Asked last: then all of the above was this process's and not its successor's.
+  if (is_running_since(proc_root, process.pid, process.start_boot_ns)) {
+    ContainerIds read = parse_cgroup(cgroup);
+    if (ids.container.empty()) ids.container = std::move(read.container);
+    if (ids.pod_uid.empty()) ids.pod_uid = std::move(read.pod_uid);
+    SlurmTask slurm = parse_slurm_task(environment);
+    owner = {.comm = std::move(comm),
+             .slurm_job = std::move(slurm.job),
+             .slurm_rank = std::move(slurm.rank)};
+  }
   owner.container = std::move(ids.container);
   owner.pod = std::move(ids.pod_uid);
   return owner;

@@ -2,10 +2,11 @@
 
 // Which container and pod a process runs in, from its control groups.
 
-#include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
+#include "bpf/records.h"
 #include "daemon/model/function.h"
 
 namespace gpuperf {
@@ -22,9 +23,16 @@ struct ContainerIds {
 // groups (a cgroup namespace read from inside) shows none.
 ContainerIds parse_cgroup(std::string_view text);
 
-// Owner of a living process; what cannot be read stays empty. `pod` is the pod's uid: its name and
-// namespace are not known here. Any thread; reads two small files.
-Owner read_owner(uint32_t pid);
-Owner read_owner_below(std::string_view proc_root, uint32_t pid);
+// The same of the names of one cgroup and those above it, innermost first; empty ones are skipped.
+ContainerIds parse_cgroup_names(std::span<const std::string_view> names);
+
+// Who a process belongs to. `info`, null where the kernel kept none, is what holds for processes
+// that have gone already; what it does not tell is read from /proc while that process lives, and
+// stays empty otherwise: cgroups of version 1, outer cgroups, the name, the Slurm job. `comm` may
+// be that of a changed name. `pod` is the pod's uid: its name and namespace are not known here. Any
+// thread; reads four small files.
+Owner read_owner(const ProcessKey& process, const gpuperf_process_info* info);
+Owner read_owner_below(std::string_view proc_root, const ProcessKey& process,
+                       const gpuperf_process_info* info);
 
 }  // namespace gpuperf

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/base/demangle.h"
 #include "daemon/probe/proc_text.h"
-#include "daemon/resolve/demangle.h"
 
 namespace gpuperf {
 

@@ -16,17 +16,22 @@ namespace {
 using google::protobuf::FieldDescriptor;
 using v1::FunctionStats;
 
-// The function of a row; null where its id is outside the snapshot's own table, which has no name
-// for it then.
-const Function* find_function(const Snapshot& snapshot, uint32_t function_id) {
-  if (snapshot.functions == nullptr || function_id >= snapshot.functions->size()) return nullptr;
-  return &(*snapshot.functions)[function_id];
-}
-
 template <typename Row>
 bool matches_row(const RowFilter& filter, const Function* function, const Row& row) {
   return function != nullptr && filter.matches_function(function->category, function->name) &&
          filter.matches(row.owner);
+}
+
+// Age of the oldest call in flight of each (function, process) that has one.
+using OldestCalls = std::map<std::pair<uint32_t, ProcessKey>, uint64_t>;
+OldestCalls find_oldest_calls(const Snapshot& snapshot) {
+  OldestCalls oldest;
+  if (snapshot.in_flight == nullptr) return oldest;
+  for (const InFlightCall& call : snapshot.in_flight->calls) {
+    uint64_t& age_ns = oldest[{call.function_id, call.process}];
+    age_ns = std::max(age_ns, get_age_ns(*snapshot.in_flight, call));
+  }
+  return oldest;
 }
 
 bool is_numeric(const FieldDescriptor& field) {
@@ -64,13 +69,21 @@ auto get_name_order(const FunctionStats& stats) {
 
 }  // namespace
 
+const Function* find_function(const Snapshot& snapshot, uint32_t function_id) {
+  if (snapshot.functions == nullptr || function_id >= snapshot.functions->size()) return nullptr;
+  return &(*snapshot.functions)[function_id];
+}
+
 std::vector<FunctionStats> list_per_process(const Snapshot& snapshot, const RowFilter& filter) {
+  const OldestCalls oldest = find_oldest_calls(snapshot);
   std::vector<FunctionStats> functions;
   for (const auto& row : snapshot.rows) {
     const Function* function = find_function(snapshot, row->function_id);
-    if (matches_row(filter, function, *row) && filter.matches(row->process)) {
-      functions.push_back(to_proto(*function, *row));
-    }
+    if (!matches_row(filter, function, *row) || !filter.matches(row->process)) continue;
+    const auto call = oldest.find({row->function_id, row->process});
+    const FunctionNow now{.coverage = get_coverage(snapshot, row->function_id),
+                          .oldest_in_flight_ns = call == oldest.end() ? 0 : call->second};
+    functions.push_back(to_proto(*function, *row, now));
   }
   return functions;
 }
@@ -89,10 +102,18 @@ std::vector<FunctionStats> list_summed(const Snapshot& snapshot, const RowFilter
   } else {
     for (const auto& series : snapshot.series) add(*series);
   }
+  std::map<uint32_t, uint64_t> oldest;
+  for (const auto& [key, age_ns] : find_oldest_calls(snapshot)) {
+    const auto& [id, process] = key;
+    if (!filter.matches(process) || !filter.matches(get_owner(snapshot, process))) continue;
+    oldest[id] = std::max(oldest[id], age_ns);
+  }
   std::vector<FunctionStats> functions;
   functions.reserve(sums.size());
   for (const auto& [id, totals] : sums) {
-    functions.push_back(to_proto((*snapshot.functions)[id], totals));
+    functions.push_back(
+        to_proto((*snapshot.functions)[id], totals,
+                 {.coverage = get_coverage(snapshot, id), .oldest_in_flight_ns = oldest[id]}));
   }
   return functions;
 }

@@ -10,6 +10,10 @@
 
 namespace gpuperf {
 
+// The function of a row; null where its id is outside the snapshot's own table, which has no name
+// for it then.
+const Function* find_function(const Snapshot& snapshot, uint32_t function_id);
+
 // One row per function and process that match, in the snapshot's order.
 std::vector<v1::FunctionStats> list_per_process(const Snapshot& snapshot, const RowFilter& filter);
 

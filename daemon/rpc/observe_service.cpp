@@ -3,12 +3,14 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <map>
 #include <string>
 #include <utility>
 
 #include "daemon/rpc/function_list.h"
 #include "daemon/rpc/grpc_status.h"
 #include "daemon/rpc/row_filter.h"
+#include "daemon/rpc/shape_list.h"
 #include "daemon/rpc/to_proto.h"
 #include "daemon/rpc/watch_stream.h"
 
@@ -73,8 +75,11 @@ Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
   }
   std::stable_partition(rows.begin(), rows.end(),
                         [](const ProcessRow* row) { return !row->exited; });
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
-                                  [](const ProcessRow* row) { return to_proto(*row); });
+  std::map<ProcessKey, double> overhead;
+  for (const OverheadRow& row : place.snapshot->overhead) overhead[row.process] = row.ratio;
+  const uint64_t next = fill_page(
+      rows, place.offset, request.page(), *response.mutable_processes(),
+      [&overhead](const ProcessRow* row) { return to_proto(*row, overhead[row->process]); });
   if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
   return absl::OkStatus();
 }
@@ -104,6 +109,7 @@ Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
                                             ? list_per_process(*place.snapshot, filter)
                                             : list_summed(*place.snapshot, filter);
   RETURN_IF_ERROR(sort_functions(request.sort(), rows));
+  response.set_taken_mono_ns(static_cast<uint64_t>(place.snapshot->totals_mono_ns));
   const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_functions(),
                                   [](const v1::FunctionStats& row) { return row; });
   if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
@@ -133,6 +139,46 @@ Status ObserveService::list_slow_calls(const v1::ListSlowCallsRequest& request,
   return absl::OkStatus();
 }
 
+Status ObserveService::list_in_flight_calls(const v1::ListInFlightCallsRequest& request,
+                                            v1::ListInFlightCallsResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  const Snapshot& snapshot = *place.snapshot;
+  if (snapshot.in_flight == nullptr) return absl::OkStatus();
+  const InFlightCalls& look = *snapshot.in_flight;
+  const RowFilter filter(request.filter());
+  std::vector<v1::InFlightCall> calls;
+  for (const InFlightCall& call : look.calls) {
+    const Function* function = find_function(snapshot, call.function_id);
+    const Owner& owner = get_owner(snapshot, call.process);
+    const uint64_t age_ns = get_age_ns(look, call);
+    if (function != nullptr && filter.matches_function(function->category, function->name) &&
+        filter.matches(call.process) && filter.matches(owner) && filter.matches_age(age_ns)) {
+      calls.push_back(to_proto(*function, call, owner, age_ns));
+    }
+  }
+  std::ranges::stable_sort(calls, std::ranges::greater(), &v1::InFlightCall::age_ns);
+  const uint64_t next = fill_page(calls, place.offset, request.page(), *response.mutable_calls(),
+                                  [](const v1::InFlightCall& call) { return call; });
+  if (next < calls.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  const auto now_ns = static_cast<uint64_t>(sources_.clock.mono_ns());
+  response.set_look_age_ns(now_ns - std::min(now_ns, look.look_mono_ns));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_shapes(const v1::ListShapesRequest& request,
+                                   v1::ListShapesResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::Shape> shapes,
+      gpuperf::list_shapes(*place.snapshot, RowFilter(request.filter()), request.sort()));
+  const uint64_t next = fill_page(shapes, place.offset, request.page(), *response.mutable_shapes(),
+                                  [](const v1::Shape& shape) { return shape; });
+  if (next < shapes.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
 Status ObserveService::get_slow_call(uint64_t id, v1::GetSlowCallResponse& response) const {
   const std::shared_ptr<const Snapshot> snapshot = sources_.board.get();
   for (const auto& call : snapshot->slow_calls) {
@@ -159,7 +205,7 @@ Status ObserveService::check_config(std::string_view text,
 grpc::ServerUnaryReactor* ObserveService::GetStatus(grpc::CallbackServerContext* context,
                                                     const v1::GetStatusRequest*,
                                                     v1::GetStatusResponse* response) {
-  *response = to_proto(*sources_.board.get(), sources_.drops);
+  *response = to_proto(*sources_.board.get(), sources_.drops, sources_.clock.mono_ns());
   return answer(context, absl::OkStatus());
 }
 
@@ -185,6 +231,18 @@ grpc::ServerUnaryReactor* ObserveService::ListSlowCalls(grpc::CallbackServerCont
                                                         const v1::ListSlowCallsRequest* request,
                                                         v1::ListSlowCallsResponse* response) {
   return answer(context, list_slow_calls(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListInFlightCalls(
+    grpc::CallbackServerContext* context, const v1::ListInFlightCallsRequest* request,
+    v1::ListInFlightCallsResponse* response) {
+  return answer(context, list_in_flight_calls(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListShapes(grpc::CallbackServerContext* context,
+                                                     const v1::ListShapesRequest* request,
+                                                     v1::ListShapesResponse* response) {
+  return answer(context, list_shapes(*request, *response));
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext* context,

@@ -20,7 +20,7 @@ using ConfigChecker = std::function<std::vector<ConfigError>(std::string_view te
 // What the service reads. All of it must outlive the server.
 struct ObserveSources {
   const SnapshotBoard& board;
-  const DropCounters& drops;
+  DropCounters& drops;  // read; the server counts the connections it refuses
   const Clock& clock;
   WatchHub& watch;
   ConfigChecker check_config;
@@ -56,6 +56,12 @@ class ObserveService final : public v1::Observe::CallbackService {
                                         v1::GetSlowCallResponse* response) override;
   grpc::ServerWriteReactor<v1::WatchSlowCallsResponse>* WatchSlowCalls(
       grpc::CallbackServerContext* context, const v1::WatchSlowCallsRequest* request) override;
+  grpc::ServerUnaryReactor* ListInFlightCalls(grpc::CallbackServerContext* context,
+                                              const v1::ListInFlightCallsRequest* request,
+                                              v1::ListInFlightCallsResponse* response) override;
+  grpc::ServerUnaryReactor* ListShapes(grpc::CallbackServerContext* context,
+                                       const v1::ListShapesRequest* request,
+                                       v1::ListShapesResponse* response) override;
   grpc::ServerUnaryReactor* GetConfig(grpc::CallbackServerContext* context,
                                       const v1::GetConfigRequest* request,
                                       v1::GetConfigResponse* response) override;
@@ -71,6 +77,9 @@ class ObserveService final : public v1::Observe::CallbackService {
                         v1::ListFunctionsResponse& response);
   Status list_slow_calls(const v1::ListSlowCallsRequest& request,
                          v1::ListSlowCallsResponse& response);
+  Status list_in_flight_calls(const v1::ListInFlightCallsRequest& request,
+                              v1::ListInFlightCallsResponse& response);
+  Status list_shapes(const v1::ListShapesRequest& request, v1::ListShapesResponse& response);
   Status get_slow_call(uint64_t id, v1::GetSlowCallResponse& response) const;
   Status check_config(std::string_view text, v1::CheckConfigResponse& response) const;
 

@@ -17,12 +17,10 @@ class RowFilter {
   bool matches(const Owner& owner) const;
   bool matches_function(std::string_view category, std::string_view function) const;
   bool matches(const SlowCall& call) const;
+  bool matches_age(uint64_t age_ns) const { return age_ns >= filter_.min_duration_ns(); }
 
  private:
   v1::Filter filter_;
 };
-
-// Whether `text` fits `pattern`, in which `*` stands for any run of characters.
-bool matches_glob(std::string_view pattern, std::string_view text);
 
 }  // namespace gpuperf

@@ -5,12 +5,11 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
-#include <grpcpp/resource_quota.h>
+#include <grpcpp/server_posix.h>
 #include <spdlog/fmt/fmt.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
+#include <thread>
 #include <utility>
 
 #include "daemon/base/listen_address.h"
@@ -56,61 +55,55 @@ Status with_setting(const Status& status) {
   return Status(status.code(), "grpc.listen: " + std::string(status.message()));
 }
 
-// Makes new files 0600 while it lives.
-class PrivateFiles {
- public:
-  PrivateFiles() : old_mask_(umask(0177)) {}
-  ~PrivateFiles() { (void)umask(old_mask_); }
-  PrivateFiles(const PrivateFiles&) = delete;
-  PrivateFiles& operator=(const PrivateFiles&) = delete;
-
- private:
-  const mode_t old_mask_;
-};
-
 }  // namespace
 
-RpcServer::RpcServer(ObserveSources sources)
-    : watch_(sources.watch), service_(std::move(sources)) {}
+RpcServer::RpcServer(ObserveSources sources, ControlPort* port)
+    : sources_(std::move(sources)), port_(port), quota_("api") {
+  quota_.Resize(kBufferBytes).SetMaxThreads(kReflectionThreads);
+}
 
 RpcServer::~RpcServer() { stop(); }
 
 Result<std::unique_ptr<RpcServer>> RpcServer::start(const RpcOptions& options,
-                                                    ObserveSources sources) {
+                                                    ObserveSources sources, ControlPort* port) {
   constexpr std::string_view kUnix = "unix:";
   // Never undone: the shutdown of gRPC 1.51 may wait 10 s for a poller of its own.
   grpc_init();
-  auto server = std::unique_ptr<RpcServer>(new RpcServer(std::move(sources)));
-  const Status started =
-      options.listen.starts_with(kUnix)
-          ? server->start_unix(options.listen.substr(kUnix.size()), options.group)
-          : server->start_tcp(options.listen);
-  if (!started.ok()) return with_setting(started);
-  grpc::HealthCheckServiceInterface& health = *server->server_->GetHealthCheckService();
-  health.SetServingStatus(v1::Observe::service_full_name(), true);
-  health.SetServingStatus(true);
+  gpr_set_log_function(write_grpc_log);
+  grpc::EnableDefaultHealthCheckService(true);
+  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   // Keeps the description of the health service in the program, for reflection to find.
   (void)grpc::health::v1::HealthCheckRequest::descriptor();
+  auto server = std::unique_ptr<RpcServer>(new RpcServer(std::move(sources), port));
+  const Status started = options.listen.starts_with(kUnix)
+                             ? server->start_unix(options.listen.substr(kUnix.size()), options)
+                             : server->start_tcp(options.listen);
+  if (!started.ok()) return with_setting(started);
   return server;
 }
 
-Status RpcServer::start_unix(const std::string& path, const std::string& group) {
+Status RpcServer::start_unix(const std::string& path, const RpcOptions& options) {
   RETURN_IF_ERROR(prepare_unix_socket(path));
   address_ = "unix:" + path;
-  {
-    const PrivateFiles private_files;
-    (void)build();  // a Unix socket has no port
+  others_ = make_side(Caller::kOther, "", nullptr);
+  root_ = make_side(Caller::kRoot, "", nullptr);
+  if (others_->server == nullptr || root_->server == nullptr) {
+    return absl::ResourceExhaustedError(path + ": start gRPC: no thread or descriptor to be had");
   }
-  if (server_ == nullptr) {
-    return absl::UnavailableError(
-        path + ": listen: refused; is the folder writable, and is its file system a real one?");
-  }
+  ASSIGN_OR_RETURN(Fd listening, listen_on_unix_socket(path));
   socket_path_ = path;
   socket_id_ = find_file_id(path);
-  if (const Status opened = open_socket_to_group(path, group); !opened.ok()) {
+  if (const Status opened = open_socket_to_group(path, options.group); !opened.ok()) {
     // The owner can still use it: better than no API at all.
     log_warn("api_socket_private", {{"path", path}, {"cause", std::string(opened.message())}});
   }
+  // Which server a connection is given to is what says who calls, for all its life.
+  const auto take = [this](Fd connection, uid_t uid) {
+    const Side& side = uid == 0 ? *root_ : *others_;
+    grpc::AddInsecureChannelFromFd(side.server.get(), connection.release());
+  };
+  ASSIGN_OR_RETURN(acceptor_,
+                   PeerAcceptor::start(std::move(listening), options.limits, sources_.drops, take));
   return absl::OkStatus();
 }
 
@@ -124,9 +117,9 @@ Status RpcServer::start_tcp(const std::string& listen) {
         listen));
   }
   RETURN_IF_ERROR(check_listenable(address));
-  address_ = format_host_port(address);
-  const int port = build();
-  if (server_ == nullptr || port == 0) {
+  int port = 0;
+  others_ = make_side(Caller::kTcp, format_host_port(address), &port);
+  if (others_->server == nullptr || port == 0) {
     return absl::UnavailableError(listen + ": listen: taken by another program just now");
   }
   address.port = static_cast<uint16_t>(port);
@@ -134,35 +127,49 @@ Status RpcServer::start_tcp(const std::string& listen) {
   return absl::OkStatus();
 }
 
-// Listens on address_ and sets server_, null on failure. Returns the port.
-int RpcServer::build() {
-  gpr_set_log_function(write_grpc_log);
-  grpc::EnableDefaultHealthCheckService(true);
-  grpc::reflection::InitProtoReflectionServerBuilderPlugin();
+// `listen` empty: connections are given to it. Its server is null when it could not start.
+std::unique_ptr<RpcServer::Side> RpcServer::make_side(Caller caller, const std::string& listen,
+                                                      int* port) {
+  auto side = std::make_unique<Side>(sources_, port_, caller);
   grpc::ServerBuilder builder;
-  int port = 0;
-  builder.AddListeningPort(address_, grpc::InsecureServerCredentials(), &port);
-  builder.RegisterService(&service_);
+  if (!listen.empty()) builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), port);
+  builder.RegisterService(&side->observe);
+  builder.RegisterService(&side->control);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   builder.SetMaxSendMessageSize(kMaxAnswerBytes);
   for (const auto& [name, value] : kChannelArguments) builder.AddChannelArgument(name, value);
-  grpc::ResourceQuota quota("api");
-  quota.Resize(kBufferBytes).SetMaxThreads(kReflectionThreads);
-  builder.SetResourceQuota(quota);
+  builder.SetResourceQuota(quota_);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
-  server_ = builder.BuildAndStart();
-  return port;
+  side->server = builder.BuildAndStart();
+  if (side->server == nullptr) return side;
+  grpc::HealthCheckServiceInterface& health = *side->server->GetHealthCheckService();
+  health.SetServingStatus(v1::Observe::service_full_name(), true);
+  health.SetServingStatus(v1::Control::service_full_name(), true);
+  health.SetServingStatus(true);
+  return side;
+}
+
+void RpcServer::stop_side(Side* side, std::chrono::system_clock::time_point deadline) {
+  if (side == nullptr || side->server == nullptr) return;
+  side->server->GetHealthCheckService()->Shutdown();
+  side->server->Shutdown(deadline);
+  side->server->Wait();
 }
 
 void RpcServer::stop() {
-  if (server_ == nullptr) return;
-  watch_.close();
-  server_->GetHealthCheckService()->Shutdown();
-  server_->Shutdown(std::chrono::system_clock::now() + kStopTimeout);
-  server_->Wait();
-  server_.reset();
-  // gRPC removes it too, except after some failures; by now it may also be another daemon's.
+  if (others_ == nullptr) return;
+  acceptor_.reset();
+  sources_.watch.close();
+  const auto deadline = std::chrono::system_clock::now() + kStopTimeout;
+  {
+    // Both within the same second.
+    const std::jthread other([this, deadline] { stop_side(others_.get(), deadline); });
+    stop_side(root_.get(), deadline);
+  }
+  root_.reset();
+  others_.reset();
+  // By now it may also be another daemon's.
   if (socket_id_.has_value() && find_file_id(socket_path_) == socket_id_) {
     (void)unlink(socket_path_.c_str());  // best effort: the next start removes a stale one
   }

@@ -11,7 +11,7 @@ namespace {
 
 constexpr uint32_t kDefaultLimit = 1'000;  // as the proto says
 constexpr uint32_t kMaxLimit = 10'000;
-// A snapshot shares unchanged rows with the next; a wholly different one with 8192 rows is 37 MB.
+// A snapshot shares unchanged rows with the next; a wholly different one with 8192 rows is 8 MB.
 constexpr size_t kPinned = 4;
 // Programs take milliseconds between pages; this leaves time for a person with a gRPC shell.
 constexpr int64_t kMaxAgeNs = 60'000'000'000;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "daemon/model/data_types.h"
 #include "daemon/model/display_text.h"
 #include "daemon/model/status_names.h"
 
@@ -36,6 +37,20 @@ void add_error_counts(const Function& function, const FunctionTotals& totals,
                            &v1::ErrorCount::count);
 }
 
+void add_bytes(const FunctionTotals& totals, v1::FunctionStats& stats) {
+  uint64_t sum = 0;
+  for (size_t slot = 0; slot < totals.bytes.size(); ++slot) {
+    if (totals.bytes[slot] == 0) continue;
+    sum += totals.bytes[slot];
+    v1::DirectionBytes& direction = *stats.add_bytes_by_direction();
+    direction.set_direction(std::string(get_direction_name(slot)));
+    direction.set_bytes(totals.bytes[slot]);
+  }
+  stats.set_bytes(sum);
+  std::ranges::stable_sort(*stats.mutable_bytes_by_direction(), std::ranges::greater(),
+                           &v1::DirectionBytes::bytes);
+}
+
 v1::ProbeState to_proto(ProbeState state) {
   switch (state) {
     case ProbeState::kAttached:
@@ -50,6 +65,10 @@ v1::ProbeState to_proto(ProbeState state) {
       return v1::PROBE_STATE_FAILED;
     case ProbeState::kDisabled:
       return v1::PROBE_STATE_DISABLED;
+    case ProbeState::kSuspended:
+      return v1::PROBE_STATE_SUSPENDED;
+    case ProbeState::kAlias:
+      return v1::PROBE_STATE_ALIAS;
   }
   return v1::PROBE_STATE_UNSPECIFIED;  // only reached with a value outside the enum
 }
@@ -65,14 +84,50 @@ v1::ProbeCounts count_probes(const std::vector<ProbeRow>& probes) {
   counts.set_symbol_missing(count(ProbeState::kSymbolMissing));
   counts.set_failed(count(ProbeState::kFailed));
   counts.set_disabled(count(ProbeState::kDisabled));
+  counts.set_suspended(count(ProbeState::kSuspended));
+  counts.set_alias(count(ProbeState::kAlias));
   return counts;
 }
 
 template <typename Message>
-void set_owner(const Owner& owner, Message& message) {
+void set_container(const Owner& owner, Message& message) {
   message.set_container(to_valid_utf8(owner.container));
   message.set_pod(to_valid_utf8(owner.pod));
   message.set_namespace_(to_valid_utf8(owner.pod_namespace));
+}
+
+template <typename Message>
+void set_owner(const Owner& owner, Message& message) {
+  set_container(owner, message);
+  message.set_slurm_job(to_valid_utf8(owner.slurm_job));
+  message.set_slurm_rank(to_valid_utf8(owner.slurm_rank));
+}
+
+v1::Suspension to_proto(const Suspension& suspension, const FunctionList* functions,
+                        int64_t now_mono_ns) {
+  v1::Suspension message;
+  if (functions != nullptr && suspension.function_id < functions->size()) {
+    const Function& function = (*functions)[suspension.function_id];
+    message.set_category(to_valid_utf8(function.category));
+    message.set_function(to_valid_utf8(function.name));
+  }
+  message.set_pid(suspension.process.pid);
+  message.set_comm(to_valid_utf8(suspension.comm));
+  message.set_share_ratio(suspension.share_ratio);
+  message.set_remaining_ns(
+      static_cast<uint64_t>(std::max<int64_t>(suspension.until_mono_ns - now_mono_ns, 0)));
+  message.set_times(suspension.times);
+  return message;
+}
+
+void set_overhead(const Snapshot& snapshot, int64_t now_mono_ns, v1::GetStatusResponse& response) {
+  for (const Suspension& suspension : snapshot.suspensions) {
+    *response.add_suspensions() = to_proto(suspension, snapshot.functions.get(), now_mono_ns);
+  }
+  const auto most = std::ranges::max_element(snapshot.overhead, {}, &OverheadRow::ratio);
+  if (most == snapshot.overhead.end() || most->ratio <= 0) return;
+  response.set_overhead_ratio(most->ratio);
+  response.set_overhead_pid(most->process.pid);
 }
 
 void set_facts(const DaemonFacts& facts, v1::GetStatusResponse& response) {
@@ -98,7 +153,8 @@ void set_probes(const ProbeReport& report, v1::GetStatusResponse& response) {
 
 }  // namespace
 
-v1::FunctionStats to_proto(const Function& function, const FunctionTotals& totals) {
+v1::FunctionStats to_proto(const Function& function, const FunctionTotals& totals,
+                           const FunctionNow& now) {
   const uint64_t completed = totals.histogram.count();
   v1::FunctionStats stats;
   stats.set_category(to_valid_utf8(function.category));
@@ -118,13 +174,17 @@ v1::FunctionStats to_proto(const Function& function, const FunctionTotals& total
   stats.set_in_flight(get_in_flight(totals));
   stats.set_abandoned(totals.abandoned);
   stats.set_untimed(totals.untimed);
-  stats.set_coverage(1.0);  // every call is counted: nothing samples yet
+  stats.set_coverage(now.coverage);
+  stats.set_oldest_in_flight_ns(now.oldest_in_flight_ns);
+  stats.set_flops(static_cast<double>(totals.flops));
   add_error_counts(function, totals, stats);
+  add_bytes(totals, stats);
   return stats;
 }
 
-v1::FunctionStats to_proto(const Function& function, const FunctionRow& row) {
-  v1::FunctionStats stats = to_proto(function, row.totals);
+v1::FunctionStats to_proto(const Function& function, const FunctionRow& row,
+                           const FunctionNow& now) {
+  v1::FunctionStats stats = to_proto(function, row.totals, now);
   stats.set_pid(row.process.pid);
   stats.set_comm(to_valid_utf8(row.owner.comm));
   set_owner(row.owner, stats);
@@ -132,7 +192,7 @@ v1::FunctionStats to_proto(const Function& function, const FunctionRow& row) {
   return stats;
 }
 
-v1::Process to_proto(const ProcessRow& row) {
+v1::Process to_proto(const ProcessRow& row, double overhead_ratio) {
   v1::Process process;
   process.set_pid(row.process.pid);
   process.set_start_boot_ns(row.process.start_boot_ns);
@@ -142,7 +202,54 @@ v1::Process to_proto(const ProcessRow& row) {
   process.set_calls(row.calls);
   process.set_slow_calls(row.slow_calls);
   process.set_exited(row.exited);
+  process.set_overhead_ratio(overhead_ratio);
   return process;
+}
+
+v1::Shape to_proto(const Function& function, const ShapeRow& row) {
+  const auto types = get_shape_types(function.arguments.get(), row.types);
+  v1::Shape shape;
+  shape.set_category(to_valid_utf8(function.category));
+  shape.set_function(to_valid_utf8(function.name));
+  shape.set_m(row.dimensions[0]);
+  shape.set_n(row.dimensions[1]);
+  shape.set_k(row.dimensions[2]);
+  shape.set_batch(row.dimensions[3]);
+  shape.set_a_type(std::string(get_data_type_name(types[0])));
+  shape.set_b_type(std::string(get_data_type_name(types[1])));
+  shape.set_c_type(std::string(get_data_type_name(types[2])));
+  shape.set_compute_type(std::string(get_compute_type_name(types[3])));
+  shape.set_calls(row.calls);
+  shape.set_total_ns(row.total_ns);
+  shape.set_flops(static_cast<double>(get_flops(row)));
+  return shape;
+}
+
+v1::InFlightCall to_proto(const Function& function, const InFlightCall& call, const Owner& owner,
+                          uint64_t age_ns) {
+  v1::InFlightCall message;
+  message.set_category(to_valid_utf8(function.category));
+  message.set_function(to_valid_utf8(function.name));
+  message.set_pid(call.process.pid);
+  message.set_tid(call.tid);
+  message.set_comm(to_valid_utf8(call.comm));
+  set_container(owner, message);
+  message.set_age_ns(age_ns);
+  message.set_start_mono_ns(call.start_mono_ns);
+  message.set_depth(call.depth);
+  return message;
+}
+
+v1::HitCost to_proto(HitCost cost) {
+  switch (cost) {
+    case HitCost::kUnknown:
+      return v1::HIT_COST_UNSPECIFIED;
+    case HitCost::kEmulated:
+      return v1::HIT_COST_EMULATED;
+    case HitCost::kStepped:
+      return v1::HIT_COST_STEPPED;
+  }
+  return v1::HIT_COST_UNSPECIFIED;  // only reached with a value outside the enum
 }
 
 v1::Probe to_proto(const ProbeRow& row) {
@@ -156,6 +263,9 @@ v1::Probe to_proto(const ProbeRow& row) {
   probe.set_offset_bytes(row.offset_bytes);
   probe.set_mechanism(row.mechanism);
   probe.set_slow_threshold_ns(row.slow_threshold_ns);
+  probe.set_hit_cost(to_proto(row.hit_cost));
+  probe.set_exit_sites(row.exit_sites);
+  probe.set_cost_ns(row.cost_ns);
   return probe;
 }
 
@@ -174,10 +284,10 @@ v1::SlowCall to_proto(const SlowCall& call) {
   message.set_duration_ns(event.duration_ns);
   message.set_threshold_ns(event.threshold_ns);
   message.set_reason("absolute");  // the only kind of threshold so far
-  for (size_t i = 0; event.has_arguments && i < event.arguments.size(); ++i) {
+  for (const ArgumentText& text : call.arguments) {
     v1::Argument& argument = *message.add_arguments();
-    argument.set_name(fmt::format("arg{}", i));
-    argument.set_value(fmt::format("0x{:x}", event.arguments[i]));
+    argument.set_name(to_valid_utf8(text.name));
+    argument.set_value(to_valid_utf8(text.value));
   }
   message.set_return_value(format_return_value(call));
   for (const StackFrame& frame : call.user_stack) {
@@ -198,7 +308,8 @@ v1::ConfigError to_proto(const ConfigError& error) {
   return message;
 }
 
-v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& drops) {
+v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& drops,
+                               int64_t now_mono_ns) {
   v1::GetStatusResponse response;
   response.set_mechanism("none");
   if (snapshot.daemon != nullptr) set_facts(*snapshot.daemon, response);
@@ -212,6 +323,7 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   }
   response.set_calls(calls);
   response.set_slow_calls(slow_calls);
+  set_overhead(snapshot, now_mono_ns, response);
   response.set_cpu_ns(snapshot.cpu_ns);
   response.set_resident_bytes(snapshot.resident_bytes);
   for (const DropRow& row : drop_rows()) {
@@ -232,6 +344,18 @@ v1::GetConfigResponse to_proto(const DaemonFacts& facts) {
   response.set_json(to_valid_utf8(facts.config_json));
   response.set_effective_json(to_valid_utf8(facts.effective_json));
   return response;
+}
+
+v1::ProbeChange to_proto(const ProbeChange& change) {
+  v1::ProbeChange message;
+  message.set_added(change.added);
+  message.set_removed(change.removed);
+  message.set_changed(change.changed);
+  message.set_unchanged(change.unchanged);
+  for (const std::string& setting : change.restart_needed) {
+    message.add_restart_needed(to_valid_utf8(setting));
+  }
+  return message;
 }
 
 }  // namespace gpuperf

@@ -6,20 +6,36 @@
 // way: a message with one bad byte cannot be parsed by its reader at all.
 
 #include "daemon/config.h"
+#include "daemon/model/control_port.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
+#include "gpuperf/v1/control.pb.h"
 #include "gpuperf/v1/observe.pb.h"
 
 namespace gpuperf {
 
+// What a function's totals do not hold.
+struct FunctionNow {
+  double coverage = 1;
+  uint64_t oldest_in_flight_ns = 0;  // 0 = none found
+};
+
 // One function summed over processes: pid, comm and the owner stay empty.
-v1::FunctionStats to_proto(const Function& function, const FunctionTotals& totals);
-v1::FunctionStats to_proto(const Function& function, const FunctionRow& row);
-v1::Process to_proto(const ProcessRow& row);
+v1::FunctionStats to_proto(const Function& function, const FunctionTotals& totals,
+                           const FunctionNow& now);
+v1::FunctionStats to_proto(const Function& function, const FunctionRow& row,
+                           const FunctionNow& now);
+v1::Process to_proto(const ProcessRow& row, double overhead_ratio);
+// Process, owner and time of `row` are not shown: it may be a sum.
+v1::Shape to_proto(const Function& function, const ShapeRow& row);
+v1::InFlightCall to_proto(const Function& function, const InFlightCall& call, const Owner& owner,
+                          uint64_t age_ns);
 v1::Probe to_proto(const ProbeRow& row);
 v1::SlowCall to_proto(const SlowCall& call);
 v1::ConfigError to_proto(const ConfigError& error);
-v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& drops);
+v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& drops,
+                               int64_t now_mono_ns);
 v1::GetConfigResponse to_proto(const DaemonFacts& facts);
+v1::ProbeChange to_proto(const ProbeChange& change);
 
 }  // namespace gpuperf

@@ -7,6 +7,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -14,12 +15,12 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/base/fd.h"
-
 namespace gpuperf {
 namespace {
 
-// gRPC reads the address as a URI: "%20" or "?" would name another file there than here.
+constexpr int kBacklog =
+    128;  // connects that wait while the daemon is busy; the kernel's own default
+// gRPC clients read the address as a URI: "%20" or "?" would name another file there than here.
 constexpr std::string_view kPathCharacters =
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789/._-+@,~";
 
@@ -93,6 +94,24 @@ Status prepare_unix_socket(const std::string& path) {
     return errno_status(errno, path + ": remove the socket of a daemon that is gone");
   }
   return absl::OkStatus();
+}
+
+Result<Fd> listen_on_unix_socket(const std::string& path) {
+  sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+  std::memcpy(address.sun_path, path.c_str(), std::min(path.size(), sizeof address.sun_path - 1));
+  Fd listening(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!listening.valid()) return errno_status(errno, path + ": make a socket");
+  // Before bind: Linux gives the file the mode of the socket, so that it is never open to others.
+  if (fchmod(listening.get(), 0600) != 0) return errno_status(errno, path + ": set mode 0600");
+  if (bind(listening.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
+    return errno_status(errno, path + ": bind a socket");
+  }
+  if (listen(listening.get(), kBacklog) != 0) {
+    const int error = errno;
+    (void)unlink(path.c_str());  // best effort: the next start removes a stale one
+    return errno_status(error, path + ": listen");
+  }
+  return listening;
 }
 
 Status open_socket_to_group(const std::string& path, const std::string& group) {

@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 
+#include "daemon/base/fd.h"
 #include "daemon/base/result.h"
 
 namespace gpuperf {
@@ -13,6 +14,10 @@ namespace gpuperf {
 // socket of a daemon that was killed. ALREADY_EXISTS: somebody answers there, and who, or it is no
 // socket. Nothing is removed then.
 Status prepare_unix_socket(const std::string& path);
+
+// A socket that listens at `path`, made free before; only its owner may use it (0600). Accepting
+// from it does not block.
+Result<Fd> listen_on_unix_socket(const std::string& path);
 
 // Lets the group `group` use the socket, 0660, where that group exists. Without it the mode stays
 // as it is. The socket must have been made with 0600: it is never open to more than it will be.

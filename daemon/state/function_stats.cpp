@@ -40,7 +40,7 @@ uint64_t get_ended(const CellDelta& delta) {
 }  // namespace
 
 FunctionStats::FunctionStats(const Limits& limits, DropCounters& drops)
-    : limits_(limits), drops_(drops) {}
+    : drops_(drops), limits_(limits) {}
 
 FunctionTotals& FunctionStats::change(RowSlot& slot) {
   if (slot.shared) slot.row = std::make_shared<FunctionRow>(*slot.row);

@@ -19,12 +19,13 @@ ALLOWED = {
     "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
     "daemon/base": {"<absl>", "<spdlog>"},
     "daemon/model": {"bpf/records.h", "daemon/base", "<spdlog>"},
-    "daemon/config": {"daemon/base", "daemon/config.h", "daemon/probe/probe_spec.h", "<nlohmann>"},
-    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<bpf>"},
+    "daemon/config": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/config.h", "daemon/probe/argument_decoders.h",
+                      "daemon/probe/probe_spec.h", "<nlohmann>"},
+    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<Zydis>", "<bpf>"},
     "daemon/collect": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model",
                        "<bpf>"},
     "daemon/state": {"daemon/base", "daemon/model"},
-    "daemon/resolve": {"daemon/base", "daemon/model", "daemon/probe"},
+    "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "<grpcpp>"},
     "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
     "daemon/rpc": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model",
                    "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
@@ -32,7 +33,7 @@ ALLOWED = {
     "daemon": {"daemon", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
-             "httplib", "libelf", "gelf"}
+             "httplib", "libelf", "gelf", "Zydis"}
 OURS = {"bpf", "injector", "client", "daemon", "tests"}
 
 

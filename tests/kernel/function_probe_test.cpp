@@ -18,107 +18,11 @@
 #include "daemon/probe/placement.h"
 #include "daemon/probe/programs.h"
 #include "daemon/probe/self_test.h"
+#include "tests/kernel/probe_fixture.h"
 #include "tests/kernel/probe_targets.h"
 
 namespace gpuperf {
 namespace {
-
-// What the kernel counted for one function of this process.
-struct Counted {
-  uint64_t calls = 0;
-  uint64_t completed = 0;
-  uint64_t abandoned = 0;
-  uint64_t untimed = 0;
-  uint64_t slow_calls = 0;
-  bool operator==(const Counted&) const = default;
-};
-void PrintTo(const Counted& counted, std::ostream* out) {
-  *out << "{calls " << counted.calls << ", completed " << counted.completed << ", abandoned "
-       << counted.abandoned << ", untimed " << counted.untimed << ", slow " << counted.slow_calls
-       << "}";
-}
-
-class FunctionProbeTest : public testing::TestWithParam<Mechanism> {
- protected:
-  void SetUp() override {
-    if (geteuid() != 0) GTEST_SKIP() << "needs root: BPF programs are loaded";
-    static std::map<Mechanism, Status> tried;  // loading and detaching take half a second
-    const auto known = tried.find(GetParam());
-    const Status works = known != tried.end()
-                             ? known->second
-                             : tried.emplace(GetParam(), try_mechanism(GetParam())).first->second;
-    if (!works.ok() && absl::IsPermissionDenied(works)) GTEST_SKIP() << works.message();
-    if (!works.ok() && GetParam() == Mechanism::kSession) {
-      GTEST_SKIP() << "this kernel has no uprobe sessions (6.13 and later do): " << works.message();
-    }
-    ASSERT_TRUE(works.ok()) << works;
-    load({.functions = 4, .cells = 64});
-  }
-
-  void load(Programs::Sizes sizes) {
-    attacher_.reset();
-    auto programs = Programs::load(GetParam(), sizes);
-    ASSERT_TRUE(programs.ok()) << programs.status();
-    programs_ = std::move(*programs);
-    attacher_ = std::make_unique<Attacher>(*programs_);
-  }
-
-  template <typename F>
-  void probe(uint32_t id, F* function, Function options = {}, bool timed = true) {
-    options.id = id;
-    programs_->set_function(options, true);
-    const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
-    const auto offset = find_own_offset(reinterpret_cast<const void*>(function));
-    ASSERT_TRUE(offset.ok()) << offset.status();
-    const ProbePoint point{.function_id = id, .offset_bytes = *offset, .timed = timed};
-    const auto outcome = attacher_->attach(
-        {.id = static_cast<int>(id), .fd = self.get(), .name = "self"}, {&point, 1});
-    ASSERT_TRUE(outcome[0].status.ok()) << outcome[0].status;
-  }
-
-  const gpuperf_cell& cell_of(uint32_t id, uint32_t pid = 0) {
-    gpuperf_cell_key key{}, next{};
-    gpuperf_cell_owner owner{};
-    const int index = programs_->map_fd("cell_index");
-    void* from = nullptr;
-    while (bpf_map_get_next_key(index, from, &next) == 0) {
-      key = next;
-      from = &key;
-      if (key.function_id != id || key.pid != (pid == 0 ? getpid() : pid)) continue;
-      if (bpf_map_lookup_elem(index, &key, &owner) == 0) return programs_->cells()[owner.cell];
-    }
-    return programs_->cells()[id];  // the overflow cell
-  }
-
-  static Counted count(const gpuperf_cell& cell) {
-    Counted counted{.calls = cell.calls,
-                    .abandoned = cell.abandoned,
-                    .untimed = cell.untimed,
-                    .slow_calls = cell.slow_calls};
-    for (const uint32_t bucket : cell.buckets) counted.completed += bucket;
-    return counted;
-  }
-  Counted count(uint32_t id) { return count(cell_of(id)); }
-
-  std::vector<gpuperf_slow_call> drain_slow_calls() {
-    std::vector<gpuperf_slow_call> records;
-    ring_buffer* ring = ring_buffer__new(
-        programs_->map_fd("slow_ring"),
-        [](void* context, void* data, size_t length) {
-          EXPECT_EQ(length, sizeof(gpuperf_slow_call));
-          static_cast<std::vector<gpuperf_slow_call>*>(context)->push_back(
-              *static_cast<const gpuperf_slow_call*>(data));
-          return 0;
-        },
-        &records, nullptr);
-    (void)ring_buffer__consume(ring);
-    ring_buffer__free(ring);
-    return records;
-  }
-
-  std::unique_ptr<Programs> programs_;
-  std::unique_ptr<Attacher> attacher_;
-};
 
 TEST_P(FunctionProbeTest, CountsEveryCallOfManyThreads) {
   probe(0, target_plain);
@@ -277,8 +181,8 @@ TEST_P(FunctionProbeTest, RecordsASlowCallWithArgumentsResultAndStack) {
   EXPECT_EQ(record.tid, static_cast<uint32_t>(gettid()));
   EXPECT_GE(record.duration_ns, 2'000'000u);
   EXPECT_EQ(record.threshold_ns, 1'000'000u);
-  EXPECT_THAT(record.arguments, testing::ElementsAre(1, 2, 3, 4, 5, 6));
-  EXPECT_EQ(record.has_arguments, 1u);
+  EXPECT_THAT(std::span(record.values).first(6), testing::ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(record.has_values, 1u);
   EXPECT_EQ(record.return_value, 21u);
   EXPECT_STREQ(record.comm, "function_probe_");
   EXPECT_GE(record.stack_bytes, 8);
@@ -332,7 +236,7 @@ TEST_P(FunctionProbeTest, LosesNoCallWhenTheCellsAreFull) {
 }
 
 TEST_P(FunctionProbeTest, CountsAFunctionThatThrowsWithoutHarm) {
-  probe(0, target_throws, {}, /*timed=*/false);
+  probe(0, target_throws, {}, Timing::kNone);
   int caught = 0;
 
   for (int i = 0; i < 100; ++i) {
@@ -379,7 +283,7 @@ TEST_P(FunctionProbeTest, DetachesOneFileAndKeepsTheOthers) {
   probe(0, target_plain);
   probe(1, target_inner);
 
-  attacher_->detach(0);
+  attacher_->detach_file(0);
   (void)target_plain(1);
   (void)target_inner(0);
 
@@ -404,8 +308,8 @@ TEST_P(FunctionProbeTest, CountsTheSameBehindAnEndbr64) {
   EXPECT_EQ(cell_of(0).errors[0].status_tag, (1ull << 32) | 2);
   const auto records = drain_slow_calls();
   ASSERT_EQ(records.size(), 1u);
-  EXPECT_EQ(records[0].arguments[0], 2u);
-  EXPECT_EQ(records[0].arguments[1], 7u);
+  EXPECT_EQ(records[0].values[0], 2u);
+  EXPECT_EQ(records[0].values[1], 7u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, FunctionProbeTest, testing::ValuesIn(kMechanisms),

@@ -86,6 +86,51 @@ asm(".text\n"
     "  ret\n"
     ".size target_landing_pad, . - target_landing_pad\n");
 
+__attribute__((noinline)) int target_seven(uint64_t, uint64_t, const void*, const char**, void*,
+                                           long, uint64_t) {
+  asm volatile("");
+  return 0;
+}
+
+__attribute__((noinline)) int target_gemm(int, int, int, int status) {
+  asm volatile("" : "+r"(status));
+  return status;
+}
+
+// Every kind of exit: a return, a jump to another function, and one if the sign flag is set.
+asm(".text\n"
+    ".globl target_exits\n"
+    ".type target_exits, @function\n"
+    "target_exits:\n"
+    "  push %rbp\n"
+    "  pop %rbp\n"
+    "  test %edi, %edi\n"
+    "  js target_second\n"
+    "  jne 1f\n"
+    "  mov $1, %eax\n"
+    "  ret\n"
+    "1: cmp $2, %edi\n"
+    "  je 2f\n"
+    "  jmp target_second\n"
+    "2: push %rsi\n"
+    "  mov %esi, %edi\n"
+    "  call target_inner\n"
+    "  pop %rsi\n"
+    "  ret\n"
+    ".size target_exits, . - target_exits\n"
+    ".globl target_second\n"
+    ".type target_second, @function\n"
+    "target_second:\n"
+    "  mov %esi, %eax\n"
+    "  ret\n"
+    ".size target_second, . - target_second\n");
+
+__attribute__((noinline)) int target_may_throw(int value) {
+  asm volatile("" : "+r"(value));
+  if (value % 2 != 0) throw value;
+  return 1;
+}
+
 }  // extern "C"
 
 __attribute__((noinline)) int target_throws(int value) {

@@ -10,7 +10,8 @@ from gpuperf_system import (LONG, WORKLOADS, Daemon, finish_workload, get_calls,
                             start_workload)
 
 CALLS = 1_000_000 if LONG else 20_000  # per thread and function
-FUNCTIONS = ("count_fast", "count_status", "count_nested")
+FUNCTIONS = ("count_fast", "count_status", "count_nested", "count_recurse")
+RECURSE = 10  # deep, every tenth round
 # A copy of our own: probes act on the file, so whoever else runs these workloads would be counted.
 FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-counts-")
 CONFIG = {"custom_sym": {name: name for name in FUNCTIONS},
@@ -30,7 +31,7 @@ def setUpModule():
 
 
 def start_count_calls(*arguments):
-    return start_workload("count_calls", *arguments,
+    return start_workload("count_calls", "--recurse", RECURSE, *arguments,
                           env=os.environ | {"LD_LIBRARY_PATH": FOLDER.name})
 
 
@@ -50,6 +51,8 @@ class CountsTest(unittest.TestCase):
                 self.assertLessEqual(row["p50_ns"], row["p99_ns"])
         self.assertLess(rows["count_nested"]["self_ns"], rows["count_nested"]["total_ns"])
         self.assertEqual(rows["count_fast"]["self_ns"], rows["count_fast"]["total_ns"])
+        # Each level's time is part of the level above: the outermost ones alone are all self time.
+        self.assertLess(rows["count_recurse"]["self_ns"], rows["count_recurse"]["total_ns"])
 
     def run_and_compare(self, daemon, *arguments):
         """count_calls with probes in place before its first call."""
@@ -75,7 +78,9 @@ class CountsTest(unittest.TestCase):
                 self.compare(daemon, truth)
             self.assertEqual({name: row["calls"] for name, row in daemon.functions().items()},
                              {"count_fast": 3 * 16 * CALLS, "count_status": 3 * 8 * CALLS,
-                              "count_nested": 3 * 8 * CALLS}, daemon.query("processes"))
+                              "count_nested": 3 * 8 * CALLS,
+                              "count_recurse": 3 * 8 * CALLS // 10 * RECURSE},
+                             daemon.query("processes"))
             self.assertEqual(daemon.query("status")["drops"], [])
 
     def test_every_mechanism_counts_the_same(self):

@@ -53,7 +53,8 @@ class Daemon:
         self.port = free_port()
         settings = {"grpc": {"listen": f"unix:{self.socket}"},
                     "metrics": {"listen": f"127.0.0.1:{self.port}"},
-                    "stats": {"interval_ms": 200}}
+                    "stats": {"interval_ms": 200},
+                    "overhead": {"budget_percent": 0}}  # tests call in tight loops
         for section, values in config.items():
             settings[section] = {**settings.get(section, {}), **values} \
                 if isinstance(values, dict) else values

@@ -3,6 +3,7 @@
 //   {"program":"count_calls","role":"parent","pid":71,"ppid":70,"threads":8,"elapsed_ns":...,
 //    "calls":{"count_fast":{"calls":16,"errors":{}},...}}
 // count_fast is called by the program and once by every count_nested: twice `--calls` per thread.
+// With --recurse, every tenth round makes a recursion so deep.
 
 #include <sys/wait.h>
 
@@ -22,6 +23,7 @@ struct Plan {
   uint64_t threads = 1;
   uint64_t calls = 0;
   uint64_t spin_ns = 0;
+  uint64_t recurse = 0;  // depth; 0 = no recursion
 };
 
 Truth call_all(const Plan& plan) {
@@ -37,6 +39,9 @@ Truth call_all(const Plan& plan) {
     sum += count_nested(index, plan.spin_ns);
     count_call(nested, 0);
     count_call(fast, 0);
+    if (plan.recurse != 0 && index % 10 == 0) {
+      truth["count_recurse"].calls += count_recurse(plan.recurse);
+    }
   }
   volatile uint64_t sink = sum;  // keeps the results in use
   (void)sink;
@@ -62,11 +67,12 @@ int main(int argc, char** argv) {
                         {{"--threads", "1"},
                          {"--calls", "1000"},  // per thread and function
                          {"--spin-ns", "0"},
+                         {"--recurse", "0"},
                          {"--fork", "no"},
                          {"--wait-for-file", ""},      // begin once it exists
                          {"--linger-for-file", ""}});  // exit once it exists
   const Plan plan{options.get_count("--threads"), options.get_count("--calls"),
-                  options.get_count("--spin-ns")};
+                  options.get_count("--spin-ns"), options.get_count("--recurse")};
 
   const pid_t child = options.is_set("--fork") ? fork() : -1;
   if (options.is_set("--fork") && child < 0) {

@@ -24,3 +24,5 @@ int count_status(uint64_t index) {
 }
 
 uint64_t count_nested(uint64_t index, uint64_t spin_ns) { return count_fast(index, spin_ns) + 1; }
+
+uint64_t count_recurse(uint64_t depth) { return depth <= 1 ? 1 : count_recurse(depth - 1) + 1; }

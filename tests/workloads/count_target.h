@@ -19,6 +19,8 @@ uint64_t count_fast(uint64_t index, uint64_t spin_ns);
 int count_status(uint64_t index);
 // Calls count_fast() once.
 uint64_t count_nested(uint64_t index, uint64_t spin_ns);
+// Calls itself until `depth` calls are open at once. Returns depth.
+uint64_t count_recurse(uint64_t depth);
 
 #ifdef __cplusplus
 }

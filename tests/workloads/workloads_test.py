@@ -42,6 +42,51 @@ class WorkloadsTest(unittest.TestCase):
         by_role = {p["role"]: p for p in processes}
         self.assertEqual(by_role["child"]["ppid"], by_role["parent"]["pid"])
 
+    def test_count_calls_recurses_when_told(self):
+        (process,) = run("count_calls", "--threads", "2", "--calls", "100", "--recurse", "7")
+
+        self.assertEqual(process["calls"]["count_recurse"], {"calls": 2 * 10 * 7, "errors": {}})
+        self.assertEqual(process["calls"]["count_fast"]["calls"], 400)
+
+    def test_timed_calls_measures_less_inside_than_outside(self):
+        (process,) = run("timed_calls", "--calls", "200", "--longest-ns", "50000")
+
+        self.assertEqual({name: process[name]["calls"] for name in process if name != "pid" and
+                          name != "program"}, {"timed_leaf": 200, "timed_outer": 20,
+                                               "timed_inner": 60, "timed_recurse": 20})
+        for name in ("timed_leaf", "timed_outer", "timed_inner", "timed_recurse"):
+            inside, outside = process[name]["inside"], process[name]["outside"]
+            for key, value in inside.items():
+                self.assertLessEqual(value, outside[key], (name, key))
+            self.assertLessEqual(outside["self"], outside["total"])
+            self.assertGreaterEqual(inside["min"], 20_000)
+        self.assertLess(process["timed_outer"]["outside"]["self"],
+                        process["timed_outer"]["inside"]["total"])
+
+    def test_parked_calls_says_what_became_of_its_threads(self):
+        parked, ended = run("parked_calls", "--threads", "7", "--leave", "3")
+
+        self.assertEqual(parked["parked"], 7)
+        self.assertEqual((ended["returned"], ended["abandoned"]), (4, 3))
+
+    def test_busy_loop_is_busy_and_beside_it_punctual(self):
+        (process,) = run("busy_loop", "--seconds", "1")
+
+        self.assertEqual(len(process["tight_per_slice"]), 10)
+        self.assertEqual(sum(process["tight_per_slice"]), process["calls"]["busy_tight"]["calls"])
+        self.assertIn(process["calls"]["busy_rare"]["calls"], range(900, 1001))
+
+    def test_no_harm_passes_its_own_checks_without_probes(self):
+        cases = subprocess.run([FOLDER / "no_harm", "--list"], capture_output=True, text=True,
+                               check=True).stdout.splitlines()
+
+        self.assertGreater(len(cases), 20)
+        for case, language in map(str.split, cases):
+            with self.subTest(case=case, language=language):
+                (process,) = run("no_harm", "--case", case, "--language", language, "--times", "3",
+                                 "--threads", "20", "--library", FOLDER / "libharm_target.so")
+                self.assertEqual(process["case"], case)
+
     def test_slow_calls_take_as_long_as_they_say(self):
         (process,) = run("slow_calls", "--requests", "2", "--duration-ms", "3")
 

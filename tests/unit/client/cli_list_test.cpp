@@ -115,7 +115,7 @@ TEST_F(CliListTest, SaysInTheTableWhatTheNumbersDoNot) {
       ::testing::EndsWith(
           "\n\n"
           "Rows with calls counted without a duration: 1. Why: gpuperfctl probes\n"
-          "Rows probed for a part of the time only: 1. Their share: -o json, field coverage\n"
+          "Rows probed for a part of the time only (COVERAGE): 1. Why: gpuperfctl status\n"
           "Calls that never returned (longjmp, exception, thread or process exit): 3\n"
           "Drops since the daemon started: 1,200. What was lost: gpuperfctl status\n"));
 }
@@ -164,9 +164,10 @@ TEST_F(CliListTest, ShowsListsAsCsvThatOthersCanRead) {
 
   EXPECT_EQ(rows, ordered_json::parse(R"([
     ["pid", "start_boot_ns", "comm", "container", "pod", "namespace", "functions", "calls",
-     "slow_calls", "exited"],
-    ["4242", "77000000000", "a,\"b\"\nc", "", "", "", "3", "1004608", "12", "false"],
-    ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true"]])"));
+     "slow_calls", "exited", "slurm_job", "slurm_rank", "overhead_ratio"],
+    ["4242", "77000000000", "a,\"b\"\nc", "", "", "", "3", "1004608", "12", "false", "", "",
+     "0.0"],
+    ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0"]])"));
 }
 
 TEST_F(CliListTest, PutsErrorCountsIntoCsvAsJson) {
@@ -193,6 +194,23 @@ TEST_F(CliListTest, ShowsProbesAsATable) {
             "                       libcudart.so.11.0 has no such symbol\n");
 }
 
+TEST_F(CliListTest, ShowsWhatAHitOfAProbeCosts) {
+  auto& probes = daemon_.answers.probes;
+  probes[0].set_hit_cost(v1::HIT_COST_EMULATED);
+  probes[0].set_cost_ns(650);
+  probes[1].set_hit_cost(v1::HIT_COST_STEPPED);
+  probes[1].set_exit_sites(3);
+  probes[1].set_cost_ns(4'300);
+  probes[2].set_state(v1::PROBE_STATE_ALIAS);
+
+  const auto result = run({"probes"});
+
+  EXPECT_THAT(result.out, HasSubstr("STATE     MECHANISM  HIT      EXITS     COST  THRESHOLD"));
+  EXPECT_THAT(result.out, HasSubstr("attached  session    cheap        -   650 ns     100 ms"));
+  EXPECT_THAT(result.out, HasSubstr("attached  session    stepped      3  4.30 µs     100 ms"));
+  EXPECT_THAT(result.out, HasSubstr("alias     -          -            -        -     100 ms"));
+}
+
 TEST_F(CliListTest, ShowsSymbolsWhereTheyDifferFromNames) {
   daemon_.answers.probes[0].set_symbol("_ZN5torch6linearEv");
 
@@ -209,11 +227,12 @@ TEST_F(CliListTest, TakesProbesListAsProbes) {
 
 TEST_F(CliListTest, ShowsProcessesAsATable) {
   daemon_.answers.processes[0].set_pod("train-0");
+  daemon_.answers.processes[0].set_overhead_ratio(0.0042);
 
   EXPECT_EQ(run({"processes"}).out,
-            " PID  COMM        STATE    FUNCTIONS      CALLS  SLOW  POD\n"
-            "4242  python3     running          3  1,004,608    12  train-0\n"
-            "4100  nvidia-smi  exited           3          9     0  -\n");
+            " PID  COMM        STATE    FUNCTIONS      CALLS  SLOW  OVERHEAD  POD\n"
+            "4242  python3     running          3  1,004,608    12    0.42 %  train-0\n"
+            "4100  nvidia-smi  exited           3          9     0         -  -\n");
 }
 
 TEST_F(CliListTest, SortsProcessesAndProbesItself) {

@@ -49,6 +49,7 @@ TEST_F(CliStatusTest, SaysHowTheDaemonIs) {
             "Calls       1,234,567\n"
             "Slow calls  12\n"
             "Cost        CPU 3.21 s (0.04 % of one CPU since start), memory 45.3 MiB\n"
+            "Overhead    none measured\n"
             "Problems    none\n"
             "Drops       none\n");
 }
@@ -80,6 +81,32 @@ TEST_F(CliStatusTest, SaysWhatDoesNotWorkAndWhatWasLost) {
                         "  STAGE  REASON          COUNT  MEANING\n"
                         "  bpf    slow_ring_full  1,234  records of slow calls; the calls "
                         "themselves are counted\n"));
+}
+
+TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
+  auto& status = daemon_.answers.status;
+  status.set_overhead_ratio(0.0123);
+  status.set_overhead_pid(4242);
+  status.mutable_probes()->set_suspended(1);
+  status.mutable_probes()->set_alias(4);
+  auto* row = status.add_suspensions();
+  row->set_category("cuda");
+  row->set_function("cudaLaunchKernel");
+  row->set_pid(4242);
+  row->set_comm("evil\x1b[2J");
+  row->set_share_ratio(0.034);
+  row->set_times(2);
+
+  const auto result = run({"status"});
+
+  EXPECT_THAT(result.out, HasSubstr("symbol missing, 1 suspended, 4 counted under another name\n"));
+  EXPECT_THAT(result.out,
+              HasSubstr("Overhead    at most 1.23 % of a process's time: process 4242\n"));
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("Suspended   1 taken out for a while by the overhead budget\n"
+                "  CATEGORY  FUNCTION           SHARE   PID  COMM            BACK IN  TIMES\n"
+                "  cuda      cudaLaunchKernel  3.40 %  4242  evil\\x1b[2J  any moment      2\n"));
 }
 
 TEST_F(CliStatusTest, LeavesOutTheUptimeWhenTheClocksDisagree) {

@@ -170,6 +170,7 @@ void FakeDaemon::start(const std::string& listen) {
   builder.AddListeningPort(listen.empty() ? address_ : listen, grpc::InsecureServerCredentials(),
                            &port);
   builder.RegisterService(this);
+  builder.RegisterService(&control_);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) throw std::runtime_error("cannot serve on " + address_);
   if (!listen.empty()) address_ = "127.0.0.1:" + std::to_string(port);
@@ -236,6 +237,17 @@ grpc::Status FakeDaemon::ListFunctions(grpc::ServerContext*,
                                        v1::ListFunctionsResponse* response) {
   fill_page(request->page(), answers.functions, response->mutable_functions(),
             response->mutable_next_page_token());
+  {
+    const std::lock_guard lock(mutex_);
+    const uint64_t more = answers.calls_between_answers * ++function_answers_;
+    const uint64_t more_bytes = answers.bytes_between_answers * function_answers_;
+    for (v1::FunctionStats& row : *response->mutable_functions()) {
+      row.set_calls(row.calls() + more);
+      row.set_total_ns(row.total_ns() + 1'000 * more);
+      row.set_bytes(row.bytes() + more_bytes);
+    }
+    response->set_taken_mono_ns(100'000'000 * function_answers_);
+  }
   return note("ListFunctions", *request);
 }
 
@@ -269,6 +281,52 @@ grpc::Status FakeDaemon::WatchSlowCalls(grpc::ServerContext* context,
   // The synchronous API has no way to wait for the client to leave but to look.
   while (!context->IsCancelled()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
   return grpc::Status::CANCELLED;
+}
+
+grpc::Status FakeDaemon::ListInFlightCalls(grpc::ServerContext*,
+                                           const v1::ListInFlightCallsRequest* request,
+                                           v1::ListInFlightCallsResponse* response) {
+  fill_page(request->page(), answers.in_flight_calls, response->mutable_calls(),
+            response->mutable_next_page_token());
+  response->set_look_age_ns(answers.look_age_ns);
+  return note("ListInFlightCalls", *request);
+}
+
+grpc::Status FakeDaemon::ListShapes(grpc::ServerContext*, const v1::ListShapesRequest* request,
+                                    v1::ListShapesResponse* response) {
+  fill_page(request->page(), answers.shapes, response->mutable_shapes(),
+            response->mutable_next_page_token());
+  return note("ListShapes", *request);
+}
+
+grpc::Status FakeDaemon::note_change(const char* method, const google::protobuf::Message& request,
+                                     v1::ProbeChange* change) {
+  *change = answers.change;
+  const grpc::Status status = note(method, request);
+  return status.ok() ? answers.control_failure : status;
+}
+
+grpc::Status FakeDaemon::Control::ReloadConfig(grpc::ServerContext*,
+                                               const v1::ReloadConfigRequest* request,
+                                               v1::ReloadConfigResponse* response) {
+  return daemon_.note_change("ReloadConfig", *request, response->mutable_change());
+}
+
+grpc::Status FakeDaemon::Control::AddProbe(grpc::ServerContext*, const v1::AddProbeRequest* request,
+                                           v1::AddProbeResponse* response) {
+  return daemon_.note_change("AddProbe", *request, response->mutable_change());
+}
+
+grpc::Status FakeDaemon::Control::EnableProbes(grpc::ServerContext*,
+                                               const v1::EnableProbesRequest* request,
+                                               v1::EnableProbesResponse* response) {
+  return daemon_.note_change("EnableProbes", *request, response->mutable_change());
+}
+
+grpc::Status FakeDaemon::Control::DisableProbes(grpc::ServerContext*,
+                                                const v1::DisableProbesRequest* request,
+                                                v1::DisableProbesResponse* response) {
+  return daemon_.note_change("DisableProbes", *request, response->mutable_change());
 }
 
 grpc::Status FakeDaemon::GetConfig(grpc::ServerContext*, const v1::GetConfigRequest* request,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "gpuperf/v1/control.grpc.pb.h"
 #include "gpuperf/v1/observe.grpc.pb.h"
 
 namespace gpuperf::client {
@@ -33,10 +34,19 @@ struct FakeAnswers {
   std::vector<v1::Process> processes;
   std::vector<v1::Probe> probes;
   std::vector<v1::SlowCall> slow_calls;
+  std::vector<v1::InFlightCall> in_flight_calls;
+  uint64_t look_age_ns = 1'200'000'000;
+  std::vector<v1::Shape> shapes;
   v1::GetConfigResponse config;
   v1::CheckConfigResponse check;
   std::vector<v1::WatchSlowCallsResponse> watch;  // sent at once; then the stream stays open
   bool watch_ends = false;                        // with OK, after the messages
+  // Every answer to ListFunctions has so many calls of each function more than the one before, a
+  // microsecond each, and so many bytes, and shows a moment 0.1 s later.
+  uint64_t calls_between_answers = 0;
+  uint64_t bytes_between_answers = 0;
+  v1::ProbeChange change;  // of every call to Control
+  grpc::Status control_failure = grpc::Status::OK;
   size_t largest_page = 1000;
   bool repeat_page_token = false;
   grpc::Status failure = grpc::Status::OK;  // of every call
@@ -77,22 +87,48 @@ class FakeDaemon final : public v1::Observe::Service {
                            v1::GetSlowCallResponse*) override;
   grpc::Status WatchSlowCalls(grpc::ServerContext*, const v1::WatchSlowCallsRequest*,
                               grpc::ServerWriter<v1::WatchSlowCallsResponse>*) override;
+  grpc::Status ListInFlightCalls(grpc::ServerContext*, const v1::ListInFlightCallsRequest*,
+                                 v1::ListInFlightCallsResponse*) override;
+  grpc::Status ListShapes(grpc::ServerContext*, const v1::ListShapesRequest*,
+                          v1::ListShapesResponse*) override;
   grpc::Status GetConfig(grpc::ServerContext*, const v1::GetConfigRequest*,
                          v1::GetConfigResponse*) override;
   grpc::Status CheckConfig(grpc::ServerContext*, const v1::CheckConfigRequest*,
                            v1::CheckConfigResponse*) override;
 
+  // Its other service.
+  class Control final : public v1::Control::Service {
+   public:
+    explicit Control(FakeDaemon& daemon) : daemon_(daemon) {}
+
+   private:
+    grpc::Status ReloadConfig(grpc::ServerContext*, const v1::ReloadConfigRequest*,
+                              v1::ReloadConfigResponse*) override;
+    grpc::Status AddProbe(grpc::ServerContext*, const v1::AddProbeRequest*,
+                          v1::AddProbeResponse*) override;
+    grpc::Status EnableProbes(grpc::ServerContext*, const v1::EnableProbesRequest*,
+                              v1::EnableProbesResponse*) override;
+    grpc::Status DisableProbes(grpc::ServerContext*, const v1::DisableProbesRequest*,
+                               v1::DisableProbesResponse*) override;
+
+    FakeDaemon& daemon_;
+  };
+
   grpc::Status note(const char* method, const google::protobuf::Message& request);
+  grpc::Status note_change(const char* method, const google::protobuf::Message& request,
+                           v1::ProbeChange* change);
   template <typename Row>
   void fill_page(const v1::Page& page, const std::vector<Row>& rows,
                  google::protobuf::RepeatedPtrField<Row>* out, std::string* next_token) const;
 
   TempFolder folder_;
   std::string address_;
+  Control control_{*this};
   std::unique_ptr<grpc::Server> server_;
   bool started_ = false;
   mutable std::mutex mutex_;
   std::vector<std::string> requests_;  // guarded by mutex_
+  uint64_t function_answers_ = 0;      // guarded by mutex_
 };
 
 // Answers that look like a small GPU host, for tests of what is shown.

@@ -23,7 +23,7 @@ TEST(JsonTest, HasEveryFieldUnderItsProtoName) {
   EXPECT_EQ(to_json(make_probe()), ordered_json::parse(R"({
     "category": "cuda", "function": "cudaMalloc", "symbol": "cudaMalloc", "state": "entry_only",
     "reason": "", "library": "", "offset_bytes": 18446744073709551615, "mechanism": "",
-    "slow_threshold_ns": 0})"));
+    "slow_threshold_ns": 0, "hit_cost": "unspecified", "exit_sites": 0, "cost_ns": 0})"));
 }
 
 TEST(JsonTest, KeepsTheOrderOfTheProto) {
@@ -54,7 +54,7 @@ TEST(JsonTest, ConvertsEveryKindOfFieldThatTheProtoHas) {
 TEST(JsonTest, ShowsUnsetMessagesAsEmptyOnes) {
   EXPECT_EQ(to_json(v1::GetStatusResponse())["probes"], ordered_json::parse(R"({
     "attached": 0, "entry_only": 0, "waiting": 0, "symbol_missing": 0, "failed": 0,
-    "disabled": 0})"));
+    "disabled": 0, "suspended": 0, "alias": 0})"));
 }
 
 TEST(JsonTest, ShowsEnumValuesItDoesNotKnowByNumber) {
@@ -114,7 +114,7 @@ TEST(CsvTest, WritesListsAsJsonText) {
   argument->set_value("1");
 
   EXPECT_EQ(write_csv_row(call, {}),
-            "3,,,0,0,,,,0,0,0,0,,\"[{\"\"name\"\":\"\"n\"\",\"\"value\"\":\"\"1\"\"}]\",,[],\n");
+            "3,,,0,0,,,,0,0,0,0,,\"[{\"\"name\"\":\"\"n\"\",\"\"value\"\":\"\"1\"\"}]\",,[],,,\n");
 }
 
 TEST(CsvTest, EscapesControlCharactersOnlyOnATerminal) {

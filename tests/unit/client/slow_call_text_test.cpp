@@ -73,7 +73,7 @@ TEST(SlowCallTextTest, SaysWhatIsNotKnown) {
 
   EXPECT_THAT(text, HasSubstr("Arguments  not kept (calls nested too deep)\n"));
   EXPECT_THAT(text, HasSubstr("Stack      none could be walked"));
-  EXPECT_THAT(text, HasSubstr("Returned   nothing known\n"));
+  EXPECT_THAT(text, HasSubstr("Returned   not seen\n"));
   EXPECT_THAT(text, Not(HasSubstr("Where")));
   EXPECT_THAT(text, Not(HasSubstr("threshold")));
 }

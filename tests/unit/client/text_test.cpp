@@ -53,6 +53,21 @@ TEST(TextTest, NeverCutsACharacterInTwo) {
   EXPECT_LE(measure_width(truncate("日本語日本語", 6, Cut::kEnd)), 6);
 }
 
+TEST(TextTest, CutsEveryLineToAWidthAroundItsColours) {
+  EXPECT_EQ(cut_to_width("abc\nabcd\nabcde\n", 4), "abc\nabcd\nabc…\n");
+  EXPECT_EQ(cut_to_width("\x1b[31mabc\x1b[0md", 4), "\x1b[31mabc\x1b[0md");
+  EXPECT_EQ(cut_to_width("\x1b[31mabcde\x1b[0m\nx", 4), "\x1b[31mabc…\x1b[0m\nx");
+  EXPECT_EQ(cut_to_width("日本語", 5), "日本…");
+  EXPECT_EQ(cut_to_width("\n\nabcdef", 0), "\n\nabcdef");
+}
+
+TEST(TextTest, FormatsRatiosInPercent) {
+  EXPECT_EQ(format_ratio(0), "0.00 %");
+  EXPECT_EQ(format_ratio(0.00001), "< 0.01 %");
+  EXPECT_EQ(format_ratio(0.0042), "0.42 %");
+  EXPECT_EQ(format_ratio(1.85), "185 %");
+}
+
 TEST(TextTest, KnowsUtf8) {
   EXPECT_TRUE(is_utf8(""));
   EXPECT_TRUE(is_utf8("{\"größe\": 1}"));

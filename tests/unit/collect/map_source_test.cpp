@@ -26,6 +26,11 @@ struct FakeKernel {
   std::vector<uint64_t> losses = std::vector<uint64_t>(GPUPERF_LOSS_COUNT);
   std::vector<uint32_t> released;
   std::vector<ProcessKey> forgotten;
+  std::vector<std::pair<gpuperf_shape_key, gpuperf_shape_totals>> shapes;
+  std::map<ProcessKey, gpuperf_process_info> infos;
+  std::vector<std::string> releases;  // of cells and shapes, in order
+  int shape_reads = 0;
+  bool shapes_unreadable = false;
 
   gpuperf_cell& own(uint32_t cell, uint32_t function_id, ProcessKey process, const char* comm) {
     gpuperf_cell_owner owner{.cell = cell};
@@ -52,6 +57,25 @@ struct FakeKernel {
             [this](const gpuperf_cell_key& key, uint32_t cell) {
               index.erase({key.pid, key.process_start_boot_ns, key.function_id});
               released.push_back(cell);
+              releases.push_back("cell " + std::to_string(cell));
+            },
+        .read_shapes = [this]() -> Result<ShapeTotals> {
+          ++shape_reads;
+          if (shapes_unreadable) return absl::InternalError("shapes: read");
+          return shapes;
+        },
+        .release_shape =
+            [this](const gpuperf_shape_key& key) {
+              const auto removed = std::erase_if(shapes, [&key](const auto& shape) {
+                return std::memcmp(&shape.first, &key, sizeof key) == 0;
+              });
+              releases.push_back("shape of " + std::to_string(key.cell) + ": " +
+                                 std::to_string(removed));
+            },
+        .read_process_info =
+            [this](const ProcessKey& process) {
+              const auto found = infos.find(process);
+              return found == infos.end() ? std::nullopt : std::optional(found->second);
             },
         .forget_process = [this](const ProcessKey& process) { forgotten.push_back(process); },
     };
@@ -68,6 +92,33 @@ void complete_call(gpuperf_cell& cell, uint64_t duration_ns) {
   cell.total_ns += duration_ns;
 }
 
+// A successful GEMM, likewise.
+void complete_gemm(FakeKernel& kernel, uint32_t cell_index, uint64_t m, uint64_t duration_ns) {
+  gpuperf_cell& cell = kernel.cells[cell_index];
+  cell.flops += 2 * m * 10 * 100;
+  const gpuperf_shape_key key{
+      .cell = cell_index, .pad = 0, .dimensions = {m, 10, 100, 1}, .types = {14, 14, 14, 68}};
+  const auto known = std::ranges::find_if(kernel.shapes, [&key](const auto& shape) {
+    return std::memcmp(&shape.first, &key, sizeof key) == 0;
+  });
+  if (known == kernel.shapes.end()) {
+    kernel.shapes.push_back({key, {.calls = 1, .total_ns = duration_ns}});
+  } else {
+    ++known->second.calls;
+    known->second.total_ns += duration_ns;
+  }
+  complete_call(cell, duration_ns);
+}
+
+template <typename Kind>
+std::vector<Kind> pick(const std::vector<Event>& events) {
+  std::vector<Kind> picked;
+  for (const Event& event : events) {
+    if (const auto* found = std::get_if<Kind>(&event)) picked.push_back(*found);
+  }
+  return picked;
+}
+
 class MapSourceTest : public testing::Test {
  protected:
   std::vector<Event> read() {
@@ -81,8 +132,9 @@ class MapSourceTest : public testing::Test {
   std::vector<uint32_t> looked_up_;
   bool alive_ = true;
   MapSource source_{kernel_.store(),
-                    [this](const ProcessKey& process) {
+                    [this](const ProcessKey& process, const gpuperf_process_info* info) {
                       looked_up_.push_back(process.pid);
+                      if (info != nullptr) return Owner{.container = info->cgroup[0]};
                       return Owner{.comm = "from-proc", .container = "abc"};
                     },
                     [this](const ProcessKey&) { return alive_; }, drops_};
@@ -231,6 +283,131 @@ TEST_F(MapSourceTest, FindsExitsNobodyTold) {
   const auto events = read();
 
   EXPECT_THAT(events, ElementsAre(Event(ProcessExited{{10, 1}})));
+}
+
+TEST_F(MapSourceTest, GivesBytesAndOperationsOnce) {
+  gpuperf_cell& cell = kernel_.own(2, 0, {10, 1}, "app");
+  cell.bytes[GPUPERF_BYTES_HOST_TO_DEVICE] = 4096;
+  cell.flops = 600;
+  complete_call(cell, 100);
+  const auto first = pick<CellDelta>(read());
+
+  cell.bytes[GPUPERF_BYTES_HOST_TO_DEVICE] += 1;
+  cell.bytes[GPUPERF_BYTES_DEFAULT] = 7;
+  complete_call(cell, 100);
+  const auto second = pick<CellDelta>(read());
+
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].flops, 600u);
+  EXPECT_THAT(first[0].bytes, ElementsAre(0, 0, 4096, 0, 0, 0));
+  ASSERT_EQ(second.size(), 1u);
+  EXPECT_EQ(second[0].flops, 0u);
+  EXPECT_THAT(second[0].bytes, ElementsAre(0, 0, 1, 0, 0, 7));
+}
+
+TEST_F(MapSourceTest, GivesTheDifferenceOfEveryShape) {
+  kernel_.own(2, 1, {10, 1}, "app");
+  complete_gemm(kernel_, 2, 8, 100);
+  (void)read();
+
+  complete_gemm(kernel_, 2, 8, 300);
+  complete_gemm(kernel_, 2, 16, 500);
+  const auto shapes = pick<ShapeDelta>(read());
+
+  const ShapeDelta expected{.function_id = 1,
+                            .process = {10, 1},
+                            .owner = {.comm = "app", .container = "abc"},
+                            .dimensions = {8, 10, 100, 1},
+                            .types = {14, 14, 14, 68},
+                            .calls = 1,
+                            .total_ns = 300};
+  ShapeDelta larger = expected;
+  larger.dimensions[0] = 16;
+  larger.total_ns = 500;
+  EXPECT_THAT(shapes, ElementsAre(expected, larger));
+}
+
+TEST_F(MapSourceTest, ReadsShapesOnlyWhereACellWithOperationsChanged) {
+  kernel_.own(2, 0, {10, 1}, "app");
+  kernel_.own(3, 1, {10, 1}, "app");
+  complete_call(kernel_.cells[2], 100);
+  (void)read();
+  EXPECT_EQ(kernel_.shape_reads, 0);
+
+  complete_gemm(kernel_, 3, 8, 100);
+  (void)read();
+  complete_call(kernel_.cells[2], 100);
+  (void)read();
+  (void)read();
+
+  EXPECT_EQ(kernel_.shape_reads, 1);
+}
+
+TEST_F(MapSourceTest, AttributesShapesOfOverflowCellsToOther) {
+  complete_gemm(kernel_, 1, 8, 100);
+
+  const auto shapes = pick<ShapeDelta>(read());
+
+  ASSERT_EQ(shapes.size(), 1u);
+  EXPECT_EQ(shapes[0].function_id, 1u);
+  EXPECT_EQ(shapes[0].process, ProcessKey{});
+  EXPECT_EQ(shapes[0].owner, Owner{.comm = "other"});
+}
+
+TEST_F(MapSourceTest, ReadsTheLastShapesOfAGoneProcessAndDeletesThemBeforeItsCellIsFree) {
+  kernel_.own(2, 0, {10, 1}, "app");
+  kernel_.own(3, 1, {11, 1}, "stays");
+  complete_gemm(kernel_, 2, 8, 100);
+  complete_gemm(kernel_, 3, 8, 100);
+  source_.note_exit({10, 1});
+  (void)read();
+  complete_gemm(kernel_, 2, 16, 200);
+
+  const auto last = read();
+
+  EXPECT_EQ(pick<ShapeDelta>(last).at(0).total_ns, 200u);
+  EXPECT_EQ(last.back(), Event(ProcessExited{{10, 1}}));
+  EXPECT_THAT(kernel_.releases, ElementsAre("shape of 2: 1", "shape of 2: 1", "cell 2"));
+  EXPECT_EQ(kernel_.shapes.size(), 1u);
+}
+
+TEST_F(MapSourceTest, LeavesNoShapeWithoutOperationsToTheNextUserOfItsCell) {
+  kernel_.own(2, 0, {10, 1}, "app");
+  complete_gemm(kernel_, 2, 0, 100);
+  source_.note_exit({10, 1});
+  (void)read();
+  (void)read();
+
+  EXPECT_THAT(kernel_.shapes, IsEmpty());
+}
+
+TEST_F(MapSourceTest, KeepsTheCellsOfAGoneProcessUntilItsShapesCouldBeRead) {
+  kernel_.own(2, 0, {10, 1}, "app");
+  complete_gemm(kernel_, 2, 8, 100);
+  source_.note_exit({10, 1});
+  kernel_.shapes_unreadable = true;
+  std::vector<Event> events;
+  EXPECT_FALSE(source_.read(events).ok());
+  EXPECT_FALSE(source_.read(events).ok());
+  EXPECT_THAT(kernel_.releases, IsEmpty());
+
+  kernel_.shapes_unreadable = false;
+  EXPECT_TRUE(source_.read(events).ok());
+  EXPECT_TRUE(source_.read(events).ok());
+
+  EXPECT_EQ(pick<CellDelta>(events).size(), 1u);
+  EXPECT_EQ(pick<ShapeDelta>(events).size(), 1u);
+  EXPECT_THAT(kernel_.released, ElementsAre(2));
+}
+
+TEST_F(MapSourceTest, TellsWhoLooksUpAnOwnerWhatTheKernelNoted) {
+  std::strcpy(kernel_.infos[{10, 1}].cgroup[0], "docker-0123.scope");
+  complete_call(kernel_.own(2, 0, {10, 1}, "app"), 100);
+
+  const auto deltas = pick<CellDelta>(read());
+
+  ASSERT_EQ(deltas.size(), 1u);
+  EXPECT_EQ(deltas[0].owner, (Owner{.comm = "app", .container = "docker-0123.scope"}));
 }
 
 TEST_F(MapSourceTest, CountsTheKernelsLossesOnce) {

@@ -17,6 +17,7 @@ BEYOND_A_SCHEMA = {
     "duplicate_keys.json",
     "metrics_address_port.json",
     "nothing_to_probe.json",
+    "static_probes.json",
 }
 
 

@@ -23,7 +23,7 @@ Config parse_good(const std::string& text) {
 const std::map<std::string, std::vector<std::string>> kBuiltInLibraries = {
     {"cuda", {"libcudart.so*", "libcudart-*.so*", "libcuda.so*"}},
     {"cublas", {"libcublas.so*", "libcublas-*.so*", "libcublasLt.so*", "libcublasLt-*.so*"}},
-    {"cudnn", {"libcudnn.so*", "libcudnn-*.so*"}},
+    {"cudnn", {"libcudnn*.so*"}},
     {"nccl", {"libnccl.so*", "libnccl-*.so*"}},
     {"libtorch", {"libtorch*.so*", "libc10*.so*"}},
 };
@@ -63,9 +63,36 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
        .symbol = "cudaMemcpy",
        .library = "/usr/local/cuda/lib64/libcudart.so.13",
        .slow_threshold_ns = 2'500'000,
-       .enabled = false},
+       .enabled = false,
+       .raw_arguments = true},
       {.category = "cuda", .function = "cudaFree", .symbol = "cudaFree", .slow_threshold_ns = 0},
       {.category = "my-lib.v2", .function = "größe", .symbol = "work"},
+      {.category = "cudnn",
+       .function = "convolutions",
+       .symbol = "cudnnConvolution*",
+       .form = SymbolForm::kWildcard},
+      {.category = "cudnn",
+       .function = "all",
+       .symbol = "cudnn*",
+       .form = SymbolForm::kWildcard,
+       .enabled = false},
+      {.category = "libtorch",
+       .function = "linear_forward",
+       .symbol = "torch::nn::LinearImpl::forward",
+       .form = SymbolForm::kDemangled},
+      {.category = "libtorch",
+       .function = "operators",
+       .symbol = "at::_ops::*::call",
+       .form = SymbolForm::kDemangled},
+      {.category = "libtorch",
+       .function = "call",
+       .symbol = "(anonymous namespace)::Callable<int, std::pair<int, long> >::operator()",
+       .form = SymbolForm::kDemangled},
+      {.category = "mysql",
+       .function = "query",
+       .symbol = "mysql:query__start",
+       .form = SymbolForm::kUsdt},
+      {.category = "mysql", .function = "any", .symbol = "mysql:*", .form = SymbolForm::kUsdt},
   };
   auto libraries = kBuiltInLibraries;
   libraries["cuda"] = {"libcudart.so*"};
@@ -83,9 +110,13 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
   "stats": {
     "interval_ms": 500,
     "max_cells": 1000,
+    "max_functions": 64,
     "keep_exited_seconds": 60,
     "max_exited_processes": 10,
     "summary_interval_seconds": 0
+  },
+  "overhead": {
+    "budget_percent": 2.5
   },
   "metrics": {
     "listen": "[::1]:0",
@@ -121,6 +152,20 @@ TEST(GoodConfigTest, IgnoresAByteOrderMark) {
   const Config config = parse_good("\xef\xbb\xbf{\"x_sym\": {\"f\": \"f\"}}");
 
   EXPECT_EQ(config.probes.probes.size(), 1u);
+}
+
+TEST(DocumentationTest, ShowsConfigurationsThatAreAccepted) {
+  constexpr std::string_view kBegin = "```json\n";
+  const std::string page = read_text(source_path("docs/configuration.md"));
+  size_t shown = 0;
+
+  for (size_t at = page.find(kBegin); at != page.npos; at = page.find(kBegin, at + 1)) {
+    const size_t begin = at + kBegin.size();
+    (void)parse_good(page.substr(begin, page.find("```", begin) - begin));
+    ++shown;
+  }
+
+  EXPECT_EQ(shown, 2u);
 }
 
 TEST(DefaultConfigTest, IsTheFileInDeployAndWatchesEveryLibrary) {

@@ -47,6 +47,10 @@ TEST(DisplayTextTest, FormatsAStatusFromTheLowerHalfOfTheRegister) {
   EXPECT_EQ(format_return_value(call), "cudaErrorMemoryAllocation");
 }
 
+TEST(DisplayTextTest, LeavesAReturnValueOutThatWasNotSeen) {
+  EXPECT_EQ(format_return_value(SlowCall{.status = StatusKind::kCudaRuntime}), "");
+}
+
 TEST(DisplayTextTest, FormatsOtherReturnValuesAsRegisters) {
   SlowCall call{.status = StatusKind::kNone};
   call.event.return_value = 0x7f0012340000;

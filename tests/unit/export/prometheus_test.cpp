@@ -38,7 +38,7 @@ std::map<std::string, double> parse_samples(const std::string& text) {
 std::string function_sample(const std::string& metric, const std::string& function,
                             const std::string& comm, const std::string& more = "") {
   return metric + "{category=\"cuda\",function=\"" + function + "\",comm=\"" + comm +
-         "\",container=\"\",pod=\"\",namespace=\"\"" + more + "}";
+         "\",container=\"\",pod=\"\",namespace=\"\",slurm_job=\"\",slurm_rank=\"\"" + more + "}";
 }
 
 class PrometheusTest : public ::testing::Test {
@@ -57,28 +57,44 @@ class PrometheusTest : public ::testing::Test {
   // The snapshot the golden file shows: every metric, an error beside its name, a folded owner.
   void build_golden() {
     const uint32_t malloc_id = add_function("cudaMalloc");
-    const uint32_t linear_id = builder_.add_function(
-        {.category = "libtorch", .name = "linear_forward", .entry_only = true});
+    const uint32_t linear_id =
+        builder_.add_function({.category = "libtorch", .name = "linear_forward"});
     FunctionTotals totals = make_totals({800, 1'500, 1'500, 90'000, 2'000'000'000});
     totals.calls += 3;
     totals.abandoned = 1;
     totals.slow_calls = 1;
     totals.errors = {{2, 4}, {999'999, 1}};
     totals.other_errors = 2;
-    builder_.add_series(
-        malloc_id,
-        {.comm = "python3", .container = "0123456789ab", .pod = "train-0", .pod_namespace = "ml"},
-        totals);
+    totals.bytes = {4096, 0, 70, 90, 0, 0};
+    totals.flops = 600;
+    const Owner rank{.comm = "python3",
+                     .container = "0123456789ab",
+                     .pod = "train-0",
+                     .pod_namespace = "ml",
+                     .slurm_job = "4711",
+                     .slurm_rank = "3"};
+    builder_.add_series(malloc_id, rank, totals);
     add_series(malloc_id, "odd\"name\\\n\xFF", make_totals({300}));
     add_series(linear_id, "python3", {.calls = 12, .untimed = 12});
     Snapshot& snapshot = builder_.snapshot();
-    snapshot.processes = {
-        {.process = {.pid = 0}}, {.process = {.pid = 7}}, {.process = {.pid = 8}, .exited = true}};
+    snapshot.processes = {{.process = {.pid = 0}},
+                          {.process = {.pid = 7}, .owner = rank},
+                          {.process = {.pid = 8}, .exited = true}};
+    snapshot.in_flight = std::make_shared<const InFlightCalls>(
+        InFlightCalls{.calls = {{.function_id = malloc_id,
+                                 .process = {.pid = 7},
+                                 .start_mono_ns = 1'000'000'000}},
+                      .look_mono_ns = 42'500'000'000});
+    snapshot.coverage = {0.75};
+    snapshot.suspensions = {{.function_id = malloc_id}};
+    snapshot.overhead = {{.process = {.pid = 7}, .owner = rank, .ratio = 0.0125}};
     snapshot.cpu_ns = 1'250'000'000;
     snapshot.resident_bytes = 24'000'000;
     builder_.probes().probes = {{.state = ProbeState::kAttached},
                                 {.state = ProbeState::kAttached},
-                                {.state = ProbeState::kSymbolMissing}};
+                                {.state = ProbeState::kSymbolMissing},
+                                {.state = ProbeState::kSuspended},
+                                {.state = ProbeState::kAlias}};
     drops_.add(DropCause::kBpfSlowRingFull, 17);
   }
 
@@ -282,7 +298,7 @@ TEST_F(PrometheusTest, IgnoresAbandonedCallsBelowZero) {
 }
 
 TEST_F(PrometheusTest, LeavesTheHistogramOutWhereNothingIsTimed) {
-  const uint32_t f = builder_.add_function({.category = "cuda", .name = "f", .entry_only = true});
+  const uint32_t f = builder_.add_function({.category = "cuda", .name = "f"});
   add_series(f, "p", {.calls = 3, .untimed = 3});
   const PrometheusMetrics metrics(board_, drops_, kNoBound);
 
@@ -290,6 +306,108 @@ TEST_F(PrometheusTest, LeavesTheHistogramOutWhereNothingIsTimed) {
 
   EXPECT_THAT(text, HasSubstr(function_sample("gpuperf_function_calls_total", "f", "p") + " 3"));
   EXPECT_THAT(text, Not(HasSubstr("gpuperf_function_duration_seconds")));
+}
+
+TEST_F(PrometheusTest, ShowsOnlyTheDirectionsThatHaveBytes) {
+  const uint32_t f = add_function("f");
+  add_series(f, "p", {.calls = 1, .bytes = {0, 0, 70, 0, 0, 5}});
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const std::string text = scrape(metrics);
+
+  const auto bytes = [](const std::string& direction) {
+    return function_sample("gpuperf_function_bytes_total", "f", "p",
+                           ",direction=\"" + direction + "\"");
+  };
+  EXPECT_THAT(text, HasSubstr(bytes("host_to_device") + " 70"));
+  EXPECT_THAT(text, HasSubstr(bytes("default") + " 5"));
+  EXPECT_THAT(text, Not(HasSubstr("direction=\"plain\"")));
+  EXPECT_THAT(text, Not(HasSubstr("gpuperf_function_flops_total")));
+}
+
+TEST_F(PrometheusTest, AddsUpTheBytesOfCopiesByKind) {
+  const uint32_t f = add_function("f");
+  const uint32_t g = add_function("g");
+  add_series(f, "p", {.bytes = {1'000, 1, 2, 3, 4, 5}});
+  add_series(f, "q", {.bytes = {0, 0, 20, 0, 0, 0}});
+  add_series(g, "p", {.bytes = {0, 0, 0, 30, 0, 0}});
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(samples.at("gpuperf_memcpy_bytes_total{kind=\"host_to_host\"}"), 1);
+  EXPECT_EQ(samples.at("gpuperf_memcpy_bytes_total{kind=\"host_to_device\"}"), 22);
+  EXPECT_EQ(samples.at("gpuperf_memcpy_bytes_total{kind=\"device_to_host\"}"), 33);
+  EXPECT_EQ(samples.at("gpuperf_memcpy_bytes_total{kind=\"device_to_device\"}"), 4);
+  EXPECT_EQ(samples.at("gpuperf_memcpy_bytes_total{kind=\"default\"}"), 5);
+}
+
+TEST_F(PrometheusTest, ShowsTheOldestCallInFlightOfEverySet) {
+  const uint32_t f = add_function("f");
+  const uint32_t g = add_function("g");
+  for (const uint32_t id : {f, g}) {
+    for (const char* comm : {"p", "q"}) add_series(id, comm, make_totals({500}));
+  }
+  builder_.snapshot().processes = {{.process = {.pid = 1}, .owner = {.comm = "p"}},
+                                   {.process = {.pid = 2}, .owner = {.comm = "p"}},
+                                   {.process = {.pid = 3}, .owner = {.comm = "q"}}};
+  builder_.snapshot().in_flight = std::make_shared<const InFlightCalls>(InFlightCalls{
+      .calls = {{.function_id = f, .process = {.pid = 1}, .start_mono_ns = 3'000'000'000},
+                {.function_id = f, .process = {.pid = 2}, .start_mono_ns = 1'000'000'000},
+                {.function_id = g, .process = {.pid = 3}, .start_mono_ns = 4'000'000'000}},
+      .look_mono_ns = 5'000'000'000});
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  const auto oldest = [&samples](const std::string& function, const std::string& comm) {
+    return samples.at(function_sample("gpuperf_function_oldest_in_flight_seconds", function, comm));
+  };
+  EXPECT_EQ(oldest("f", "p"), 4);
+  EXPECT_EQ(oldest("f", "q"), 0);
+  EXPECT_EQ(oldest("g", "p"), 0);
+  EXPECT_EQ(oldest("g", "q"), 1);
+}
+
+TEST_F(PrometheusTest, ShowsTheCoverageOfFunctionsThatWereOutOnly) {
+  add_function("f");
+  add_function("g");
+  add_function("same");
+  add_function("same");
+  builder_.snapshot().coverage = {1, 0.5, 0.75, 0.25};
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  const std::string name = "gpuperf_function_coverage_ratio{category=\"cuda\",function=\"";
+  EXPECT_FALSE(samples.contains(name + "f\"}"));
+  EXPECT_EQ(samples.at(name + "g\"}"), 0.5);
+  EXPECT_EQ(samples.at(name + "same\"}"), 0.25);
+}
+
+TEST_F(PrometheusTest, ShowsTheHighestOverheadOfProcessesWithTheSameLabels) {
+  builder_.snapshot().overhead = {{.owner = {.comm = "a", .pod = "p"}, .ratio = 0.25},
+                                  {.owner = {.comm = "a", .pod = "p"}, .ratio = 0.5},
+                                  {.owner = {.comm = "a", .pod = "q"}, .ratio = 0.125}};
+  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"p\",comm=\"a\"}"), 0.5);
+  EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"q\",comm=\"a\"}"), 0.125);
+}
+
+TEST_F(PrometheusTest, FoldsOverheadBeyondTheBoundIntoOther) {
+  builder_.snapshot().overhead = {{.owner = {.comm = "a"}, .ratio = 0.25},
+                                  {.owner = {.comm = "b"}, .ratio = 0.5},
+                                  {.owner = {.comm = "c", .pod = "p"}, .ratio = 0.125}};
+  const PrometheusMetrics metrics(board_, drops_, 1);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"\",comm=\"a\"}"), 0.25);
+  EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"\",comm=\"other\"}"), 0.5);
+  EXPECT_EQ(samples.at("gpuperf_dropped_total{stage=\"metrics\",reason=\"series_full\"}"), 2);
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "daemon/model/histogram.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,8 +13,16 @@
 namespace gpuperf {
 namespace {
 
+using testing::ElementsAre;
+using Bucket = Histogram::Bucket;
+
 constexpr uint64_t kEndNs = uint64_t{1} << 42;
 constexpr double kAccuracy = 0.032;  // what the contract promises from 256 ns on
+
+std::vector<Bucket> get_buckets(const Histogram& histogram) {
+  const auto buckets = histogram.buckets();
+  return {buckets.begin(), buckets.end()};
+}
 
 double relative_error(uint64_t measured, uint64_t actual) {
   return std::abs(static_cast<double>(measured) - static_cast<double>(actual)) /
@@ -87,34 +96,66 @@ TEST(HistogramTest, IsWithinEightNanosecondsBelow256) {
 
 TEST(HistogramTest, HasNoQuantileWhenEmpty) { EXPECT_EQ(Histogram().quantile_ns(0.99), 0u); }
 
-TEST(HistogramTest, CountsWhatIsBelowAnEdge) {
+TEST(HistogramTest, GivesItsBucketsInOrderWhateverTheOrderTheyCameIn) {
   Histogram histogram;
-  histogram.add(bucket_of(1'023), 3);
-  histogram.add(bucket_of(1'024), 5);
-  histogram.add(bucket_of(kEndNs), 7);
+  histogram.add(400, 1);
+  histogram.add(3, 10);
+  histogram.add(17, 0);  // nothing: no bucket
+  histogram.add(70, 2);
+  histogram.add(3, 5);
+  histogram.add(kBucketCount + 9, 2);  // beyond the end: the last bucket
 
-  EXPECT_EQ(histogram.count_below_ns(0), 0u);
-  EXPECT_EQ(histogram.count_below_ns(1'024), 3u);
-  EXPECT_EQ(histogram.count_below_ns(1'024 + 64), 8u);
-  EXPECT_EQ(histogram.count_below_ns(1'024 + 63), 3u);  // its bucket is not over yet
-  EXPECT_EQ(histogram.count_below_ns(kEndNs), 15u);
+  EXPECT_THAT(get_buckets(histogram), ElementsAre(Bucket{3, 15}, Bucket{70, 2}, Bucket{400, 1},
+                                                  Bucket{kBucketCount - 1, 2}));
+  EXPECT_EQ(histogram.count(), 20u);
+}
+
+TEST(HistogramTest, StopsABucketAtItsBoundInsteadOfSpillingIntoTheNext) {
+  constexpr uint64_t kMost = (uint64_t{1} << 54) - 1;
+  Histogram histogram;
+  histogram.add(5, kMost - 1);
+  histogram.add(5, 7);
+  Histogram merged = histogram;
+  merged.merge(histogram);
+
+  EXPECT_THAT(get_buckets(histogram), ElementsAre(Bucket{5, kMost}));
+  EXPECT_THAT(get_buckets(merged), ElementsAre(Bucket{5, kMost}));
 }
 
 TEST(HistogramTest, MergesToTheSumOfBoth) {
   Histogram left, right, both;
   left.add(3, 10);
   left.add(400, 1);
+  right.add(1, 4);
   right.add(3, 5);
-  right.add(kBucketCount + 9, 2);  // beyond the end: the last bucket
+  right.add(500, 2);
+  both.add(1, 4);
   both.add(3, 15);
   both.add(400, 1);
-  both.add(kBucketCount - 1, 2);
+  both.add(500, 2);
 
   left.merge(right);
 
   EXPECT_EQ(left, both);
-  EXPECT_EQ(left.count(), 18u);
-  EXPECT_EQ(left.bucket(3), 15u);
+  EXPECT_EQ(left.count(), 22u);
+}
+
+TEST(HistogramTest, MergesLikeAddingEveryValueToOne) {
+  const uint64_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  Histogram merged, expected;
+  for (int round = 0; round < 200; ++round) {
+    Histogram part;
+    for (uint64_t i = random() % 40; i > 0; --i) {
+      const size_t bucket = random() % kBucketCount;
+      const uint64_t count = random() % 1000;
+      part.add(bucket, count);
+      expected.add(bucket, count);
+    }
+    merged.merge(part);
+    ASSERT_EQ(merged, expected) << round;
+  }
 }
 
 }  // namespace

@@ -18,6 +18,8 @@ CellDelta sample_delta() {
           .slow_calls = 2,
           .untimed = 3,
           .other_errors = 1,
+          .flops = 600,
+          .bytes = {1, 2, 3, 4, 5, 6},
           .errors = {{2, 4}, {700, 1}},
           .buckets = {{16, 3}, {20, 2}}};
 }
@@ -41,6 +43,8 @@ TEST(FunctionTotalsTest, TakeOverEveryFieldOfADelta) {
                                    .max_ns = 900,
                                    .slow_calls = 2,
                                    .other_errors = 1,
+                                   .flops = 600,
+                                   .bytes = {1, 2, 3, 4, 5, 6},
                                    .errors = {{2, 4}, {700, 1}},
                                    .histogram = histogram};
 
@@ -99,6 +103,8 @@ TEST(FunctionTotalsTest, MergeLikeTheDeltasOfBoth) {
                            .slow_calls = 1,
                            .untimed = 1,
                            .other_errors = 9,
+                           .flops = 40,
+                           .bytes = {10, 20, 30, 40, 50, 60},
                            .errors = {{2, 1}, {3, 1}},
                            .buckets = {{1, 1}}};
   FunctionTotals merged = sample_totals();
@@ -112,6 +118,47 @@ TEST(FunctionTotalsTest, MergeLikeTheDeltasOfBoth) {
   EXPECT_EQ(merged, expected);
   merge_totals(merged, FunctionTotals{});
   EXPECT_EQ(merged, expected);
+}
+
+TEST(SnapshotTest, FindsAProcessByItsWholeKey) {
+  Snapshot snapshot;
+  snapshot.processes = {{.process = {7, 100}}, {.process = {7, 200}}, {.process = {9, 50}}};
+
+  EXPECT_EQ(find_process(snapshot, {7, 200}), &snapshot.processes[1]);
+  EXPECT_EQ(find_process(snapshot, {9, 50}), &snapshot.processes[2]);
+  EXPECT_EQ(find_process(snapshot, {7, 150}), nullptr);
+  EXPECT_EQ(find_process(snapshot, {10, 1}), nullptr);
+}
+
+TEST(SnapshotTest, CoversAFunctionWhollyUnlessItSaysOtherwise) {
+  Snapshot snapshot;
+  snapshot.coverage = {1, 0.25};
+
+  EXPECT_EQ(get_coverage(snapshot, 1), 0.25);
+  EXPECT_EQ(get_coverage(snapshot, 2), 1);
+}
+
+TEST(SnapshotTest, ACallThatBeganDuringTheLookHasNoAge) {
+  const InFlightCalls look{.look_mono_ns = 1'000};
+
+  EXPECT_EQ(get_age_ns(look, {.start_mono_ns = 400}), 600u);
+  EXPECT_EQ(get_age_ns(look, {.start_mono_ns = 1'001}), 0u);
+}
+
+TEST(SnapshotTest, CountsTheOperationsOfAllCallsOfAShape) {
+  EXPECT_EQ(get_flops({.dimensions = {2, 3, 5, 7}, .calls = 11}), 2 * 2 * 3 * 5 * 7 * 11);
+}
+
+TEST(SnapshotTest, OperationsOfABusyGpuDoNotWrap) {
+  FunctionTotals totals;
+  add_delta(totals, {.flops = UINT64_MAX});
+  const FunctionTotals first = totals;
+  add_delta(totals, {.flops = UINT64_MAX});
+  merge_totals(totals, first);
+
+  EXPECT_EQ(totals.flops, 3 * static_cast<long double>(UINT64_MAX));
+  EXPECT_EQ(get_flops({.dimensions = {8192, 8192, 8192, 1}, .calls = 1ull << 40}),
+            0x1p80L);  // 2^(1 + 3 * 13 + 40)
 }
 
 TEST(SnapshotBoardTest, AlwaysHasASnapshotAndGivesTheNewest) {

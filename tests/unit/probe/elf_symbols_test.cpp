@@ -183,61 +183,8 @@ TEST(ElfSymbolsTest, SortsFunctionsByAddressOneForEach) {
                                                     SortedSymbol{kVaddr + 0x80, 4, "last"}));
 }
 
-TEST(FindFunctionsTest, LooksInTheStaticTableForWhatIsNotExported) {
-  const std::vector<std::string> names = {"sample_local", "sample_plain", "sample_nowhere"};
-  Status unread;
-
-  const auto found = find_functions(open_file(ELF_SAMPLE).get(), names, &unread);
-
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_TRUE((*found)[0].has_value());
-  EXPECT_TRUE((*found)[1].has_value());
-  EXPECT_FALSE((*found)[2].has_value());
-  EXPECT_TRUE(unread.ok());
-}
-
-TEST(FindFunctionsTest, TakesAStrippedLibraryForComplete) {
-  const std::vector<std::string> names = {"sample_local", "sample_plain"};
-  Status unread;
-
-  const auto found = find_functions(open_file(ELF_SAMPLE_STRIPPED).get(), names, &unread);
-
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_FALSE((*found)[0].has_value());
-  EXPECT_TRUE((*found)[1].has_value());
-  EXPECT_TRUE(unread.ok());
-}
-
-TEST(FindFunctionsTest, SaysWhichTableItCouldNotReadAndUsesTheOther) {
-  ElfImage image({{"foo", kVaddr}}, SHT_DYNSYM);
-  Elf64_Shdr damaged = image.sections[1];
-  damaged.sh_type = SHT_SYMTAB;
-  damaged.sh_size = 1 << 20;
-  image.sections.push_back(damaged);
-  image.header.e_shnum = 4;
-  const std::vector<std::string> names = {"foo", "bar"};
-  Status unread;
-
-  const auto found = find_functions(make_file(image.build()).get(), names, &unread);
-
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_TRUE((*found)[0].has_value());
-  EXPECT_FALSE((*found)[1].has_value());
-  EXPECT_EQ(unread.code(), absl::StatusCode::kDataLoss);
-}
-
-TEST(FindFunctionsTest, FailsWhenThereIsNoTableAtAll) {
-  ElfImage image({});
-  image.header.e_shoff = 0;
-
-  const auto found = find_functions(make_file(image.build()).get(), {});
-
-  EXPECT_EQ(found.status().code(), absl::StatusCode::kNotFound);
-  EXPECT_EQ(found.status().message(), "stripped: no section headers");
-}
-
 // Every function of a real library, against binutils.
-TEST(FindFunctionsTest, AgreesWithNmOnTheRealCudaRuntime) {
+TEST(ElfSymbolsTest, AgreesWithNmOnTheRealCudaRuntime) {
   const char* path = "/usr/local/cuda/lib64/libcudart.so";
   const Fd file = open_file(path);
   if (!file.valid()) GTEST_SKIP() << path << " is not installed";
@@ -257,15 +204,14 @@ TEST(FindFunctionsTest, AgreesWithNmOnTheRealCudaRuntime) {
   std::vector<std::string> names;
   for (const auto& [name, vaddr] : expected) names.push_back(name);
 
-  const auto found = find_functions(file.get(), names);
+  const auto found = ElfSymbols::load(file.get(), Tables::kDynamic).value().find_all(names);
 
-  ASSERT_TRUE(found.ok()) << found.status();
   const ElfFile elf = ElfFile::open(file.get()).value();
   for (size_t i = 0; i < names.size(); ++i) {
-    ASSERT_TRUE((*found)[i].has_value()) << names[i];
+    ASSERT_TRUE(found[i].has_value()) << names[i];
     uint64_t vaddr = 0;
     for (const LoadSegment& segment : elf.segments()) {
-      const uint64_t distance = (*found)[i]->file_offset_bytes - segment.offset_bytes;
+      const uint64_t distance = found[i]->file_offset_bytes - segment.offset_bytes;
       if (segment.executable && distance < segment.file_bytes) vaddr = segment.vaddr + distance;
     }
     EXPECT_EQ(vaddr, expected[names[i]]) << names[i];

@@ -7,12 +7,14 @@
 
 #include <fstream>
 
+#include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/probe/fake_proc.h"
 
 namespace gpuperf {
 namespace {
 
 namespace fs = std::filesystem;
+using elf_builder::ElfImage;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
@@ -72,16 +74,7 @@ TEST_F(LibraryFinderTest, LeavesExecutablesOfProcessesThatMapNoneOfTheLibrariesA
   const ScanReport report = make_finder().scan_all().value();
 
   EXPECT_THAT(report.files, IsEmpty());
-  EXPECT_THAT(report.watched_pids, IsEmpty());
   EXPECT_EQ(report.processes, 1u);
-}
-
-TEST_F(LibraryFinderTest, NamesTheWatchedProcesses) {
-  add_process(7, "/bin/a", {"/lib/libcudart.so"});
-  add_process(8, "/bin/b", {});
-  add_process(9, "/bin/c", {"/lib/libcublas.so"});
-
-  EXPECT_THAT(make_finder().scan_all().value().watched_pids, ElementsAre(7, 9));
 }
 
 TEST_F(LibraryFinderTest, ReportsAFileOnceWithTheProcessesItCanBeOpenedThrough) {
@@ -134,6 +127,84 @@ TEST_F(LibraryFinderTest, MatchesWholePathsAndEndsOfPaths) {
                                   {"/x/torch/lib/libc10.so", {1, 2}}}));
 }
 
+// What nvcc leaves in a program: the runtime's functions, hidden.
+ElfImage make_linked_runtime() {
+  return ElfImage({{"__cudaRegisterFatBinary", ElfImage::kCodeVaddr, 8},
+                   {"cudaMalloc", ElfImage::kCodeVaddr + 8, 8},
+                   {"f", ElfImage::kCodeVaddr + 16, 8},
+                   {"main", ElfImage::kCodeVaddr + 32, 8}});
+}
+
+class LinkedRuntimeTest : public LibraryFinderTest {
+ protected:
+  // Maps `libraries` and the executable, a file of these bytes.
+  void add_process_of(uint32_t pid, const ElfImage& executable,
+                      const std::vector<std::string>& libraries) {
+    add_process(pid, "/bin/a", libraries);
+    std::ofstream(fake_.root(pid) / "bin/a", std::ios::binary) << executable.build();
+  }
+};
+
+TEST_F(LinkedRuntimeTest, IsFoundInAProgramThatLoadsTheDriver) {
+  add_process_of(7, make_linked_runtime(), {"/lib/libc.so.6", "/lib/libcuda.so.1"});
+  ProbeConfig config = make_config();
+  config.probes = {make_spec("cuda"), make_spec("cuda"), make_spec("cuda"), make_spec("cublas")};
+  config.probes[1].symbol = "cudaNotThere";
+  config.probes[2] = {.category = "cuda", .symbol = "cuda*", .form = SymbolForm::kWildcard};
+  config.libraries["cuda"].push_back("libcuda.so*");
+
+  EXPECT_EQ(scan(config), (Probes{{"/lib/libcuda.so.1", {0, 1, 2}}, {"/bin/a", {0, 2}}}));
+}
+
+TEST_F(LinkedRuntimeTest, IsFoundInALibraryNextToTheSharedOne) {
+  add_process(7, "/bin/python3", {"/x/extension.so", "/lib/libcudart.so.13", "/lib/libcuda.so.1"});
+  std::ofstream(fake_.root(7) / "x/extension.so", std::ios::binary)
+      << make_linked_runtime().build();
+  ProbeConfig config = make_config();
+  config.probes.resize(1);
+
+  EXPECT_EQ(scan(config), (Probes{{"/lib/libcudart.so.13", {0}}, {"/x/extension.so", {0}}}));
+}
+
+TEST_F(LinkedRuntimeTest, IsNotLookedForWithoutTheDriver) {
+  add_process_of(7, make_linked_runtime(), {"/lib/libcudart.so.13"});
+  ProbeConfig config = make_config();
+  config.probes.resize(1);
+
+  EXPECT_EQ(scan(config), (Probes{{"/lib/libcudart.so.13", {0}}}));
+}
+
+TEST_F(LinkedRuntimeTest, IsNotAWrapperThatExportsTheSameFunctions) {
+  ElfImage wrapper = make_linked_runtime();
+  Elf64_Shdr exported = wrapper.sections[1];
+  exported.sh_type = SHT_DYNSYM;
+  wrapper.sections.push_back(exported);
+  wrapper.header.e_shnum = 4;
+  add_process_of(7, wrapper, {"/lib/libcudart.so.13", "/lib/libcuda.so.1"});
+  ProbeConfig config = make_config();
+  config.probes.resize(1);
+
+  EXPECT_EQ(scan(config), (Probes{{"/lib/libcudart.so.13", {0}}}));
+}
+
+TEST_F(LinkedRuntimeTest, IsReportedWhereItsSymbolsAreStripped) {
+  ElfImage stripped({});
+  stripped.sections[1].sh_type = SHT_PROGBITS;
+  stripped.sections[1].sh_name = static_cast<Elf64_Word>(stripped.strings.size());
+  stripped.strings += std::string(".nv_fatbin") + '\0';
+  stripped.sections[2].sh_size = stripped.strings.size();
+  stripped.header.e_shoff = (stripped.sections[2].sh_offset + stripped.strings.size() + 7) / 8 * 8;
+  stripped.header.e_shstrndx = 2;
+  add_process_of(7, stripped, {"/lib/libcudart.so.13", "/lib/libcuda.so.1"});
+  ProbeConfig config = make_config();
+  config.probes.resize(1);
+  config.libraries["cuda"].push_back("libcuda.so*");
+
+  EXPECT_THAT(make_finder(config).scan_all().value().stripped_runtimes, IsEmpty());
+  add_process_of(8, stripped, {"/lib/libcuda.so.1"});
+  EXPECT_THAT(make_finder(config).scan_all().value().stripped_runtimes, ElementsAre("/bin/a"));
+}
+
 TEST_F(LibraryFinderTest, IgnoresDisabledProbes) {
   add_process(7, "/bin/a", {"/lib/libcudart.so", "/lib/libcublas.so"});
   ProbeConfig config = make_config();
@@ -170,11 +241,13 @@ TEST_F(LibraryFinderTest, FindsFilesNamedByTheirPathWithoutAnyProcess) {
 
   const ScanReport report = finder.scan_all().value();
 
-  ASSERT_EQ(report.files.size(), 1u);
+  ASSERT_EQ(report.files.size(), 2u);
   EXPECT_EQ(report.files[0].path, named);
   EXPECT_THAT(report.files[0].probes, ElementsAre(4));
   EXPECT_THAT(report.files[0].users, IsEmpty());
   EXPECT_EQ(finder.open_found(report.files[0]).value().identity.size_bytes, 7u);
+  EXPECT_EQ(report.files[1].path, "/tmp");
+  EXPECT_EQ(finder.open_found(report.files[1]).status().message(), "/tmp: not a regular file");
 }
 
 TEST_F(LibraryFinderTest, JoinsANamedFileWithItsMapping) {
@@ -194,7 +267,6 @@ TEST_F(LibraryFinderTest, ScansOneProcess) {
   const ScanReport report = finder.scan_process(8).value();
 
   EXPECT_EQ(report.files.size(), 2u);
-  EXPECT_THAT(report.watched_pids, ElementsAre(8));
   EXPECT_EQ(finder.scan_process(9).status().code(), absl::StatusCode::kNotFound);
 }
 

@@ -82,6 +82,11 @@ const CgroupCase kCases[] = {
      "0::/../../kubepods-pod" + kUidUnderscored + ".slice/cri-containerd-" + kId + ".scope\n",
      kPodContainer},
     {"ContainerInALaterLine", "12:rdma:/\n4:memory:/docker/" + kId + "\n0::/\n", kContainer},
+    {"GardenOverRunc", "0::/system.slice/garden.service/garden/" + kId + "\n", kContainer},
+    {"NestedPodmanInPod",
+     "0::/kubepods.slice/kubepods-pod" + kUidUnderscored + ".slice/cri-containerd-" + kOther +
+         ".scope/machine.slice/libpod-" + kId + ".scope/container\n",
+     kPodContainer},
     {"PodWithoutContainer", "0::/kubepods/pod" + kUid + "\n", {.pod_uid = kUid}},
     {"ShortId", "0::/docker/" + kId.substr(1) + "\n", {}},
     {"LongId", "0::/docker/a" + kId + "\n", {}},
@@ -103,24 +108,74 @@ TEST_P(CgroupTest, FindsContainerAndPod) {
 INSTANTIATE_TEST_SUITE_P(Lines, CgroupTest, testing::ValuesIn(kCases),
                          [](const auto& test) { return std::string(test.param.name); });
 
+gpuperf_process_info make_info(const std::vector<std::string>& names) {
+  gpuperf_process_info info{};
+  for (size_t i = 0; i < names.size(); ++i) names[i].copy(info.cgroup[i], sizeof info.cgroup[i]);
+  return info;
+}
+
 TEST(ContainerTest, ReadsTheOwnerOfAProcess) {
   FakeProc fake;
   fake.add_process(7, "/bin/a");
   fake.write(7, "comm", "my prog\n");
   fake.write(7, "cgroup", "0::/kubepods/pod" + kUid + "/" + kId + "\n");
+  fake.write(7, "environ", std::string("HOME=/\0SLURM_JOB_ID=41\0SLURM_PROCID=3\0", 38));
 
-  EXPECT_EQ(read_owner_below(fake.proc(), 7),
-            (Owner{.comm = "my prog", .container = "3f4a0c9d1b2e", .pod = kUid}));
+  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, nullptr), (Owner{.comm = "my prog",
+                                                                       .container = "3f4a0c9d1b2e",
+                                                                       .pod = kUid,
+                                                                       .slurm_job = "41",
+                                                                       .slurm_rank = "3"}));
 }
 
 TEST(ContainerTest, LeavesEmptyWhatItCannotRead) {
   const FakeProc fake;
 
-  EXPECT_EQ(read_owner_below(fake.proc(), 7), Owner{});
+  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, nullptr), Owner{});
+}
+
+TEST(ContainerTest, KnowsAProcessThatHasGoneFromWhatTheKernelKept) {
+  const FakeProc fake;
+  const gpuperf_process_info info =
+      make_info({"container", "crio-" + kId + ".scope",
+                 "kubepods-besteffort-pod" + kUidUnderscored + ".slice"});
+
+  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, &info),
+            (Owner{.container = "3f4a0c9d1b2e", .pod = kUid}));
+}
+
+TEST(ContainerTest, AsksProcForWhatTheKernelDidNotKeep) {
+  FakeProc fake;
+  fake.add_process(7, "/bin/a");
+  fake.write(7, "cgroup", "4:memory:/kubepods/pod" + kUid + "/" + kId + "\n0::/\n");
+  const gpuperf_process_info version_1 = make_info({});
+  const gpuperf_process_info deep = make_info({"a", "b", "c"});
+  const gpuperf_process_info other = make_info({kOther});
+
+  for (const gpuperf_process_info& info : {version_1, deep}) {
+    EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, &info),
+              (Owner{.container = "3f4a0c9d1b2e", .pod = kUid}));
+  }
+  // The process has moved since its first call.
+  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, &other).container, "000000000000");
+}
+
+TEST(ContainerTest, TakesNothingFromTheNextProcessWithThePid) {
+  FakeProc fake;
+  fake.add_process(7, "/bin/next", 500);
+  fake.write(7, "comm", "next\n");
+  fake.write(7, "cgroup", "0::/docker/" + kOther + "\n");
+  fake.write(7, "environ", std::string("SLURM_JOB_ID=41\0", 16));
+  const gpuperf_process_info info = make_info({"docker-" + kId + ".scope", "system.slice"});
+
+  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7, .start_boot_ns = 4'000'000'000}, &info),
+            Owner{.container = "3f4a0c9d1b2e"});
 }
 
 TEST(ContainerTest, ReadsItsOwnNameFromTheRealProc) {
-  EXPECT_EQ(read_owner(static_cast<uint32_t>(::getpid())).comm, "resolve_test");
+  const auto pid = static_cast<uint32_t>(::getpid());
+
+  EXPECT_EQ(read_owner({.pid = pid}, nullptr).comm, "resolve_test");
 }
 
 }  // namespace

@@ -80,6 +80,51 @@ class ObserveServiceTest : public RpcFixture {
     }
     return rows;
   }
+  // Calls of the functions and processes of publish_functions, found 10,000 ns after boot.
+  void publish_in_flight() {
+    builder_.snapshot().processes = {
+        {.process = {.pid = 1, .start_boot_ns = 1},
+         .owner = {.container = "0123456789ab", .pod = "train-0", .pod_namespace = "ml"}},
+        {.process = {.pid = 2, .start_boot_ns = 2}}};
+    builder_.snapshot().in_flight = std::make_shared<const InFlightCalls>(InFlightCalls{
+        .calls = {{.function_id = 0, .process = {2, 2}, .tid = 20, .start_mono_ns = 4'000},
+                  {.function_id = 0, .process = {1, 1}, .tid = 10, .start_mono_ns = 3'000},
+                  {.function_id = 0, .process = {1, 1}, .tid = 11, .start_mono_ns = 9'000},
+                  {.function_id = 1, .process = {1, 1}, .tid = 10, .start_mono_ns = 5'000},
+                  {.function_id = 9, .process = {1, 1}, .tid = 12, .start_mono_ns = 1'000}},
+        .look_mono_ns = 10'000});
+    publish_functions();
+  }
+  // "function/pid.tid:age" for each row.
+  std::vector<std::string> list_in_flight(const std::string& request) {
+    std::vector<std::string> rows;
+    const v1::ListInFlightCallsResponse response = call(&Stub::ListInFlightCalls, request);
+    for (const v1::InFlightCall& row : response.calls()) {
+      rows.push_back(row.function() + "/" + std::to_string(row.pid()) + "." +
+                     std::to_string(row.tid()) + ":" + std::to_string(row.age_ns()));
+    }
+    return rows;
+  }
+  // "function m:calls" for each row.
+  std::vector<std::string> list_shapes(const std::string& request) {
+    std::vector<std::string> rows;
+    const v1::ListShapesResponse response = call(&Stub::ListShapes, request);
+    for (const v1::Shape& row : response.shapes()) {
+      rows.push_back(row.function() + " " + std::to_string(row.m()) + ":" +
+                     std::to_string(row.calls()));
+    }
+    return rows;
+  }
+  void add_shape(uint32_t function_id, uint32_t pid, const std::string& pod, uint64_t m,
+                 uint64_t calls, uint64_t total_ns) {
+    builder_.snapshot().shapes.push_back(
+        std::make_shared<const ShapeRow>(ShapeRow{.function_id = function_id,
+                                                  .process = {.pid = pid, .start_boot_ns = pid},
+                                                  .owner = {.pod = pod},
+                                                  .dimensions = {m, 10, 10, 1},
+                                                  .calls = calls,
+                                                  .total_ns = total_ns}));
+  }
   std::vector<uint64_t> list_slow_call_ids(const std::string& request) {
     std::vector<uint64_t> ids;
     const v1::ListSlowCallsResponse response = call(&Stub::ListSlowCalls, request);
@@ -118,6 +163,10 @@ TEST_F(ObserveServiceTest, AnswersBeforeTheFirstSnapshot) {
   EXPECT_TRUE(status_.ok()) << status_.error_message();
   EXPECT_THAT(list_slow_call_ids(""), IsEmpty());
   EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_THAT(call(&Stub::ListInFlightCalls).calls(), IsEmpty());
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_THAT(call(&Stub::ListShapes).shapes(), IsEmpty());
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
   EXPECT_EQ(call(&Stub::GetConfig).path(), "");
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 }
@@ -137,7 +186,9 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
                                   {.state = ProbeState::kWaiting},
                                   {.state = ProbeState::kSymbolMissing},
                                   {.state = ProbeState::kFailed},
-                                  {.state = ProbeState::kDisabled}},
+                                  {.state = ProbeState::kDisabled},
+                                  {.state = ProbeState::kSuspended},
+                                  {.state = ProbeState::kAlias}},
                        .problems = {{"probes", "libfoo.so: unreadable", "check its mode"}}};
   builder_.snapshot().processes = {
       {.process = {.pid = 0}}, {.process = {.pid = 7}}, {.process = {.pid = 8}, .exited = true}};
@@ -155,7 +206,8 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
   EXPECT_EQ(response.DebugString(), parse_text<v1::GetStatusResponse>(R"(
       version: "0.1.0" pid: 100 start_unix_ns: 5 mechanism: "multi"
       config_path: "/etc/gpuperf/config.json" metrics_address: "127.0.0.1:9465"
-      probes { attached: 2 entry_only: 1 waiting: 1 symbol_missing: 1 failed: 1 disabled: 1 }
+      probes { attached: 2 entry_only: 1 waiting: 1 symbol_missing: 1 failed: 1 disabled: 1
+               suspended: 1 alias: 1 }
       processes: 1 files: 3 calls: 4 slow_calls: 2 cpu_ns: 11 resident_bytes: 12
       problems { subject: "probes" message: "libfoo.so: unreadable" hint: "check its mode" }
       drops { stage: "bpf" reason: "slow_ring_full" count: 17
@@ -247,6 +299,100 @@ TEST_F(ObserveServiceTest, ListsFunctionsPerProcess) {
               ElementsAre("cublasGemmEx/1:1", "cudaMalloc/1:2"));
 }
 
+TEST_F(ObserveServiceTest, ShowsTheOldestCallInFlightOfEveryFunction) {
+  publish_in_flight();
+  const auto list = [this](const std::string& request) {
+    std::vector<uint64_t> ages_ns;
+    const v1::ListFunctionsResponse response = call(&Stub::ListFunctions, request);
+    for (const auto& row : response.functions()) ages_ns.push_back(row.oldest_in_flight_ns());
+    return ages_ns;
+  };
+
+  // By total time: cublasGemmEx, cudaMalloc.
+  EXPECT_THAT(list(""), ElementsAre(5'000, 7'000));
+  EXPECT_THAT(list("filter { pid: 2 }"), ElementsAre(6'000));
+  EXPECT_THAT(list("filter { pod: \"train-0\" }"), ElementsAre(5'000, 7'000));
+  // cublasGemmEx of 1, cudaMalloc of 2 and of 1.
+  EXPECT_THAT(list("per_process: true"), ElementsAre(5'000, 6'000, 7'000));
+}
+
+TEST_F(ObserveServiceTest, ShowsTheCoverageOfEveryFunctionAndWhenItsTotalsWereRead) {
+  builder_.snapshot().coverage = {0.5};
+  builder_.snapshot().totals_mono_ns = 77;
+  publish_functions();
+
+  const v1::ListFunctionsResponse summed = call(&Stub::ListFunctions);
+  const v1::ListFunctionsResponse rows = call(&Stub::ListFunctions, "per_process: true");
+
+  EXPECT_EQ(summed.taken_mono_ns(), 77u);
+  EXPECT_EQ(summed.functions(0).coverage(), 1);
+  EXPECT_EQ(summed.functions(1).coverage(), 0.5);
+  EXPECT_EQ(rows.functions(0).coverage(), 1);
+  EXPECT_EQ(rows.functions(1).coverage(), 0.5);
+}
+
+TEST_F(ObserveServiceTest, ListsCallsInFlightLongestFirst) {
+  publish_in_flight();
+
+  EXPECT_THAT(list_in_flight(""), ElementsAre("cudaMalloc/1.10:7000", "cudaMalloc/2.20:6000",
+                                              "cublasGemmEx/1.10:5000", "cudaMalloc/1.11:1000"));
+  EXPECT_THAT(list_in_flight("filter { pid: 2 }"), ElementsAre("cudaMalloc/2.20:6000"));
+  EXPECT_THAT(list_in_flight("filter { category: \"cublas\" }"),
+              ElementsAre("cublasGemmEx/1.10:5000"));
+  EXPECT_THAT(list_in_flight("filter { pod: \"train-0\" min_duration_ns: 5000 }"),
+              ElementsAre("cudaMalloc/1.10:7000", "cublasGemmEx/1.10:5000"));
+}
+
+TEST_F(ObserveServiceTest, PagesThroughCallsInFlightAndSaysHowOldTheLookIs) {
+  publish_in_flight();
+  clock_.now_mono_ns = 12'500;
+
+  const auto first = call(&Stub::ListInFlightCalls, "page { limit: 3 }");
+  const auto second = call(&Stub::ListInFlightCalls,
+                           "page { limit: 3 page_token: \"" + first.next_page_token() + "\" }");
+
+  EXPECT_EQ(first.calls_size(), 3);
+  EXPECT_EQ(first.look_age_ns(), 2'500u);
+  ASSERT_EQ(second.calls_size(), 1);
+  EXPECT_EQ(second.calls(0).age_ns(), 1'000u);
+  EXPECT_EQ(second.next_page_token(), "");
+}
+
+TEST_F(ObserveServiceTest, SumsShapesOverTheProcessesThatMatch) {
+  const uint32_t gemm = add_function("cublas", "gemm");
+  const uint32_t strided = add_function("cublas", "strided");
+  add_shape(gemm, 1, "a", 100, 5, 10);
+  add_shape(gemm, 2, "b", 100, 7, 10);
+  add_shape(gemm, 2, "b", 200, 1, 90);
+  add_shape(strided, 1, "a", 100, 3, 50);
+  add_shape(gemm, 0, "", 100, 20, 1);
+  add_shape(9, 1, "a", 100, 3, 50);  // of no function of this snapshot
+  publish();
+
+  EXPECT_THAT(list_shapes(""), ElementsAre("gemm 100:32", "strided 100:3", "gemm 200:1"));
+  EXPECT_THAT(list_shapes("sort: \"total_ns\""),
+              ElementsAre("gemm 200:1", "strided 100:3", "gemm 100:32"));
+  EXPECT_THAT(list_shapes("sort: \"calls\" filter { pid: 2 }"),
+              ElementsAre("gemm 100:7", "gemm 200:1"));
+  EXPECT_THAT(list_shapes("filter { pod: \"a\" function: \"g*\" }"), ElementsAre("gemm 100:5"));
+  EXPECT_THAT(list_shapes("filter { category: \"cuda\" }"), IsEmpty());
+  EXPECT_THAT(list_shapes("page { limit: 1 }"), ElementsAre("gemm 100:32"));
+  call(&Stub::ListShapes, "sort: \"m\"");
+  expect_error(grpc::StatusCode::INVALID_ARGUMENT,
+               "sort: \"m\" is no field to sort by; there are flops, calls, total_ns");
+}
+
+TEST_F(ObserveServiceTest, ShowsWhatTheProbesCostEachProcess) {
+  builder_.snapshot().processes = {{.process = {.pid = 1}}, {.process = {.pid = 2}}};
+  builder_.snapshot().overhead = {{.process = {.pid = 2}, .ratio = 0.125}};
+  publish();
+
+  const v1::ListProcessesResponse response = call(&Stub::ListProcesses);
+
+  EXPECT_EQ(response.processes(0).overhead_ratio(), 0);
+  EXPECT_EQ(response.processes(1).overhead_ratio(), 0.125);
+}
+
 TEST_F(ObserveServiceTest, SortsFunctionsByEveryNumericField) {
   // Row "a" has the larger value of every field, and its name comes first.
   const uint32_t a = add_function("x", "a");
@@ -281,7 +427,7 @@ TEST_F(ObserveServiceTest, SortsFunctionsByEveryNumericField) {
       EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field.name();
     }
   }
-  EXPECT_EQ(sorted, 18);  // 17 numbers and the name
+  EXPECT_EQ(sorted, 21);  // 20 numbers and the name
 }
 
 TEST_F(ObserveServiceTest, SortsDescending) {

@@ -7,42 +7,6 @@
 namespace gpuperf {
 namespace {
 
-TEST(RowFilterTest, StarsMatchAnyRunOfCharacters) {
-  const struct {
-    std::string_view pattern;
-    std::string_view text;
-    bool expected;
-  } cases[] = {
-      {"cudaMalloc", "cudaMalloc", true},
-      {"cudaMalloc", "cudaMallocAsync", false},
-      {"cudaMalloc", "cudaMallo", false},
-      {"cuda*", "cudaMalloc", true},
-      {"cuda*", "cuda", true},
-      {"*Malloc", "cudaMalloc", true},
-      {"*Malloc", "cudaMallocAsync", false},
-      {"cuda*Async", "cudaMallocAsync", true},
-      {"*a*a*a", "banana", true},
-      {"*a*a*a*a", "banana", false},
-      {"*", "", true},
-      {"", "", true},
-      {"", "a", false},
-      {"**", "a", true},
-      {"a?", "ab", false},
-      {"*ab", "aab", true},
-  };
-  for (const auto& [pattern, text, expected] : cases) {
-    EXPECT_EQ(matches_glob(pattern, text), expected) << pattern << " " << text;
-  }
-}
-
-TEST(RowFilterTest, ManyStarsDoNotTakeExponentialTime) {
-  std::string pattern;
-  for (int i = 0; i < 200; ++i) pattern += "a*";
-  pattern += "b";
-
-  EXPECT_FALSE(matches_glob(pattern, std::string(2'000, 'a')));
-}
-
 TEST(RowFilterTest, EmptyFilterMatchesEverything) {
   const RowFilter filter{v1::Filter()};
 

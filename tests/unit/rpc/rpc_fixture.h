@@ -66,8 +66,9 @@ class RpcFixture : public ::testing::Test {
             .check_config = [this](std::string_view text) { return check_config(text); }};
   }
   void start() { start("unix:" + (folder_ / "api.sock")); }
-  void start(const std::string& listen) {
-    auto started = RpcServer::start({.listen = listen}, sources());
+  void start(const std::string& listen) { start(RpcOptions{.listen = listen}); }
+  void start(const RpcOptions& options) {
+    auto started = RpcServer::start(options, sources(), control_port_);
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = std::move(started).value();
     stub_ = v1::Observe::NewStub(connect());
@@ -104,6 +105,7 @@ class RpcFixture : public ::testing::Test {
   DropCounters drops_;
   FakeClock clock_;
   WatchHub hub_{drops_};
+  ControlPort* control_port_ = nullptr;  // set before start
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::Observe::Stub> stub_;
   grpc::Status status_;

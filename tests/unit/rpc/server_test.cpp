@@ -10,6 +10,7 @@
 
 #include "daemon/base/listen_address.h"
 #include "tests/unit/rpc/rpc_fixture.h"
+#include "tests/unit/rpc/unix_peer.h"
 
 namespace gpuperf {
 namespace {
@@ -21,7 +22,7 @@ using Stub = v1::Observe::Stub;
 class ServerTest : public RpcFixture {
  protected:
   std::string explain_refusal(const std::string& listen) {
-    const auto server = RpcServer::start({.listen = listen}, sources());
+    const auto server = RpcServer::start({.listen = listen}, sources(), nullptr);
     EXPECT_FALSE(server.ok());
     return std::string(server.status().message());
   }
@@ -71,6 +72,8 @@ TEST_F(ServerTest, SaysThatItIsServing) {
   EXPECT_EQ(call_raw("/grpc.health.v1.Health/Check", ""), serving);
   EXPECT_EQ(call_raw("/grpc.health.v1.Health/Check", encode_field(1, "gpuperf.v1.Observe")),
             serving);
+  EXPECT_EQ(call_raw("/grpc.health.v1.Health/Check", encode_field(1, "gpuperf.v1.Control")),
+            serving);
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 }
 
@@ -82,6 +85,7 @@ TEST_F(ServerTest, DescribesItselfByReflection) {
   const std::string file = call_raw(method, encode_field(4, "gpuperf.v1.Observe"));
 
   EXPECT_THAT(services, HasSubstr("gpuperf.v1.Observe"));
+  EXPECT_THAT(services, HasSubstr("gpuperf.v1.Control"));
   EXPECT_THAT(services, HasSubstr("grpc.health.v1.Health"));
   EXPECT_THAT(file, HasSubstr("WatchSlowCalls"));
 }
@@ -89,18 +93,19 @@ TEST_F(ServerTest, DescribesItselfByReflection) {
 TEST_F(ServerTest, MakesItsFolderAndASocketOnlyItsOwnerMayUse) {
   const mode_t mask = umask(0);
   auto server = RpcServer::start(
-      {.listen = "unix:" + (folder_ / "run/api.sock"), .group = "no-such-group-here"}, sources());
+      {.listen = "unix:" + (folder_ / "run/api.sock"), .group = "no-such-group-here"}, sources(),
+      nullptr);
   ASSERT_TRUE(server.ok()) << server.status();
 
   EXPECT_EQ(get_mode(folder_ / "run"), 0755u);
   EXPECT_EQ(get_mode(folder_ / "run/api.sock"), 0600u);
-  EXPECT_EQ(umask(mask), 0u) << "the mask was not put back";
+  EXPECT_EQ(umask(mask), 0u) << "the mask is the whole process's: not to be changed";
 }
 
 TEST_F(ServerTest, OpensTheSocketToItsGroup) {
   if (geteuid() != 0) GTEST_SKIP() << "needs root to give a file to another group";
-  auto server =
-      RpcServer::start({.listen = "unix:" + (folder_ / "api.sock"), .group = "daemon"}, sources());
+  auto server = RpcServer::start({.listen = "unix:" + (folder_ / "api.sock"), .group = "daemon"},
+                                 sources(), nullptr);
   ASSERT_TRUE(server.ok()) << server.status();
 
   EXPECT_EQ(get_mode(folder_ / "api.sock"), 0660u);
@@ -154,6 +159,73 @@ TEST_F(ServerTest, RefusesCallsOnceStopped) {
   call(&Stub::GetStatus);
 
   EXPECT_EQ(status_.error_code(), grpc::StatusCode::UNAVAILABLE);
+}
+
+TEST_F(ServerTest, ServesManyConnectionsAtOnce) {
+  start();
+  std::vector<std::unique_ptr<Stub>> clients;
+  for (int i = 0; i < 100; ++i) clients.push_back(v1::Observe::NewStub(connect()));
+
+  for (auto& client : clients) {
+    std::swap(stub_, client);
+    call(&Stub::GetStatus);
+    EXPECT_TRUE(status_.ok()) << status_.error_message();
+    std::swap(stub_, client);
+  }
+}
+
+TEST_F(ServerTest, ClosesPeersThatSendGarbage) {
+  start();
+  const std::string path = folder_ / "api.sock";
+  std::string garbage(100'000, '\xa5');
+  std::string almost = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + garbage;
+
+  for (const std::string& text : {std::string("GET / HTTP/1.1\r\n\r\n"), garbage, almost}) {
+    const Fd peer = testing::connect_unix(path);
+    ASSERT_GT(send(peer.get(), text.data(), text.size(), MSG_NOSIGNAL), 0);
+    EXPECT_TRUE(testing::wait_for_end(peer)) << text.substr(0, 20);
+  }
+
+  call(&Stub::GetStatus);
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ServerTest, ForgetsPeersThatLeave) {
+  start(RpcOptions{.listen = "unix:" + (folder_ / "api.sock"),
+                   .limits = {.connections = 8, .kept_for_root = 0}});
+  for (int i = 0; i < 100; ++i) {
+    const Fd peer = testing::connect_unix(folder_ / "api.sock");
+    ASSERT_EQ(send(peer.get(), "PRI", 3, MSG_NOSIGNAL), 3);
+  }
+
+  call(&Stub::GetStatus);
+
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_EQ(drops_.get(DropCause::kApiConnectionsFull), 0u);
+}
+
+TEST_F(ServerTest, StopsWithinSecondsWhateverIsConnected) {
+  start();
+  const std::string path = folder_ / "api.sock";
+  const Fd silent = testing::connect_unix(path);
+  const Fd half_open = testing::connect_unix(path);
+  ASSERT_EQ(send(half_open.get(), "PRI", 3, MSG_NOSIGNAL), 3);
+  const Fd deaf = testing::connect_unix(path);  // greets, and never answers a ping
+  const std::string greeting("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\4\0\0\0\0\0", 33);
+  ASSERT_EQ(send(deaf.get(), greeting.data(), greeting.size(), MSG_NOSIGNAL), 33);
+  call(&Stub::GetStatus);
+  grpc::ClientContext context;
+  const auto watch = stub_->WatchSlowCalls(&context, {});
+  watch->WaitForInitialMetadata();
+
+  const auto begin = std::chrono::steady_clock::now();
+  server_->stop();
+
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(5));
+  for (const Fd* peer : {&silent, &half_open, &deaf}) EXPECT_TRUE(testing::wait_for_end(*peer));
+  v1::WatchSlowCallsResponse response;
+  EXPECT_FALSE(watch->Read(&response));
+  EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(ServerTest, ServesLoopbackAddresses) {

@@ -23,7 +23,7 @@ TEST(ToProtoTest, ConvertsARowOfStatistics) {
       .id = 3, .category = "cuda", .name = "cudaMalloc", .status = StatusKind::kCudaRuntime};
   FunctionRow row{.function_id = 3,
                   .process = {.pid = 42, .start_boot_ns = 9},
-                  .owner = {kBadText, "0123456789ab", "train-0", "ml"},
+                  .owner = {kBadText, "0123456789ab", "train-0", "ml", "4711", "3"},
                   .exited = true,
                   .totals = make_totals({1'000, 3'000})};
   row.totals.calls = 10;
@@ -32,32 +32,40 @@ TEST(ToProtoTest, ConvertsARowOfStatistics) {
   row.totals.slow_calls = 1;
   row.totals.errors = {{2, 1}, {999'999, 5}, {1, 1}};
   row.totals.other_errors = 2;
+  row.totals.flops = 600;
+  row.totals.bytes = {0, 0, 70, 90, 0, 80};
+  const FunctionNow now{.coverage = 0.5, .oldest_in_flight_ns = 41};
 
   // The middle of 1000's bucket is below it, that of 3000's is within: quantiles stay in [min,
   // max].
-  expect_message(to_proto(function, row), R"(
+  expect_message(to_proto(function, row, now), R"(
       category: "cuda" function: "cudaMalloc" pid: 42 comm: "bad\357\277\275" calls: 10 errors: 9
       total_ns: 4000 self_ns: 4000 min_ns: 1000 avg_ns: 2000 p50_ns: 1008 p90_ns: 3000
       p99_ns: 3000 p999_ns: 3000 max_ns: 3000 slow_calls: 1 in_flight: 1 abandoned: 3 untimed: 4
-      coverage: 1
+      coverage: 0.5
       error_counts { error: "999999" code: 999999 count: 5 }
       error_counts { error: "other" count: 2 }
       error_counts { error: "cudaErrorInvalidValue" code: 1 count: 1 }
       error_counts { error: "cudaErrorMemoryAllocation" code: 2 count: 1 }
-      container: "0123456789ab" pod: "train-0" namespace: "ml" exited: true)");
+      container: "0123456789ab" pod: "train-0" namespace: "ml" exited: true
+      oldest_in_flight_ns: 41 bytes: 240
+      bytes_by_direction { direction: "device_to_host" bytes: 90 }
+      bytes_by_direction { direction: "default" bytes: 80 }
+      bytes_by_direction { direction: "host_to_device" bytes: 70 }
+      flops: 600 slurm_job: "4711" slurm_rank: "3")");
 }
 
 TEST(ToProtoTest, LeavesDurationsZeroWhereNoCallCompleted) {
-  const Function function{.category = "libtorch", .name = "linear", .entry_only = true};
+  const Function function{.category = "libtorch", .name = "linear"};
 
-  expect_message(to_proto(function, FunctionTotals{.calls = 4, .untimed = 4}), R"(
+  expect_message(to_proto(function, FunctionTotals{.calls = 4, .untimed = 4}, {}), R"(
       category: "libtorch" function: "linear" calls: 4 untimed: 4 coverage: 1)");
 }
 
 TEST(ToProtoTest, KeepsQuantilesBetweenShortestAndLongest) {
   for (const uint64_t duration_ns :
        {uint64_t{1}, uint64_t{255}, uint64_t{1'000}, uint64_t{1} << 43}) {
-    const v1::FunctionStats stats = to_proto(Function(), make_totals({duration_ns}));
+    const v1::FunctionStats stats = to_proto(Function(), make_totals({duration_ns}), {});
     EXPECT_EQ(stats.p50_ns(), duration_ns);
     EXPECT_EQ(stats.p999_ns(), duration_ns);
   }
@@ -76,9 +84,8 @@ TEST(ToProtoTest, ConvertsASlowCall) {
                 .start_mono_ns = 5,
                 .duration_ns = 200,
                 .threshold_ns = 100,
-                .has_arguments = true,
-                .arguments = {0x7f0000001000, 0, 255, 1, 2, UINT64_MAX},
                 .return_value = 2};
+  call.arguments = {{"dst", "0x7f0000001000"}, {kBadText, kBadText}};
   call.user_stack = {{.symbol = "f(int)", .module = "/l.so", .offset_bytes = 28, .address = 4096},
                      {.module = kBadText, .address = 8192}};
 
@@ -86,12 +93,8 @@ TEST(ToProtoTest, ConvertsASlowCall) {
       id: 7 category: "cuda" function: "cudaMemcpy" pid: 42 tid: 43 comm: "bad\357\277\275"
       container: "0123456789ab" pod: "train-0" start_unix_ns: 1700000000000000000 start_mono_ns: 5
       duration_ns: 200 threshold_ns: 100 reason: "absolute"
-      arguments { name: "arg0" value: "0x7f0000001000" }
-      arguments { name: "arg1" value: "0x0" }
-      arguments { name: "arg2" value: "0xff" }
-      arguments { name: "arg3" value: "0x1" }
-      arguments { name: "arg4" value: "0x2" }
-      arguments { name: "arg5" value: "0xffffffffffffffff" }
+      arguments { name: "dst" value: "0x7f0000001000" }
+      arguments { name: "bad\357\277\275" value: "bad\357\277\275" }
       return_value: "cudaErrorMemoryAllocation"
       user_stack { symbol: "f(int)" module: "/l.so" offset_bytes: 28 address: 4096 }
       user_stack { module: "bad\357\277\275" address: 8192 }
@@ -100,7 +103,7 @@ TEST(ToProtoTest, ConvertsASlowCall) {
 
 TEST(ToProtoTest, LeavesArgumentsOutThatWereNotKept) {
   SlowCall call{.id = 1};
-  call.event.has_arguments = false;
+  call.arguments.clear();
   call.event.return_value = 0x10;
 
   expect_message(to_proto(call), R"(id: 1 reason: "absolute" return_value: "0x10")");
@@ -108,15 +111,16 @@ TEST(ToProtoTest, LeavesArgumentsOutThatWereNotKept) {
 
 TEST(ToProtoTest, ConvertsAProcess) {
   const ProcessRow row{.process = {.pid = 42, .start_boot_ns = 9},
-                       .owner = {"python", "0123456789ab", "train-0", "ml"},
+                       .owner = {"python", "0123456789ab", "train-0", "ml", "4711", "3"},
                        .exited = true,
                        .functions = 2,
                        .calls = 30,
                        .slow_calls = 1};
 
-  expect_message(to_proto(row), R"(
+  expect_message(to_proto(row, 0.25), R"(
       pid: 42 start_boot_ns: 9 comm: "python" container: "0123456789ab" pod: "train-0"
-      namespace: "ml" functions: 2 calls: 30 slow_calls: 1 exited: true)");
+      namespace: "ml" functions: 2 calls: 30 slow_calls: 1 exited: true
+      slurm_job: "4711" slurm_rank: "3" overhead_ratio: 0.25)");
 }
 
 TEST(ToProtoTest, ConvertsAProbeInEveryState) {
@@ -130,15 +134,95 @@ TEST(ToProtoTest, ConvertsAProbeInEveryState) {
       {ProbeState::kSymbolMissing, v1::PROBE_STATE_SYMBOL_MISSING},
       {ProbeState::kFailed, v1::PROBE_STATE_FAILED},
       {ProbeState::kDisabled, v1::PROBE_STATE_DISABLED},
+      {ProbeState::kSuspended, v1::PROBE_STATE_SUSPENDED},
+      {ProbeState::kAlias, v1::PROBE_STATE_ALIAS},
   };
   for (const auto& [state, expected] : cases) {
-    const ProbeRow row{"cuda", "cudaMalloc", "cudaMalloc", state, "why", "/l.so", 16, "multi", 5};
+    const ProbeRow row{.category = "cuda",
+                       .function = "cudaMalloc",
+                       .symbol = "cudaMalloc",
+                       .state = state,
+                       .reason = "why",
+                       .library = "/l.so",
+                       .offset_bytes = 16,
+                       .mechanism = "multi",
+                       .slow_threshold_ns = 5};
     expect_message(to_proto(row),
                    "category: \"cuda\" function: \"cudaMalloc\" symbol: \"cudaMalloc\" state: " +
                        v1::ProbeState_Name(expected) +
                        " reason: \"why\" library: \"/l.so\" offset_bytes: 16 mechanism: \"multi\" "
                        "slow_threshold_ns: 5");
   }
+}
+
+TEST(ToProtoTest, ConvertsWhatAProbeCosts) {
+  ProbeRow row{.category = "cuda", .hit_cost = HitCost::kEmulated, .exit_sites = 3, .cost_ns = 640};
+  expect_message(
+      to_proto(row),
+      R"(category: "cuda" state: PROBE_STATE_WAITING hit_cost: HIT_COST_EMULATED exit_sites: 3
+         cost_ns: 640)");
+  row = {.category = "cuda", .hit_cost = HitCost::kStepped};
+  expect_message(to_proto(row),
+                 R"(category: "cuda" state: PROBE_STATE_WAITING hit_cost: HIT_COST_STEPPED)");
+}
+
+TEST(ToProtoTest, ConvertsAShape) {
+  const ShapeRow row{.process = {.pid = 42},
+                     .dimensions = {128, 256, 512, 4},
+                     .types = {14, 2, 0, 68},
+                     .calls = 3,
+                     .total_ns = 900};
+
+  expect_message(to_proto(Function{.category = "cublas", .name = "cublasGemmEx"}, row), R"(
+      category: "cublas" function: "cublasGemmEx" m: 128 n: 256 k: 512 batch: 4
+      a_type: "bf16" b_type: "f16" c_type: "f32" compute_type: "f32" calls: 3 total_ns: 900
+      flops: 402653184)");
+}
+
+TEST(ToProtoTest, GivesAShapeTheTypesThatItsFunctionsNameSays) {
+  auto plan = std::make_shared<ArgumentPlan>();
+  plan->shape_types = {1, 1, 1, 70};
+  const Function function{.name = "cublasDgemm", .arguments = plan};
+
+  const v1::Shape shape = to_proto(function, ShapeRow{.dimensions = {1, 1, 1, 1}});
+
+  EXPECT_EQ(shape.a_type() + shape.b_type() + shape.c_type() + shape.compute_type(),
+            "f64f64f64f64");
+}
+
+TEST(ToProtoTest, ConvertsACallInFlight) {
+  const InFlightCall call{.process = {.pid = 42, .start_boot_ns = 9},
+                          .tid = 43,
+                          .comm = kBadText,
+                          .depth = 1,
+                          .start_mono_ns = 1'000};
+  const Owner owner{"python", "0123456789ab", "train-0", "ml"};
+
+  expect_message(to_proto(Function{.category = "nccl", .name = "ncclAllReduce"}, call, owner, 500),
+                 R"(category: "nccl" function: "ncclAllReduce" pid: 42 tid: 43
+                    comm: "bad\357\277\275" container: "0123456789ab" pod: "train-0"
+                    namespace: "ml" age_ns: 500 start_mono_ns: 1000 depth: 1)");
+}
+
+TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
+  Snapshot snapshot;
+  snapshot.functions = std::make_shared<const FunctionList>(
+      FunctionList{{.category = "cuda", .name = "cudaMalloc"}});
+  snapshot.suspensions = {{.function_id = 0,
+                           .process = {.pid = 42},
+                           .comm = kBadText,
+                           .share_ratio = 0.5,
+                           .until_mono_ns = 1'500,
+                           .times = 2},
+                          {.function_id = 0, .until_mono_ns = 900}};
+  snapshot.overhead = {{.process = {.pid = 41}, .ratio = 0.25},
+                       {.process = {.pid = 42}, .ratio = 0.5}};
+
+  expect_message(to_proto(snapshot, DropCounters(), 1'000), R"(
+      mechanism: "none" suspensions { category: "cuda" function: "cudaMalloc" pid: 42 comm: "bad\357\277\275"
+                    share_ratio: 0.5 remaining_ns: 500 times: 2 }
+      suspensions { category: "cuda" function: "cudaMalloc" }
+      overhead_ratio: 0.5 overhead_pid: 42)");
 }
 
 TEST(ToProtoTest, ConvertsAConfigError) {

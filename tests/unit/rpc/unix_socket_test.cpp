@@ -85,7 +85,7 @@ TEST_F(UnixSocketTest, LeavesASocketSomebodyAnswersOnAndNamesThem) {
   ASSERT_EQ(listen(listening.get(), 1), 0);
 
   expect_refused(path, absl::StatusCode::kAlreadyExists,
-                 "socket in use by rpc_test (pid " + std::to_string(getpid()) + ")");
+                 "socket in use by rpc_server_test (pid " + std::to_string(getpid()) + ")");
 
   EXPECT_TRUE(find_file_id(path).has_value());
 }

@@ -1,4 +1,4 @@
-#include "daemon/resolve/demangle.h"
+#include "daemon/base/demangle.h"
 
 #include <cxxabi.h>
 

@@ -1,0 +1,29 @@
+#pragma once
+
+// What the commands that change the daemon share: asking it, and saying what came of it.
+
+#include <string_view>
+
+#include "client/view.h"
+#include "gpuperf/v1/control.pb.h"
+
+namespace gpuperf::client {
+
+// Prints the change, or the errors of what was asked for, one a line on standard error. `called` is
+// how the call to `action` ended.
+Status show_change(const Invocation& invocation, std::string_view action, const Status& called,
+                   const v1::ProbeChange& change);
+
+// Connects, asks, and shows.
+template <typename Request, typename Response>
+Status run_change(const Invocation& invocation, Connection::ControlMethod<Request, Response> method,
+                  std::string_view action, const Request& request) {
+  const Options& options = invocation.options;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection,
+                   Connection::open(options.address, find_change_timeout(options), nullptr));
+  Response response;
+  const Status called = connection->call(method, action, request, &response);
+  return show_change(invocation, action, called, response.change());
+}
+
+}  // namespace gpuperf::client

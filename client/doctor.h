@@ -1,0 +1,56 @@
+#pragma once
+
+// The checks of `gpuperfctl doctor`: pure functions from what was found to what it means.
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "client/address.h"
+#include "client/table.h"
+#include "gpuperf/v1/observe.pb.h"
+
+namespace gpuperf::client {
+
+enum class CheckState {
+  kOk,
+  kHint,     // works, and there is something to know
+  kProblem,  // data is missing because of it
+};
+
+struct Check {
+  std::string check;
+  CheckState state = CheckState::kOk;
+  std::string message;
+  std::string hint;  // what to do; empty = nothing
+  bool operator==(const Check&) const = default;
+};
+
+// Where this host says how it is; others in tests.
+struct HostPaths {
+  std::string proc = "/proc";
+  std::string btf = "/sys/kernel/btf/vmlinux";
+};
+
+// What can be seen without a daemon.
+std::vector<Check> check_host(const HostPaths& paths);  // its process, the kernel, BTF
+Check check_socket(const Address& address);
+Check check_caller(bool root);
+
+// What the daemon says of itself.
+struct DaemonAnswers {
+  v1::GetStatusResponse status;
+  std::vector<v1::Probe> probes;
+  v1::GetConfigResponse config;
+  std::optional<std::string> config_file;  // the file's text now; empty = cannot be read from here
+};
+std::vector<Check> check_daemon(const DaemonAnswers& answers);
+// The probes of each category, in the configuration's order.
+std::vector<Check> check_probes(const std::vector<v1::Probe>& probes);
+
+// The checks in their three forms.
+std::string render_checks(const std::vector<Check>& checks, const TextStyle& style);
+nlohmann::ordered_json to_json(const std::vector<Check>& checks);
+
+}  // namespace gpuperf::client

@@ -1,0 +1,226 @@
+#include <absl/strings/str_join.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "client/doctor.h"
+#include "client/text.h"
+#include "client/version.h"
+
+namespace gpuperf::client {
+namespace {
+
+constexpr size_t kNamed = 5;  // of a list in a sentence
+
+// "a, b, c and 4 more".
+std::string name_some(const std::vector<std::string>& names) {
+  std::string text = absl::StrJoin(
+      names.begin(), names.begin() + static_cast<std::ptrdiff_t>(std::min(names.size(), kNamed)),
+      ", ");
+  if (names.size() > kNamed) text += fmt::format(" and {} more", names.size() - kNamed);
+  return text;
+}
+
+Check check_version(const v1::GetStatusResponse& status) {
+  const std::string text =
+      fmt::format("gpuperfctl {}, gpuperfd {}", get_client_version(), status.version());
+  if (status.version() == get_client_version()) return {"version", CheckState::kOk, text, ""};
+  return {"version", CheckState::kHint, text,
+          "use the same version of both; after an upgrade: sudo systemctl restart gpuperfd"};
+}
+
+Check check_mechanism(const v1::GetStatusResponse& status) {
+  const std::string& mechanism = status.mechanism();
+  if (mechanism == "none") {
+    return {"mechanism", CheckState::kProblem, "nothing can be probed",
+            "the problems below say why; gpuperfd needs root, or CAP_BPF, CAP_PERFMON and "
+            "CAP_SYS_PTRACE"};
+  }
+  const std::string text =
+      fmt::format("probes attach by \"{}\" on kernel {}", mechanism, status.kernel());
+  if (mechanism != "perf") return {"mechanism", CheckState::kOk, text, ""};
+  return {"mechanism", CheckState::kHint, text + ", one by one: reloading and stopping are slow",
+          "a kernel from 6.6 on attaches all probes of a file at once"};
+}
+
+std::vector<Check> check_problems(const v1::GetStatusResponse& status) {
+  std::vector<Check> checks;
+  for (const v1::Problem& problem : status.problems()) {
+    checks.push_back({problem.subject(), CheckState::kProblem, problem.message(), problem.hint()});
+  }
+  return checks;
+}
+
+Check check_config(const DaemonAnswers& answers) {
+  const std::string& path = answers.config.path();
+  if (answers.config_file.has_value() && *answers.config_file != answers.config.json()) {
+    return {"config", CheckState::kHint, path + " has changed since gpuperfd read it",
+            fmt::format("gpuperfctl config check {}; sudo gpuperfctl config reload", path)};
+  }
+  const std::string state = answers.config_file.has_value() ? "in force as it is now" : "in force";
+  return {"config", CheckState::kOk, fmt::format("{} is {}", path, state), ""};
+}
+
+Check check_overhead(const v1::GetStatusResponse& status) {
+  if (status.overhead_ratio() == 0) {
+    return {"overhead", CheckState::kOk, "no process was slowed down measurably", ""};
+  }
+  return {"overhead", CheckState::kOk,
+          fmt::format("probes take at most {} of a process's time (process {})",
+                      format_ratio(status.overhead_ratio()), status.overhead_pid()),
+          ""};
+}
+
+std::vector<Check> check_suspensions(const v1::GetStatusResponse& status) {
+  std::vector<Check> checks;
+  for (const v1::Suspension& row : status.suspensions()) {
+    const std::string back = row.remaining_ns() == 0
+                                 ? "any moment"
+                                 : fmt::format("in {}", format_duration(row.remaining_ns()));
+    checks.push_back(
+        {"budget", CheckState::kProblem,
+         fmt::format("{} {} is not counted for a while: its probe took {} of process {} ({})",
+                     row.category(), row.function(), format_ratio(row.share_ratio()), row.pid(),
+                     row.comm()),
+         fmt::format(
+             "it is back {}; raise overhead.budget_percent, or leave it out: sudo gpuperfctl "
+             "probes disable {}",
+             back, row.function())});
+  }
+  return checks;
+}
+
+std::vector<Check> check_drops(const v1::GetStatusResponse& status) {
+  if (status.drops().empty()) return {{"drops", CheckState::kOk, "nothing was lost", ""}};
+  std::vector<Check> checks;
+  for (const v1::Drop& drop : status.drops()) {
+    checks.push_back({"drops", CheckState::kHint,
+                      fmt::format("{} {}: lost {} since the daemon started", drop.stage(),
+                                  drop.reason(), format_count(drop.count())),
+                      drop.meaning()});
+  }
+  return checks;
+}
+
+Check check_calls(const v1::GetStatusResponse& status) {
+  if (status.calls() > 0) {
+    return {"calls", CheckState::kOk,
+            fmt::format("{} counted, in {} running processes", format_count(status.calls()),
+                        format_count(status.processes())),
+            ""};
+  }
+  return {"calls", CheckState::kHint, "no probed function has been called yet",
+          "does the workload run on this host, and use a library named above?"};
+}
+
+// The probes of one category: functions by what became of them.
+struct Category {
+  std::map<v1::ProbeState, std::vector<std::string>> functions;
+  std::vector<std::string> files;
+  std::map<v1::ProbeState, std::string> reasons;  // one of each
+
+  size_t count(v1::ProbeState state) const {
+    const auto found = functions.find(state);
+    return found == functions.end() ? 0 : found->second.size();
+  }
+};
+
+void add_once(std::vector<std::string>& list, const std::string& text) {
+  if (!text.empty() && std::find(list.begin(), list.end(), text) == list.end()) {
+    list.push_back(text);
+  }
+}
+
+// "12 functions probed in 2 files, 3 of them counted without durations".
+Check describe_probed(const std::string& name, const Category& category) {
+  const size_t timed = category.count(v1::PROBE_STATE_ATTACHED);
+  const size_t entry_only = category.count(v1::PROBE_STATE_ENTRY_ONLY);
+  const size_t waiting = category.count(v1::PROBE_STATE_WAITING);
+  const std::string see = fmt::format("gpuperfctl probes --category {}", name);
+  if (timed + entry_only == 0 && waiting > 0) {
+    return {
+        name, CheckState::kHint,
+        fmt::format("no running process maps a library of it; functions that wait: {}", waiting),
+        fmt::format("start the workload; where the library has an unusual name: libraries, in "
+                    "the configuration; {}",
+                    see)};
+  }
+  if (timed + entry_only == 0) return {name, CheckState::kHint, "no function is probed", see};
+  std::string text =
+      fmt::format("functions probed: {}, in files: {}", timed + entry_only, category.files.size());
+  if (entry_only > 0) text += fmt::format("; counted without durations: {}", entry_only);
+  const size_t aliases = category.count(v1::PROBE_STATE_ALIAS);
+  if (aliases > 0) text += fmt::format("; counted under another name: {}", aliases);
+  return {name, CheckState::kOk, text, ""};
+}
+
+void add_findings(const std::string& name, const Category& category, std::vector<Check>& checks) {
+  struct Finding {
+    v1::ProbeState state;
+    CheckState weight;
+    std::string_view words;
+    std::string_view hint;
+  };
+  constexpr Finding kFindings[] = {
+      {v1::PROBE_STATE_FAILED, CheckState::kProblem, "attaching failed", ""},
+      {v1::PROBE_STATE_SUSPENDED, CheckState::kProblem, "taken out by the overhead budget",
+       "they come back by themselves; raise overhead.budget_percent, or leave them out"},
+      {v1::PROBE_STATE_SYMBOL_MISSING, CheckState::kHint, "not in the libraries that were found",
+       "another version of the library? remove them, or mend their symbols in the configuration"},
+      {v1::PROBE_STATE_DISABLED, CheckState::kHint, "switched off",
+       "sudo gpuperfctl probes enable NAME"}};
+  for (const Finding& finding : kFindings) {
+    const auto found = category.functions.find(finding.state);
+    if (found == category.functions.end()) continue;
+    const auto reason = category.reasons.find(finding.state);
+    std::string text = fmt::format("{}: {}", finding.words, name_some(found->second));
+    const bool told = reason == category.reasons.end() || reason->second == finding.words;
+    if (!told) text += fmt::format(" ({})", reason->second);
+    const std::string see = fmt::format("gpuperfctl probes --category {}", name);
+    checks.push_back({name, finding.weight, std::move(text),
+                      finding.hint.empty() ? see : std::string(finding.hint)});
+  }
+}
+
+}  // namespace
+
+std::vector<Check> check_probes(const std::vector<v1::Probe>& probes) {
+  std::vector<std::pair<std::string, Category>> categories;
+  for (const v1::Probe& probe : probes) {
+    auto found = std::find_if(categories.begin(), categories.end(),
+                              [&](const auto& entry) { return entry.first == probe.category(); });
+    if (found == categories.end()) {
+      found = categories.insert(categories.end(), {probe.category(), Category()});
+    }
+    Category& category = found->second;
+    add_once(category.functions[probe.state()], probe.function());
+    if (!probe.mechanism().empty()) add_once(category.files, probe.library());
+    if (!probe.reason().empty()) category.reasons.try_emplace(probe.state(), probe.reason());
+  }
+  std::vector<Check> checks;
+  for (const auto& [name, category] : categories) {
+    checks.push_back(describe_probed(name, category));
+    add_findings(name, category, checks);
+  }
+  if (checks.empty()) {
+    checks.push_back({"probes", CheckState::kProblem, "no function is configured",
+                      "gpuperfctl config show; docs/configuration.md has the sections"});
+  }
+  return checks;
+}
+
+std::vector<Check> check_daemon(const DaemonAnswers& answers) {
+  const v1::GetStatusResponse& status = answers.status;
+  std::vector<Check> checks = {check_version(status), check_mechanism(status),
+                               check_config(answers)};
+  for (auto& list : {check_problems(status), check_probes(answers.probes),
+                     std::vector<Check>{check_calls(status), check_overhead(status)},
+                     check_suspensions(status), check_drops(status)}) {
+    checks.insert(checks.end(), list.begin(), list.end());
+  }
+  return checks;
+}
+
+}  // namespace gpuperf::client

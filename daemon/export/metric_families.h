@@ -1,0 +1,36 @@
+#pragma once
+
+#include <prometheus/metric_family.h>
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "daemon/model/metric_catalog.h"
+
+namespace gpuperf {
+
+// The families of one scrape: one per row of the catalog, filled in any order.
+//
+// Thread: one. A value of its scrape; nothing is kept between scrapes.
+class MetricFamilies {
+ public:
+  MetricFamilies();
+
+  // `values`: those of the row's labels, in the row's order.
+  prometheus::ClientMetric& add(Metric metric, std::span<const std::string> values);
+  void add_counter(Metric metric, std::span<const std::string> values, double value) {
+    add(metric, values).counter.value = value;
+  }
+  void add_gauge(Metric metric, std::span<const std::string> values, double value) {
+    add(metric, values).gauge.value = value;
+  }
+
+  // In the order of the catalog; those without a value are left out.
+  std::vector<prometheus::MetricFamily> take();
+
+ private:
+  std::vector<prometheus::MetricFamily> families_;  // by Metric
+};
+
+}  // namespace gpuperf

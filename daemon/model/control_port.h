@@ -1,0 +1,47 @@
+#pragma once
+
+// What may be asked of the daemon from outside. Whoever asks has been authorised.
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "daemon/base/result.h"
+
+namespace gpuperf {
+
+// What a change of the probe set came to.
+struct ProbeChange {
+  uint32_t added = 0;      // functions that became probed, or wait for their library
+  uint32_t removed = 0;    // functions that are no longer probed
+  uint32_t changed = 0;    // functions whose threshold or arguments changed
+  uint32_t unchanged = 0;
+  // Settings of the new configuration that take effect only after a restart ("grpc.listen").
+  std::vector<std::string> restart_needed;
+  bool operator==(const ProbeChange&) const = default;
+};
+
+// Changes the daemon, from any thread.
+//
+// Each call returns at once and answers later, once the change is in force, on the daemon's loop;
+// `done` must not block. After stop every call is answered with UNAVAILABLE.
+class ControlPort {
+ public:
+  using Done = std::function<void(Result<ProbeChange>)>;
+  virtual ~ControlPort() = default;
+
+  // Reads the configuration file anew. InvalidArgument: it has errors, each on a line of the message;
+  // nothing has changed.
+  virtual void post_reload(Done done) = 0;
+  // Adds one probe until the daemon ends; `value_json` is what would stand behind its name in the
+  // section: a symbol in quotes, or an object. InvalidArgument as above; AlreadyExists.
+  virtual void post_add_probe(std::string section, std::string name, std::string value_json,
+                              Done done) = 0;
+  // Takes out, or puts in again, the functions of this category whose name matches (`*` matches any
+  // run of characters), until the daemon ends. NotFound: there is none.
+  virtual void post_set_enabled(std::string category, std::string name, bool enabled,
+                                Done done) = 0;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,181 @@
+#!/usr/bin/env python3
+"""What the daemon itself costs: CPU and memory at a known rate of calls, attaching many functions to
+many files, reloading one changed line, a large scrape. Prints a table with the aims.
+
+usage: GPUPERF_BUILD=build tests/bench/daemon_cost.py [SECONDS]     root; needs a C compiler
+"""
+
+import ctypes
+import datetime
+import json
+import mmap
+import os
+import pathlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+from gpuperf_system import (WORKLOADS, Daemon, finish_workload,  # noqa: E402
+                            start_workload, wait_until)
+
+SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
+PROCESSES = 8
+CALLS_PER_SECOND = 200_000
+SYMBOLS = 1000
+FILES = 10
+SERIES = 20_000
+ROWS = []
+# What is measured here is the daemon, at whatever cost to the workloads.
+NO_BUDGET = {"overhead": {"budget_percent": 0}}
+
+
+def report(what, value, unit, aim=None):
+    met = "" if aim is None else f"aim {aim:g}: {'met' if value <= aim else 'not met'}"
+    ROWS.append((what, value, unit, aim))
+    print(f"{what:<52} {value:>10.2f} {unit:<12} {met}", flush=True)
+
+
+def read_cpu_seconds(pid):
+    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def read_resident_mib(pid):
+    status = pathlib.Path(f"/proc/{pid}/status").read_text()
+    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
+
+
+def scrape(daemon):
+    """Seconds and text of one scrape."""
+    started = time.monotonic()
+    with urllib.request.urlopen(f"http://127.0.0.1:{daemon.port}/metrics", timeout=60) as page:
+        text = page.read().decode()
+    return time.monotonic() - started, text
+
+
+def make_library(folder):
+    """A library of SYMBOLS functions."""
+    source = folder / "many.c"
+    source.write_text("".join(f"int many_{i}(int value) {{ return value + {i}; }}\n"
+                              for i in range(SYMBOLS)), encoding="utf-8")
+    library = folder / "libmany.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-fcf-protection=none", "-o", library, source],
+                   check=True)
+    return library
+
+
+def measure_steady_calls(folder):
+    library = folder / "libcount_target.so"
+    shutil.copy(WORKLOADS / library.name, library)
+    config = NO_BUDGET | {"custom_sym": {"count_fast": "count_fast"},
+                          "libraries": {"custom_sym": [str(library)]},
+                          "stats": {"interval_ms": 1000}}
+    with Daemon(config) as daemon:
+        go = daemon.path / "go"
+        programs = [start_workload(
+            "steady_calls", "--per-second", CALLS_PER_SECOND // PROCESSES, "--seconds", SECONDS + 2,
+            "--wait-for-file", go, env=os.environ | {"LD_LIBRARY_PATH": str(folder)})
+            for _ in range(PROCESSES)]
+        daemon.wait_attached("count_fast")
+        go.touch()
+        time.sleep(1)  # settled: every process is known
+        before, started = read_cpu_seconds(daemon.process.pid), time.monotonic()
+        time.sleep(SECONDS)
+        used = read_cpu_seconds(daemon.process.pid) - before
+        elapsed = time.monotonic() - started
+        resident = read_resident_mib(daemon.process.pid)
+        truths = [finish_workload(program)[0] for program in programs]
+
+        rate = sum(truth["calls"]["count_fast"]["calls"] / truth["elapsed_ns"] * 1e9
+                   for truth in truths)
+        expected = {truth["pid"]: truth["calls"]["count_fast"]["calls"] for truth in truths}
+
+        def read_counted():
+            return {row["pid"]: row["calls"] for row in daemon.query("functions", "--per-process")}
+        wait_until("every call counted", lambda: read_counted() == expected)
+    report(f"calls a second over {PROCESSES} processes, all counted", rate, "calls/s")
+    report("daemon, CPU at that rate", 100 * used / elapsed, "% of a core", 1)
+    report(f"daemon, resident, {PROCESSES} processes", resident, "MiB", 64 + PROCESSES)
+
+
+def measure_attach(folder, library):
+    copies = []
+    for number in range(FILES):
+        copies.append(folder / f"many{number}/libmany.so")
+        copies[-1].parent.mkdir()
+        shutil.copy(library, copies[-1])
+    config = NO_BUDGET | {"custom_sym": {f"many_{i}": f"many_{i}" for i in range(SYMBOLS)},
+                          "libraries": {"custom_sym": ["libmany.so"]}}
+    with Daemon(config) as daemon:
+        started = time.time()
+        mappings = []
+        for copy in copies:
+            with open(copy, "rb") as file:
+                mappings.append(mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE,
+                                          prot=mmap.PROT_READ | mmap.PROT_EXEC))
+        wait_until("every file probed", lambda: daemon.log().count("library probed") >= FILES, 120)
+        last = [line for line in daemon.log().splitlines() if "library probed" in line][-1]
+        ended = datetime.datetime.fromisoformat(last.split()[0]).timestamp()
+        report(f"attach {SYMBOLS} symbols x {FILES} files", ended - started, "s", 2)
+        wait_until("all said to be attached", lambda: daemon.query("status")["probes"]["attached"]
+                   == SYMBOLS * FILES)
+        measure_reload(daemon)
+        started = time.monotonic()
+        daemon.stop()
+        report("stop, everything detached", time.monotonic() - started, "s", 2)
+        del mappings
+
+
+def measure_reload(daemon):
+    config = json.loads(daemon.config.read_text())
+    config["custom_sym"]["many_7"] = {"symbol": "many_7", "slow_threshold_ms": 5}
+    daemon.config.write_text(json.dumps(config))
+    started = time.monotonic()
+    result = daemon.ctl("config", "reload", check=False)
+    elapsed_ms = (time.monotonic() - started) * 1000
+    if result.returncode != 0:
+        print(f"reload: not measured: {result.stderr.strip() or result.stdout.strip()}")
+        return
+    report("reload, one line changed, the client's start included", elapsed_ms, "ms", 200)
+
+
+def measure_scrape(library):
+    functions = SERIES // 31 + 1  # series of one function and process
+    config = NO_BUDGET | {"custom_sym": {f"many_{i}": f"many_{i}" for i in range(functions)},
+                          "libraries": {"custom_sym": [str(library)]}}
+    with Daemon(config) as daemon:
+        many = ctypes.CDLL(str(library))
+        wait_until("probed", lambda: "library probed" in daemon.log(), 60)
+        for i in range(functions):
+            many[f"many_{i}"](i)
+
+        def counted():
+            return len(daemon.query("functions", "--limit", functions)) == functions
+        wait_until("every function counted", counted, 30)
+        times = []
+        for _ in range(5):
+            seconds, text = scrape(daemon)
+            times.append(seconds)
+        series = sum(1 for line in text.splitlines() if line and not line.startswith("#"))
+        report(f"scrape of {series} series, median of 5", sorted(times)[2] * 1000, "ms", 100)
+
+
+def main():
+    with tempfile.TemporaryDirectory(prefix="gpuperf-daemon-cost-") as name:
+        folder = pathlib.Path(name)
+        library = make_library(folder)
+        measure_steady_calls(folder)
+        measure_attach(folder, library)
+        measure_scrape(library)
+    print(json.dumps({"bench": "daemon_cost", "rows": [
+        {"what": what, "value": round(value, 3), "unit": unit, "aim": aim}
+        for what, value, unit, aim in ROWS]}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,223 @@
+#!/usr/bin/env python3
+"""Changing the daemon while it runs: reload, probes added, taken out and put in again, and who may."""
+
+import json
+import signal
+import subprocess
+import unittest
+
+from gpuperf_system import (GPUPERFCTL, WORKLOADS, Daemon, finish_workload, get_calls,
+                            require_root, start_workload, wait_until)
+
+LIBRARIES = {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}
+CONFIG = {"custom_sym": {"count_fast": "count_fast", "count_status": "count_status"},
+          "libraries": LIBRARIES}
+
+
+def setUpModule():
+    require_root()
+
+
+def run_as_nobody(daemon, *arguments):
+    """gpuperfctl by someone who may open the socket and is not root."""
+    daemon.path.chmod(0o711)
+    daemon.socket.chmod(0o666)
+    return subprocess.run(
+        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", GPUPERFCTL, "--address",
+         f"unix:{daemon.socket}", *arguments],
+        capture_output=True, text=True, check=False, timeout=60)
+
+
+class ControlTest(unittest.TestCase):
+    def write_config(self, daemon, config):
+        """Replaces the daemon's file, keeping where it listens."""
+        settings = json.loads(daemon.config.read_text(encoding="utf-8"))
+        settings = {key: value for key, value in settings.items()
+                    if key in ("grpc", "metrics", "stats")}
+        daemon.config.write_text(json.dumps(settings | config), encoding="utf-8")
+
+    def count(self, daemon, *functions):
+        """Runs the workload once the functions are probed; what was counted of it, and its truth."""
+        go = daemon.path / "go"
+        go.unlink(missing_ok=True)
+        process = start_workload("count_calls", "--calls", 100, "--wait-for-file", go)
+        daemon.wait_attached(*functions)
+        go.touch()
+        (truth,) = finish_workload(process)
+        expected = {name: calls for name, calls in get_calls(truth).items() if name in functions}
+        rows = daemon.wait_for_counts(truth["pid"], expected)
+        self.assertEqual({name: row["calls"] for name, row in rows.items()}, expected)
+
+    def test_a_reload_adds_and_removes_functions(self):
+        with Daemon(CONFIG) as daemon:
+            self.count(daemon, "count_fast", "count_status")
+            self.write_config(daemon, {"custom_sym": {"count_fast": "count_fast",
+                                                      "count_nested": "count_nested"},
+                                       "libraries": LIBRARIES})
+
+            change = daemon.query("config", "reload")
+
+            self.assertEqual((change["added"], change["removed"], change["unchanged"]), (1, 1, 1))
+            self.count(daemon, "count_fast", "count_nested")
+
+    def test_a_hangup_reloads_too(self):
+        with Daemon(CONFIG) as daemon:
+            self.write_config(daemon, {"custom_sym": {"count_nested": "count_nested"},
+                                       "libraries": LIBRARIES})
+
+            daemon.process.send_signal(signal.SIGHUP)
+
+            wait_until("only count_nested configured",
+                       lambda: {row["function"] for row in daemon.query("probes")} == {"count_nested"})
+            self.count(daemon, "count_nested")
+
+    def test_unchanged_probes_miss_no_call_while_others_come_and_go(self):
+        with Daemon(CONFIG) as daemon:
+            go = daemon.path / "go"
+            process = start_workload("count_calls", "--calls", 300_000, "--wait-for-file", go)
+            daemon.wait_attached("count_fast", "count_status")
+            go.touch()
+            reloads = 0
+            while process.poll() is None or reloads < 4:
+                extra = {"count_nested": "count_nested"} if reloads % 2 == 0 else {}
+                self.write_config(daemon, {"custom_sym": CONFIG["custom_sym"] | extra,
+                                           "libraries": LIBRARIES})
+                daemon.ctl("config", "reload")
+                reloads += 1
+
+            (truth,) = finish_workload(process)
+
+            expected = {name: get_calls(truth)[name] for name in CONFIG["custom_sym"]}
+            counted = wait_until("every call counted", lambda: (
+                lambda rows: all(name in rows and rows[name]["calls"] == calls
+                                 for name, calls in expected.items()) and rows
+            )(daemon.functions("--pid", truth["pid"])))
+            self.assertTrue(counted)
+            self.assertEqual({counted[name]["coverage"] for name in expected}, {1})
+
+    def test_a_bad_file_changes_nothing_and_says_why(self):
+        with Daemon(CONFIG) as daemon:
+            self.write_config(daemon, {"slow": {"recent": -1}, "unknown": 1})
+
+            result = daemon.ctl("config", "reload", check=False)
+
+            self.assertEqual(result.returncode, 2, result.stderr)
+            self.assertIn("$.slow.recent", result.stderr)
+            self.assertIn("$.unknown", result.stderr)
+            self.count(daemon, "count_fast", "count_status")
+
+    def test_settings_that_need_a_restart_are_named(self):
+        with Daemon(CONFIG) as daemon:
+            self.write_config(daemon, CONFIG | {"metrics": {"listen": ""}})
+
+            change = daemon.query("config", "reload")
+
+            self.assertEqual(change["restart_needed"], ["metrics.listen"])
+
+    def test_probes_are_added_taken_out_and_put_in_again(self):
+        with Daemon(CONFIG) as daemon:
+            change = daemon.query("probes", "add", "custom_sym", "nested", "count_nested")
+            self.assertEqual((change["added"], change["unchanged"]), (1, 2))
+            daemon.wait_for_probe("nested", "waiting")
+
+            change = daemon.query("probes", "disable", "count_*")
+            self.assertEqual(change["removed"], 2)
+            daemon.wait_for_probe("count_fast", "disabled")
+            daemon.query("probes", "disable", "nested", "--category", "custom")
+
+            change = daemon.query("probes", "enable", "count_f*")
+            self.assertEqual(change["added"], 1)
+            self.count(daemon, "count_fast")
+
+    def test_requests_that_make_no_sense_are_refused(self):
+        with Daemon(CONFIG) as daemon:
+            taken = daemon.ctl("probes", "add", "custom_sym", "count_fast", "f", check=False)
+            section = daemon.ctl("probes", "add", "custom", "f", "f", check=False)
+            value = daemon.ctl("probes", "add", "custom_sym", "f", '{"symbl": "f"}', check=False)
+            nobody = daemon.ctl("probes", "enable", "no_such_*", check=False)
+
+            self.assertEqual([result.returncode for result in (taken, section, value, nobody)],
+                             [1, 2, 2, 1])
+            self.assertIn("symbl", value.stderr)
+            self.assertIn("no_such_*", nobody.stderr)
+
+    def test_only_root_may_change_anything(self):
+        with Daemon(CONFIG) as daemon:
+            for words in (["config", "reload"], ["probes", "add", "custom_sym", "f", "f"],
+                          ["probes", "disable", "*"], ["probes", "enable", "*"]):
+                with self.subTest(words):
+                    result = run_as_nobody(daemon, *words)
+                    self.assertEqual(result.returncode, 4, result.stderr)
+                    self.assertIn("sudo", result.stderr)
+
+            self.assertEqual(run_as_nobody(daemon, "status").returncode, 0)
+            self.count(daemon, "count_fast", "count_status")
+
+
+class LookTest(unittest.TestCase):
+    """What people type when they wonder what is going on."""
+
+    def test_top_shows_who_takes_the_time(self):
+        with Daemon(CONFIG) as daemon:
+            process = start_workload("count_calls", "--calls", 100_000_000)
+            self.addCleanup(process.stdout.close)
+            self.addCleanup(process.wait)
+            self.addCleanup(process.kill)
+            daemon.wait_attached("count_fast")
+
+            def busy():
+                rows = daemon.query("top", "--once", "--watch", "1")["functions"]
+                return rows and rows[0]["calls_per_second"] > 1000 and rows[0]
+            top = wait_until("a busy function in top", busy)
+
+            self.assertIn(top["function"], CONFIG["custom_sym"])
+            self.assertGreater(top["time_ratio"], 0)
+            self.assertLessEqual(top["time_ratio"], 1.5)  # one thread
+
+    def test_doctor_finds_nothing_wrong_and_then_everything(self):
+        with Daemon(CONFIG) as daemon:
+            self.count_once(daemon)
+            healthy = daemon.ctl("doctor", "-o", "json", check=False)
+            problems = [check for check in json.loads(healthy.stdout)
+                        if check["state"] == "problem"]
+            self.assertEqual((problems, healthy.returncode), ([], 0))
+
+            daemon.stop()
+
+            dead = daemon.ctl("doctor", "-o", "json", check=False)
+            states = {check["check"]: check["state"] for check in json.loads(dead.stdout)}
+            self.assertEqual((dead.returncode, states["socket"], states["daemon"], states["btf"]),
+                             (1, "problem", "problem", "ok"))
+
+    def test_doctor_notices_a_file_that_was_not_reloaded(self):
+        with Daemon(CONFIG) as daemon:
+            daemon.config.write_text(daemon.config.read_text(encoding="utf-8") + "\n",
+                                     encoding="utf-8")
+
+            checks = {check["check"]: check for check in
+                      json.loads(daemon.ctl("doctor", "-o", "json", check=False).stdout)}
+
+            self.assertEqual(checks["config"]["state"], "hint")
+            self.assertIn("config reload", checks["config"]["hint"])
+
+    def test_names_are_completed(self):
+        with Daemon(CONFIG) as daemon:
+            self.count_once(daemon)
+
+            words = daemon.ctl("completion", "words", "--", "--address", f"unix:{daemon.socket}",
+                               "functions", "--function", "count_s")
+
+            self.assertEqual(words.stdout, "count_status\tcustom\n")
+
+    def count_once(self, daemon):
+        go = daemon.path / "go"
+        process = start_workload("count_calls", "--calls", 10, "--wait-for-file", go)
+        daemon.wait_attached("count_fast", "count_status")
+        go.touch()
+        (truth,) = finish_workload(process)
+        daemon.wait_for_counts(truth["pid"], {name: get_calls(truth)[name]
+                                              for name in CONFIG["custom_sym"]})
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

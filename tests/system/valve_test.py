@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""The safety valve: probes that cost more than the budget are taken out, visibly, for a while."""
+
+import shutil
+import statistics
+import tempfile
+import unittest
+import urllib.request
+
+from gpuperf_system import (LONG, WORKLOADS, Daemon, finish_workload, require_root, start_workload,
+                            wait_until)
+
+SECONDS = 6
+SLICES_UNTIL_OUT = 20  # of 100 ms: within 2 s
+FUNCTIONS = ("busy_tight", "busy_rare")
+FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-valve-")
+PROGRAM = f"{FOLDER.name}/busy_loop"
+
+
+def setUpModule():
+    require_root()
+    unittest.addModuleCleanup(FOLDER.cleanup)
+    shutil.copy(WORKLOADS / "busy_loop", FOLDER.name)
+
+
+def make_config(budget_percent):
+    return {"custom_sym": {name: name for name in FUNCTIONS},
+            "libraries": {"custom_sym": [PROGRAM]},
+            "slow": {"default_threshold_ms": 0},
+            "overhead": {"budget_percent": budget_percent}}
+
+
+class ValveTest(unittest.TestCase):
+    maxDiff = None
+
+    def run_busy_loop(self, daemon, seconds=SECONDS):
+        go = daemon.path / "go"
+        process = start_workload(PROGRAM, "--seconds", seconds, "--wait-for-file", go)
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.kill)
+        daemon.wait_attached(*FUNCTIONS)
+        go.touch()
+        return process
+
+    def wait_for_calls(self, daemon, pid, function, calls):
+        def read():
+            return daemon.functions("--pid", pid)[function]
+        try:
+            wait_until("the calls", lambda: read()["calls"] == calls)
+        except AssertionError:
+            self.assertEqual(read()["calls"], calls, function)
+        return read()
+
+    def test_a_tight_loop_is_let_go_within_two_seconds_and_all_else_stays_exact(self):
+        with Daemon(make_config(1)) as daemon:
+            process = self.run_busy_loop(daemon)
+
+            (truth,) = finish_workload(process)
+
+            # A probed call takes some 50 times as long. Without a probe all slices after the first
+            # two seconds are alike, whatever the machine: so slow ones would stand out.
+            slices = truth["tight_per_slice"]
+            free = statistics.median(slices[SLICES_UNTIL_OUT:])
+            self.assertGreater(statistics.median(slices[-10:]), 0.8 * free)
+            self.assertGreater(min(slices[SLICES_UNTIL_OUT:]), 0.2 * max(slices))
+            self.assertGreater(free, 4 * min(slices[:SLICES_UNTIL_OUT]), "it was never probed")
+            rare = self.wait_for_calls(daemon, truth["pid"], "busy_rare",
+                                       truth["calls"]["busy_rare"]["calls"])
+            self.assertEqual(rare["coverage"], 1)
+            tight = daemon.functions("--pid", truth["pid"])["busy_tight"]
+            self.assertLess(tight["calls"], truth["calls"]["busy_tight"]["calls"])
+            self.assertLess(tight["coverage"], 0.9)
+            self.check_visible(daemon, truth["pid"])
+
+    def check_visible(self, daemon, pid):
+        (suspension,) = daemon.query("status")["suspensions"]
+        self.assertEqual((suspension["function"], suspension["pid"], suspension["times"]),
+                         ("busy_tight", pid, 1))
+        self.assertGreater(suspension["share_ratio"], 0.01)
+        self.assertLessEqual(suspension["remaining_ns"], 60e9)
+        self.assertTrue(daemon.wait_for_probe("busy_tight", "suspended")["reason"])
+        daemon.wait_for_probe("busy_rare", "attached")
+        self.assertIn("busy_tight", daemon.log())
+        self.assertIn("busy_tight", daemon.ctl("doctor", check=False).stdout)
+        with urllib.request.urlopen(f"http://127.0.0.1:{daemon.port}/metrics", timeout=10) as page:
+            self.assertIn('gpuperf_probes{state="suspended"} 1', page.read().decode())
+
+    def test_without_a_budget_every_call_is_counted(self):
+        with Daemon(make_config(0)) as daemon:
+            (truth,) = finish_workload(self.run_busy_loop(daemon, 3))
+
+            for name in FUNCTIONS:
+                row = self.wait_for_calls(daemon, truth["pid"], name,
+                                          truth["calls"][name]["calls"])
+                self.assertEqual(row["coverage"], 1)
+            self.assertEqual(daemon.query("status").get("suspensions", []), [])
+
+    @unittest.skipUnless(LONG, "a minute's pause: only with tests/run.sh --long")
+    def test_it_comes_back_after_a_minute_and_is_taken_out_for_two(self):
+        with Daemon(make_config(1)) as daemon:
+            process = self.run_busy_loop(daemon, 80)
+
+            def find_second():
+                found = daemon.query("status").get("suspensions", [])
+                return found and found[0]["times"] == 2 and found[0]
+            second = wait_until("it is taken out again", find_second, 75)
+
+            self.assertGreater(second["remaining_ns"], 60e9)
+            process.kill()
+            process.communicate()
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,155 @@
+// What changes the daemon: config reload, probes add|enable|disable.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "client/render.h"
+#include "fake_daemon.h"
+#include "program.h"
+
+namespace gpuperf::client {
+namespace {
+
+using nlohmann::ordered_json;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+class CliControlTest : public ::testing::Test {
+ protected:
+  CliControlTest() {
+    daemon_.answers.change.set_added(1);
+    daemon_.answers.change.set_removed(2);
+    daemon_.answers.change.set_changed(3);
+    daemon_.answers.change.set_unchanged(1041);
+  }
+  ProgramResult run(std::vector<std::string> arguments) {
+    daemon_.start();
+    arguments.insert(arguments.end(), {"--address", daemon_.address()});
+    return run_program(std::move(arguments));
+  }
+
+  FakeDaemon daemon_;
+};
+
+TEST_F(CliControlTest, ReloadsAndSaysWhatChanged) {
+  const auto result = run({"config", "reload"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "1 added, 2 removed, 3 changed, 1,041 unchanged\n");
+  EXPECT_THAT(daemon_.requests(), ElementsAre("ReloadConfig: "));
+}
+
+TEST_F(CliControlTest, NamesSettingsThatNeedARestart) {
+  daemon_.answers.change.add_restart_needed("grpc.listen");
+  daemon_.answers.change.add_restart_needed("stats.\x1b[2J");
+
+  EXPECT_THAT(run({"config", "reload"}).out,
+              HasSubstr("Takes effect when gpuperfd is restarted: grpc.listen, stats.\\x1b[2J\n"));
+}
+
+TEST_F(CliControlTest, ShowsTheChangeAsJsonAndCsv) {
+  EXPECT_EQ(ordered_json::parse(run({"config", "reload", "-o", "json"}).out),
+            to_json(daemon_.answers.change));
+  EXPECT_EQ(run({"config", "reload", "-o", "csv"}).out,
+            "added,removed,changed,unchanged,restart_needed\n1,2,3,1041,[]\n");
+}
+
+TEST_F(CliControlTest, AddsASymbolOrAnObject) {
+  EXPECT_EQ(run({"probes", "add", "custom_sym", "f", "_Z1fv \"x\""}).exit_code, 0);
+  EXPECT_EQ(run({"probes", "add", "custom_sym", "g", R"({"symbol": "g"})"}).exit_code, 0);
+
+  EXPECT_THAT(daemon_.requests(), ElementsAre(R"(AddProbe: section: "custom_sym" name: "f" )"
+                                              R"(value_json: "\"_Z1fv \\\"x\\\"\"")",
+                                              R"(AddProbe: section: "custom_sym" name: "g" )"
+                                              R"(value_json: "{\"symbol\": \"g\"}")"));
+}
+
+TEST_F(CliControlTest, RefusesAnObjectThatIsNoJsonBeforeAsking) {
+  const auto result = run({"probes", "add", "custom_sym", "g", "{symbol: g}"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err, "gpuperfctl: cannot add g: not valid JSON: {symbol: g}\n");
+  EXPECT_THAT(daemon_.requests(), IsEmpty());
+}
+
+TEST_F(CliControlTest, EnablesAndDisablesByPatternAndCategory) {
+  EXPECT_EQ(run({"probes", "disable", "cublas*"}).exit_code, 0);
+  EXPECT_EQ(run({"probes", "enable", "*", "--category", "cublas"}).exit_code, 0);
+
+  EXPECT_THAT(daemon_.requests(), ElementsAre(R"(DisableProbes: function: "cublas*")",
+                                              R"(EnableProbes: category: "cublas" function: "*")"));
+}
+
+TEST_F(CliControlTest, TakesNoFlagsOfTheList) {
+  const auto result = run({"probes", "disable", "x", "--limit", "3"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_THAT(result.err,
+              HasSubstr("not expected: --limit; see: gpuperfctl probes disable --help"));
+  EXPECT_EQ(run({"probes", "disable", ""}).exit_code, 2);
+  EXPECT_EQ(run({"probes", "add", "s", "n"}).exit_code, 2);
+  EXPECT_THAT(daemon_.requests(), IsEmpty());
+}
+
+TEST_F(CliControlTest, EndsWithFourWhenNotPermitted) {
+  daemon_.answers.control_failure = grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
+                                                 "only root may; run it as root: sudo gpuperfctl");
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"config", "reload"},
+                                                  {"probes", "add", "s_sym", "n", "f"},
+                                                  {"probes", "enable", "f"},
+                                                  {"probes", "disable", "f"}}) {
+    const auto result = run(command);
+    EXPECT_EQ(result.exit_code, 4) << command[1];
+    EXPECT_EQ(result.out, "");
+    EXPECT_THAT(result.err, HasSubstr("does not permit it: only root may; run it as root: sudo"));
+    EXPECT_EQ(std::count(result.err.begin(), result.err.end(), '\n'), 1) << result.err;
+  }
+}
+
+TEST_F(CliControlTest, PrintsEachErrorOfAConfigurationOnALine) {
+  daemon_.answers.control_failure = grpc::Status(grpc::StatusCode::INVALID_ARGUMENT,
+                                                 "$.slow: unknown key \"treshold\"\n$.\x1b: wrong");
+
+  const auto result = run({"config", "reload"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.out, "");
+  EXPECT_EQ(result.err,
+            "gpuperfctl: cannot reload the configuration: nothing has changed, because of 2 "
+            "errors:\n"
+            "  $.slow: unknown key \"treshold\"\n"
+            "  $.\\x1b: wrong\n");
+}
+
+// The daemon's answer, and what becomes of it.
+struct RefusalCase {
+  grpc::StatusCode code;
+  int exit_code;
+  const char* said;
+};
+
+TEST_F(CliControlTest, TurnsEveryAnswerIntoItsExitCode) {
+  const RefusalCase kCases[] = {
+      {grpc::StatusCode::INVALID_ARGUMENT, 2, "gpuperfctl: cannot enable f: because\n"},
+      {grpc::StatusCode::NOT_FOUND, 1, "gpuperfctl: cannot enable f: because\n"},
+      {grpc::StatusCode::ALREADY_EXISTS, 1, "gpuperfctl: cannot enable f: because\n"},
+      {grpc::StatusCode::UNAVAILABLE, 3, "has stopped (because)"},
+      {grpc::StatusCode::UNIMPLEMENTED, 1, "older version than this gpuperfctl"},
+      {grpc::StatusCode::DEADLINE_EXCEEDED, 3, "the change may still come into force"}};
+  for (const RefusalCase& refusal : kCases) {
+    FakeDaemon daemon;
+    daemon.answers.control_failure = grpc::Status(refusal.code, "because");
+    daemon.start();
+
+    const auto result = run_program({"probes", "enable", "f", "--address", daemon.address()});
+
+    EXPECT_EQ(result.exit_code, refusal.exit_code) << refusal.said;
+    EXPECT_THAT(result.err, HasSubstr(refusal.said));
+  }
+}
+
+}  // namespace
+}  // namespace gpuperf::client

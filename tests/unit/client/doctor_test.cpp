@@ -1,0 +1,276 @@
+#include "client/doctor.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "fake_daemon.h"
+
+namespace gpuperf::client {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::Field;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+v1::Probe make_probe(const std::string& category, const std::string& function, v1::ProbeState state,
+                     const std::string& reason = "") {
+  v1::Probe probe;
+  probe.set_category(category);
+  probe.set_function(function);
+  probe.set_state(state);
+  probe.set_reason(reason);
+  if (state == v1::PROBE_STATE_ATTACHED || state == v1::PROBE_STATE_ENTRY_ONLY) {
+    probe.set_mechanism("session");
+    probe.set_library("/usr/lib/lib" + category + ".so");
+  }
+  return probe;
+}
+
+// A daemon with nothing to complain about.
+DaemonAnswers make_healthy() {
+  DaemonAnswers answers;
+  answers.status.set_version(GPUPERF_VERSION);
+  answers.status.set_mechanism("session");
+  answers.status.set_kernel("6.18.5");
+  answers.status.set_calls(1'234);
+  answers.status.set_processes(2);
+  answers.config.set_path("/etc/gpuperf/config.json");
+  answers.config.set_json("{}");
+  answers.config_file = "{}";
+  answers.probes = {make_probe("cuda", "cudaMalloc", v1::PROBE_STATE_ATTACHED)};
+  return answers;
+}
+
+auto is_check(const std::string& name, CheckState state, const std::string& message,
+              const std::string& hint = "") {
+  return AllOf(Field(&Check::check, name), Field(&Check::state, state),
+               Field(&Check::message, HasSubstr(message)), Field(&Check::hint, HasSubstr(hint)));
+}
+
+TEST(DoctorDaemonTest, FindsNothingWhereNothingIs) {
+  for (const Check& check : check_daemon(make_healthy())) {
+    EXPECT_EQ(check.state, CheckState::kOk) << check.check << ": " << check.message;
+    EXPECT_EQ(check.hint, "") << check.check;
+    EXPECT_NE(check.message, "") << check.check;
+  }
+}
+
+TEST(DoctorDaemonTest, ComparesTheVersions) {
+  DaemonAnswers answers = make_healthy();
+  answers.status.set_version("0.0.1");
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("version", CheckState::kHint, "gpuperfd 0.0.1", "restart")));
+}
+
+TEST(DoctorDaemonTest, SaysThatNothingCanBeProbed) {
+  DaemonAnswers answers = make_healthy();
+  answers.status.set_mechanism("none");
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("mechanism", CheckState::kProblem, "nothing", "CAP_BPF")));
+}
+
+TEST(DoctorDaemonTest, WarnsOfTheSlowMechanism) {
+  DaemonAnswers answers = make_healthy();
+  answers.status.set_mechanism("perf");
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("mechanism", CheckState::kHint, "one by one", "6.6")));
+}
+
+TEST(DoctorDaemonTest, PassesOnEachProblemOfTheDaemon) {
+  DaemonAnswers answers = make_healthy();
+  auto* problem = answers.status.add_problems();
+  problem->set_subject("discovery");
+  problem->set_message("cannot watch");
+  problem->set_hint("give it CAP_PERFMON");
+
+  EXPECT_THAT(check_daemon(answers), Contains(Check{"discovery", CheckState::kProblem,
+                                                    "cannot watch", "give it CAP_PERFMON"}));
+}
+
+TEST(DoctorDaemonTest, NoticesAConfigurationThatWasNotReloaded) {
+  DaemonAnswers answers = make_healthy();
+  answers.config_file = "{ }";
+
+  EXPECT_THAT(check_daemon(answers), Contains(is_check("config", CheckState::kHint, "has changed",
+                                                       "sudo gpuperfctl config reload")));
+  answers.config_file.reset();
+  EXPECT_THAT(check_daemon(answers), Contains(is_check("config", CheckState::kOk,
+                                                       "/etc/gpuperf/config.json is in force")));
+}
+
+TEST(DoctorDaemonTest, TellsWhatTheBudgetTookOut) {
+  DaemonAnswers answers = make_healthy();
+  auto* row = answers.status.add_suspensions();
+  row->set_category("cuda");
+  row->set_function("cudaLaunchKernel");
+  row->set_pid(42);
+  row->set_comm("train");
+  row->set_share_ratio(0.034);
+  row->set_remaining_ns(12'000'000'000);
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("budget", CheckState::kProblem,
+                                "cuda cudaLaunchKernel is not counted for a while: its probe took "
+                                "3.40 % of process 42 (train)",
+                                "back in 12.0 s; raise overhead.budget_percent")));
+}
+
+TEST(DoctorDaemonTest, SaysWhatEachDropMeans) {
+  DaemonAnswers answers = make_healthy();
+  auto* drop = answers.status.add_drops();
+  drop->set_stage("bpf");
+  drop->set_reason("slow_ring_full");
+  drop->set_count(1'234);
+  drop->set_meaning("records of slow calls");
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(Check{"drops", CheckState::kHint,
+                             "bpf slow_ring_full: lost 1,234 since the daemon started",
+                             "records of slow calls"}));
+}
+
+TEST(DoctorDaemonTest, NoticesThatNobodyCalled) {
+  DaemonAnswers answers = make_healthy();
+  answers.status.set_calls(0);
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("calls", CheckState::kHint, "no probed function", "workload")));
+}
+
+TEST(DoctorDaemonTest, SaysWhatTheProbesCost) {
+  DaemonAnswers answers = make_healthy();
+  answers.status.set_overhead_ratio(0.0042);
+  answers.status.set_overhead_pid(42);
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("overhead", CheckState::kOk, "at most 0.42 %")));
+}
+
+TEST(DoctorProbesTest, SumsUpACategoryThatWorks) {
+  const std::vector<Check> checks =
+      check_probes({make_probe("cuda", "a", v1::PROBE_STATE_ATTACHED),
+                    make_probe("cuda", "a", v1::PROBE_STATE_ATTACHED),  // in a second copy
+                    make_probe("cuda", "b", v1::PROBE_STATE_ENTRY_ONLY, "C++"),
+                    make_probe("cuda", "c", v1::PROBE_STATE_ALIAS, "a")});
+
+  EXPECT_THAT(checks, ElementsAre(Check{"cuda", CheckState::kOk,
+                                        "functions probed: 2, in files: 1; counted without "
+                                        "durations: 1; counted under another name: 1",
+                                        ""}));
+}
+
+TEST(DoctorProbesTest, SaysThatNobodyMapsTheLibrary) {
+  EXPECT_THAT(
+      check_probes({make_probe("nccl", "a", v1::PROBE_STATE_WAITING),
+                    make_probe("nccl", "b", v1::PROBE_STATE_WAITING)}),
+      ElementsAre(is_check("nccl", CheckState::kHint,
+                           "no running process maps a library of it; functions that wait: 2",
+                           "start the workload")));
+}
+
+TEST(DoctorProbesTest, NamesWhatIsMissingFailedSuspendedOrOff) {
+  std::vector<v1::Probe> probes = {make_probe("cuda", "ok", v1::PROBE_STATE_ATTACHED)};
+  for (int i = 0; i < 7; ++i) {
+    probes.push_back(make_probe("cuda", "m" + std::to_string(i), v1::PROBE_STATE_SYMBOL_MISSING,
+                                "not in libcudart.so.12"));
+  }
+  probes.push_back(make_probe("cuda", "f", v1::PROBE_STATE_FAILED, "EINVAL"));
+  probes.push_back(make_probe("cuda", "s", v1::PROBE_STATE_SUSPENDED, "until noon"));
+  probes.push_back(make_probe("cuda", "d", v1::PROBE_STATE_DISABLED));
+
+  EXPECT_THAT(check_probes(probes),
+              ElementsAre(is_check("cuda", CheckState::kOk, "functions probed: 1, in files: 1"),
+                          is_check("cuda", CheckState::kProblem, "attaching failed: f (EINVAL)",
+                                   "gpuperfctl probes --category cuda"),
+                          is_check("cuda", CheckState::kProblem, "budget: s (until noon)",
+                                   "overhead.budget_percent"),
+                          is_check("cuda", CheckState::kHint,
+                                   "not in the libraries that were found: m0, m1, m2, m3, m4 and 2 "
+                                   "more (not in libcudart.so.12)",
+                                   "configuration"),
+                          is_check("cuda", CheckState::kHint, "switched off: d",
+                                   "sudo gpuperfctl probes enable")));
+}
+
+TEST(DoctorProbesTest, NoticesThatNothingIsConfigured) {
+  EXPECT_THAT(check_probes({}), ElementsAre(is_check("probes", CheckState::kProblem,
+                                                     "no function is configured", "config show")));
+}
+
+class DoctorHostTest : public ::testing::Test {
+ protected:
+  void add_process(int pid, const std::string& comm) {
+    const auto process = folder_.path() / std::to_string(pid);
+    std::filesystem::create_directory(process);
+    std::ofstream(process / "comm") << comm << "\n";
+  }
+  std::vector<Check> check() const {
+    return check_host({.proc = folder_.path(), .btf = (folder_.path() / "vmlinux").string()});
+  }
+
+  TempFolder folder_;
+};
+
+TEST_F(DoctorHostTest, LooksForTheDaemonsProcess) {
+  add_process(1, "systemd");
+  EXPECT_THAT(check(), Contains(is_check("process", CheckState::kProblem, "no process named",
+                                         "systemctl start gpuperfd")));
+
+  add_process(812, "gpuperfd");
+  EXPECT_THAT(check(), Contains(is_check("process", CheckState::kOk, "process 812")));
+}
+
+TEST_F(DoctorHostTest, LooksForBtf) {
+  EXPECT_THAT(check(), Contains(is_check("btf", CheckState::kProblem, "No such file",
+                                         "CONFIG_DEBUG_INFO_BTF")));
+
+  std::ofstream(folder_.path() / "vmlinux") << "x";
+  EXPECT_THAT(check(), Contains(is_check("btf", CheckState::kOk, "is there")));
+}
+
+TEST_F(DoctorHostTest, NamesTheKernel) {
+  EXPECT_THAT(check(), Contains(is_check("kernel", CheckState::kOk, "kernel ")));
+}
+
+TEST_F(DoctorHostTest, SaysWhatIsWrongWithTheSocket) {
+  const std::string path = (folder_.path() / "api.sock").string();
+  EXPECT_THAT(check_socket(*parse_address(path)),
+              is_check("socket", CheckState::kProblem, "No such file", "--address"));
+
+  std::ofstream(path) << "x";
+  EXPECT_THAT(check_socket(*parse_address(path)),
+              is_check("socket", CheckState::kProblem, "is not a socket"));
+
+  FakeDaemon daemon;
+  daemon.start();
+  EXPECT_THAT(check_socket(*parse_address(daemon.address())),
+              is_check("socket", CheckState::kOk, "may be opened"));
+}
+
+TEST(DoctorTextTest, ShowsOneLineACheckAndItsHintBelow) {
+  EXPECT_EQ(render_checks({{"daemon", CheckState::kOk, "answers", ""},
+                           {"a-long-category", CheckState::kProblem, "x\x1b[2J", "do this"}},
+                          {}),
+            "ok       daemon      answers\n"
+            "problem  a-long-category x\\x1b[2J\n"
+            "                     do this\n");
+}
+
+TEST(DoctorTextTest, IsAnArrayInJson) {
+  EXPECT_EQ(to_json({{"daemon", CheckState::kHint, "m", "h"}}),
+            nlohmann::ordered_json::parse(
+                R"([{"check": "daemon", "state": "hint", "message": "m", "hint": "h"}])"));
+}
+
+}  // namespace
+}  // namespace gpuperf::client

@@ -1,0 +1,241 @@
+#include "daemon/rpc/control_service.h"
+
+#include <gmock/gmock.h>
+#include <grpcpp/create_channel_posix.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <thread>
+
+#include "gpuperf/v1/control.grpc.pb.h"
+#include "tests/unit/rpc/fake_control_port.h"
+#include "tests/unit/rpc/rpc_fixture.h"
+#include "tests/unit/rpc/unix_peer.h"
+
+namespace gpuperf {
+namespace {
+
+using ::testing::ElementsAre;
+using testing::FakeControlPort;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using testing::RpcFixture;
+
+class ControlServiceTest : public RpcFixture {
+ protected:
+  ControlServiceTest() { control_port_ = &port_; }
+
+  void start_for_root() {
+    if (geteuid() != 0) GTEST_SKIP() << "needs root: nobody else may change the daemon";
+    start();
+    control_ = v1::Control::NewStub(connect());
+  }
+  std::shared_ptr<grpc::Channel> connect_as_nobody() {
+    const std::string path = folder_ / "api.sock";
+    EXPECT_EQ(chmod((folder_ / "").c_str(), 0711), 0);
+    EXPECT_EQ(chmod(path.c_str(), 0666), 0);  // let in, to be told apart by who it is alone
+    Fd connection = testing::connect_as_nobody(path);
+    testing::make_nonblocking(connection);
+    return grpc::CreateInsecureChannelFromFd("nobody", connection.release());
+  }
+  template <typename Request, typename Response>
+  Response control(grpc::Status (v1::Control::Stub::*method)(grpc::ClientContext*, const Request&,
+                                                             Response*),
+                   const std::string& request_text = "") {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
+    Response response;
+    status_ = (*control_.*method)(&context, testing::parse_text<Request>(request_text), &response);
+    return response;
+  }
+  void expect_every_call_refused(const std::string& why) {
+    const auto expect_refused = [&] {
+      EXPECT_EQ(status_.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+      EXPECT_THAT(status_.error_message(), HasSubstr(why));
+    };
+    control(&v1::Control::Stub::ReloadConfig);
+    expect_refused();
+    control(&v1::Control::Stub::AddProbe, R"(section: "s_sym" name: "n" value_json: "\"f\"")");
+    expect_refused();
+    control(&v1::Control::Stub::EnableProbes, R"(function: "*")");
+    expect_refused();
+    control(&v1::Control::Stub::DisableProbes, R"(function: "*")");
+    expect_refused();
+    EXPECT_THAT(port_.asked(), IsEmpty());
+  }
+
+  FakeControlPort port_;
+  std::unique_ptr<v1::Control::Stub> control_;
+};
+
+TEST_F(ControlServiceTest, DoesWhatRootAsksAndSaysWhatCameOfIt) {
+  port_.result = ProbeChange{.added = 1,
+                             .removed = 2,
+                             .changed = 3,
+                             .unchanged = 4,
+                             .restart_needed = {"grpc.listen", "stats.max_cells"}};
+  start_for_root();
+  if (IsSkipped()) return;
+  const std::string expected = testing::parse_text<v1::ProbeChange>(R"(
+      added: 1 removed: 2 changed: 3 unchanged: 4
+      restart_needed: "grpc.listen" restart_needed: "stats.max_cells")")
+                                   .DebugString();
+
+  EXPECT_EQ(control(&v1::Control::Stub::ReloadConfig).change().DebugString(), expected);
+  EXPECT_EQ(control(&v1::Control::Stub::AddProbe,
+                    R"(section: "cuda_func_sym" name: "cudaFree" value_json: "\"cudaFree\"")")
+                .change()
+                .DebugString(),
+            expected);
+  EXPECT_EQ(control(&v1::Control::Stub::EnableProbes, R"(function: "f*")").change().DebugString(),
+            expected);
+  EXPECT_EQ(control(&v1::Control::Stub::DisableProbes, R"(category: "cuda" function: "*")")
+                .change()
+                .DebugString(),
+            expected);
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+
+  EXPECT_THAT(port_.asked(), ElementsAre("reload", "add cuda_func_sym cudaFree \"cudaFree\"",
+                                         "enable  f*", "disable cuda *"));
+}
+
+TEST_F(ControlServiceTest, RefusesWhoeverIsNotRootAndLetsThemReadOn) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  start();
+  const std::shared_ptr<grpc::Channel> nobody = connect_as_nobody();
+  control_ = v1::Control::NewStub(nobody);
+
+  expect_every_call_refused("only root may change the daemon; run it as root: sudo gpuperfctl");
+
+  stub_ = v1::Observe::NewStub(nobody);
+  EXPECT_EQ(call(&v1::Observe::Stub::GetStatus).mechanism(), "none");
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ControlServiceTest, RefusesEverybodyOverTcp) {
+  start("127.0.0.1:0");
+  control_ = v1::Control::NewStub(connect());
+
+  expect_every_call_refused("over TCP");
+}
+
+TEST_F(ControlServiceTest, NeverMistakesOnePeerForAnother) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to become somebody else";
+  constexpr size_t kConnections = 40;
+  start();
+  std::vector<std::unique_ptr<v1::Control::Stub>> root, nobody;
+  for (size_t i = 0; i < kConnections; ++i) {
+    root.push_back(v1::Control::NewStub(connect()));
+    nobody.push_back(v1::Control::NewStub(connect_as_nobody()));
+  }
+
+  for (size_t i = 0; i < kConnections; ++i) {
+    control_ = std::move(nobody[i]);
+    control(&v1::Control::Stub::DisableProbes, R"(function: "*")");
+    EXPECT_EQ(status_.error_code(), grpc::StatusCode::PERMISSION_DENIED);
+    // Its descriptor is free for the next connection from here on.
+    control_ = std::move(root[i]);
+    control(&v1::Control::Stub::ReloadConfig);
+    EXPECT_TRUE(status_.ok()) << status_.error_message();
+  }
+
+  EXPECT_EQ(port_.asked(), std::vector<std::string>(kConnections, "reload"));
+}
+
+TEST_F(ControlServiceTest, SaysSoWhereNothingCanBeChanged) {
+  control_port_ = nullptr;
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::ReloadConfig);
+
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_THAT(status_.error_message(), HasSubstr("cannot be changed"));
+}
+
+TEST_F(ControlServiceTest, PassesOnTheDaemonsErrors) {
+  port_.result = absl::InvalidArgumentError("$.slow: unknown key\n$.stats: not an object");
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::ReloadConfig);
+
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_EQ(status_.error_message(), "$.slow: unknown key\n$.stats: not an object");
+}
+
+TEST_F(ControlServiceTest, ShortensErrorsThatNoClientWouldTake) {
+  std::string many;
+  for (int i = 0; i < 1000; ++i) many += "$.slow: unknown key \"größe\"\n";
+  port_.result = absl::InvalidArgumentError(many);
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::ReloadConfig);
+
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_LT(status_.error_message().size(), 2200u);
+  EXPECT_THAT(status_.error_message(),
+              HasSubstr("größe\"\n… and more; all of them: gpuperfctl config check FILE"));
+}
+
+TEST_F(ControlServiceTest, RefusesAPatternThatIsEmpty) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::DisableProbes, R"(category: "cuda")");
+
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(port_.asked(), IsEmpty());
+}
+
+TEST_F(ControlServiceTest, AnswersWhenTheDaemonIsDone) {
+  port_.answers_at_once = false;
+  start_for_root();
+  if (IsSkipped()) return;
+  std::jthread daemon([this] { port_.wait_for_call()(ProbeChange{.added = 7}); });
+
+  EXPECT_EQ(control(&v1::Control::Stub::ReloadConfig).change().added(), 7u);
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ControlServiceTest, DoesNotWaitForTheDaemonWhenItStops) {
+  port_.answers_at_once = false;
+  start_for_root();
+  if (IsSkipped()) return;
+  ControlPort::Done done;
+  {
+    const std::jthread client([this] { control(&v1::Control::Stub::ReloadConfig); });
+    done = port_.wait_for_call();
+
+    server_->stop();
+  }
+
+  EXPECT_THAT(status_.error_code(),
+              ::testing::AnyOf(grpc::StatusCode::CANCELLED, grpc::StatusCode::UNAVAILABLE));
+  done(ProbeChange{});  // too late, and harmless
+}
+
+TEST_F(ControlServiceTest, SurvivesAClientThatGivesUp) {
+  port_.answers_at_once = false;
+  start_for_root();
+  if (IsSkipped()) return;
+  grpc::ClientContext context;
+  v1::ReloadConfigResponse response;
+  grpc::Status gave_up;
+  ControlPort::Done done;
+  {
+    const std::jthread client([&] { gave_up = control_->ReloadConfig(&context, {}, &response); });
+    done = port_.wait_for_call();
+    context.TryCancel();
+  }
+  done(ProbeChange{.added = 1});
+
+  EXPECT_EQ(gave_up.error_code(), grpc::StatusCode::CANCELLED);
+  std::jthread daemon([this] { port_.wait_for_call()(ProbeChange{.added = 2}); });
+  EXPECT_EQ(control(&v1::Control::Stub::ReloadConfig).change().added(), 2u);
+}
+
+}  // namespace
+}  // namespace gpuperf

@@ -1,0 +1,62 @@
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "daemon/model/control_port.h"
+
+namespace gpuperf::testing {
+
+// Remembers what it was asked and answers the same to everything, at once or when told to.
+// Thread: any.
+class FakeControlPort final : public ControlPort {
+ public:
+  Result<ProbeChange> result = ProbeChange{};  // set before the first call
+  bool answers_at_once = true;                 // likewise
+
+  void post_reload(Done done) override { take("reload", std::move(done)); }
+  void post_add_probe(std::string section, std::string name, std::string value_json,
+                      Done done) override {
+    take("add " + section + " " + name + " " + value_json, std::move(done));
+  }
+  void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override {
+    take((enabled ? "enable " : "disable ") + category + " " + name, std::move(done));
+  }
+
+  std::vector<std::string> asked() const {
+    const std::lock_guard lock(mutex_);
+    return asked_;
+  }
+  // Waits for the next call that was not answered at once.
+  Done wait_for_call() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !waiting_.empty(); });
+    Done done = std::move(waiting_.back());
+    waiting_.pop_back();
+    return done;
+  }
+
+ private:
+  void take(std::string what, Done done) {
+    {
+      const std::lock_guard lock(mutex_);
+      asked_.push_back(std::move(what));
+      if (!answers_at_once) {
+        waiting_.push_back(std::move(done));
+        changed_.notify_all();
+        return;
+      }
+    }
+    done(result);
+  }
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<std::string> asked_;  // guarded by mutex_
+  std::vector<Done> waiting_;       // guarded by mutex_
+};
+
+}  // namespace gpuperf::testing
