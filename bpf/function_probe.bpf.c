@@ -45,14 +45,57 @@ static __always_inline _Bool lane_counts(__u64 word, __u64 cookie)
 	return (__u8)word == (__u8)(cookie >> GPUPERF_COOKIE_GENERATION_SHIFT);
 }
 
+static __always_inline __u64 next_generation(__u64 cookie)
+{
+	__u8 next = (__u8)(cookie >> GPUPERF_COOKIE_GENERATION_SHIFT) + 1;
+
+	return (cookie & ~(0xffull << GPUPERF_COOKIE_GENERATION_SHIFT)) |
+	       (__u64)(next ? next : 1) << GPUPERF_COOKIE_GENERATION_SHIFT;
+}
+
+/* Whether this link counts the hit. The kernel runs the programs of a hit newest link first; the word
+ * may change in between, so the older one goes by what the newer one saw. Without that, some calls at
+ * the moment of a change would be counted twice or not at all. */
+static __always_inline _Bool hit_counts(__u64 cookie, struct task_struct *task)
+{
+	__u64 word = lane_word(cookie);
+	struct gpuperf_thread *thread;
+
+	if (word & GPUPERF_LANE_CHANGING) {
+		thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+		if (!thread)
+			return lane_counts(word, cookie);
+		if (thread->newer_cookie == next_generation(cookie))
+			word = thread->newer_word;
+		thread->newer_cookie = cookie;
+		thread->newer_word = word;
+	}
+	return lane_counts(word, cookie);
+}
+
 struct ended_call {
 	const struct gpuperf_function *function;
 	const struct gpuperf_frame *frame; /* NULL: only the times are known */
 	__u32 function_id;
 	enum pairing pairing;
+	_Bool has_return_value; /* in rax */
 	__u64 start_ns;
 	__u64 duration_ns;
 };
+
+/* The stack from the caller on. At a return probe the walk begins there; at an exit it begins with the
+ * function itself and, its frame being gone, leaves out the caller, whose address is on top. */
+static __always_inline void keep_stack(struct pt_regs *ctx, enum pairing pairing,
+				       struct gpuperf_slow_call *record)
+{
+	__u64 caller;
+
+	record->stack_bytes = bpf_get_stack(ctx, record->user_stack, sizeof(record->user_stack),
+					    BPF_F_USER_STACK);
+	if (pairing == PAIRING_EXITS &&
+	    !bpf_probe_read_user(&caller, sizeof(caller), (void *)PT_REGS_SP(ctx)))
+		record->user_stack[0] = caller;
+}
 
 static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_struct *task,
 					   const struct ended_call *call)
@@ -82,14 +125,13 @@ static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_stru
 		if (function->flags & GPUPERF_FN_PLAN)
 			plan_read_blobs(call->function_id, call->frame, record);
 	}
-	if (call->pairing != PAIRING_EXITS) {
+	if (call->has_return_value) {
 		record->has_return_value = 1;
 		record->return_value = PT_REGS_RC(ctx);
 	}
 	bpf_get_current_comm(record->comm, sizeof(record->comm)); /* zeroes it on failure */
 	if (function->flags & GPUPERF_FN_STACK)
-		record->stack_bytes = bpf_get_stack(ctx, record->user_stack,
-						    sizeof(record->user_stack), BPF_F_USER_STACK);
+		keep_stack(ctx, call->pairing, record);
 	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 }
 
@@ -105,7 +147,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	__u32 cell_index;
 	__u64 now_ns;
 
-	if (!lane_counts(lane_word(cookie), cookie))
+	if (!hit_counts(cookie, task))
 		return SKIP_RETURN;
 	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (thread) {
@@ -169,7 +211,8 @@ static __always_inline void add_ended_call(struct pt_regs *ctx, struct task_stru
 					   __u64 self_ns)
 {
 	const struct gpuperf_function *function = call->function;
-	__s32 status = function->flags & GPUPERF_FN_STATUS ? (__s32)PT_REGS_RC(ctx) : 0;
+	_Bool has_status = call->has_return_value && function->flags & GPUPERF_FN_STATUS;
+	__s32 status = has_status ? (__s32)PT_REGS_RC(ctx) : 0;
 	_Bool slow = function->slow_threshold_ns && call->duration_ns >= function->slow_threshold_ns;
 
 	if (status && status != function->benign_status[0] && status != function->benign_status[1])
@@ -186,7 +229,8 @@ static __always_inline void add_ended_call(struct pt_regs *ctx, struct task_stru
 static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum pairing pairing)
 {
 	__u64 now_ns = bpf_ktime_get_ns(); /* first: our own work is not part of the call */
-	__u64 cookie = bpf_get_attach_cookie(ctx) & COOKIE_WITHOUT_CONDITION;
+	__u64 cookie = bpf_get_attach_cookie(ctx);
+	__u32 condition = cookie >> GPUPERF_COOKIE_CONDITION_SHIFT;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	/* The kernel has popped the return address already: entry saw it 8 bytes lower. */
@@ -194,6 +238,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	struct ended_call call = {
 		.function_id = cookie_function(cookie),
 		.pairing = pairing,
+		.has_return_value = pairing != PAIRING_EXITS || condition == GPUPERF_CONDITION_RETURN,
 		.start_ns = session ? *session >> 1 : 0,
 	};
 	__u64 self_ns;
@@ -201,6 +246,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	struct gpuperf_cell *cell;
 	__u32 cell_index;
 
+	cookie &= COOKIE_WITHOUT_CONDITION; /* as at entry */
 	if (thread)
 		frame = call_stack_pop(thread, sp, cookie, call.start_ns);
 	if (frame) {
@@ -217,7 +263,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 		if (!call.start_ns ||
 		    ((*session & COOKIE_FRAMED) && (!thread || call.start_ns < thread->created_ns))) {
 			/* Of two links at once, one sees the returns that the other counts. */
-			if (lane_counts(word, cookie) && !(word & GPUPERF_LANE_RETIRING))
+			if (lane_counts(word, cookie) && !(word & GPUPERF_LANE_CHANGING))
 				emit_loss(GPUPERF_LOSS_UNPAIRED_RETURN);
 			return 0;
 		}
@@ -245,12 +291,13 @@ SEC("uprobe")
 int probe_count(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx);
+	struct task_struct *task = bpf_get_current_task_btf();
 	__u32 cell_index;
 	struct gpuperf_cell *cell;
 
-	if (!lane_counts(lane_word(cookie), cookie))
+	if (!hit_counts(cookie, task))
 		return 0;
-	cell_index = cells_find(cookie_function(cookie), bpf_get_current_task_btf());
+	cell_index = cells_find(cookie_function(cookie), task);
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
 	if (cell) {
 		__sync_fetch_and_add(&cell->untimed, 1); /* before calls: in flight is never negative */
@@ -271,7 +318,7 @@ int probe_exit(struct pt_regs *ctx)
 {
 	__u32 condition = bpf_get_attach_cookie(ctx) >> GPUPERF_COOKIE_CONDITION_SHIFT;
 
-	if (condition && !condition_holds(ctx->eflags, condition - 1))
+	if (condition && condition < GPUPERF_CONDITION_RETURN && !condition_holds(ctx->eflags, condition - 1))
 		return 0;
 	return leave(ctx, NULL, PAIRING_EXITS);
 }

@@ -67,6 +67,9 @@ struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
 	__u32 pad;
+	/* What the newer of two links found in the lane's word at the latest hit; 0 = nothing to agree on. */
+	__u64 newer_cookie;
+	__u64 newer_word;
 	/* cell << 32 | function id + 1: saves the look-up in cell_index, 17 of some 60 ns. A cell stays
 	 * its process's until that has exited, and this memory goes with the thread. */
 	__u64 cells[GPUPERF_CELL_CACHE];

@@ -49,17 +49,19 @@
  * lane's generation in `lanes` is moved on in one store. A hit of another generation is not counted,
  * so every call is counted by exactly one of the two links.
  *   bits 0-23 function id, 24-47 lane, 48-55 generation, 56-63 condition
- * While the link of an earlier generation waits for its calls to return, the lane's word has
- * GPUPERF_LANE_RETIRING set beside the generation.
- * Condition (exit sites only): 0 = always an exit; else 1 + the condition code of a conditional jump,
- * which is an exit when it is taken (Intel SDM, "EFLAGS condition codes").
+ * While there is more than one link, the lane's word has GPUPERF_LANE_CHANGING set beside the
+ * generation: the programs of both links then run on a hit, and must agree on who counts it.
+ * Condition (exit sites only): 0 = a jump that always leaves; 1 + the condition code of a conditional
+ * jump, which leaves when it is taken (Intel SDM, "EFLAGS condition codes"); GPUPERF_CONDITION_RETURN =
+ * a return instruction, before which rax holds the return value.
  */
 #define GPUPERF_COOKIE_FUNCTION_BITS 24
 #define GPUPERF_COOKIE_LANE_SHIFT 24
 #define GPUPERF_COOKIE_LANE_BITS 24
 #define GPUPERF_COOKIE_GENERATION_SHIFT 48
 #define GPUPERF_COOKIE_CONDITION_SHIFT 56
-#define GPUPERF_LANE_RETIRING 0x100u
+#define GPUPERF_CONDITION_RETURN 17u
+#define GPUPERF_LANE_CHANGING 0x100u
 #define GPUPERF_LANES 16384       /* 4,096 files, 256 functions a lane, and room for changes */
 
 /* Where a value of a call is found. Chain: v = argument; `loads` times: v = *(v + offset_bytes[i]),
@@ -204,7 +206,7 @@ struct gpuperf_slow_call {
 	__u8 blob_count;          /* blobs tried */
 	__u16 values_unread;      /* bit per value whose memory could not be read */
 	__u8 blob_bytes[GPUPERF_BLOBS]; /* read of each, at return; 0 = could not be read */
-	__u32 has_return_value;   /* 0 = timed at its exits: a tail call has no return value yet */
+	__u32 has_return_value;   /* 0 = left by a tail call, which has none yet */
 	__u64 values[GPUPERF_VALUES]; /* by the plan, at entry; without one rdi rsi rdx rcx r8 r9 */
 	__u64 return_value;       /* rax */
 	char comm[GPUPERF_COMM_BYTES];      /* of the calling thread */

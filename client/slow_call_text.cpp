@@ -109,10 +109,9 @@ std::string explain_slow_call(const v1::SlowCall& call, uint64_t now_unix_ns,
   return render_summary(call, style) + make_line("When", describe_when(call, now_unix_ns), style) +
          make_line("Who", who, style) + (place.empty() ? "" : make_line("Where", place, style)) +
          make_line("Duration", duration, style) +
-         make_line(
-             "Returned",
-             call.return_value().empty() ? "not seen" : make_printable(call.return_value()),
-             style) +
+         make_line("Returned",
+                   call.return_value().empty() ? "not seen" : make_printable(call.return_value()),
+                   style) +
          render_arguments(call, style) + render_stack(call, style);
 }
 

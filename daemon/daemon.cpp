@@ -23,6 +23,7 @@
 #include "daemon/probe/self_test.h"
 #include "daemon/process_cpu.h"
 #include "daemon/resolve/container.h"
+#include "daemon/resolve/cri.h"
 
 namespace gpuperf {
 namespace {
@@ -245,6 +246,11 @@ Status Daemon::start_drain() {
   const auto is_alive = [](const ProcessKey& process) {
     return is_running_since("/proc", process.pid, process.start_boot_ns);
   };
+  pod_names_ = std::make_unique<PodNames>(
+      [](const std::string& container) { return find_pod(cri_sockets(), container); }, drops_);
+  const auto name_pod = [this](Owner& owner) {
+    return pod_names_->name(owner) != PodNames::State::kAsked;
+  };
   ASSIGN_OR_RETURN(
       drain_,
       Drain::make({.slow_ring_fd = programs_->map_fd("slow_ring"),
@@ -258,7 +264,8 @@ Status Daemon::start_drain() {
                      return decode_in_flight(records);
                    },
                    .on_batch = [this] { loop_->post([this] { take_batches(); }); }},
-                  MapSource(make_cell_store(*programs_), find_owner, is_alive, drops_), drops_));
+                  MapSource(make_cell_store(*programs_), {find_owner, is_alive, name_pod}, drops_),
+                  drops_));
   drain_->start();
   return absl::OkStatus();
 }
@@ -268,6 +275,7 @@ void Daemon::stop_drain() {
   take_batches();
   log_summary();
   drain_.reset();
+  pod_names_.reset();
 }
 
 Status Daemon::start_prober() {

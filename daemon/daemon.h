@@ -23,6 +23,7 @@
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/prober.h"
 #include "daemon/probe/programs.h"
+#include "daemon/resolve/pod_names.h"
 #include "daemon/resolve/symbolizer.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/watch_hub.h"
@@ -118,6 +119,7 @@ class Daemon final : private ControlPort {
   std::unique_ptr<TaskLoop> loop_;
   std::unique_ptr<Programs> programs_;  // null where probes cannot be used
   std::unique_ptr<Symbolizer> symbolizer_;
+  std::unique_ptr<PodNames> pod_names_;
   std::unique_ptr<Drain> drain_;
   std::unique_ptr<Prober> prober_;
   std::unique_ptr<HttpServer> http_;

@@ -21,7 +21,8 @@ struct LogField {
   std::string value;
 };
 
-// Again: changes the level. level: trace, debug, info, warn, error. An unknown level is the caller's bug: config checks it.
+// Again: changes the level. level: trace, debug, info, warn, error. An unknown level is the
+// caller's bug: config checks it.
 void set_up_log(std::string_view level);
 
 // Renders "event key=value key=\"quoted value\"".

@@ -34,21 +34,34 @@ std::string_view text_of(const char (&comm)[GPUPERF_COMM_BYTES]) {
 
 }  // namespace
 
-MapSource::MapSource(CellStore store, FindOwner find_owner, IsAlive is_alive, DropCounters& drops)
-    : store_(std::move(store)),
-      find_owner_(std::move(find_owner)),
-      is_alive_(std::move(is_alive)),
-      drops_(drops),
-      seen_(store_.cells.size()) {}
+MapSource::MapSource(CellStore store, Who who, DropCounters& drops)
+    : store_(std::move(store)), who_(std::move(who)), drops_(drops), seen_(store_.cells.size()) {}
 
-const Owner& MapSource::get_owner(const ProcessKey& process, std::string_view comm_hint) {
+MapSource::KnownOwner& MapSource::find_known_owner(const ProcessKey& process,
+                                                   std::string_view comm_hint) {
   const auto known = owners_.find(process);
   if (known != owners_.end()) return known->second;
   const std::optional<gpuperf_process_info> info = store_.read_process_info(process);
-  Owner owner = find_owner_(process, info ? &*info : nullptr);
+  KnownOwner found{.owner = who_.find_owner(process, info ? &*info : nullptr),
+                   .final_at_read = reads_ + kReadsHeld};
   // The kernel's name was taken at the first call; /proc may already be empty or another process's.
-  if (!comm_hint.empty()) owner.comm = comm_hint;
-  return owners_.emplace(process, std::move(owner)).first->second;
+  if (!comm_hint.empty()) found.owner.comm = comm_hint;
+  return owners_.emplace(process, std::move(found)).first->second;
+}
+
+const Owner& MapSource::get_owner(const ProcessKey& process, std::string_view comm_hint) {
+  return find_known_owner(process, comm_hint).owner;
+}
+
+// Whether its totals are left for a later read. A process that has gone has no later one.
+bool MapSource::is_held(const CellUser& user) {
+  if (user.process.pid == 0) return false;
+  KnownOwner& known = find_known_owner(user.process, user.comm);
+  if (!known.is_final) {
+    known.is_final = who_.name_pod(known.owner) || reads_ >= known.final_at_read ||
+                     exited_.contains(user.process);
+  }
+  return !known.is_final;
 }
 
 Owner MapSource::make_owner(const CellUser& user) {
@@ -69,6 +82,7 @@ Status MapSource::read(std::vector<Event>& events) {
     // What leaves with its cell is looked for even where no operation was counted: m n k may be 0.
     if (exited_.contains(process)) shapes_changed_ = true;
   }
+  ++reads_;
   for (const CellUser& user : users) read_cell(user, events);
   if (shapes_changed_) RETURN_IF_ERROR(read_shapes(users, events));
   for (const auto& [key, owner] : index) {
@@ -113,6 +127,7 @@ void MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
       load(cell.untimed) == before[6]) {
     return;
   }
+  if (is_held(user)) return;
   if (entry == nullptr) entry = std::make_unique<Seen>();
   Seen& seen = *entry;
   CellDelta delta{.function_id = user.function_id, .process = user.process};
@@ -174,8 +189,8 @@ Status MapSource::read_shapes(std::span<const CellUser> users, std::vector<Event
   }
   for (const auto& [key, totals] : shapes) {
     const auto user = by_cell.find(key.cell);
-    // Of a cell handed out since the index was read; the next read sees the cell change.
-    if (user == by_cell.end()) continue;
+    // Of a cell handed out since the index was read, or held: a later read sees the cell change.
+    if (user == by_cell.end() || is_held(*user->second)) continue;
     Shape shape;
     std::ranges::copy(key.dimensions, shape.first.begin());
     std::ranges::copy(key.types, shape.second.begin());
@@ -196,8 +211,8 @@ Status MapSource::read_shapes(std::span<const CellUser> users, std::vector<Event
 }
 
 void MapSource::sweep() {
-  for (const auto& [process, owner] : owners_) {
-    if (!is_alive_(process)) note_exit(process);
+  for (const auto& [process, known] : owners_) {
+    if (!who_.is_alive(process)) note_exit(process);
   }
 }
 

@@ -49,8 +49,18 @@ class MapSource {
   // Who a process is; asked once, while it lives. The info is null where the kernel has none.
   using FindOwner = std::function<Owner(const ProcessKey&, const gpuperf_process_info* info)>;
   using IsAlive = std::function<bool(const ProcessKey&)>;
+  // Fills in what somebody else is asked for: the pod's name. False = the answer is still to come.
+  using NamePod = std::function<bool(Owner&)>;
+  struct Who {
+    FindOwner find_owner;
+    IsAlive is_alive;
+    NamePod name_pod;
+  };
+  // A new process's totals wait in the kernel for its pod's name for that many reads at most, so
+  // that they are all told under one name.
+  static constexpr uint64_t kReadsHeld = 3;
 
-  MapSource(CellStore store, FindOwner find_owner, IsAlive is_alive, DropCounters& drops);
+  MapSource(CellStore store, Who who, DropCounters& drops);
 
   // Appends what changed since the last read. Exits noted before the previous read end here: first
   // the last deltas, then ProcessExited. On an error nothing is lost: the next read has the rest.
@@ -58,7 +68,7 @@ class MapSource {
   void note_exit(const ProcessKey& process) { exiting_.insert(process); }
   // Notes the exit of every process that owns cells and is gone: for exit records the ring lost.
   void sweep();
-  // Who a process is; looked up once, while it lives.
+  // Who a process is as far as is known now; looked up once, while it lives.
   const Owner& get_owner(const ProcessKey& process, std::string_view comm_hint);
 
  private:
@@ -73,6 +83,11 @@ class MapSource {
     uint64_t flops = 0;
     std::array<uint64_t, GPUPERF_BYTE_SLOTS> bytes{};
     std::vector<SeenBucket> buckets;  // that ever counted, ascending
+  };
+  struct KnownOwner {
+    Owner owner;
+    bool is_final = false;
+    uint64_t final_at_read = 0;  // at the latest
   };
   struct CellUser {
     uint32_t cell = 0;
@@ -89,16 +104,18 @@ class MapSource {
   Status read_shapes(std::span<const CellUser> users, std::vector<Event>& events);
   void release(const gpuperf_cell_key& key, uint32_t cell);
   Owner make_owner(const CellUser& user);
+  KnownOwner& find_known_owner(const ProcessKey& process, std::string_view comm_hint);
+  bool is_held(const CellUser& user);
   void count_losses();
 
   CellStore store_;
-  const FindOwner find_owner_;
-  const IsAlive is_alive_;
+  const Who who_;
   DropCounters& drops_;
   std::vector<std::unique_ptr<Seen>> seen_;  // by cell; null = not used yet
   std::map<uint32_t, std::map<Shape, gpuperf_shape_totals>> seen_shapes_;  // by cell
   bool shapes_changed_ = false;                                            // since they were read
-  std::map<ProcessKey, Owner> owners_;  // of processes that own cells
+  uint64_t reads_ = 0;
+  std::map<ProcessKey, KnownOwner> owners_;  // of processes that own cells
   std::set<ProcessKey> exiting_;  // noted since the last read: their threads may still be counting
   std::set<ProcessKey> exited_;   // noted before the last read
   std::array<uint64_t, GPUPERF_LOSS_COUNT> seen_losses_{};

@@ -13,9 +13,9 @@ namespace gpuperf {
 
 // What a change of the probe set came to.
 struct ProbeChange {
-  uint32_t added = 0;      // functions that became probed, or wait for their library
-  uint32_t removed = 0;    // functions that are no longer probed
-  uint32_t changed = 0;    // functions whose threshold or arguments changed
+  uint32_t added = 0;    // functions that became probed, or wait for their library
+  uint32_t removed = 0;  // functions that are no longer probed
+  uint32_t changed = 0;  // functions whose threshold or arguments changed
   uint32_t unchanged = 0;
   // Settings of the new configuration that take effect only after a restart ("grpc.listen").
   std::vector<std::string> restart_needed;
@@ -31,8 +31,8 @@ class ControlPort {
   using Done = std::function<void(Result<ProbeChange>)>;
   virtual ~ControlPort() = default;
 
-  // Reads the configuration file anew. InvalidArgument: it has errors, each on a line of the message;
-  // nothing has changed.
+  // Reads the configuration file anew. InvalidArgument: it has errors, each on a line of the
+  // message; nothing has changed.
   virtual void post_reload(Done done) = 0;
   // Adds one probe until the daemon ends; `value_json` is what would stand behind its name in the
   // section: a symbol in quotes, or an object. InvalidArgument as above; AlreadyExists.

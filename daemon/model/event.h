@@ -51,9 +51,9 @@ struct SlowCallEvent {
   uint64_t start_mono_ns = 0;
   uint64_t duration_ns = 0;
   uint64_t threshold_ns = 0;
-  std::optional<CallValues> values;  // empty = the entry could not be kept
+  std::optional<CallValues> values;      // empty = the entry could not be kept
   std::optional<uint64_t> return_value;  // empty = not seen: timed at its own exits
-  std::vector<uint64_t> user_stack;  // innermost first
+  std::vector<uint64_t> user_stack;      // innermost first
   bool operator==(const SlowCallEvent&) const = default;
 };
 
@@ -82,7 +82,7 @@ struct InFlightCall {
   uint32_t function_id = 0;
   ProcessKey process;
   uint32_t tid = 0;
-  std::string comm;  // of the thread
+  std::string comm;    // of the thread
   uint32_t depth = 0;  // 0 = outermost probed call of the thread
   uint64_t start_mono_ns = 0;
   bool operator==(const InFlightCall&) const = default;

@@ -48,8 +48,8 @@ class FunctionRegistry {
 
   explicit FunctionRegistry(uint32_t capacity) : capacity_(capacity) {}
 
-  // The ids of these by (category, name); new ones are added, known ones take on the rest. Their own
-  // `id` is ignored. One call for many: each copies the list.
+  // The ids of these by (category, name); new ones are added, known ones take on the rest. Their
+  // own `id` is ignored. One call for many: each copies the list.
   std::vector<uint32_t> add_all(std::vector<Function> functions);
   std::shared_ptr<const FunctionList> get() const;
   uint32_t capacity() const { return capacity_; }

@@ -20,6 +20,8 @@ namespace {
 
 // A thread may be between the test of its lane and the place where its call can be seen.
 constexpr std::chrono::milliseconds kRetireGrace{20};
+// A thread may run the old link's program on a hit that began before the new link was there.
+constexpr std::chrono::milliseconds kAttachGrace{10};
 // Closing a link waits for the kernel, 30 to 110 ms, and threads wait side by side.
 constexpr size_t kClosingThreads = 16;
 // Exit sites of one link; they count like points for the time that locks are held.
@@ -243,35 +245,42 @@ Status Attacher::detach(const ProbedFile& file, const std::set<uint32_t>& functi
     return function_ids.contains(point.function_id);
   };
   Status first_error;
-  for (auto lane = lanes_.begin(); lane != lanes_.end();) {
-    const auto current = lane++;
-    if (current->file_id != file.id || std::ranges::none_of(current->points, leaves)) continue;
-    Lane next{.number = current->number,
-              .generation = next_generation(current->generation),
-              .file_id = current->file_id,
-              .timing = current->timing,
-              .points = current->points};
+  std::vector<std::pair<std::list<Lane>::iterator, Lane>> replaced;
+  for (auto lane = lanes_.begin(); lane != lanes_.end(); ++lane) {
+    if (lane->file_id != file.id || std::ranges::none_of(lane->points, leaves)) continue;
+    Lane next{.number = lane->number,
+              .generation = next_generation(lane->generation),
+              .file_id = lane->file_id,
+              .timing = lane->timing,
+              .points = lane->points};
     std::erase_if(next.points, leaves);
+    programs_.set_lane(lane->number, lane->generation | GPUPERF_LANE_CHANGING);
+    if (!next.points.empty()) {
+      Result<Links> links = make_links(file, next);  // its hits do not count yet
+      if (!links.ok()) {
+        first_error.Update(links.status());  // the old link stays as it is
+        settle_lane(lane->number, lane->generation);
+        continue;
+      }
+      next.links = std::move(*links);
+    }
+    replaced.emplace_back(lane, std::move(next));
+  }
+  if (!replaced.empty()) std::this_thread::sleep_for(kAttachGrace);
+  for (auto& [lane, next] : replaced) {
+    retire(*lane, deadline);  // from here on those of the new link count
     if (next.points.empty()) {
-      retire(*current, deadline);
-      lanes_.erase(current);
-      continue;
+      lanes_.erase(lane);
+    } else {
+      *lane = std::move(next);
     }
-    Result<Links> links = make_links(file, next);  // its hits do not count yet
-    if (!links.ok()) {
-      first_error.Update(links.status());  // the old link stays as it is
-      continue;
-    }
-    next.links = std::move(*links);
-    retire(*current, deadline);  // from here on those of the new link count
-    *current = std::move(next);
   }
   return first_error;
 }
 
 void Attacher::retire(Lane& lane, Time deadline) {
   const uint8_t next = next_generation(lane.generation);
-  programs_.set_lane(lane.number, next | GPUPERF_LANE_RETIRING);
+  programs_.set_lane(lane.number, next | GPUPERF_LANE_CHANGING);
   generations_[lane.number] = next;
   retired_.push_back({.lane = lane.number,
                       .generation = lane.generation,
@@ -297,12 +306,18 @@ void Attacher::close_retired(const std::set<uint64_t>& in_flight, Time now) {
   for (const uint32_t number : closed) free_lane(number);
 }
 
+// Nothing is left to agree on once one link at most is there.
+bool Attacher::settle_lane(uint32_t number, uint8_t generation) {
+  if (std::ranges::any_of(retired_, [&](const Retired& other) { return other.lane == number; })) {
+    return false;
+  }
+  programs_.set_lane(number, generation);
+  return true;
+}
+
 // After some of a lane's old links are gone.
 void Attacher::free_lane(uint32_t number) {
-  if (std::ranges::any_of(retired_, [&](const Retired& other) { return other.lane == number; })) {
-    return;
-  }
-  programs_.set_lane(number, generations_[number]);
+  if (!settle_lane(number, generations_[number])) return;
   const bool in_use =
       std::ranges::any_of(lanes_, [&](const Lane& lane) { return lane.number == number; });
   if (!in_use) free_lanes_.push_back(number);

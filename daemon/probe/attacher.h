@@ -112,6 +112,7 @@ class Attacher {
   Status add_perf_links(const ProbedFile& file, const Lane& lane, const char* program,
                         bool at_exits, bool at_return, Links& links) const;
   void retire(Lane& lane, Time deadline);
+  bool settle_lane(uint32_t number, uint8_t generation);
   void free_lane(uint32_t number);
   static void close_links(std::vector<Links> closing);
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "bpf/records.h"
 #include "daemon/probe/code_decoder.h"
 #include "daemon/probe/code_reach.h"
 #include "daemon/probe/code_switch.h"
@@ -158,7 +159,7 @@ Status BodyWalker::take_jumps(size_t part) {
       case Flow::kNowhere:
         break;
       case Flow::kReturn:
-        add_exit(instruction, 0);
+        add_exit(instruction, GPUPERF_CONDITION_RETURN);
         break;
       case Flow::kJump:
       case Flow::kConditionalJump:

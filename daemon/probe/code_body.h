@@ -12,7 +12,7 @@ namespace gpuperf {
 // An instruction that may leave its function.
 struct BodyExit {
   uint64_t vaddr = 0;
-  uint8_t condition = 0;  // 0 = it does; 1 + condition code = when that holds
+  uint8_t condition = 0;  // as in the attach cookie, bpf/records.h
   bool emulated = false;  // by the kernel, see Instruction
   bool refused = false;
 };

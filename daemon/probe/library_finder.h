@@ -74,7 +74,8 @@ class LibraryFinder {
   // One process. NotFound when it is gone.
   Result<ScanReport> scan_process(uint32_t pid);
 
-  // Whether a mapping of `path`, as its process sees it, is worth a scan of that process.
+  // Whether a mapping of `path`, as its process sees it, is worth a scan of that process. Any
+  // thread.
   bool concerns(const std::string& path) const;
   // Those of `paths` that are wanted, as this process sees them: for processes already gone.
   std::vector<FoundFile> find_named(const std::vector<std::string>& paths) const;

@@ -1,6 +1,9 @@
 #include "daemon/probe/mapping_events.h"
 
 #include <linux/perf_event.h>
+#include <poll.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -10,10 +13,13 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
+#include <string_view>
 
 namespace gpuperf {
 namespace {
 
+// Between two looks at the rings.
+constexpr int kPauseMs = 10;
 // A power of two: a busy build host maps about 2,000 files a second per CPU at 100 bytes each, so
 // this holds 150 ms of the worst seen; a loss only costs a scan.
 constexpr size_t kDataBytes = size_t{32} * 1024;
@@ -99,37 +105,93 @@ uint64_t MappingEvents::Ring::drain(
   return lost;
 }
 
-Result<std::unique_ptr<MappingEvents>> MappingEvents::open() {
-  auto events = std::unique_ptr<MappingEvents>(new MappingEvents());
+Result<std::unique_ptr<MappingEvents>> MappingEvents::start(Filter filter) {
+  auto events = std::unique_ptr<MappingEvents>(new MappingEvents(std::move(filter)));
+  RETURN_IF_ERROR(events->open());
+  events->thread_ = std::thread([raw = events.get()] { raw->run(); });
+  return events;
+}
+
+MappingEvents::MappingEvents(Filter filter) : filter_(std::move(filter)) {}
+
+Status MappingEvents::open() {
+  epoll_ = Fd(epoll_create1(EPOLL_CLOEXEC));
+  news_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  stop_ = Fd(eventfd(0, EFD_CLOEXEC));
+  if (!epoll_.valid() || !news_.valid() || !stop_.valid()) {
+    return errno_status(errno, "mapping events: epoll_create1 or eventfd");
+  }
   Status last = absl::NotFoundError("perf events for mappings: no CPU online");
   const long cpus = sysconf(_SC_NPROCESSORS_CONF);
   for (int cpu = 0; cpu < cpus; ++cpu) {
     auto ring = std::make_unique<Ring>();
     const Status status = ring->open(cpu);
     if (status.ok()) {
-      events->rings_.push_back(std::move(ring));
+      rings_.push_back(std::move(ring));
     } else if (!absl::IsNotFound(status) && status.code() != absl::ErrnoToStatusCode(ENODEV)) {
       return status;  // an offline CPU answers ENODEV; anything else is the same for all
     } else {
       last = status;
     }
   }
-  if (events->rings_.empty()) return last;
-  return events;
+  if (rings_.empty()) return last;
+  std::vector<int> watched{stop_.get()};
+  for (const auto& ring : rings_) watched.push_back(ring->fd.get());
+  for (const int descriptor : watched) {
+    epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};
+    if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0) {
+      return errno_status(errno, "mapping events: epoll_ctl");
+    }
+  }
+  return absl::OkStatus();
 }
 
-MappingEvents::~MappingEvents() = default;
-
-std::vector<int> MappingEvents::descriptors() const {
-  std::vector<int> descriptors;
-  for (const auto& ring : rings_) descriptors.push_back(ring->fd.get());
-  return descriptors;
+MappingEvents::~MappingEvents() {
+  if (!thread_.joinable()) return;
+  (void)eventfd_write(stop_.get(), 1);  // cannot fail: the counter is far from full
+  thread_.join();
 }
 
-uint64_t MappingEvents::drain(const std::function<void(uint32_t, std::string_view)>& on_mapping) {
-  uint64_t lost = 0;
-  for (const auto& ring : rings_) lost += ring->drain(on_mapping);
-  return lost;
+void MappingEvents::set_filter(Filter filter) {
+  const std::lock_guard lock(mutex_);
+  filter_ = std::move(filter);
+}
+
+std::pair<MappingEvents::Notices, uint64_t> MappingEvents::take() {
+  const std::lock_guard lock(mutex_);
+  eventfd_t count = 0;
+  (void)eventfd_read(news_.get(), &count);  // empty when nothing waits
+  return {std::exchange(waiting_, {}), std::exchange(lost_, 0)};
+}
+
+void MappingEvents::run() {
+  while (true) {
+    epoll_event event{};
+    if (epoll_wait(epoll_.get(), &event, 1, -1) < 0 && errno != EINTR) return;
+    if (event.data.fd == stop_.get()) return;
+    drain();
+    pollfd stop{.fd = stop_.get(), .events = POLLIN, .revents = 0};
+    if (poll(&stop, 1, kPauseMs) > 0) return;
+  }
+}
+
+void MappingEvents::drain() {
+  const std::lock_guard lock(mutex_);
+  const size_t waiting_before = waiting_.size();
+  const uint64_t lost_before = lost_;
+  for (const auto& ring : rings_) {
+    lost_ += ring->drain([this](uint32_t pid, std::string_view name) {
+      std::string path(name);
+      if (!filter_(path)) return;
+      if (waiting_.size() < kMaxWaiting) {
+        waiting_.emplace(pid, std::move(path));
+      } else if (!waiting_.contains({pid, path})) {
+        ++lost_;
+      }
+    });
+  }
+  if (waiting_.size() == waiting_before && lost_ == lost_before) return;
+  (void)eventfd_write(news_.get(), 1);  // full only when a wake-up already waits
 }
 
 }  // namespace gpuperf

@@ -28,7 +28,7 @@ struct Placement {
 // An instruction that leaves a function.
 struct ExitSite {
   uint64_t offset_bytes = 0;  // in the file
-  uint8_t condition = 0;  // as in the attach cookie: 0 = always; 1 + condition code = when taken
+  uint8_t condition = 0;      // as in the attach cookie, bpf/records.h
   HitCost hit_cost = HitCost::kUnknown;
   bool operator==(const ExitSite&) const = default;
 };

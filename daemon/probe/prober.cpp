@@ -57,11 +57,6 @@ bool is_probed(const FileProbe& probe) {
   return probe.state == ProbeState::kAttached || probe.state == ProbeState::kEntryOnly;
 }
 
-std::unique_ptr<LibraryFinder> make_finder(const ProbeConfig& config) {
-  return std::make_unique<LibraryFinder>(
-      config, LibraryFinder::Options{.skip_pid = static_cast<uint32_t>(getpid())});
-}
-
 }  // namespace
 
 Prober::Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
@@ -90,10 +85,11 @@ Status Prober::start() {
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return errno_status(errno, "prober: eventfd");
   RETURN_IF_ERROR(watch(wake_.get()));
-  auto mappings = MappingEvents::open();
+  set_finder();
+  auto mappings = MappingEvents::start(make_filter());
   if (mappings.ok()) {
     mappings_ = std::move(*mappings);
-    for (const int descriptor : mappings_->descriptors()) RETURN_IF_ERROR(watch(descriptor));
+    RETURN_IF_ERROR(watch(mappings_->descriptor()));
   } else {
     problems_.push_back({"discovery",
                          "no notice of new mappings, scanning every 0.8 s instead: " +
@@ -110,10 +106,20 @@ Status Prober::start() {
          "raise fs.inotify.max_user_instances, and never overwrite a library in "
          "place while gpuperfd runs"});
   }
-  finder_ = make_finder(plan_.config);
   next_scan_ = SteadyClock::now();
   thread_ = std::thread([this] { run(); });
   return absl::OkStatus();
+}
+
+void Prober::set_finder() {
+  finder_ = std::make_shared<LibraryFinder>(
+      plan_.config, LibraryFinder::Options{.skip_pid = static_cast<uint32_t>(getpid())});
+  if (mappings_) mappings_->set_filter(make_filter());
+}
+
+// Shares the finder with the thread of the notices: it asks for nothing that ever changes.
+MappingEvents::Filter Prober::make_filter() const {
+  return [finder = finder_](const std::string& path) { return finder->concerns(path); };
 }
 
 void Prober::stop() {
@@ -188,7 +194,7 @@ void Prober::take_commands() {
   }
   if (commands.plan) {
     plan_ = std::move(*commands.plan);
-    finder_ = make_finder(plan_.config);
+    set_finder();
     for (auto& [id, file] : files_) {
       file.wanted.clear();  // positions of another configuration
       file.refused.clear();
@@ -210,10 +216,8 @@ void Prober::take_commands() {
 
 void Prober::take_mappings() {
   if (!mappings_) return;
-  const uint64_t lost = mappings_->drain([this](uint32_t pid, std::string_view name) {
-    const std::string path(name);
-    if (finder_->concerns(path)) dirty_.emplace(pid, path);
-  });
+  auto [notices, lost] = mappings_->take();
+  dirty_.merge(notices);
   if (lost == 0) return;
   drops_.add(DropCause::kDiscoveryEventsLost, lost);
   next_scan_ = SteadyClock::now();
@@ -245,7 +249,6 @@ void Prober::on_written(int file_id) {
 void Prober::scan_all() {
   next_scan_ = SteadyClock::now() +
                (mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices);
-  dirty_.clear();
   for (auto& [id, file] : files_) {
     ++file.unseen_scans;
     if (!file.written || SteadyClock::now() < file.quiet_at) continue;

@@ -90,6 +90,8 @@ class Prober {
   void wait_for_news(Time until);
   void wake();
   void take_commands();
+  void set_finder();
+  MappingEvents::Filter make_filter() const;
   void take_mappings();
   void take_writes();
   void on_written(int file_id);
@@ -125,7 +127,7 @@ class Prober {
   Commands commands_;  // guarded by mutex_
   // Probe thread only.
   ProbePlan plan_;
-  std::unique_ptr<LibraryFinder> finder_;
+  std::shared_ptr<LibraryFinder> finder_;
   Attacher attacher_;
   InFlightReader in_flight_;
   ProbeCosts costs_;
@@ -135,8 +137,8 @@ class Prober {
   std::map<uint32_t, Function> told_;  // what the kernel was told of each function
   bool told_stacks_ = true;
   Time next_scan_;
-  std::set<std::pair<uint32_t, std::string>> dirty_;  // (pid, path) of mappings that concern us
-  std::map<int, File> files_;                         // by id
+  MappingEvents::Notices dirty_;  // mappings that concern us, not looked at yet
+  std::map<int, File> files_;     // by id
   std::map<FileIdentity, int> ids_;
   int next_own_id_ = -1;  // ids of files that cannot be watched; those of watches are positive
   std::set<std::string> unopened_;  // files already complained about

@@ -77,7 +77,7 @@ class Programs {
 
   // What the kernel knows of a function; may be told anew at any time.
   void set_function(const Function& function, bool stacks);
-  // Generation of a lane and GPUPERF_LANE_RETIRING: see bpf/records.h.
+  // Generation of a lane and GPUPERF_LANE_CHANGING: see bpf/records.h.
   void set_lane(uint32_t lane, uint32_t word);
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
   std::span<const uint64_t> losses() const { return losses_.as<const uint64_t>(); }

@@ -134,8 +134,11 @@ void measure_cells(uint32_t buckets, DropCounters& drops) {
   store.read_process_info = [](const ProcessKey&) { return std::nullopt; };
   const double before = read_heap_bytes();
   MapSource source(
-      store, [](const ProcessKey&, const gpuperf_process_info*) { return make_owner(0); },
-      [](const ProcessKey&) { return true; }, drops);
+      store,
+      {.find_owner = [](const ProcessKey&, const gpuperf_process_info*) { return make_owner(0); },
+       .is_alive = [](const ProcessKey&) { return true; },
+       .name_pod = [](Owner&) { return true; }},
+      drops);
   const auto read = [&source] {
     std::vector<Event> events;
     (void)source.read(events);  // this store never fails

@@ -146,7 +146,7 @@ class FailureTest(unittest.TestCase):
             self.assertEqual(probes["ncclAllReduce"]["state"], "waiting")
             self.assertEqual(daemon.query("status")["probes"],
                              {"attached": 1, "entry_only": 0, "waiting": 1, "symbol_missing": 1,
-                              "failed": 0, "disabled": 0})
+                              "failed": 0, "disabled": 0, "suspended": 0, "alias": 0})
 
 
 class ConfigurationTest(unittest.TestCase):

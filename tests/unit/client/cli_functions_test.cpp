@@ -61,7 +61,7 @@ TEST_F(CliFunctionsTest, ShowsBytesAgeAndCoverageWhereThereAreAny) {
   const auto result = run({"functions"});
 
   EXPECT_THAT(result.out, HasSubstr("         IN-FLIGHT     BYTES  COVERAGE  ERROR NAMES\n"));
-  EXPECT_THAT(result.out, HasSubstr(" 1 (oldest 41.2 s)  3.00 MiB      25 %  cudaErrorMemory"));
+  EXPECT_THAT(result.out, HasSubstr(" 1 (oldest 41.2 s)  3.00 MiB    25.0 %  cudaErrorMemory"));
   EXPECT_THAT(result.out, Not(HasSubstr("BYTES/S")));
 }
 

@@ -110,14 +110,13 @@ TEST_F(CliListTest, SaysInTheTableWhatTheNumbersDoNot) {
 
   const auto result = run({"functions"});
 
-  EXPECT_THAT(
-      result.out,
-      ::testing::EndsWith(
-          "\n\n"
-          "Rows with calls counted without a duration: 1. Why: gpuperfctl probes\n"
-          "Rows probed for a part of the time only (COVERAGE): 1. Why: gpuperfctl status\n"
-          "Calls that never returned (longjmp, exception, thread or process exit): 3\n"
-          "Drops since the daemon started: 1,200. What was lost: gpuperfctl status\n"));
+  EXPECT_THAT(result.out,
+              ::testing::EndsWith(
+                  "\n\n"
+                  "Rows with calls counted without a duration: 1. Why: gpuperfctl probes\n"
+                  "Rows probed for a part of the time only (COVERAGE): 1. Why: gpuperfctl status\n"
+                  "Calls that never returned (longjmp, exception, thread or process exit): 3\n"
+                  "Drops since the daemon started: 1,200. What was lost: gpuperfctl status\n"));
 }
 
 TEST_F(CliListTest, ShowsNoDurationWhereNoneIsKnown) {

@@ -45,7 +45,8 @@ TEST_F(CliWatchTest, PrintsOneJsonDocumentPerLine) {
 TEST_F(CliWatchTest, SeparatesTablesByAnEmptyLine) {
   Program program({"processes", "--watch", "0.1"}, with_address());
 
-  const std::string first = program.read_until("nvidia-smi  exited           3          9     0\n");
+  const std::string first =
+      program.read_until("nvidia-smi  exited           3          9     0         -\n");
   const std::string second = program.read_until("python3");
   program.send_signal(SIGINT);
 

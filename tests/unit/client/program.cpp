@@ -12,12 +12,16 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <stdexcept>
 
 namespace gpuperf::client {
 namespace {
 
-constexpr int kLimitMs = 30'000;  // far beyond what any step needs, even on a busy machine
+using std::chrono::steady_clock;
+
+// Far beyond what any step needs, even on a busy machine.
+constexpr std::chrono::milliseconds kLimit(30'000);
 
 struct Pipe {
   Pipe() {
@@ -102,7 +106,7 @@ Program::~Program() {
 bool Program::read_more(std::string& out) {
   std::array<pollfd, 2> watched = {{{out_fd_, POLLIN, 0}, {err_fd_, POLLIN, 0}}};
   if (out_fd_ < 0 && err_fd_ < 0) return false;
-  if (poll(watched.data(), watched.size(), kLimitMs) == 0) {
+  if (poll(watched.data(), watched.size(), static_cast<int>(kLimit.count())) == 0) {
     kill(pid_, SIGKILL);
     throw std::runtime_error("the program said nothing for 30 s and was killed; so far: " + out +
                              err_);
@@ -124,9 +128,13 @@ bool Program::read_more(std::string& out) {
 }
 
 std::string Program::read_until(const std::string& text) {
+  const auto deadline = steady_clock::now() + kLimit;
   size_t found = unread_.find(text);
   while (found == std::string::npos && out_fd_ >= 0 && read_more(unread_)) {
     found = unread_.find(text);
+    if (found == std::string::npos && steady_clock::now() > deadline) {
+      throw std::runtime_error("the program did not print \"" + text + "\", but: " + unread_);
+    }
   }
   const size_t end = found == std::string::npos ? unread_.size() : found + text.size();
   std::string taken = unread_.substr(0, end);

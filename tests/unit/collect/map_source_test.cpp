@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <optional>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -131,13 +133,21 @@ class MapSourceTest : public testing::Test {
   DropCounters drops_;
   std::vector<uint32_t> looked_up_;
   bool alive_ = true;
+  std::optional<std::string> pod_name_ = "";  // none = not answered yet
   MapSource source_{kernel_.store(),
-                    [this](const ProcessKey& process, const gpuperf_process_info* info) {
-                      looked_up_.push_back(process.pid);
-                      if (info != nullptr) return Owner{.container = info->cgroup[0]};
-                      return Owner{.comm = "from-proc", .container = "abc"};
-                    },
-                    [this](const ProcessKey&) { return alive_; }, drops_};
+                    {.find_owner =
+                         [this](const ProcessKey& process, const gpuperf_process_info* info) {
+                           looked_up_.push_back(process.pid);
+                           if (info != nullptr) return Owner{.container = info->cgroup[0]};
+                           return Owner{.comm = "from-proc", .container = "abc"};
+                         },
+                     .is_alive = [this](const ProcessKey&) { return alive_; },
+                     .name_pod =
+                         [this](Owner& owner) {
+                           if (pod_name_) owner.pod = *pod_name_;
+                           return pod_name_.has_value();
+                         }},
+                    drops_};
 };
 
 TEST_F(MapSourceTest, SaysNothingWhileNothingHappened) {
@@ -236,6 +246,55 @@ TEST_F(MapSourceTest, LooksAProcessUpOnce) {
   (void)read();
 
   EXPECT_THAT(looked_up_, ElementsAre(10));
+}
+
+TEST_F(MapSourceTest, HoldsTotalsUntilThePodIsNamed) {
+  pod_name_.reset();
+  complete_gemm(kernel_, 2, 128, 1000);
+  kernel_.own(2, 1, {10, 1}, "app");
+  const auto before = read();
+  complete_gemm(kernel_, 2, 128, 500);
+
+  pod_name_ = "train-0";
+  const auto after = read();
+
+  EXPECT_THAT(before, IsEmpty());
+  const auto deltas = pick<CellDelta>(after);
+  ASSERT_EQ(deltas.size(), 1u);
+  EXPECT_EQ(deltas[0].owner.pod, "train-0");
+  EXPECT_EQ(deltas[0].calls, 2u);
+  const auto shapes = pick<ShapeDelta>(after);
+  ASSERT_EQ(shapes.size(), 1u);
+  EXPECT_EQ(shapes[0].owner.pod, "train-0");
+  EXPECT_EQ(shapes[0].calls, 2u);
+}
+
+TEST_F(MapSourceTest, WaitsForAPodsNameForThreeReadsOnly) {
+  pod_name_.reset();
+  complete_call(kernel_.own(2, 1, {10, 1}, "app"), 1000);
+
+  for (uint64_t i = 0; i < MapSource::kReadsHeld; ++i) EXPECT_THAT(read(), IsEmpty());
+  const auto deltas = pick<CellDelta>(read());
+  pod_name_ = "train-0";
+  complete_call(kernel_.cells[2], 1000);
+  const auto later = pick<CellDelta>(read());
+
+  ASSERT_EQ(deltas.size(), 1u);
+  EXPECT_EQ(deltas[0].owner.pod, "");
+  ASSERT_EQ(later.size(), 1u);
+  EXPECT_EQ(later[0].owner.pod, "");  // one process, one name
+}
+
+TEST_F(MapSourceTest, HoldsNothingOfAProcessThatHasGone) {
+  pod_name_.reset();
+  complete_call(kernel_.own(2, 1, {10, 1}, "app"), 1000);
+  source_.note_exit({10, 1});
+  EXPECT_THAT(read(), IsEmpty());
+
+  const auto last = read();
+
+  EXPECT_EQ(pick<CellDelta>(last).size(), 1u);
+  EXPECT_EQ(pick<ProcessExited>(last).size(), 1u);
 }
 
 TEST_F(MapSourceTest, GivesTheCellsOfAGoneProcessBackAfterALastRead) {

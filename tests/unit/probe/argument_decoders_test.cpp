@@ -230,7 +230,8 @@ TEST(ArgumentDecodersTest, KeepToTheBoundsOfTheContract) {
     const ArgumentPlan& plan = plan_of(symbol);
     EXPECT_LE(plan.fields.size(), size_t{GPUPERF_VALUES});
     std::vector<uint8_t> numbers = {plan.rules.byte_type, plan.rules.byte_kind,
-                                    plan.rules.name_handle, plan.rules.name_text, plan.rules.shape_swap};
+                                    plan.rules.name_handle, plan.rules.name_text,
+                                    plan.rules.shape_swap};
     numbers.insert(numbers.end(), std::begin(plan.rules.byte_factors),
                    std::end(plan.rules.byte_factors));
     for (const uint8_t number : numbers) EXPECT_LE(number, plan.fields.size());

@@ -11,6 +11,7 @@
 #include <random>
 #include <string>
 
+#include "bpf/records.h"
 #include "daemon/probe/code_body.h"
 #include "daemon/probe/code_unwind.h"
 #include "daemon/probe/placement.h"
@@ -42,7 +43,7 @@ int ask_all(const std::string& bytes, const std::vector<FunctionSymbol>& functio
     }
     for (const ExitSite& exit : exits.ok() ? *exits : std::vector<ExitSite>{}) {
       EXPECT_LT(exit.offset_bytes, bytes.size());
-      EXPECT_LE(exit.condition, 16);
+      EXPECT_LE(exit.condition, GPUPERF_CONDITION_RETURN);
     }
   }
   return complete;

@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "bpf/records.h"
 #include "daemon/probe/placement.h"
 #include "tests/unit/probe/code_sample.h"
 #include "tests/unit/probe/samples/code_steps_sample.h"
@@ -118,7 +119,8 @@ void take_entry(uint32_t function, const greg_t* registers) {
 }
 
 void take_exit(const Mark& mark, const greg_t* registers) {
-  if (mark.condition != 0 && !holds(mark.condition - 1, registers[REG_EFL])) return;
+  const bool is_conditional = mark.condition != 0 && mark.condition != GPUPERF_CONDITION_RETURN;
+  if (is_conditional && !holds(mark.condition - 1, registers[REG_EFL])) return;
   if (running->stack.empty()) return;
   const Frame& top = running->stack.back();
   if (top.function != mark.function || top.sp != static_cast<uint64_t>(registers[REG_RSP])) return;

@@ -4,7 +4,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <array>
+#include <stdexcept>
+
+#include "bpf/records.h"
 #include "tests/unit/probe/code_sample.h"
 
 namespace gpuperf {
@@ -138,6 +143,16 @@ TEST(PlaceProbeTest, GoesBehindEndbr64AtMost) {
   EXPECT_EQ(place_probe(-1, 123), 123u);
 }
 
+bool is_return(uint64_t offset_bytes) {
+  std::array<uint8_t, 3> code{};
+  if (pread(sample().fd(), code.data(), code.size(), static_cast<off_t>(offset_bytes)) < 1) {
+    throw std::runtime_error("the sample ends early");
+  }
+  const auto is_ret = [](uint8_t opcode) { return opcode == 0xc3 || opcode == 0xc2; };
+  const bool is_prefix = code[0] == 0xf2 || code[0] == 0xf3;  // bnd, rep
+  return is_ret(code[0]) || (is_prefix && is_ret(code[1]));
+}
+
 // Addresses of exit_NAME_1, exit_NAME_2 and so on, by rising address.
 std::vector<ExitSite> read_truth(const std::string& name) {
   std::vector<ExitSite> exits;
@@ -151,6 +166,7 @@ std::vector<ExitSite> read_truth(const std::string& name) {
     }
     if (!found) break;
     exit.offset_bytes = found->file_offset_bytes;
+    if (is_return(exit.offset_bytes)) exit.condition = GPUPERF_CONDITION_RETURN;
     exits.push_back(exit);
   }
   std::ranges::sort(exits, {}, &ExitSite::offset_bytes);

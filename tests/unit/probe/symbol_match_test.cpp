@@ -8,7 +8,6 @@
 #include <ctime>
 #include <memory>
 
-#include "daemon/probe/process_maps.h"
 #include "tests/unit/probe/elf_builder.h"
 
 namespace gpuperf {
