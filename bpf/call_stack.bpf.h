@@ -16,12 +16,35 @@ static __always_inline struct gpuperf_frame *call_stack_at(struct gpuperf_thread
 	return &thread->frames[index & (GPUPERF_CALL_DEPTH - 1)];
 }
 
-static __always_inline void call_stack_abandon(struct gpuperf_frame *frame)
+/* Counted as abandoned, and noted: a coroutine that switched to another stack was not left for good. */
+static __always_inline void call_stack_abandon(struct gpuperf_thread *thread, struct gpuperf_frame *frame)
 {
 	struct gpuperf_cell *cell = bpf_map_lookup_elem(&cells, &frame->cell);
+	struct gpuperf_ghost *ghost;
 
-	if (cell)
-		__sync_fetch_and_add(&cell->abandoned, 1);
+	if (!cell)
+		return;
+	__sync_fetch_and_add(&cell->abandoned, 1);
+	ghost = &thread->ghosts[thread->next_ghost++ & (GPUPERF_GHOSTS - 1)];
+	ghost->sp = frame->sp;
+	ghost->cookie = frame->cookie;
+	ghost->start_ns = frame->start_ns;
+	ghost->cell = frame->cell;
+}
+
+/* The call given up for lost that now returns, if it is among the last few; NULL otherwise. */
+static __always_inline struct gpuperf_ghost *call_stack_find_ghost(struct gpuperf_thread *thread,
+								   __u64 sp, __u64 cookie)
+{
+	if (!thread->next_ghost)
+		return NULL;
+	for (__u32 i = 0; i < GPUPERF_GHOSTS; i++) {
+		struct gpuperf_ghost *ghost = &thread->ghosts[i];
+
+		if (ghost->sp == sp && ghost->cookie == cookie)
+			return ghost;
+	}
+	return NULL;
 }
 
 /* Abandons the frames from index `first` up. */
@@ -34,7 +57,7 @@ static __always_inline void call_stack_cut(struct gpuperf_thread *thread, __u32 
 
 		if (index >= depth || index >= GPUPERF_CALL_DEPTH)
 			break;
-		call_stack_abandon(call_stack_at(thread, index));
+		call_stack_abandon(thread, call_stack_at(thread, index));
 	}
 	thread->depth = first;
 }
@@ -95,6 +118,10 @@ static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thre
 	__u32 depth = thread->depth;
 	struct gpuperf_frame *frame;
 
+	struct gpuperf_ghost *ghost = call_stack_find_ghost(thread, sp, cookie);
+
+	if (ghost) /* that call's stack is used again: it will not return */
+		ghost->sp = 0;
 	if (depth >= GPUPERF_CALL_DEPTH)
 		return NULL;
 	frame = call_stack_at(thread, depth);
@@ -137,10 +164,11 @@ static __always_inline struct gpuperf_frame *call_stack_pop(struct gpuperf_threa
 	return call_stack_at(thread, found);
 }
 
-static __always_inline void call_stack_charge_parent(struct gpuperf_thread *thread, __u64 duration_ns)
+/* `spent_ns`: with what probing it cost, so that a caller's self time does not grow by being watched. */
+static __always_inline void call_stack_charge_parent(struct gpuperf_thread *thread, __u64 spent_ns)
 {
 	__u32 parent = thread->depth - 1;
 
 	if (parent < GPUPERF_CALL_DEPTH)
-		call_stack_at(thread, parent)->child_ns += duration_ns;
+		call_stack_at(thread, parent)->child_ns += spent_ns;
 }

@@ -243,17 +243,25 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	};
 	__u64 self_ns;
 	struct gpuperf_frame *frame = NULL;
+	struct gpuperf_ghost *ghost = NULL;
 	struct gpuperf_cell *cell;
 	__u32 cell_index;
 
 	cookie &= COOKIE_WITHOUT_CONDITION; /* as at entry */
-	if (thread)
+	if (thread) {
 		frame = call_stack_pop(thread, sp, cookie, call.start_ns);
+		if (!frame && pairing != PAIRING_SESSION)
+			ghost = call_stack_find_ghost(thread, sp, cookie);
+	}
 	if (frame) {
 		if (frame->cell == GPUPERF_NO_CELL)
 			return 0;
 		call.start_ns = frame->start_ns;
 		cell_index = frame->cell;
+	} else if (ghost) {
+		call.start_ns = ghost->start_ns;
+		cell_index = ghost->cell;
+		ghost->sp = 0;
 	} else if (pairing == PAIRING_EXITS) {
 		return 0; /* a shared tail, a jump within the function: not the end of a call of ours */
 	} else {
@@ -273,7 +281,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	call.function = bpf_map_lookup_elem(&functions, &call.function_id);
 	if (!cell || !call.function)
 		return 0; /* cannot be: both arrays hold every id handed out */
-	if (!frame && (*session & COOKIE_FRAMED))
+	if (ghost || (!frame && session && (*session & COOKIE_FRAMED)))
 		__sync_fetch_and_add(&cell->abandoned, -1); /* given up for lost too early */
 	call.frame = frame;
 	call.duration_ns = now_ns - call.start_ns;
@@ -281,7 +289,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	if (frame && frame->child_ns < self_ns)
 		self_ns -= frame->child_ns;
 	if (frame)
-		call_stack_charge_parent(thread, call.duration_ns);
+		call_stack_charge_parent(thread, call.duration_ns + call.function->outside_ns);
 	add_ended_call(ctx, task, cell, &call, self_ns);
 	return 0;
 }

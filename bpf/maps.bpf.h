@@ -62,17 +62,30 @@ struct gpuperf_frame {
 
 #define GPUPERF_CELL_CACHE 16 /* a thread calls few functions often; a power of two */
 
-/* The probed calls a thread is inside of, outermost first. 2.1 KiB, only for threads that ever made one. */
+#define GPUPERF_GHOSTS 8 /* a power of two */
+
+/* A call counted as abandoned. */
+struct gpuperf_ghost {
+	__u64 sp;          /* 0 = none */
+	__u64 cookie;
+	__u64 start_ns;
+	__u32 cell;
+	__u32 pad;
+};
+
+/* The probed calls a thread is inside of, outermost first. 2.4 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
-	__u32 pad;
+	__u32 next_ghost;
 	/* What the newer of two links found in the lane's word at the latest hit; 0 = nothing to agree on. */
 	__u64 newer_cookie;
 	__u64 newer_word;
 	/* cell << 32 | function id + 1: saves the look-up in cell_index, 17 of some 60 ns. A cell stays
 	 * its process's until that has exited, and this memory goes with the thread. */
 	__u64 cells[GPUPERF_CELL_CACHE];
+	/* The last calls given up, in a circle. */
+	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
 	struct gpuperf_frame frames[GPUPERF_CALL_DEPTH];
 };
 

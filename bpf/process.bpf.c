@@ -35,7 +35,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 		__u32 depth = thread->depth;
 
 		for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++)
-			call_stack_abandon(call_stack_at(thread, i));
+			call_stack_abandon(thread, call_stack_at(thread, i));
 		thread->depth = 0;
 	}
 	if (task->signal->live.counter == 0) /* the last thread; two that end at once may both say so */

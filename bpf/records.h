@@ -110,7 +110,7 @@ struct gpuperf_function {
 	__u64 slow_threshold_ns;  /* a call at least this long is slow; 0 = never */
 	__u32 flags;              /* GPUPERF_FN_* */
 	__s32 benign_status[2];   /* statuses that are no error, 0 = unused ("not ready") */
-	__u32 pad;
+	__u32 outside_ns;         /* what probing one call costs its caller beyond the call's duration */
 };
 
 /* One error code and how often it was returned. status_plus = (u32)code | 1 << 32; 0 = free slot. */

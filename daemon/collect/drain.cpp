@@ -102,6 +102,8 @@ void Drain::look_at_in_flight() {
   const auto end = SteadyClock::now();
   next_look_ = end + std::max<SteadyClock::duration>(kLookPeriod, kLookShare * (end - start));
   if (calls.ok()) {
+    calls->look_mono_ns = static_cast<uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count());
     batch_.emplace_back(std::move(*calls));
   } else if (!std::exchange(look_failed_, true)) {
     log_error("calls in flight not read", {{"error", std::string(calls.status().message())}});

@@ -63,7 +63,7 @@ ProbeRow make_row(const ReportInput& input, const FileReport& file, const FilePr
   row.mechanism = input.mechanism;
   row.hit_cost = probe.hit_cost;
   row.exit_sites = static_cast<uint32_t>(probe.point.exits.size());
-  row.cost_ns = get_cost_ns(input.costs, probe.hit_cost, probe.point.timing);
+  row.cost_ns = get_call_cost(input.costs, probe.hit_cost, probe.point.timing).total_ns;
   return row;
 }
 

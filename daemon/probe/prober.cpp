@@ -410,6 +410,7 @@ void Prober::reconcile(int file_id, File& file) {
     }
   }
   tell_functions(file);
+  tell_costs(file);
   change_points({.id = file_id, .fd = file.fd.get(), .name = file.path}, file, desired);
   for (FileProbe& probe : file.probes) {
     const auto refused = file.refused.find(probe.function_id);
@@ -478,6 +479,15 @@ void Prober::tell_functions(const File& file) {
   }
 }
 
+// In several files at once, a function costs what it does in the last one.
+void Prober::tell_costs(const File& file) {
+  for (const FileProbe& probe : file.probes) {
+    if (!is_probed(probe)) continue;
+    const CallCost cost = get_call_cost(costs_, probe.hit_cost, probe.point.timing);
+    programs_.set_outside_cost(probe.function_id, static_cast<uint32_t>(cost.outside_ns));
+  }
+}
+
 void Prober::close_retired() {
   if (!attacher_.has_retired()) {
     retire_poll_ = kFirstRetirePoll;
@@ -502,6 +512,7 @@ void Prober::calibrate_once() {
   changed_ = true;
   if (costs.ok()) {
     costs_ = *costs;
+    for (const auto& [id, file] : files_) tell_costs(file);
     return;
   }
   problems_.push_back({"overhead",

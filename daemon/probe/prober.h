@@ -108,6 +108,7 @@ class Prober {
   void change_points(const ProbedFile& probed, File& file,
                      const std::map<uint32_t, std::vector<ProbePoint>>& desired);
   void tell_functions(const File& file);
+  void tell_costs(const File& file);
   void close_retired();
   void calibrate_once();
   std::shared_ptr<const ProbeReport> make_report() const;

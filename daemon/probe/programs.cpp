@@ -218,6 +218,10 @@ void Programs::set_function(const Function& function, bool stacks) {
   std::atomic_ref(row.flags).store(flags, std::memory_order_release);
 }
 
+void Programs::set_outside_cost(uint32_t function_id, uint32_t outside_ns) {
+  std::atomic_ref(functions_.as<gpuperf_function>()[function_id].outside_ns).store(outside_ns);
+}
+
 void Programs::set_lane(uint32_t lane, uint32_t word) {
   std::atomic_ref(lanes_.as<uint64_t>()[lane]).store(word, std::memory_order_release);
 }

@@ -77,6 +77,8 @@ class Programs {
 
   // What the kernel knows of a function; may be told anew at any time.
   void set_function(const Function& function, bool stacks);
+  // What probing one of its calls costs its caller beyond the call's own duration.
+  void set_outside_cost(uint32_t function_id, uint32_t outside_ns);
   // Generation of a lane and GPUPERF_LANE_CHANGING: see bpf/records.h.
   void set_lane(uint32_t lane, uint32_t word);
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }

@@ -11,6 +11,8 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "daemon/probe/attacher.h"
 #include "daemon/probe/programs.h"
@@ -24,22 +26,29 @@ __attribute__((noinline, noclone, used)) int gpuperf_self_test_function(int stat
 }
 
 // Functions whose instructions are known, for calibration: what they begin with decides the cost.
-int gpuperf_calibration_push();
-int gpuperf_calibration_mov();
+// Each in three places, one for every timing.
+int gpuperf_calibration_push_0();
+int gpuperf_calibration_push_1();
+int gpuperf_calibration_push_2();
+int gpuperf_calibration_mov_0();
+int gpuperf_calibration_mov_1();
+int gpuperf_calibration_mov_2();
 }
 asm(R"(
   .pushsection .text
-  .type gpuperf_calibration_push, @function
-gpuperf_calibration_push:
+  .irp copy, 0, 1, 2
+  .type gpuperf_calibration_push_\copy, @function
+gpuperf_calibration_push_\copy:
   push %rbp
   pop %rbp
   ret
-  .size gpuperf_calibration_push, . - gpuperf_calibration_push
-  .type gpuperf_calibration_mov, @function
-gpuperf_calibration_mov:
+  .size gpuperf_calibration_push_\copy, . - gpuperf_calibration_push_\copy
+  .type gpuperf_calibration_mov_\copy, @function
+gpuperf_calibration_mov_\copy:
   mov %edi, %eax
   ret
-  .size gpuperf_calibration_mov, . - gpuperf_calibration_mov
+  .size gpuperf_calibration_mov_\copy, . - gpuperf_calibration_mov_\copy
+  .endr
   .popsection
 )");
 
@@ -54,6 +63,7 @@ gpuperf_cell sum_cells(const Programs& programs) {
   gpuperf_cell sum{};
   for (const gpuperf_cell& cell : programs.cells()) {
     sum.calls += cell.calls;
+    sum.total_ns += cell.total_ns;
     for (const uint32_t bucket : cell.buckets) sum.buckets[0] += bucket;
     sum.errors[0].count += cell.errors[0].count;
   }
@@ -102,70 +112,100 @@ namespace {
 constexpr int kCalibrationCalls = 400;
 constexpr int kCalibrationRounds = 5;  // the fastest counts: the others were disturbed
 
-uint64_t measure_call_ns(int (*function)()) {
+// Of the calls of one round, on average.
+struct Round {
+  uint64_t cpu_ns = UINT64_MAX;
+  uint64_t duration_ns = 0;  // as the probes saw them
+};
+
+Round measure_fastest_round(int (*function)(), const Programs* programs) {
   const auto now_ns = [] {
     timespec time{};
     (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // cannot fail for our own thread
     return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
   };
-  uint64_t fastest_ns = UINT64_MAX;
+  const auto read_total_ns = [&] {
+    return programs == nullptr ? 0 : sum_cells(*programs).total_ns;
+  };
+  Round fastest;
   for (int round = 0; round < kCalibrationRounds; ++round) {
+    const uint64_t total_before_ns = read_total_ns();
     const uint64_t start_ns = now_ns();
     for (int call = 0; call < kCalibrationCalls; ++call) (void)function();
-    fastest_ns = std::min(fastest_ns, (now_ns() - start_ns) / kCalibrationCalls);
+    const uint64_t cpu_ns = (now_ns() - start_ns) / kCalibrationCalls;
+    if (cpu_ns >= fastest.cpu_ns) continue;
+    fastest = {cpu_ns, (read_total_ns() - total_before_ns) / kCalibrationCalls};
   }
-  return fastest_ns;
+  return fastest;
 }
 
-Result<uint64_t> measure_probed_ns(Mechanism mechanism, int fd, int (*function)(), Timing timing,
-                                   uint64_t ret_distance_bytes) {
-  ASSIGN_OR_RETURN(const auto programs, Programs::load(mechanism, {.functions = 1, .cells = 16}));
-  programs->set_function({.id = 0, .status = StatusKind::kNccl}, false);
-  ASSIGN_OR_RETURN(const uint64_t offset, find_own_offset(reinterpret_cast<const void*>(function)));
-  ProbePoint point{.function_id = 0, .offset_bytes = offset, .timing = timing};
-  if (timing == Timing::kExits) point.exits = {{.offset_bytes = offset + ret_distance_bytes}};
-  Attacher attacher(*programs);
-  RETURN_IF_ERROR(attacher.attach({.fd = fd, .name = "calibration"}, {&point, 1})[0].status);
-  return measure_call_ns(function);
+struct Target {
+  int (*function)();
+  Timing timing;
+  CallCost* cost;
+  uint64_t bare_ns = 0;
+};
+// Of all targets: push and pop, or mov, before it.
+constexpr uint64_t kRetDistanceBytes = 2;
+
+Result<ProbePoint> make_point(const Target& target, uint32_t function_id) {
+  ASSIGN_OR_RETURN(const uint64_t offset,
+                   find_own_offset(reinterpret_cast<const void*>(target.function)));
+  ProbePoint point{.function_id = function_id, .offset_bytes = offset, .timing = target.timing};
+  if (target.timing == Timing::kExits) {
+    point.exits = {
+        {.offset_bytes = offset + kRetDistanceBytes, .condition = GPUPERF_CONDITION_RETURN}};
+  }
+  return point;
 }
 
 }  // namespace
 
-uint64_t get_cost_ns(const ProbeCosts& costs, HitCost entry, Timing timing) {
+CallCost get_call_cost(const ProbeCosts& costs, HitCost entry, Timing timing) {
   const int stepped = entry == HitCost::kStepped ? 1 : 0;
   switch (timing) {
     case Timing::kReturn:
-      return costs.return_ns[stepped];
+      return costs.at_return[stepped];
     case Timing::kExits:
-      return costs.exits_ns[stepped];
+      return costs.at_exits[stepped];
     case Timing::kNone:
-      return costs.none_ns[stepped];
+      return costs.at_entry[stepped];
   }
-  return 0;  // only reached with a value outside the enum
+  return {};  // only reached with a value outside the enum
 }
 
 Result<ProbeCosts> calibrate(Mechanism mechanism) {
   const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   if (!self.valid()) return errno_status(errno, "/proc/self/exe: open");
-  struct Target {
-    int (*function)();
-    uint64_t ret_distance_bytes;
-  };
-  const Target targets[] = {{gpuperf_calibration_push, 2}, {gpuperf_calibration_mov, 2}};
   ProbeCosts costs;
-  for (size_t i = 0; i < std::size(targets); ++i) {
-    const Target& target = targets[i];
-    const uint64_t bare_ns = measure_call_ns(target.function);
-    const auto measure = [&](Timing timing, uint64_t& cost_ns) -> Status {
-      ASSIGN_OR_RETURN(const uint64_t probed_ns,
-                       measure_probed_ns(mechanism, self.get(), target.function, timing,
-                                         target.ret_distance_bytes));
-      cost_ns = probed_ns > bare_ns ? probed_ns - bare_ns : 0;
-      return absl::OkStatus();
-    };
-    RETURN_IF_ERROR(measure(Timing::kReturn, costs.return_ns[i]));
-    RETURN_IF_ERROR(measure(Timing::kExits, costs.exits_ns[i]));
-    RETURN_IF_ERROR(measure(Timing::kNone, costs.none_ns[i]));
+  Target targets[] = {
+      {gpuperf_calibration_push_0, Timing::kReturn, &costs.at_return[0]},
+      {gpuperf_calibration_push_1, Timing::kExits, &costs.at_exits[0]},
+      {gpuperf_calibration_push_2, Timing::kNone, &costs.at_entry[0]},
+      {gpuperf_calibration_mov_0, Timing::kReturn, &costs.at_return[1]},
+      {gpuperf_calibration_mov_1, Timing::kExits, &costs.at_exits[1]},
+      {gpuperf_calibration_mov_2, Timing::kNone, &costs.at_entry[1]},
+  };
+  ASSIGN_OR_RETURN(const auto programs,
+                   Programs::load(mechanism, {.functions = std::size(targets), .cells = 16}));
+  std::vector<ProbePoint> points;
+  for (Target& target : targets) {
+    target.bare_ns = measure_fastest_round(target.function, nullptr).cpu_ns;
+    const auto function_id = static_cast<uint32_t>(points.size());
+    programs->set_function({.id = function_id, .status = StatusKind::kNccl}, false);
+    ASSIGN_OR_RETURN(ProbePoint point, make_point(target, function_id));
+    points.push_back(std::move(point));
+  }
+  Attacher attacher(*programs);
+  for (const ProbeOutcome& outcome :
+       attacher.attach({.fd = self.get(), .name = "calibration"}, points)) {
+    RETURN_IF_ERROR(outcome.status);
+  }
+  for (const Target& target : targets) {
+    const Round probed = measure_fastest_round(target.function, programs.get());
+    target.cost->total_ns = probed.cpu_ns - std::min(probed.cpu_ns, target.bare_ns);
+    target.cost->outside_ns =
+        target.cost->total_ns - std::min(target.cost->total_ns, probed.duration_ns);
   }
   return costs;
 }

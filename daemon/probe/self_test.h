@@ -18,12 +18,16 @@ Result<uint64_t> find_own_offset(const void* address);
 
 // What one call of a probed function costs the workload on this machine, nanoseconds. 0 = not
 // known.
-struct ProbeCosts {
-  uint64_t return_ns[2] = {};  // entry and return; index: entry emulated, entry stepped
-  uint64_t exits_ns[2] = {};   // entry and one exit
-  uint64_t none_ns[2] = {};    // entry only
+struct CallCost {
+  uint64_t total_ns = 0;
+  uint64_t outside_ns = 0;  // the part that is not in the call's own duration, but its caller's
 };
-uint64_t get_cost_ns(const ProbeCosts& costs, HitCost entry, Timing timing);
+struct ProbeCosts {
+  CallCost at_return[2];  // entry and return; index: entry emulated, entry stepped
+  CallCost at_exits[2];   // entry and one exit
+  CallCost at_entry[2];   // entry only
+};
+CallCost get_call_cost(const ProbeCosts& costs, HitCost entry, Timing timing);
 
 // Measures them on functions of this program: some 100 ms of CPU, half a second.
 Result<ProbeCosts> calibrate(Mechanism mechanism);

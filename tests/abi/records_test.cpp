@@ -46,7 +46,7 @@ const std::vector<Layout>& layouts() {
       {"gpuperf_function",
        sizeof(gpuperf_function),
        {FIELD(gpuperf_function, slow_threshold_ns), FIELD(gpuperf_function, flags),
-        FIELD(gpuperf_function, benign_status), FIELD(gpuperf_function, pad)}},
+        FIELD(gpuperf_function, benign_status), FIELD(gpuperf_function, outside_ns)}},
       {"gpuperf_error_count",
        sizeof(gpuperf_error_count),
        {FIELD(gpuperf_error_count, status_tag), FIELD(gpuperf_error_count, count)}},

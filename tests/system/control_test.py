@@ -33,7 +33,7 @@ class ControlTest(unittest.TestCase):
         """Replaces the daemon's file, keeping where it listens."""
         settings = json.loads(daemon.config.read_text(encoding="utf-8"))
         settings = {key: value for key, value in settings.items()
-                    if key in ("grpc", "metrics", "stats")}
+                    if key in ("grpc", "metrics", "stats", "overhead")}
         daemon.config.write_text(json.dumps(settings | config), encoding="utf-8")
 
     def count(self, daemon, *functions):
@@ -118,7 +118,7 @@ class ControlTest(unittest.TestCase):
         with Daemon(CONFIG) as daemon:
             change = daemon.query("probes", "add", "custom_sym", "nested", "count_nested")
             self.assertEqual((change["added"], change["unchanged"]), (1, 2))
-            daemon.wait_for_probe("nested", "waiting")
+            daemon.wait_for_probe("nested", "attached")
 
             change = daemon.query("probes", "disable", "count_*")
             self.assertEqual(change["removed"], 2)
@@ -132,7 +132,7 @@ class ControlTest(unittest.TestCase):
     def test_requests_that_make_no_sense_are_refused(self):
         with Daemon(CONFIG) as daemon:
             taken = daemon.ctl("probes", "add", "custom_sym", "count_fast", "f", check=False)
-            section = daemon.ctl("probes", "add", "custom", "f", "f", check=False)
+            section = daemon.ctl("probes", "add", "no section", "f", "f", check=False)
             value = daemon.ctl("probes", "add", "custom_sym", "f", '{"symbl": "f"}', check=False)
             nobody = daemon.ctl("probes", "enable", "no_such_*", check=False)
 

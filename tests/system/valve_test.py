@@ -24,7 +24,9 @@ def setUpModule():
 
 
 def make_config(budget_percent):
-    return {"custom_sym": {name: name for name in FUNCTIONS},
+    # busy_rare by return probes: stepping its own exits may cost more than the budget on a slow host.
+    return {"custom_sym": {"busy_tight": "busy_tight",
+                           "busy_rare": {"symbol": "busy_rare", "may_throw": False}},
             "libraries": {"custom_sym": [PROGRAM]},
             "slow": {"default_threshold_ms": 0},
             "overhead": {"budget_percent": budget_percent}}
@@ -60,6 +62,7 @@ class ValveTest(unittest.TestCase):
             # A probed call takes some 50 times as long. Without a probe all slices after the first
             # two seconds are alike, whatever the machine: so slow ones would stand out.
             slices = truth["tight_per_slice"]
+            print(f"tight calls per slice: {slices}")
             free = statistics.median(slices[SLICES_UNTIL_OUT:])
             self.assertGreater(statistics.median(slices[-10:]), 0.8 * free)
             self.assertGreater(min(slices[SLICES_UNTIL_OUT:]), 0.2 * max(slices))

@@ -25,7 +25,9 @@ class ProbeReportTest : public testing::Test {
                               .functions = functions_,
                               .mechanism = "session",
                               .default_threshold_ns = 5,
-                              .costs = {.return_ns = {700, 4000}, .exits_ns = {}, .none_ns = {}},
+                              .costs = {.at_return = {{.total_ns = 700}, {.total_ns = 4000}},
+                                        .at_exits = {},
+                                        .at_entry = {}},
                               .files = std::move(files)});
   }
 
