@@ -286,8 +286,8 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	call.frame = frame;
 	call.duration_ns = now_ns - call.start_ns;
 	self_ns = call.duration_ns;
-	if (frame && frame->child_ns < self_ns)
-		self_ns -= frame->child_ns;
+	if (frame) /* the calibrated part of child_ns may be more than it was */
+		self_ns -= frame->child_ns < self_ns ? frame->child_ns : self_ns;
 	if (frame)
 		call_stack_charge_parent(thread, call.duration_ns + call.function->outside_ns);
 	add_ended_call(ctx, task, cell, &call, self_ns);

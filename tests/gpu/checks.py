@@ -297,7 +297,8 @@ def check_truth(report, daemon, folder):
                 for entry in rows.get("cudaMemcpyAsync", {}).get("bytes_by_direction", [])}
 
     old = directions(before)
-    copied = {name: count - old.get(name, 0) for name, count in directions(after).items()}
+    gains = {name: count - old.get(name, 0) for name, count in directions(after).items()}
+    copied = {name: count for name, count in gains.items() if count}
     report.check("bytes of a known copy plan", copied == truth["bytes"],
                  f"{copied}; truth {truth['bytes']}")
     new = {}
@@ -351,7 +352,7 @@ def check_cuda_calls(report, daemon, folder):
     wrong = {name: (calls, seen[name]) for name, calls in named.items() if seen[name] < calls}
     more = {name: seen[name] - calls for name, calls in named.items() if seen[name] > calls}
     report.check("CUDA runtime calls are counted as often as made",
-                 len(named) - len(more) >= 10 and not wrong,
+                 len(named) >= 10 and not wrong,
                  str(wrong or f"{len(named)} functions, {sum(named.values())} calls; further ones "
                      f"of NCCL's own runtime: {more or 'none'}"))
     errors = {name: entry["errors"] for name, entry in truth["calls"].items() if entry["errors"]}

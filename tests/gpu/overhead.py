@@ -9,8 +9,9 @@ round has each case in the same process on the same machine. Prints the median o
 to bare, and writes every figure to overhead.json.
 
   bare           no daemon
-  launches       cuLaunchKernel and cuLaunchKernelEx alone
-  shipped        deploy/config.json as it is
+  launches       cuLaunchKernel and cuLaunchKernelEx alone, without a budget
+  shipped        deploy/config.json, without a budget
+  in_budget      deploy/config.json as it is, once the budget (1 %) has had its say
 """
 
 import json
@@ -111,12 +112,23 @@ def main(bundle, results, rounds):
             worker.stdin.flush()
             values.append(float(worker.stdout.readline()))
 
-    figures = {case: {"decode": [], "train": []} for case in ("bare", "launches", "shipped")}
+    def warm_up(seconds):
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            worker.stdin.write("decode\n")
+            worker.stdin.flush()
+            worker.stdout.readline()
+
+    no_budget = {"overhead": {"budget_percent": 0}}
+    cases = {"launches": launches | no_budget, "shipped": shipped | no_budget, "in_budget": shipped}
+    figures = {case: {"decode": [], "train": []} for case in ("bare", *cases)}
     status = {}
     for _ in range(rounds):
         measure("bare")
-        for name, config in (("launches", launches), ("shipped", shipped)):
+        for name, config in cases.items():
             with Daemon(bundle, config) as daemon:
+                if name == "in_budget":
+                    warm_up(4)
                 measure(name)
                 time.sleep(1.2)  # one snapshot
                 status[name] = daemon.status()
@@ -132,8 +144,9 @@ def main(bundle, results, rounds):
             print(f"{program:6} {case:9} {median:7.1f} {unit:8} {median / bare:.3f} of bare  "
                   f"(from {min(values):.1f} to {max(values):.1f})")
     for case, answer in status.items():
+        out = [row["function"] for row in answer["suspensions"]]
         print(f"{case}: {answer['calls']} calls counted in a round, "
-              f"daemon {answer['resident_bytes'] / 2**20:.0f} MiB")
+              f"daemon {answer['resident_bytes'] / 2**20:.0f} MiB, out: {', '.join(out) or 'none'}")
 
 
 if __name__ == "__main__":

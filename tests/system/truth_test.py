@@ -37,6 +37,7 @@ class Durations:
 
     PROBE = {}
     CLOSE = ()  # times that must be within 2 % or 2 us
+    SELF_SLACK = 0.02  # what probing the calls inside costs is taken off as calibrated
     RUNS = 5  # at most, until one is left alone by whatever else the machine does
 
     @classmethod
@@ -86,8 +87,7 @@ class Durations:
                 self.assert_between(row["total_ns"], truth, "total")
                 self.assert_between(row["min_ns"], truth, "min")
                 self.assert_between(row["max_ns"], truth, "max")
-                # What probing the calls inside costs is taken off, as calibrated.
-                self.assert_between(row["self_ns"], truth, "self", 0.02)
+                self.assert_between(row["self_ns"], truth, "self", self.SELF_SLACK)
 
     def test_times_are_within_two_percent_or_two_microseconds_a_call(self):
         self.assertEqual(list(self.list_distant()), [])
@@ -100,8 +100,10 @@ class Durations:
 
 
 class ExitsTest(Durations, unittest.TestCase):
-    """Timed at the functions' own exits: each single-stepped, so self time is less exact."""
+    """Timed at the functions' own exits. Each is single-stepped: up to 20 us, as long as the shortest
+    function here runs, and never twice the same."""
     CLOSE = ("total",)
+    SELF_SLACK = 0.3
 
 
 class ReturnProbesTest(Durations, unittest.TestCase):
