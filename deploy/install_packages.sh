@@ -18,7 +18,7 @@ readonly TESTS_PACKAGES=(
   binutils clang-format curl git procps psmisc
   prometheus
   python3-jsonschema
-  libtorch-dev
+  libtorch-dev systemtap-sdt-dev
   zsh fish
 )
 

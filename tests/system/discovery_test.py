@@ -41,10 +41,10 @@ class DiscoveryTest(unittest.TestCase):
         self.assertEqual({name: row["calls"] for name, row in rows.items()}, expected)
         return rows
 
-    def copy_program(self, name):
+    def copy_program(self, name, needs="a CUDA toolkit with libcudart_static.a"):
         """A copy of our own: other tests may run the same program."""
         if not (WORKLOADS / name).exists():
-            self.skipTest(f"{name} is not built: there is no CUDA toolkit with libcudart_static.a")
+            self.skipTest(f"{name} is not built: it needs {needs}")
         return shutil.copy(WORKLOADS / name, self.folder)
 
     def check_linked_runtime(self, name):
@@ -103,6 +103,36 @@ class DiscoveryTest(unittest.TestCase):
                 rows = daemon.wait_for_counts(truth["pid"], made)
                 self.assertEqual({name: row["calls"] for name, row in rows.items()}, made)
             self.assertEqual(daemon.query("status")["files"], len(names))
+
+    def test_static_probes_are_hit_each_time_they_are_passed(self):
+        program = self.copy_program("static_probes", "systemtap-sdt-dev")
+        with Daemon({"custom_sym": {name: f"gpuperf_demo:{name}" for name in ("begin", "step")},
+                     "libraries": {"custom_sym": [program]}}) as daemon:
+            process = self.start(program, "--calls", 1000, "--wait-for-file", daemon.path / "go")
+            for name in ("begin", "step"):
+                daemon.wait_for_probe(name, "entry_only")
+            (daemon.path / "go").touch()
+
+            (truth,) = finish_workload(process)
+
+            self.assertEqual(get_calls(truth), {"begin": 1000, "step": 1000})  # it was listened to
+            self.compare(daemon, truth)
+
+    def test_static_probes_of_the_real_libstdcxx_see_every_exception(self):
+        with Daemon({"custom_sym": {name: {"symbol": f"libstdcxx:{name}",
+                                           "library": "libstdc++.so*"}
+                                    for name in ("throw", "catch")}}) as daemon:
+            process = self.start("no_harm", "--case", "throw", "--language", "cpp", "--times", 50,
+                                 env=os.environ | {"LD_LIBRARY_PATH": str(WORKLOADS)})
+            (truth,) = finish_workload(process)
+            daemon.wait_attached("throw", "catch")
+            process = self.start("no_harm", "--case", "throw", "--language", "cpp", "--times", 50,
+                                 env=os.environ | {"LD_LIBRARY_PATH": str(WORKLOADS)})
+            (truth,) = finish_workload(process)
+
+            rows = daemon.wait_for_counts(truth["pid"], {"throw": 50, "catch": 50})
+            self.assertEqual({name: row["calls"] for name, row in rows.items()},
+                             {"throw": 50, "catch": 50})
 
     def test_a_library_opened_late_is_probed(self):
         library = shutil.copy(WORKLOADS / "libcount_target.so", self.folder)

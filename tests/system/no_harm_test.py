@@ -55,19 +55,20 @@ class Scene:
                               "--threads", THREADS, "--library", self.opened,
                               env=os.environ | {"LD_LIBRARY_PATH": str(self.path)} | environment)
 
-    def wait_probed(self, path, files=0):
-        """Has the file probed, by mapping it as a program would, and waits for `files` in all."""
+    def wait_probed(self, path, times=0):
+        """Has the file probed, by mapping it as a program would; `times` it was so, under that path."""
         with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, flags=mmap.MAP_PRIVATE,
                                                  prot=mmap.PROT_READ | mmap.PROT_EXEC):
             wait_until(f"{path} probed",
-                       lambda: self.count_files() >= files and self.count_attached(path))
+                       lambda: self.count_probed(path) >= times and self.count_attached(path))
 
     def wait_all_probed(self):
         for path in (self.path / "libharm_target.so", self.path / "libcpp_target.so", self.opened):
             self.wait_probed(path)
 
-    def count_files(self):
-        return self.daemon.query("status")["files"]
+    def count_probed(self, path):
+        """Files that were probed under that path, one after the other."""
+        return self.daemon.log().count(f"library probed library={path} ")
 
     def count_attached(self, path):
         return sum(row["library"] == str(path) and row["state"] in ("attached", "entry_only")
@@ -157,14 +158,14 @@ class FilesTest(unittest.TestCase):
 
     def test_a_library_renamed_over_while_it_is_called(self):
         for _ in range(TIMES):
-            files = self.scene.count_files()
+            times = self.scene.count_probed(self.scene.opened)
             process = self.start_calling()
             fresh = self.scene.opened.with_suffix(".new")
             shutil.copy(WORKLOADS / self.scene.opened.name, fresh)
             fresh.rename(self.scene.opened)
 
             self.finish_and_compare(process, exact=True)
-            self.scene.wait_probed(self.scene.opened, files + 1)
+            self.scene.wait_probed(self.scene.opened, times + 1)
 
     def test_a_library_overwritten_in_place_while_it_is_called(self):
         content = (WORKLOADS / self.scene.opened.name).read_bytes()
