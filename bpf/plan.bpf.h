@@ -169,13 +169,17 @@ static __always_inline void plan_emit_name(const struct gpuperf_plan *plan,
 	record->process_start_boot_ns = task->group_leader->start_boottime;
 	record->pid = task->tgid;
 	record->handle = handle;
-	length = bpf_probe_read_user_str(record->name, sizeof(record->name),
-					 (void *)plan_value(frame, plan->name_text));
-	if (length <= 0) {
-		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
-		return;
+	if (plan->name_source) {
+		record->source_handle = plan_value(frame, plan->name_source);
+	} else {
+		length = bpf_probe_read_user_str(record->name, sizeof(record->name),
+						 (void *)plan_value(frame, plan->name_text));
+		if (length <= 0) {
+			bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
+			return;
+		}
+		record->name_bytes = length;
 	}
-	record->name_bytes = length;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 }
 

@@ -100,7 +100,8 @@ struct gpuperf_plan {
 	__u8 name_handle;         /* value: address where the call leaves a handle; 0 = names nothing */
 	__u8 name_text;           /* value: address of the handle's name */
 	__u8 shape_swap;          /* value: not 0 exchanges m and k, which a layout has in that order */
-	__u8 pad[5];
+	__u8 name_source;         /* value: the handle whose name the new one takes over, in place of name_text */
+	__u8 pad[4];
 	__u8 element_bytes[GPUPERF_TYPE_SIZES];
 	struct gpuperf_capture captures[GPUPERF_VALUES];
 };
@@ -221,8 +222,9 @@ struct gpuperf_handle_name {
 	struct gpuperf_record header;
 	__u64 process_start_boot_ns;
 	__u32 pid;
-	__u32 name_bytes;         /* with its zero; more than fits: cut, without a zero */
+	__u32 name_bytes;         /* with its zero; more than fits: cut, without a zero; 0 = that of source_handle */
 	__u64 handle;
+	__u64 source_handle;
 	char name[GPUPERF_HANDLE_NAME_BYTES];
 };
 
@@ -277,5 +279,5 @@ GPUPERF_ASSERT(sizeof(struct gpuperf_process_info) == 384);
 GPUPERF_ASSERT(sizeof(struct gpuperf_shape_key) == 48);
 GPUPERF_ASSERT(sizeof(struct gpuperf_shape_totals) == 16);
 GPUPERF_ASSERT(sizeof(struct gpuperf_in_flight) == 56);
-GPUPERF_ASSERT(sizeof(struct gpuperf_handle_name) == 32 + GPUPERF_HANDLE_NAME_BYTES);
+GPUPERF_ASSERT(sizeof(struct gpuperf_handle_name) == 40 + GPUPERF_HANDLE_NAME_BYTES);
 GPUPERF_ASSERT(sizeof(struct gpuperf_process_exit) == 24);

@@ -57,7 +57,8 @@ Result<DecodedRecord> decode_handle_name(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_handle_name>(bytes));
   return HandleNamed{{record.pid, record.process_start_boot_ns},
                      record.handle,
-                     {record.name, strnlen(record.name, sizeof record.name)}};
+                     {record.name, strnlen(record.name, sizeof record.name)},
+                     record.source_handle};
 }
 
 struct DecoderRow {

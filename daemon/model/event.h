@@ -73,7 +73,8 @@ struct ShapeDelta {
 struct HandleNamed {
   ProcessKey process;
   uint64_t handle = 0;
-  std::string name;  // mangled
+  std::string name;  // mangled; empty = that of source_handle
+  uint64_t source_handle = 0;
   bool operator==(const HandleNamed&) const = default;
 };
 

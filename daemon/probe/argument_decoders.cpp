@@ -46,6 +46,9 @@ void apply_use(ValueUse use, uint8_t value, gpuperf_plan& rules) {
     case ValueUse::kHandleName:
       rules.name_text = value;
       return;
+    case ValueUse::kHandleSource:
+      rules.name_source = value;
+      return;
   }
 }
 
@@ -151,6 +154,11 @@ FieldRow in_memory(FieldRow row, std::initializer_list<int32_t> offsets_bytes) {
 
 FieldRow as_factor(FieldRow row) {
   row.use = ValueUse::kByteFactor;
+  return row;
+}
+
+FieldRow as_handle_source(FieldRow row) {
+  row.use = ValueUse::kHandleSource;
   return row;
 }
 

@@ -23,11 +23,12 @@ namespace gpuperf {
 // What a kept value is for, beside being shown.
 enum class ValueUse {
   kNone,
-  kByteFactor,   // bytes of the call = product of these
-  kElementType,  // an ncclDataType_t: times the bytes of one element
-  kCopyKind,     // a cudaMemcpyKind: direction of the bytes
-  kHandle,       // address where the call leaves a handle
-  kHandleName,   // address of that handle's name
+  kByteFactor,    // bytes of the call = product of these
+  kElementType,   // an ncclDataType_t: times the bytes of one element
+  kCopyKind,      // a cudaMemcpyKind: direction of the bytes
+  kHandle,        // address where the call leaves a handle
+  kHandleName,    // address of that handle's name
+  kHandleSource,  // the handle whose name it takes over
 };
 
 struct FieldRow {
@@ -57,6 +58,7 @@ FieldRow make_stream(uint8_t source);
 FieldRow make_bytes(uint8_t source);  // size_t, a factor of the call's bytes
 FieldRow make_kernel_function(std::string_view name, uint8_t source);
 FieldRow make_kernel_handle(std::string_view name, uint8_t source);
+FieldRow as_handle_source(FieldRow row);
 FieldRow make_string(std::string_view name, uint8_t source);  // a char*; the first blob
 FieldRow make_hidden_pointer(uint8_t source, ValueUse use);
 // Always zero: the top bit of a pointer. Keeps a place among the values that must stay empty.

@@ -148,7 +148,11 @@ void add_launches(std::vector<DecoderRow>& rows) {
        // (handle, where from, name): the handle is left at the first.
        {{"cuModuleGetFunction", "cuLibraryGetKernel"},
         {make_hidden_pointer(0, ValueUse::kHandle), make_hidden_pointer(2, ValueUse::kHandleName),
-         make_string("name", 2), make_pointer("from", 1)}}});
+         make_string("name", 2), make_pointer("from", 1)}},
+       // (handle, the kernel it stands for): launches may use either.
+       {{"cuKernelGetFunction"},
+        {make_hidden_pointer(0, ValueUse::kHandle),
+         as_handle_source(make_kernel_handle("kernel", 1))}}});
 }
 
 void add_waits(std::vector<DecoderRow>& rows) {

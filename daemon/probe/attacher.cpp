@@ -323,12 +323,12 @@ void Attacher::free_lane(uint32_t number) {
   if (!in_use) free_lanes_.push_back(number);
 }
 
-void Attacher::detach_file(int file_id) {
+void Attacher::detach_files(const std::set<int>& file_ids) {
   std::vector<Links> closing;
   std::vector<uint32_t> numbers;
   for (auto lane = lanes_.begin(); lane != lanes_.end();) {
     const auto current = lane++;
-    if (current->file_id != file_id) continue;
+    if (!file_ids.contains(current->file_id)) continue;
     closing.push_back(std::move(current->links));
     numbers.push_back(current->number);
     lanes_.erase(current);

@@ -73,8 +73,9 @@ class Attacher {
   // Takes functions out of the file. Calls of them that are in flight are still timed when they end
   // before `deadline`.
   Status detach(const ProbedFile& file, const std::set<uint32_t>& function_ids, Time deadline);
-  // Removes every probe of the file at once, calls in flight or not; its descriptor may be closed.
-  void detach_file(int file_id);
+  // Removes every probe of the files at once, calls in flight or not; their descriptors may be
+  // closed.
+  void detach_files(const std::set<int>& file_ids);
   void detach_all();
 
   // Closes the replaced links whose calls have all ended, or whose deadline has passed.

@@ -102,7 +102,6 @@ class Prober {
   void take_file(const FoundFile& found);
   int find_file_id(const OpenedFile& opened);
   void forget_unseen();
-  void forget_file(int file_id);
   void reconcile_all();
   void reconcile(int file_id, File& file);
   void change_points(const ProbedFile& probed, File& file,

@@ -104,7 +104,7 @@ Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
                                       v1::ListFunctionsResponse& response) {
   const std::string key = make_request_key(request);
   ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
-  const RowFilter filter(request.filter());
+  const RowFilter filter(request.filter(), *place.snapshot);
   std::vector<v1::FunctionStats> rows = request.per_process()
                                             ? list_per_process(*place.snapshot, filter)
                                             : list_summed(*place.snapshot, filter);
@@ -172,7 +172,8 @@ Status ObserveService::list_shapes(const v1::ListShapesRequest& request,
   ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
   ASSIGN_OR_RETURN(
       const std::vector<v1::Shape> shapes,
-      gpuperf::list_shapes(*place.snapshot, RowFilter(request.filter()), request.sort()));
+      gpuperf::list_shapes(*place.snapshot, RowFilter(request.filter(), *place.snapshot),
+                           request.sort()));
   const uint64_t next = fill_page(shapes, place.offset, request.page(), *response.mutable_shapes(),
                                   [](const v1::Shape& shape) { return shape; });
   if (next < shapes.size()) response.set_next_page_token(pages_.make_token(place, next, key));

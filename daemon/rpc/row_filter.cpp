@@ -4,7 +4,15 @@
 
 namespace gpuperf {
 
+RowFilter::RowFilter(v1::Filter filter, const Snapshot& snapshot) : filter_(std::move(filter)) {
+  if (!has_pid()) return;
+  for (const ProcessRow& row : snapshot.processes) {  // by pid, then start: the last is the newest
+    if (row.process.pid == filter_.pid()) only_ = row.process;
+  }
+}
+
 bool RowFilter::matches(const ProcessKey& process) const {
+  if (only_) return process == *only_;
   return filter_.pid() == 0 || filter_.pid() == process.pid;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "daemon/model/snapshot.h"
@@ -11,6 +12,8 @@ namespace gpuperf {
 class RowFilter {
  public:
   explicit RowFilter(v1::Filter filter) : filter_(std::move(filter)) {}
+  // For sums: a pid stands for the process that has it now, or had it last.
+  RowFilter(v1::Filter filter, const Snapshot& snapshot);
 
   bool has_pid() const { return filter_.pid() != 0; }
   bool matches(const ProcessKey& process) const;
@@ -21,6 +24,7 @@ class RowFilter {
 
  private:
   v1::Filter filter_;
+  std::optional<ProcessKey> only_;
 };
 
 }  // namespace gpuperf

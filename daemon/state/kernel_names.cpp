@@ -3,9 +3,12 @@
 namespace gpuperf {
 
 void KernelNames::apply(const HandleNamed& named) {
+  std::string name = named.name;
+  if (name.empty()) name = find(named.process, named.source_handle).value_or("");
+  if (name.empty()) return;  // the call that named the other was not seen
   const Key key{named.process, named.handle};
   const auto [entry, added] = names_.try_emplace(key);
-  entry->second.name = named.name;
+  entry->second.name = std::move(name);
   if (!added) return uses_.splice(uses_.end(), uses_, entry->second.use);
   entry->second.use = uses_.insert(uses_.end(), key);
   if (names_.size() <= max_names_) return;

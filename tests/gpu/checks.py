@@ -57,6 +57,9 @@ class Daemon:
                  for name, entry in section.items()}
         config.setdefault("cuda_func_sym", {}).update(
             {name: name for name in LAUNCHES if name not in shown})
+        # Some of these launches are slow by this: enough records to see kernels named in.
+        config["cuda_func_sym"] |= {
+            shown.get(name, name): {"symbol": name, "slow_threshold_ms": 0.01} for name in LAUNCHES}
         self.symbols = {name: symbol for symbol, name in shown.items()}
         config.setdefault("libtorch_func_sym", {})["linear"] = "at::_ops::linear::call"
         config.setdefault("slow", {})["default_threshold_ms"] = 20
@@ -197,6 +200,21 @@ def describe(counts):
     return " + ".join(f"{name} {count}" for name, count in counts.items()) or "none"
 
 
+def list_kernel_names(daemon, pid):
+    """Names of the kernels of a process's slow launches, and the launches without one."""
+    named, unnamed = set(), []
+    for function in LAUNCHES:
+        for call in daemon.query("slow", "list", "--function", function, "--pid", str(pid),
+                                 "--limit", "200"):
+            kernel = next(argument["value"] for argument in call["arguments"]
+                          if argument["name"] == "kernel")
+            if kernel.startswith("0x"):
+                unnamed.append((call["function"], kernel))
+            else:
+                named.add(kernel)
+    return named, unnamed
+
+
 def check_kernels(report, daemon, folder, bare):
     # The first process makes the daemon find the libraries; later ones are counted from their
     # first call.
@@ -227,6 +245,10 @@ def check_kernels(report, daemon, folder, bare):
     report.check("launches of the whole process equal torch.profiler's kernels",
                  total == whole["kernels"] > 10000,
                  f"{describe(whole_hits)} = {total}; profiler {whole['kernels']}")
+
+    named, unnamed = list_kernel_names(daemon, pid)
+    report.check("slow launches name their kernel", len(named) >= 3 and not unnamed,
+                 f"{len(unnamed)} unnamed, of {[name[:60] for name in sorted(named)]}")
 
     speed = {name: round(run["tokens"] / run["seconds"], 1)
              for name, run in (("without gpuperfd", bare), ("with gpuperfd", plain))}

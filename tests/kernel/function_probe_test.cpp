@@ -283,7 +283,7 @@ TEST_P(FunctionProbeTest, DetachesOneFileAndKeepsTheOthers) {
   probe(0, target_plain);
   probe(1, target_inner);
 
-  attacher_->detach_file(0);
+  attacher_->detach_files({0});
   (void)target_plain(1);
   (void)target_inner(0);
 

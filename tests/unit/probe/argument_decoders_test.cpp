@@ -229,9 +229,9 @@ TEST(ArgumentDecodersTest, KeepToTheBoundsOfTheContract) {
     SCOPED_TRACE(std::string(symbol));
     const ArgumentPlan& plan = plan_of(symbol);
     EXPECT_LE(plan.fields.size(), size_t{GPUPERF_VALUES});
-    std::vector<uint8_t> numbers = {plan.rules.byte_type, plan.rules.byte_kind,
+    std::vector<uint8_t> numbers = {plan.rules.byte_type,   plan.rules.byte_kind,
                                     plan.rules.name_handle, plan.rules.name_text,
-                                    plan.rules.shape_swap};
+                                    plan.rules.shape_swap,  plan.rules.name_source};
     numbers.insert(numbers.end(), std::begin(plan.rules.byte_factors),
                    std::end(plan.rules.byte_factors));
     for (const uint8_t number : numbers) EXPECT_LE(number, plan.fields.size());
@@ -350,6 +350,10 @@ TEST(ArgumentDecodersTest, SayWhereCallsNameTheirHandles) {
     EXPECT_EQ(plan.fields[plan.rules.name_text - size_t{1}].capture.source, 2);
   }
   EXPECT_EQ(plan_of("cuLaunchKernel").rules.name_handle, 0);
+  const ArgumentPlan& copy = plan_of("cuKernelGetFunction");
+  EXPECT_EQ(copy.fields[copy.rules.name_handle - size_t{1}].capture.source, 0);
+  EXPECT_EQ(copy.fields[copy.rules.name_source - size_t{1}].capture.source, 1);
+  EXPECT_EQ(copy.rules.name_text, 0);
 }
 
 TEST(ArgumentDecodersTest, TakeVariantsOfASymbolForTheSymbol) {

@@ -204,6 +204,7 @@ std::vector<Row> driver_rows() {
       SIGNATURE("cuda.h", cuLaunchHostFunc),
       SIGNATURE("cuda.h", cuLaunchKernel),
       SIGNATURE("cuda.h", cuLaunchKernelEx),
+      SIGNATURE("cuda.h", cuKernelGetFunction),
       SIGNATURE("cuda.h", cuLibraryGetKernel),
       SIGNATURE("cuda.h", cuMemAddressFree),
       SIGNATURE("cuda.h", cuMemAddressReserve),

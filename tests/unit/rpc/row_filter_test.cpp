@@ -16,6 +16,21 @@ TEST(RowFilterTest, EmptyFilterMatchesEverything) {
   EXPECT_TRUE(filter.matches(SlowCall()));
 }
 
+TEST(RowFilterTest, APidStandsForTheNewestProcessThatHadIt) {
+  Snapshot snapshot;
+  for (const uint64_t start : {100u, 300u}) snapshot.processes.push_back({.process = {7, start}});
+  snapshot.processes.push_back({.process = {8, 500}});
+  v1::Filter wanted;
+  wanted.set_pid(7);
+
+  const RowFilter filter(wanted, snapshot);
+
+  EXPECT_FALSE(filter.matches(ProcessKey{7, 100}));
+  EXPECT_TRUE(filter.matches(ProcessKey{7, 300}));
+  EXPECT_FALSE(filter.matches(ProcessKey{8, 500}));
+  EXPECT_TRUE(RowFilter(v1::Filter(), snapshot).matches(ProcessKey{7, 100}));
+}
+
 TEST(RowFilterTest, EverySetFieldMustMatch) {
   SlowCall call{.category = "cuda", .function = "cudaMalloc", .start_unix_ns = 1'000};
   call.event.process.pid = 7;

@@ -30,6 +30,15 @@ TEST_F(KernelNamesTest, TakesTheNewestNameOfAHandle) {
   EXPECT_EQ(names_.find(kFirst, 0x10), "b");
 }
 
+TEST_F(KernelNamesTest, GivesAHandleTheNameOfTheOneItStandsFor) {
+  names_.apply(HandleNamed{kFirst, 0x10, "a"});
+  names_.apply(HandleNamed{kFirst, 0x20, "", 0x10});
+  names_.apply(HandleNamed{kFirst, 0x30, "", 0x11});
+
+  EXPECT_EQ(names_.find(kFirst, 0x20), "a");
+  EXPECT_EQ(names_.find(kFirst, 0x30), std::nullopt);
+}
+
 TEST_F(KernelNamesTest, ForgetsNamesWithTheirProcess) {
   names_.apply(HandleNamed{kFirst, 0, "a"});
   names_.apply(HandleNamed{kFirst, UINT64_MAX, "b"});
