@@ -138,11 +138,4 @@ Result<std::vector<ExitSite>> find_exits(CodeMap& code, const FunctionSymbol& fu
   return exits;
 }
 
-uint64_t place_probe(int fd, uint64_t function_offset_bytes) {
-  Result<CodeMap> code = CodeMap::open(fd);
-  if (!code.ok()) return function_offset_bytes;
-  const auto placed = place_entry(*code, {.file_offset_bytes = function_offset_bytes});
-  return placed.ok() ? placed->offset_bytes : function_offset_bytes;
-}
-
 }  // namespace gpuperf

@@ -46,7 +46,4 @@ Result<Placement> place_entry(CodeMap& code, const FunctionSymbol& function,
 // An error's text says why the answer would not be complete.
 Result<std::vector<ExitSite>> find_exits(CodeMap& code, const FunctionSymbol& function);
 
-// Like place_entry of a function whose size is not known; its own address where that fails.
-uint64_t place_probe(int fd, uint64_t function_offset_bytes);
-
 }  // namespace gpuperf

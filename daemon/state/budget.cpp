@@ -38,9 +38,6 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
   for (const auto& [process, window] : window_) {
     for (const auto& [function_id, calls] : window.calls) called.insert(function_id);
   }
-  for (const uint32_t function_id : called) {
-    if (functions_[function_id].cost_ns == 0) decision.unpriced.push_back(function_id);
-  }
   for (const Offender& offender : find_offenders(now_mono_ns, read_cpu_ns)) {
     relieve(offender, now_mono_ns, decision);
   }

@@ -39,7 +39,6 @@ class Budget {
   struct Decision {
     std::vector<Suspension> suspend;
     std::vector<uint32_t> resume;    // function ids; some may no longer be configured
-    std::vector<uint32_t> unpriced;  // called in this window, cost not known: taken for free
   };
   // CPU time a process has used since its start, of all its threads, nanoseconds; 0 when it is
   // gone. Asked for pid 0 too, which stands for many processes: the CPU time of the host.

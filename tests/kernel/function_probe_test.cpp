@@ -295,7 +295,11 @@ TEST_P(FunctionProbeTest, CountsTheSameBehindAnEndbr64) {
   const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   const auto start = find_own_offset(reinterpret_cast<const void*>(&target_landing_pad));
   ASSERT_TRUE(start.ok());
-  const uint64_t offset = place_probe(self.get(), *start);
+  Result<CodeMap> code = CodeMap::open(self.get());
+  ASSERT_TRUE(code.ok());
+  const auto placed = place_entry(*code, {.file_offset_bytes = *start});
+  ASSERT_TRUE(placed.ok());
+  const uint64_t offset = placed->offset_bytes;
   ASSERT_EQ(offset, *start + 4);
   programs_->set_function({.id = 0, .status = StatusKind::kCudaRuntime, .slow_threshold_ns = 1},
                           true);

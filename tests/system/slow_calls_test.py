@@ -2,10 +2,11 @@
 """Slow calls: which count, what their records hold, where they are told."""
 
 import json
+import re
 import subprocess
 import unittest
 
-from gpuperf_system import (GPUPERFCTL, WORKLOADS, Daemon, finish_workload, get_calls,
+from gpuperf_system import (GPUPERFCTL, SOURCE, WORKLOADS, Daemon, finish_workload, get_calls,
                             require_root, start_workload, wait_until)
 
 DURATION_MS = 20
@@ -115,6 +116,29 @@ class SlowCallsTest(unittest.TestCase):
             self.assertEqual({drop["reason"]: drop["count"]
                               for drop in daemon.query("status")["drops"]},
                              {"rate_limited": 12 - len(lines)})
+
+    def test_typed_arguments_of_the_documented_example(self):
+        text = (SOURCE / "docs/configuration.md").read_text(encoding="utf-8")
+        (example,) = [json.loads(block) for block in re.findall(r"```json\n(.*?)```", text, re.S)
+                      if "moe::dispatch" in block]
+        program = str(WORKLOADS / "typed_calls")
+        with Daemon(example | {"libraries": {"custom_sym": [program]},
+                               "slow": {"default_threshold_ms": 5}}) as daemon:
+            go = daemon.path / "go"
+            process = start_workload("typed_calls", "--wait-for-file", go)
+            daemon.wait_attached("dispatch")
+            go.touch()
+
+            (truth,) = finish_workload(process)
+
+            rows = daemon.wait_for_counts(truth["pid"], get_calls(truth))
+            self.assertEqual(rows["dispatch"]["bytes"], truth["bytes"])
+            call = self.wait_for_newest(daemon, 3)[0]
+            self.assertEqual(
+                {argument["name"]: argument["value"] for argument in call["arguments"]},
+                {"tokens": "64", "token_bytes": "4096", "operator": "expert_mlp",
+                 "dims": "[4, 128, 2048, -1]", "experts": "[3, 1, 4, 1, 5, 9, 2, 6]",
+                 "stream": "0x5eed"})
 
     def test_a_slow_call_that_is_not_kept_is_said_to_be_unknown(self):
         with Daemon(make_config()) as daemon:

@@ -134,15 +134,6 @@ TEST(PlaceEntryTest, KeepsClearOfTheExits) {
   EXPECT_EQ(placed->offset_bytes, function.file_offset_bytes);
 }
 
-TEST(PlaceProbeTest, GoesBehindEndbr64AtMost) {
-  const auto offset = [](const std::string& name) { return sample().get(name).file_offset_bytes; };
-
-  EXPECT_EQ(place_probe(sample().fd(), offset("behind_endbr64")), offset("probe_behind_endbr64"));
-  EXPECT_EQ(place_probe(sample().fd(), offset("behind_compare")), offset("behind_compare"));
-  EXPECT_EQ(place_probe(sample().fd(), offset("lock_first")), offset("lock_first"));
-  EXPECT_EQ(place_probe(-1, 123), 123u);
-}
-
 bool is_return(uint64_t offset_bytes) {
   std::array<uint8_t, 3> code{};
   if (pread(sample().fd(), code.data(), code.size(), static_cast<off_t>(offset_bytes)) < 1) {
