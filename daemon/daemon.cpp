@@ -312,6 +312,10 @@ void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
 
 void Daemon::take_batches() {
   while (auto batch = drain_->try_pop()) {
+    // The rings are emptied slow calls first: the names that they need are in the same batch.
+    for (const Event& event : *batch) {
+      if (const auto* named = std::get_if<HandleNamed>(&event)) kernel_names_.apply(*named);
+    }
     for (Event& event : *batch) {
       std::visit([this](auto& known) { take_event(known); }, event);
     }

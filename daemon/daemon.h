@@ -94,7 +94,7 @@ class Daemon final : private ControlPort {
   void take_event(ProcessExited& exited);
   void take_event(SlowCallEvent& event);
   void take_event(ShapeDelta& delta) { shapes_.apply(delta); }
-  void take_event(HandleNamed& named) { kernel_names_.apply(named); }
+  void take_event(HandleNamed&) {}  // taken before all others
   void take_event(InFlightCalls& calls);
   void take_event(TotalsRead& read);
   void finish_slow_call(SlowCall call, const std::string& kernel_symbol);

@@ -209,7 +209,8 @@ def list_kernel_names(daemon, pid):
             kernel = next(argument["value"] for argument in call["arguments"]
                           if argument["name"] == "kernel")
             if kernel.startswith("0x"):
-                unnamed.append((call["function"], kernel))
+                caller = next((frame["symbol"] or frame["module"] for frame in call["user_stack"]), "")
+                unnamed.append((call["function"], kernel, call["duration_ns"], caller[:80]))
             else:
                 named.add(kernel)
     return named, unnamed
@@ -248,7 +249,7 @@ def check_kernels(report, daemon, folder, bare):
 
     named, unnamed = list_kernel_names(daemon, pid)
     report.check("slow launches name their kernel", len(named) >= 3 and not unnamed,
-                 f"{len(unnamed)} unnamed, of {[name[:60] for name in sorted(named)]}")
+                 f"unnamed {unnamed}; named {[name[:60] for name in sorted(named)]}")
 
     speed = {name: round(run["tokens"] / run["seconds"], 1)
              for name, run in (("without gpuperfd", bare), ("with gpuperfd", plain))}
