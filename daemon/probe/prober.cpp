@@ -381,6 +381,8 @@ void Prober::reconcile_all() {
       log_warn("library not read",
                {{"library", file.path}, {"error", std::string(read.message())}});
     }
+    take_writes();  // reading a large library takes a second; what is written meanwhile goes first
+    if (file.written) continue;
     reconcile(id, file);
     changed_ = true;
   }

@@ -38,7 +38,7 @@ class Budget {
   };
   struct Decision {
     std::vector<Suspension> suspend;
-    std::vector<uint32_t> resume;    // function ids; some may no longer be configured
+    std::vector<uint32_t> resume;  // function ids; some may no longer be configured
   };
   // CPU time a process has used since its start, of all its threads, nanoseconds; 0 when it is
   // gone. Asked for pid 0 too, which stands for many processes: the CPU time of the host.
