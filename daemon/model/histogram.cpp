@@ -74,6 +74,12 @@ void Histogram::merge(const Histogram& other) {
   count_ += other.count_;
 }
 
+std::vector<Histogram::Bucket> Histogram::buckets() const {
+  std::vector<Bucket> unpacked(words_.size());
+  std::ranges::transform(words_, unpacked.begin(), unpack);
+  return unpacked;
+}
+
 uint64_t Histogram::quantile_ns(double quantile) const {
   if (count_ == 0) return 0;
   const auto rank = std::clamp<uint64_t>(

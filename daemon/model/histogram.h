@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <ranges>
 #include <vector>
 
 #include "bpf/records.h"
@@ -35,7 +34,7 @@ class Histogram {
 
   uint64_t count() const { return count_; }
   // Those that are not empty, in ascending order.
-  auto buckets() const { return std::views::transform(words_, &Histogram::unpack); }
+  std::vector<Bucket> buckets() const;
   // Smallest duration with at least `quantile` (0 to 1) of the values at or below it: the middle of
   // its bucket, within 3.1 % from 256 ns on. 0 when empty.
   uint64_t quantile_ns(double quantile) const;

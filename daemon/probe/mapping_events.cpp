@@ -125,7 +125,7 @@ Status MappingEvents::open() {
   const long cpus = sysconf(_SC_NPROCESSORS_CONF);
   for (int cpu = 0; cpu < cpus; ++cpu) {
     auto ring = std::make_unique<Ring>();
-    const Status status = ring->open(cpu);
+    Status status = ring->open(cpu);
     if (status.ok()) {
       rings_.push_back(std::move(ring));
     } else if (!absl::IsNotFound(status) && status.code() != absl::ErrnoToStatusCode(ENODEV)) {
