@@ -47,10 +47,10 @@ static __always_inline _Bool lane_counts(__u64 word, __u64 cookie)
 
 static __always_inline __u64 next_generation(__u64 cookie)
 {
-	__u8 next = (__u8)(cookie >> GPUPERF_COOKIE_GENERATION_SHIFT) + 1;
+	__u64 next = GPUPERF_NEXT_GENERATION((__u8)(cookie >> GPUPERF_COOKIE_GENERATION_SHIFT));
 
 	return (cookie & ~(0xffull << GPUPERF_COOKIE_GENERATION_SHIFT)) |
-	       (__u64)(next ? next : 1) << GPUPERF_COOKIE_GENERATION_SHIFT;
+	       next << GPUPERF_COOKIE_GENERATION_SHIFT;
 }
 
 /* Whether this link counts the hit. The kernel runs the programs of a hit newest link first; the word

@@ -61,6 +61,8 @@
 #define GPUPERF_COOKIE_GENERATION_SHIFT 48
 #define GPUPERF_COOKIE_CONDITION_SHIFT 56
 #define GPUPERF_CONDITION_RETURN 17u
+/* Zero is none: it is what an unused lane holds. */
+#define GPUPERF_NEXT_GENERATION(generation) ((generation) == 255 ? 1 : (generation) + 1)
 #define GPUPERF_LANE_CHANGING 0x100u
 #define GPUPERF_LANES 16384       /* 4,096 files, 256 functions a lane, and room for changes */
 

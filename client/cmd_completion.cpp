@@ -20,12 +20,6 @@ namespace {
 constexpr std::chrono::seconds kPatience{1};  // somebody has pressed Tab and waits
 constexpr uint64_t kMostNames = 1000;
 
-constexpr ListCall<v1::ListFunctionsRequest, v1::ListFunctionsResponse, v1::FunctionStats>
-    kListFunctions = {.method = &Connection::Stub::ListFunctions,
-                      .rows = &v1::ListFunctionsResponse::mutable_functions,
-                      .action = "list functions",
-                      .page_rows = 1000};
-
 // Nothing when there is no daemon: a completion is no place for errors.
 std::vector<std::pair<std::string, std::string>> list_functions(const std::string& address) {
   const auto connection = Connection::open(address, kPatience, nullptr);

@@ -30,12 +30,6 @@ constexpr int kNamedErrors = 3;  // per row of a table; JSON has them all
 constexpr std::array<std::string_view, 7> kUnrelatedStages = {"api",  "log",     "metrics", "names",
                                                               "slow", "symbols", "watch"};
 
-constexpr ListCall<ListFunctionsRequest, ListFunctionsResponse, FunctionStats> kListFunctions = {
-    .method = &Connection::Stub::ListFunctions,
-    .rows = &ListFunctionsResponse::mutable_functions,
-    .action = "list functions",
-    .page_rows = kPageRows};
-
 constexpr ListCall<v1::ListShapesRequest, v1::ListShapesResponse, v1::Shape> kListShapes = {
     .method = &Connection::Stub::ListShapes,
     .rows = &v1::ListShapesResponse::mutable_shapes,

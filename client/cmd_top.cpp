@@ -18,12 +18,6 @@ namespace {
 constexpr double kIntervalSeconds = 2;
 constexpr uint64_t kInFlightRows = 5;
 
-constexpr ListCall<v1::ListFunctionsRequest, v1::ListFunctionsResponse, v1::FunctionStats>
-    kListFunctions = {.method = &Connection::Stub::ListFunctions,
-                      .rows = &v1::ListFunctionsResponse::mutable_functions,
-                      .action = "list functions",
-                      .page_rows = 1000};
-
 uint64_t read_mono_clock_ns() {
   return static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
                                    std::chrono::steady_clock::now().time_since_epoch())

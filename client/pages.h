@@ -25,6 +25,12 @@ struct ListCall {
   uint32_t page_rows;  // asked for at a time
 };
 
+inline constexpr ListCall<v1::ListFunctionsRequest, v1::ListFunctionsResponse, v1::FunctionStats>
+    kListFunctions = {.method = &Connection::Stub::ListFunctions,
+                      .rows = &v1::ListFunctionsResponse::mutable_functions,
+                      .action = "list functions",
+                      .page_rows = 1000};
+
 template <typename Response>
 using PageReader = std::type_identity_t<std::function<void(const Response&)>>;
 

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "client/in_flight_table.h"
 #include "client/render.h"
 #include "client/suspension_table.h"
 
@@ -78,26 +79,9 @@ std::string render_functions(const FunctionRates& rates, uint64_t limit, const T
 
 std::string render_in_flight(const std::vector<v1::InFlightCall>& calls, const TextStyle& style) {
   if (calls.empty()) return "";
-  constexpr auto kRight = Column::Align::kRight;
-  Table table({{"AGE", kRight},
-               {.title = "CATEGORY", .shrink_to = 8},
-               {.title = "FUNCTION", .shrink_to = 16},
-               {"PID", kRight},
-               {"TID", kRight},
-               {.title = "COMM", .shrink_to = 8},
-               {.title = "CONTAINER", .optional = true},
-               {.title = "POD", .optional = true, .shrink_to = 12}});
-  for (const v1::InFlightCall& call : calls) {
-    table.add_row({{format_duration(call.age_ns())},
-                   {call.category()},
-                   {call.function()},
-                   {std::to_string(call.pid())},
-                   {std::to_string(call.tid())},
-                   {call.comm()},
-                   {call.container()},
-                   {call.pod()}});
-  }
-  return "\nLongest calls in flight\n" + table.take_text(style);
+  std::vector<v1::InFlightCall> rows = calls;
+  for (v1::InFlightCall& row : rows) row.clear_namespace_();  // a screen has no room for it
+  return "\nLongest calls in flight\n" + render_in_flight_table(rows, style);
 }
 
 ordered_json to_json(const FunctionRate& rate) {

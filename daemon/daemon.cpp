@@ -300,7 +300,7 @@ void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
   report_ = std::move(report);
   std::map<uint32_t, uint64_t> costs_ns;  // a function in several files costs what its dearest does
   for (const ProbeRow& row : report_->probes) {
-    if (row.state != ProbeState::kAttached && row.state != ProbeState::kEntryOnly) continue;
+    if (!is_probed(row.state)) continue;
     uint64_t& cost_ns = costs_ns[row.function_id];
     cost_ns = std::max(cost_ns, row.cost_ns);
   }

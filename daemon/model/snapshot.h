@@ -80,6 +80,11 @@ enum class ProbeState {
   kAlias,      // the same code as another probed function, counted there
 };
 
+// Whether calls are counted at this very place.
+constexpr bool is_probed(ProbeState state) {
+  return state == ProbeState::kAttached || state == ProbeState::kEntryOnly;
+}
+
 // What a hit of the probe costs on this machine.
 enum class HitCost {
   kUnknown,

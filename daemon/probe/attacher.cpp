@@ -28,7 +28,7 @@ constexpr size_t kClosingThreads = 16;
 constexpr size_t kLinkExits = 1024;
 
 uint64_t make_cookie(const ProbePoint& point, uint32_t lane, uint8_t generation,
-                     uint8_t condition = 0) {
+                     uint8_t condition) {
   return point.function_id | uint64_t{lane} << GPUPERF_COOKIE_LANE_SHIFT |
          uint64_t{generation} << GPUPERF_COOKIE_GENERATION_SHIFT |
          uint64_t{condition} << GPUPERF_COOKIE_CONDITION_SHIFT;
@@ -42,26 +42,35 @@ uint8_t generation_of(uint64_t cookie) {
   return static_cast<uint8_t>(cookie >> GPUPERF_COOKIE_GENERATION_SHIFT);
 }
 
-// Zero is no generation: it is what an unused lane holds.
 uint8_t next_generation(uint8_t generation) {
-  return generation == UINT8_MAX ? uint8_t{1} : static_cast<uint8_t>(generation + 1);
+  return static_cast<uint8_t>(GPUPERF_NEXT_GENERATION(generation));
 }
 
 // /proc/self/fd/N: the very file that was opened and read.
 std::string get_path(const ProbedFile& file) { return "/proc/self/fd/" + std::to_string(file.fd); }
 
-struct Places {
-  std::vector<uint64_t> offsets;
-  std::vector<uint64_t> semaphores;
-  std::vector<uint64_t> cookies;
-  bool any_semaphore = false;
+struct Place {
+  uint64_t offset_bytes = 0;
+  uint64_t semaphore_offset_bytes = 0;
+  uint64_t cookie = 0;
 };
 
-void add_place(Places& places, uint64_t offset, uint64_t semaphore, uint64_t cookie) {
-  places.offsets.push_back(offset);
-  places.semaphores.push_back(semaphore);
-  places.cookies.push_back(cookie);
-  places.any_semaphore = places.any_semaphore || semaphore != 0;
+// Where the functions begin, or every exit they have.
+std::vector<Place> list_places(std::span<const ProbePoint> points, uint32_t lane,
+                               uint8_t generation, bool at_exits) {
+  std::vector<Place> places;
+  for (const ProbePoint& point : points) {
+    if (!at_exits) {
+      places.push_back({point.offset_bytes, point.semaphore_offset_bytes,
+                        make_cookie(point, lane, generation, 0)});
+      continue;
+    }
+    for (const ExitSite& exit : point.exits) {
+      places.push_back(
+          {exit.offset_bytes, 0, make_cookie(point, lane, generation, exit.condition)});
+    }
+  }
+  return places;
 }
 
 }  // namespace
@@ -182,17 +191,13 @@ Result<Attacher::Links> Attacher::make_links(const ProbedFile& file, const Lane&
 
 Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const char* program,
                                 bool at_exits, Links& links) const {
-  Places places;
-  for (const ProbePoint& point : lane.points) {
-    if (!at_exits) {
-      add_place(places, point.offset_bytes, point.semaphore_offset_bytes,
-                make_cookie(point, lane.number, lane.generation));
-      continue;
-    }
-    for (const ExitSite& exit : point.exits) {
-      add_place(places, exit.offset_bytes, 0,
-                make_cookie(point, lane.number, lane.generation, exit.condition));
-    }
+  std::vector<uint64_t> offsets, semaphores, cookies;
+  bool any_semaphore = false;
+  for (const Place& place : list_places(lane.points, lane.number, lane.generation, at_exits)) {
+    offsets.push_back(place.offset_bytes);
+    semaphores.push_back(place.semaphore_offset_bytes);
+    cookies.push_back(place.cookie);
+    any_semaphore = any_semaphore || place.semaphore_offset_bytes != 0;
   }
   const std::string path = get_path(file);
   const std::string_view name(program);
@@ -200,12 +205,12 @@ Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const 
   attr.prog_fd = static_cast<uint32_t>(programs_.program_fd(program));
   attr.attach_type = name == "probe_session" ? kAttachUprobeSession : kAttachUprobeMulti;
   attr.path = reinterpret_cast<uint64_t>(path.c_str());
-  attr.offsets = reinterpret_cast<uint64_t>(places.offsets.data());
-  attr.cookies = reinterpret_cast<uint64_t>(places.cookies.data());
-  if (places.any_semaphore) {
-    attr.ref_ctr_offsets = reinterpret_cast<uint64_t>(places.semaphores.data());
+  attr.offsets = reinterpret_cast<uint64_t>(offsets.data());
+  attr.cookies = reinterpret_cast<uint64_t>(cookies.data());
+  if (any_semaphore) {
+    attr.ref_ctr_offsets = reinterpret_cast<uint64_t>(semaphores.data());
   }
-  attr.cnt = static_cast<uint32_t>(places.offsets.size());
+  attr.cnt = static_cast<uint32_t>(offsets.size());
   attr.multi_flags = name == "probe_return" ? kUprobeMultiReturn : 0;
   const long fd = syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof attr);
   if (fd < 0) return errno_status(errno, file.name + ": attach " + program);
@@ -216,25 +221,13 @@ Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const 
 Status Attacher::add_perf_links(const ProbedFile& file, const Lane& lane, const char* program,
                                 bool at_exits, bool at_return, Links& links) const {
   const std::string path = get_path(file);
-  const auto attach = [&](uint64_t offset, uint64_t semaphore, uint64_t cookie) -> Status {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = semaphore, .bpf_cookie = cookie,
-                .retprobe = at_return);
+  for (const Place& place : list_places(lane.points, lane.number, lane.generation, at_exits)) {
+    LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = place.semaphore_offset_bytes,
+                .bpf_cookie = place.cookie, .retprobe = at_return);
     bpf_link* link = bpf_program__attach_uprobe_opts(programs_.program(program), -1, path.c_str(),
-                                                     offset, &options);
+                                                     place.offset_bytes, &options);
     if (link == nullptr) return errno_status(errno, file.name + ": attach " + program);
     links.push_back({.fd = Fd(), .perf = link});
-    return absl::OkStatus();
-  };
-  for (const ProbePoint& point : lane.points) {
-    if (!at_exits) {
-      RETURN_IF_ERROR(attach(point.offset_bytes, point.semaphore_offset_bytes,
-                             make_cookie(point, lane.number, lane.generation)));
-      continue;
-    }
-    for (const ExitSite& exit : point.exits) {
-      RETURN_IF_ERROR(attach(exit.offset_bytes, 0,
-                             make_cookie(point, lane.number, lane.generation, exit.condition)));
-    }
   }
   return absl::OkStatus();
 }

@@ -212,10 +212,7 @@ std::vector<FileProbe> FileProbes::choose(const ProbeConfig& config,
   for (size_t i = 0; i < chosen.size(); ++i) {
     FileProbe& probe = chosen[i];
     const auto target = candidates[i]->placement.thunk_target_offset_bytes;
-    if (!target ||
-        (probe.state != ProbeState::kAttached && probe.state != ProbeState::kEntryOnly)) {
-      continue;
-    }
+    if (!target || !is_probed(probe.state)) continue;
     const auto owner = owners.find(*target);
     if (owner == owners.end() || chosen[owner->second].state == ProbeState::kAlias) continue;
     probe.state = ProbeState::kAlias;

@@ -9,10 +9,6 @@ namespace {
 constexpr const char* kDisabledReason = "switched off";
 constexpr size_t kNamesShown = 4;
 
-bool is_in(ProbeState state) {
-  return state == ProbeState::kAttached || state == ProbeState::kEntryOnly;
-}
-
 std::string join_names(const std::set<std::string>& names) {
   std::string text;
   size_t shown = 0;
@@ -59,7 +55,7 @@ ProbeRow make_row(const ReportInput& input, const FileReport& file, const FilePr
     row.function = input.functions[probe.function_id].name;
     row.slow_threshold_ns = input.functions[probe.function_id].slow_threshold_ns;
   }
-  if (!is_in(probe.state)) return row;
+  if (!is_probed(probe.state)) return row;
   row.mechanism = input.mechanism;
   row.hit_cost = probe.hit_cost;
   row.exit_sites = static_cast<uint32_t>(probe.point.exits.size());
@@ -103,7 +99,7 @@ std::shared_ptr<const ProbeReport> make_probe_report(const ReportInput& input) {
     for (const FileProbe& probe : file.probes) {
       rows[probe.spec].push_back(make_row(input, file, probe));
     }
-    if (std::ranges::any_of(file.probes, [](const FileProbe& p) { return is_in(p.state); })) {
+    if (std::ranges::any_of(file.probes, [](const FileProbe& p) { return is_probed(p.state); })) {
       ++report->files;
     }
     for (const auto& [position, reason] : file.missing) {

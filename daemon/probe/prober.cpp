@@ -53,10 +53,6 @@ bool has_ptrace_capability() {
   return false;
 }
 
-bool is_probed(const FileProbe& probe) {
-  return probe.state == ProbeState::kAttached || probe.state == ProbeState::kEntryOnly;
-}
-
 }  // namespace
 
 Prober::Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
@@ -238,7 +234,7 @@ void Prober::on_written(int file_id) {
   attacher_.detach_files({file_id});
   file.attached.clear();
   for (FileProbe& probe : file.probes) {
-    if (!is_probed(probe)) continue;
+    if (!is_probed(probe.state)) continue;
     probe.state = ProbeState::kFailed;
     probe.reason = kWrittenReason;
   }
@@ -396,7 +392,7 @@ void Prober::reconcile(int file_id, File& file) {
       file.known.choose(plan_.config, wanted, registry_, plan_.default_threshold_ns, drops_);
   std::map<uint32_t, std::vector<ProbePoint>> desired;
   for (FileProbe& probe : file.probes) {
-    if (!is_probed(probe)) continue;
+    if (!is_probed(probe.state)) continue;
     if (suspended_.contains(probe.function_id)) {
       probe.state = ProbeState::kSuspended;
       probe.reason =
@@ -415,7 +411,7 @@ void Prober::reconcile(int file_id, File& file) {
   change_points({.id = file_id, .fd = file.fd.get(), .name = file.path}, file, desired);
   for (FileProbe& probe : file.probes) {
     const auto refused = file.refused.find(probe.function_id);
-    if (!is_probed(probe) || refused == file.refused.end()) continue;
+    if (!is_probed(probe.state) || refused == file.refused.end()) continue;
     probe.state = ProbeState::kFailed;
     probe.reason = refused->second;
   }
@@ -471,7 +467,7 @@ void Prober::tell_functions(const File& file) {
   if (std::exchange(told_stacks_, plan_.stacks) != plan_.stacks) told_.clear();
   const auto functions = registry_.get();
   for (const FileProbe& probe : file.probes) {
-    if (!is_probed(probe) || probe.function_id >= functions->size()) continue;
+    if (!is_probed(probe.state) || probe.function_id >= functions->size()) continue;
     const Function& function = (*functions)[probe.function_id];
     const auto known = told_.find(probe.function_id);
     if (known != told_.end() && known->second == function) continue;
@@ -483,7 +479,7 @@ void Prober::tell_functions(const File& file) {
 // In several files at once, a function costs what it does in the last one.
 void Prober::tell_costs(const File& file) {
   for (const FileProbe& probe : file.probes) {
-    if (!is_probed(probe)) continue;
+    if (!is_probed(probe.state)) continue;
     const CallCost cost = get_call_cost(costs_, probe.hit_cost, probe.point.timing);
     programs_.set_outside_cost(probe.function_id, static_cast<uint32_t>(cost.outside_ns));
   }
