@@ -130,6 +130,8 @@ static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thre
 	frame->child_ns = 0;
 	frame->cookie = cookie;
 	frame->cell = cell;
+	frame->has_split = 0;
+	frame->child_count = 0;
 	thread->depth = depth + 1;
 	return frame;
 }
@@ -164,11 +166,41 @@ static __always_inline struct gpuperf_frame *call_stack_pop(struct gpuperf_threa
 	return call_stack_at(thread, found);
 }
 
-/* `spent_ns`: with what probing it cost, so that a caller's self time does not grow by being watched. */
-static __always_inline void call_stack_charge_parent(struct gpuperf_thread *thread, __u64 spent_ns)
+/* The first functions seen get a row each, all further ones share the last. */
+static __always_inline void call_stack_add_child(struct gpuperf_frame *frame, __u32 function_id,
+						 __u64 duration_ns)
+{
+	struct gpuperf_child *child = NULL;
+
+	for (__u32 i = 0; i < GPUPERF_CHILDREN; i++) {
+		child = &frame->children[i];
+		if (i >= frame->child_count) {
+			child->function_id = function_id;
+			child->calls = 0;
+			child->total_ns = 0;
+			frame->child_count = i + 1;
+			break;
+		}
+		if (child->function_id == function_id)
+			break;
+	}
+	if (child->function_id != function_id)
+		child->function_id = GPUPERF_OTHER_CHILDREN;
+	child->calls++;
+	child->total_ns += duration_ns;
+}
+
+/* `outside_ns`: what probing cost beyond the call, so that a caller's self time does not grow by being
+ * watched. */
+static __always_inline void call_stack_charge_parent(struct gpuperf_thread *thread, __u32 function_id,
+						     __u64 duration_ns, __u64 outside_ns)
 {
 	__u32 parent = thread->depth - 1;
+	struct gpuperf_frame *frame;
 
-	if (parent < GPUPERF_CALL_DEPTH)
-		call_stack_at(thread, parent)->child_ns += spent_ns;
+	if (parent >= GPUPERF_CALL_DEPTH)
+		return;
+	frame = call_stack_at(thread, parent);
+	frame->child_ns += duration_ns + outside_ns;
+	call_stack_add_child(frame, function_id, duration_ns);
 }

@@ -6,6 +6,7 @@
  * Built three times, because the session kfuncs take no argument up to kernel 6.19 and the context from
  * 7.0 on: GPUPERF_SESSION 0 = without sessions (multi and perf), 1 = no argument, 2 = context.
  */
+#include "bpf/call_state.bpf.h"
 #include "bpf/plan.bpf.h"
 
 #if GPUPERF_SESSION == 1
@@ -73,14 +74,47 @@ static __always_inline _Bool hit_counts(__u64 cookie, struct task_struct *task)
 	return lane_counts(word, cookie);
 }
 
+#define WORST_RETRIES 4 /* each lost race means another thread's call joined them */
+
+/* Whether a slow call is among the longest GPUPERF_WORST of the cell, which it then joins. Races are
+ * decided in its favour. Global, so that the verifier looks at it once and not on every path to it. */
+__attribute__((noinline)) int note_worst(__u32 cell_index, __u64 duration_ns)
+{
+	struct gpuperf_cell *cell = bpf_map_lookup_elem(&cells, &cell_index);
+
+	if (!cell)
+		return 0;
+	for (int attempt = 0; attempt < WORST_RETRIES; attempt++) {
+		__u64 shortest_ns = ~0ull;
+		__u64 *place = NULL;
+
+		for (__u32 i = 0; i < GPUPERF_WORST; i++) {
+			__u64 seen_ns = *(volatile __u64 *)&cell->worst_ns[i];
+
+			if (seen_ns < shortest_ns) {
+				shortest_ns = seen_ns;
+				place = &cell->worst_ns[i];
+			}
+		}
+		if (!place || duration_ns <= shortest_ns)
+			return 0;
+		if (__sync_val_compare_and_swap(place, shortest_ns, duration_ns) == shortest_ns)
+			return 1;
+	}
+	return 1;
+}
+
 struct ended_call {
 	const struct gpuperf_function *function;
-	const struct gpuperf_frame *frame; /* NULL: only the times are known */
+	struct gpuperf_frame *frame; /* NULL: only the times are known */
+	struct gpuperf_thread *thread;
 	__u32 function_id;
 	enum pairing pairing;
 	_Bool has_return_value; /* in rax */
 	__u64 start_ns;
 	__u64 duration_ns;
+	__u64 threshold_ns; /* the one it passed; 0 = it was not slow */
+	__u8 adaptive;
 };
 
 /* The stack from the caller on. At a return probe the walk begins there; at an exit it begins with the
@@ -98,22 +132,32 @@ static __always_inline void keep_stack(struct pt_regs *ctx, enum pairing pairing
 }
 
 static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_struct *task,
-					   const struct ended_call *call)
+					   const struct ended_call *call, __u32 cell_index)
 {
-	struct gpuperf_slow_call *record = bpf_ringbuf_reserve(&slow_ring, sizeof(*record), 0);
 	const struct gpuperf_function *function = call->function;
 	__u64 id = bpf_get_current_pid_tgid();
+	_Bool worst = note_worst(cell_index, call->duration_ns);
+	struct gpuperf_slow_call *record;
 
+	/* In a burst the rest of the ring is for the worst. */
+	if (!worst && bpf_ringbuf_query(&slow_ring, BPF_RB_AVAIL_DATA) > GPUPERF_SLOW_RING_BYTES / 2) {
+		emit_loss(GPUPERF_LOSS_SLOW_THINNED);
+		return;
+	}
+	record = bpf_ringbuf_reserve(&slow_ring, sizeof(*record), 0);
 	if (!record) {
 		emit_loss(GPUPERF_LOSS_SLOW_RING_FULL);
 		return;
 	}
 	__builtin_memset(record, 0, __builtin_offsetof(struct gpuperf_slow_call, user_stack));
+	clear_call_state(record);
 	record->header.kind = GPUPERF_RECORD_SLOW_CALL;
 	record->header.length_bytes = sizeof(*record);
 	record->start_mono_ns = call->start_ns;
 	record->duration_ns = call->duration_ns;
-	record->threshold_ns = function->slow_threshold_ns;
+	record->threshold_ns = call->threshold_ns;
+	record->adaptive = call->adaptive;
+	record->worst = worst;
 	record->process_start_boot_ns = task->group_leader->start_boottime;
 	record->pid = id >> 32;
 	record->tid = (__u32)id;
@@ -124,6 +168,8 @@ static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_stru
 		__builtin_memcpy(record->values, call->frame->values, sizeof(record->values));
 		if (function->flags & GPUPERF_FN_PLAN)
 			plan_read_blobs(call->function_id, call->frame, record);
+		if (call->thread && (function->flags & GPUPERF_FN_SPLIT))
+			keep_call_state(record, call->thread, call->frame, call->thread->depth, task);
 	}
 	if (call->has_return_value) {
 		record->has_return_value = 1;
@@ -176,6 +222,11 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 		if (pairing != PAIRING_SESSION)
 			__sync_fetch_and_add(&cell->untimed, 1);
 	}
+	if (frame) {
+		frame->bp = PT_REGS_FP(ctx);
+		frame->minor_faults = task->min_flt;
+		frame->major_faults = task->maj_flt;
+	}
 	now_ns = bpf_ktime_get_ns(); /* last, so that our own work is not part of the call */
 	if (frame)
 		frame->start_ns = now_ns;
@@ -207,23 +258,23 @@ static __always_inline _Bool condition_holds(__u64 flags, __u32 code)
 
 /* Statuses, bytes, shapes, names, the slow test. */
 static __always_inline void add_ended_call(struct pt_regs *ctx, struct task_struct *task,
-					   struct gpuperf_cell *cell, const struct ended_call *call,
-					   __u64 self_ns)
+					   __u32 cell_index, struct gpuperf_cell *cell,
+					   struct ended_call *call, __u64 self_ns)
 {
 	const struct gpuperf_function *function = call->function;
 	_Bool has_status = call->has_return_value && function->flags & GPUPERF_FN_STATUS;
 	__s32 status = has_status ? (__s32)PT_REGS_RC(ctx) : 0;
-	_Bool slow = function->slow_threshold_ns && call->duration_ns >= function->slow_threshold_ns;
 
+	call->threshold_ns = find_passed_threshold(function, call->duration_ns, &call->adaptive);
 	if (status && status != function->benign_status[0] && status != function->benign_status[1])
 		cells_count_error(cell, status);
 	if (!status && call->frame && (function->flags & GPUPERF_FN_PLAN))
 		plan_add(call->function_id, call->frame, cell, task, call->duration_ns);
-	if (slow)
+	if (call->threshold_ns)
 		__sync_fetch_and_add(&cell->slow_calls, 1);
 	cells_add_completed(cell, call->duration_ns, self_ns);
-	if (slow)
-		emit_slow_call(ctx, task, call);
+	if (call->threshold_ns)
+		emit_slow_call(ctx, task, call, cell_index);
 }
 
 static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum pairing pairing)
@@ -284,13 +335,15 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	if (ghost || (!frame && session && (*session & COOKIE_FRAMED)))
 		__sync_fetch_and_add(&cell->abandoned, -1); /* given up for lost too early */
 	call.frame = frame;
+	call.thread = thread;
 	call.duration_ns = now_ns - call.start_ns;
 	self_ns = call.duration_ns;
 	if (frame) /* the calibrated part of child_ns may be more than it was */
 		self_ns -= frame->child_ns < self_ns ? frame->child_ns : self_ns;
 	if (frame)
-		call_stack_charge_parent(thread, call.duration_ns + call.function->outside_ns);
-	add_ended_call(ctx, task, cell, &call, self_ns);
+		call_stack_charge_parent(thread, call.function_id, call.duration_ns,
+					 call.function->outside_ns);
+	add_ended_call(ctx, task, cell_index, cell, &call, self_ns);
 	return 0;
 }
 

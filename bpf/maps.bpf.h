@@ -38,11 +38,30 @@ struct css_set {
 	struct cgroup *dfl_cgrp;
 } __attribute__((preserve_access_index));
 
+struct bpf_local_storage;
+struct files_struct;
+struct uprobe_task;
+struct task_group;
+struct cfs_rq;
+
+struct sched_entity {
+	struct cfs_rq *cfs_rq;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
+	unsigned int __state;
+	unsigned int flags;
+	struct sched_entity se;
+	struct task_group *sched_task_group;
 	struct task_struct *group_leader;
 	struct css_set *cgroups;
 	struct signal_struct *signal;
+	struct files_struct *files;
+	struct uprobe_task *utask;
+	struct bpf_local_storage *bpf_storage;
 	__u64 start_boottime;
+	unsigned long min_flt;
+	unsigned long maj_flt;
 	int tgid;
 	int pid;
 	char comm[GPUPERF_COMM_BYTES];
@@ -57,6 +76,14 @@ struct gpuperf_frame {
 	__u32 cell;        /* GPUPERF_NO_CELL: forwarded, counted by the frame around it */
 	__u32 values_unread;
 	__u64 values[GPUPERF_VALUES];
+	__u64 bp;          /* user frame pointer at entry */
+	__u32 minor_faults; /* of the thread, at entry; the low bits are enough for a difference */
+	__u32 major_faults;
+	__u8 has_split;    /* 0 = nothing happened yet that `split` would show: it is not even zeroed */
+	__u8 child_count;
+	__u16 pad[3];
+	struct gpuperf_time_split split; /* its faults stay unused here */
+	struct gpuperf_child children[GPUPERF_CHILDREN];
 };
 #define GPUPERF_NO_CELL 0xffffffffu
 
@@ -73,7 +100,26 @@ struct gpuperf_ghost {
 	__u32 pad;
 };
 
-/* The probed calls a thread is inside of, outermost first. 2.4 KiB, only for threads that ever made one. */
+/* How the thread left the CPU, and who woke it. Written by the hooks of call_state.bpf.c. */
+struct gpuperf_off_cpu {
+	__u64 since_ns;    /* 0 = on the CPU */
+	__u64 queue_throttle_ns;
+	__u64 group_throttle_ns;
+	__u32 cpu;
+	__u32 blocked;     /* by its own doing; else it could run */
+	__s32 syscall;
+	__s32 fd;          /* the file waited on; -1 = none */
+	__u64 wake_ns;     /* 0 = not yet */
+	__u32 waker_tid;
+	__u32 waker_pid;
+	__u32 waker_is_kernel;
+	__u32 has_waker_stack;
+	__u64 waker_start_boot_ns;
+	char waker_comm[GPUPERF_COMM_BYTES];
+	__u64 waker_stack[GPUPERF_WAIT_FRAMES];
+};
+
+/* The probed calls a thread is inside of, outermost first. 7.4 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
@@ -86,6 +132,8 @@ struct gpuperf_thread {
 	__u64 cells[GPUPERF_CELL_CACHE];
 	/* The last calls given up, in a circle. */
 	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
+	struct gpuperf_off_cpu off_cpu;
+	struct gpuperf_wait waits[GPUPERF_WAITS]; /* the longest of the calls in flight, and stale ones */
 	struct gpuperf_frame frames[GPUPERF_CALL_DEPTH];
 };
 
@@ -188,10 +236,12 @@ struct {
 	__type(value, __u64);
 } losses GPUPERF_MAP;
 
-/* 1 MiB holds about 1,100 slow calls: 200 ms between two drains at 5,500 slow calls a second. */
+/* 4 MiB holds about 1,800 slow calls: 200 ms between two drains at 9,000 slow calls a second. Half of it
+ * is kept for the longest of each function and process. */
+#define GPUPERF_SLOW_RING_BYTES (1 << 22)
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 20);
+	__uint(max_entries, GPUPERF_SLOW_RING_BYTES);
 } slow_ring GPUPERF_MAP;
 
 /* Apart from the slow calls, so that a storm of those cannot hide an exit. 64 KiB: 2,000 exits. */

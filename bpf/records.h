@@ -26,6 +26,11 @@
 #define GPUPERF_ERROR_SLOTS 6     /* distinct error codes told apart per function and process */
 #define GPUPERF_CALL_DEPTH 16     /* probed calls nested on one thread that are followed */
 #define GPUPERF_COMM_BYTES 16     /* TASK_COMM_LEN */
+#define GPUPERF_WORST 16          /* longest calls of a cell whose records a burst cannot crowd out */
+#define GPUPERF_CHILDREN 4        /* functions told apart among the probed calls inside a call */
+#define GPUPERF_WAITS 3           /* longest waits kept per thread, and told of a slow call */
+#define GPUPERF_WAIT_FRAMES 16    /* of the waiting thread in the kernel, and of its waker */
+#define GPUPERF_FILE_NAME_BYTES 32
 
 /*
  * Log-linear histogram: 16 linear buckets of 16 ns below 256 ns, then 16 per power of two up to
@@ -42,6 +47,7 @@
 #define GPUPERF_FN_STATUS 1u      /* the return value is a status: non-zero is an error */
 #define GPUPERF_FN_STACK 2u       /* slow calls carry a user stack */
 #define GPUPERF_FN_PLAN 4u        /* values come by the function's plan; else the argument registers */
+#define GPUPERF_FN_SPLIT 8u       /* threads are followed: slow calls say where their time went */
 
 /*
  * Attach cookie of a probe. A lane is the succession of links that hold the same functions of one
@@ -114,6 +120,7 @@ struct gpuperf_function {
 	__u32 flags;              /* GPUPERF_FN_* */
 	__s32 benign_status[2];   /* statuses that are no error, 0 = unused ("not ready") */
 	__u32 outside_ns;         /* what probing one call costs its caller beyond the call's duration */
+	__u64 adaptive_threshold_ns; /* likewise slow, by the function's own recent calls; 0 = none. Since 3. */
 };
 
 /* One error code and how often it was returned. status_plus = (u32)code | 1 << 32; 0 = free slot. */
@@ -138,6 +145,7 @@ struct gpuperf_cell {
 	__u64 flops;              /* 2 m n k batch of successful GEMMs */
 	__u64 bytes[GPUPERF_BYTE_SLOTS]; /* of successful calls, by GPUPERF_BYTES_* */
 	__u32 buckets[GPUPERF_BUCKETS]; /* wraps at 2^32: the daemon reads often and adds differences */
+	__u64 worst_ns[GPUPERF_WORST]; /* longest slow calls since the daemon cleared this, any order. Since 3. */
 };
 
 /* Key of the cell index. Producer: BPF. Consumer: daemon. Since 1. */
@@ -186,6 +194,65 @@ struct gpuperf_in_flight {
 	char comm[GPUPERF_COMM_BYTES]; /* of the thread */
 };
 
+/* What a thread waits for while it is off the CPU by its own doing. */
+enum gpuperf_wait_kind {
+	GPUPERF_WAIT_OTHER = 0,
+	GPUPERF_WAIT_FUTEX = 1,   /* a lock, a condition, a thread's end */
+	GPUPERF_WAIT_IO = 2,      /* a file, pipe or socket */
+	GPUPERF_WAIT_POLL = 3,    /* poll, select, epoll of no GPU */
+	GPUPERF_WAIT_GPU = 4,     /* ioctl, poll or read of a GPU's device file */
+	GPUPERF_WAIT_SLEEP = 5,
+	GPUPERF_WAIT_FAULT = 6,   /* a page: from disk, or its lock */
+	GPUPERF_WAIT_KINDS = 7
+};
+
+/* What a thread on the CPU was doing when the timer ticked. */
+enum gpuperf_tick {
+	GPUPERF_TICK_USER = 0,
+	GPUPERF_TICK_SYSCALL = 1,
+	GPUPERF_TICK_FAULT = 2,
+	GPUPERF_TICK_KINDS = 3
+};
+
+/* Where the time of a call went that its thread was not on the CPU; the rest of it the thread ran.
+ * Producer: BPF. Since 3. */
+struct gpuperf_time_split {
+	__u64 runnable_ns;        /* could run, but had no CPU */
+	__u64 throttled_ns;       /* likewise, because its cgroup had used up its quota */
+	__u64 waits_ns[GPUPERF_WAIT_KINDS];
+	__u32 ticks[GPUPERF_TICK_KINDS]; /* samples of the time on the CPU */
+	__u32 preemptions;        /* CPU taken away */
+	__u32 migrations;         /* continued on another CPU */
+	__u32 minor_faults;
+	__u32 major_faults;
+	__u32 pad;
+};
+
+/* Probed calls of one function made directly inside a call. Producer: BPF. Since 3. */
+struct gpuperf_child {
+	__u32 function_id;        /* GPUPERF_OTHER_CHILDREN: those of all further functions */
+	__u32 calls;              /* 0 = unused */
+	__u64 total_ns;
+};
+#define GPUPERF_OTHER_CHILDREN 0xffffffffu
+
+/* One wait. Producer: BPF. Since 3. */
+struct gpuperf_wait {
+	__u64 start_mono_ns;      /* 0 = unused */
+	__u64 duration_ns;        /* up to the wake-up */
+	__s32 syscall;            /* its number; -1 = none: a page fault */
+	__u32 kind;               /* GPUPERF_WAIT_* */
+	__u32 file_mode;          /* st_mode of the file waited on; 0 = none */
+	__u32 waker_tid;          /* 0 = a timer, an interrupt, or not seen */
+	__u32 waker_pid;
+	__u32 waker_is_kernel;    /* a thread of the kernel */
+	__u64 waker_start_boot_ns; /* of its process */
+	char waker_comm[GPUPERF_COMM_BYTES];
+	char file_name[GPUPERF_FILE_NAME_BYTES]; /* last part of its path; empty for pipes */
+	__u64 kernel_stack[GPUPERF_WAIT_FRAMES]; /* of the waiting thread, innermost first; 0 = end */
+	__u64 waker_stack[GPUPERF_WAIT_FRAMES];  /* of the waker in user space, likewise */
+};
+
 /* Ring records begin with this. Since 1. */
 struct gpuperf_record {
 	__u32 kind;               /* GPUPERF_RECORD_* */
@@ -194,8 +261,10 @@ struct gpuperf_record {
 #define GPUPERF_RECORD_SLOW_CALL 1u
 #define GPUPERF_RECORD_PROCESS_EXIT 2u
 #define GPUPERF_RECORD_HANDLE_NAME 3u
+#define GPUPERF_RECORD_SLOW_IN_FLIGHT 4u
 
-/* One call that passed its threshold. Producer: BPF at return. Consumer: ring_source. Since 1. */
+/* One call that passed its threshold. Producer: BPF at return, or the look at calls in flight, for which
+ * duration_ns is the age. Consumer: drain. Since 1; from `outer` on since 3. */
 struct gpuperf_slow_call {
 	struct gpuperf_record header;
 	__u64 start_mono_ns;      /* bpf_ktime_get_ns() at entry */
@@ -217,6 +286,39 @@ struct gpuperf_slow_call {
 	__u32 pad;
 	__u8 blobs[GPUPERF_BLOBS][GPUPERF_BLOB_BYTES];
 	__u64 user_stack[GPUPERF_STACK_FRAMES]; /* return addresses, innermost first; the call's caller first */
+	__u32 outer[GPUPERF_CALL_DEPTH]; /* functions of the probed calls around it, outermost first */
+	__u8 outer_count;
+	__u8 adaptive;            /* threshold_ns is the adaptive threshold */
+	__u8 has_split;           /* 0 = not known: the call has no frame, or scheduling is not followed */
+	__u8 worst;               /* among the GPUPERF_WORST longest of its cell */
+	__u32 pad_split;
+	struct gpuperf_time_split split;
+	struct gpuperf_child children[GPUPERF_CHILDREN];
+	struct gpuperf_wait waits[GPUPERF_WAITS];
+};
+
+/* What a thread was found doing. */
+enum gpuperf_thread_state {
+	GPUPERF_THREAD_RUNNING = 0,
+	GPUPERF_THREAD_RUNNABLE = 1,
+	GPUPERF_THREAD_BLOCKED = 2
+};
+
+/* A return address that a return probe has replaced on the stack. */
+struct gpuperf_replaced_return {
+	__u64 sp;                 /* where it stood */
+	__u64 address;
+};
+
+/* A call still in flight past its threshold. The wait it is in is among its waits. Producer: BPF iterator
+ * over tasks, as a stream of these. Since 3. */
+struct gpuperf_slow_in_flight {
+	struct gpuperf_slow_call call;
+	__u64 entry_sp;           /* user stack pointer at entry: there stands the return address */
+	__u64 entry_bp;           /* frame pointer at entry: the caller's, where it keeps one */
+	__u32 state;              /* GPUPERF_THREAD_* */
+	__u32 return_count;
+	struct gpuperf_replaced_return returns[GPUPERF_CALL_DEPTH]; /* innermost first */
 };
 
 /* A call gave a handle a name (cuModuleGetFunction). Producer: BPF at return. Since 2. */
@@ -249,7 +351,8 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_UNPAIRED_RETURN = 6, /* a return without a known entry: ignored */
 	GPUPERF_LOSS_SHAPES_FULL = 7,     /* GEMM counted in its cell, its shape in no row */
 	GPUPERF_LOSS_NAME_RING_FULL = 8,  /* a kernel's name lost: it shows as its handle */
-	GPUPERF_LOSS_COUNT = 9
+	GPUPERF_LOSS_SLOW_THINNED = 9,    /* in a burst: slow call counted, not among the worst, no record */
+	GPUPERF_LOSS_COUNT = 10
 };
 
 #ifdef __cplusplus
@@ -259,13 +362,13 @@ enum gpuperf_loss {
 #endif
 
 GPUPERF_ASSERT((GPUPERF_CALL_DEPTH & (GPUPERF_CALL_DEPTH - 1)) == 0); /* indices are masked */
-GPUPERF_ASSERT(sizeof(struct gpuperf_function) == 24);
+GPUPERF_ASSERT(sizeof(struct gpuperf_function) == 32);
 GPUPERF_ASSERT(sizeof(struct gpuperf_error_count) == 16);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, errors) == 64);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, other_errors) == 160);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, bytes) == 176);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, buckets) == 224);
-GPUPERF_ASSERT(sizeof(struct gpuperf_cell) == 224 + 4 * GPUPERF_BUCKETS);
+GPUPERF_ASSERT(sizeof(struct gpuperf_cell) == 224 + 4 * GPUPERF_BUCKETS + 8 * GPUPERF_WORST);
 GPUPERF_ASSERT(sizeof(struct gpuperf_cell) % 8 == 0);
 GPUPERF_ASSERT(sizeof(struct gpuperf_cell_key) == 16);
 GPUPERF_ASSERT(sizeof(struct gpuperf_cell_owner) == 24);
@@ -274,7 +377,15 @@ GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, values) == 64);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, comm) == 152);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, blobs) == 176);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, user_stack) == 432);
-GPUPERF_ASSERT(sizeof(struct gpuperf_slow_call) == 432 + 8 * GPUPERF_STACK_FRAMES);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, outer) == 432 + 8 * GPUPERF_STACK_FRAMES);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, split) == 1016);
+GPUPERF_ASSERT(sizeof(struct gpuperf_time_split) == 104);
+GPUPERF_ASSERT(sizeof(struct gpuperf_child) == 16);
+GPUPERF_ASSERT(sizeof(struct gpuperf_wait) == 96 + 16 * GPUPERF_WAIT_FRAMES);
+GPUPERF_ASSERT(sizeof(struct gpuperf_slow_call) ==
+	       1016 + 104 + 16 * GPUPERF_CHILDREN + 352 * GPUPERF_WAITS);
+GPUPERF_ASSERT(sizeof(struct gpuperf_slow_in_flight) ==
+	       sizeof(struct gpuperf_slow_call) + 24 + 16 * GPUPERF_CALL_DEPTH);
 GPUPERF_ASSERT(sizeof(struct gpuperf_capture) == 24);
 GPUPERF_ASSERT(sizeof(struct gpuperf_plan) == 48 + 24 * GPUPERF_VALUES);
 GPUPERF_ASSERT(sizeof(struct gpuperf_process_info) == 384);

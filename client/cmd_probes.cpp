@@ -1,14 +1,16 @@
-// gpuperfctl probes [list]|add|enable|disable: every configured function and what became of it,
-// file by file; and changing what is probed until the daemon ends.
+// gpuperfctl probes [list]|add|enable|disable|threshold: every configured function and what became
+// of it, file by file; and changing, until the daemon ends, what is probed and what is slow.
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "client/change.h"
+#include "client/duration.h"
 #include "client/pages.h"
 #include "client/sort.h"
 #include "client/view.h"
@@ -51,10 +53,12 @@ std::string render_table(const std::vector<Probe>& rows, const TextStyle& style)
                {.title = "EXITS", .align = Column::Align::kRight, .optional = true},
                {.title = "COST", .align = Column::Align::kRight, .optional = true},
                {"THRESHOLD", Column::Align::kRight},
+               {.title = "ADAPTIVE", .align = Column::Align::kRight, .optional = true},
                {.title = "LIBRARY", .optional = true, .shrink_to = 16, .cut = Cut::kStart},
                {.title = "REASON", .optional = true, .shrink_to = 30}});
   const bool renamed = std::any_of(rows.begin(), rows.end(),
                                    [](const Probe& row) { return row.symbol() != row.function(); });
+  const auto duration = [](uint64_t ns) { return ns == 0 ? "" : format_duration(ns); };
   for (const Probe& row : rows) {
     table.add_row({{row.category()},
                    {row.function()},
@@ -64,8 +68,9 @@ std::string render_table(const std::vector<Probe>& rows, const TextStyle& style)
                    {std::string(describe_hit_cost(row.hit_cost())),
                     row.hit_cost() == v1::HIT_COST_STEPPED ? Tone::kWarning : Tone::kPlain},
                    {row.exit_sites() == 0 ? "" : format_count(row.exit_sites())},
-                   {row.cost_ns() == 0 ? "" : format_duration(row.cost_ns())},
-                   {row.slow_threshold_ns() == 0 ? "" : format_duration(row.slow_threshold_ns())},
+                   {duration(row.cost_ns())},
+                   {duration(row.slow_threshold_ns())},
+                   {duration(row.adaptive_threshold_ns())},
                    {row.library()},
                    {row.reason()}});
   }
@@ -122,6 +127,44 @@ Status run_switch(const Invocation& invocation, Connection::ControlMethod<Reques
   return run_change(invocation, method, fmt::format("{} {}", verb, pattern), request);
 }
 
+// "20ms"; "0" = no call is slow; "config", which gives nothing = as the configuration says.
+Result<std::optional<uint64_t>> parse_threshold_ns(const std::string& text) {
+  constexpr uint64_t kLimitNs = uint64_t{1} << 62;  // as SetSlowThreshold takes it
+  if (text == "config") return std::nullopt;
+  if (text == "0") return 0;
+  const Result<uint64_t> parsed = parse_duration_ns(text);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}; or 0 for never, or config", std::string(parsed.status().message())));
+  }
+  if (*parsed < kLimitNs) return *parsed;
+  return absl::InvalidArgumentError(fmt::format("\"{}\": longer than 146 years", text));
+}
+
+CLI::Validator make_threshold_check() {
+  return {[](std::string& text) {
+            const auto parsed = parse_threshold_ns(text);
+            return parsed.ok() ? std::string() : std::string(parsed.status().message());
+          },
+          ""};
+}
+
+// What `probes threshold` was given.
+struct NewThreshold {
+  std::string pattern;
+  std::string value;
+};
+
+Status run_threshold(const Invocation& invocation, const NewThreshold& threshold) {
+  v1::SetSlowThresholdRequest request;
+  request.set_category(invocation.options.category);
+  request.set_function(threshold.pattern);
+  ASSIGN_OR_RETURN(const std::optional<uint64_t> threshold_ns, parse_threshold_ns(threshold.value));
+  if (threshold_ns.has_value()) request.set_threshold_ns(*threshold_ns);
+  return run_change(invocation, &Connection::ControlStub::SetSlowThreshold,
+                    fmt::format("set the threshold of {}", threshold.pattern), request);
+}
+
 // `probes` alone lists, so it has flags; behind another subcommand they would be accepted and
 // ignored.
 void refuse_list_flags(const CLI::App& app) {
@@ -148,21 +191,43 @@ void declare_add(CLI::App& app, Invocation& invocation) {
   });
 }
 
+// Which functions a change is for.
+void add_pattern(CLI::App& command, Options& options, std::string& pattern) {
+  command.add_option("PATTERN", pattern, "Names of functions; * matches any run of characters")
+      ->required()
+      ->check(make_text_check());
+  command.add_option("--category", options.category, "Only in this category, like cuda")
+      ->check(make_text_check());
+}
+
 template <typename Request, typename Response>
 void declare_switch(CLI::App& app, Invocation& invocation, const char* verb, const char* summary,
                     Connection::ControlMethod<Request, Response> method) {
   CLI::App& command = *app.add_subcommand(verb, summary);
   const auto pattern = std::make_shared<std::string>();
-  command.add_option("PATTERN", *pattern, "Names of functions; * matches any run of characters")
-      ->required()
-      ->check(make_text_check());
-  command.add_option("--category", invocation.options.category, "Only in this category, like cuda")
-      ->check(make_text_check());
+  add_pattern(command, invocation.options, *pattern);
   command.callback([&app, &invocation, pattern, verb, method] {
     refuse_list_flags(app);
     invocation.run = [&invocation, pattern, verb, method] {
       return run_switch(invocation, method, verb, *pattern);
     };
+  });
+}
+
+void declare_threshold(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand(
+      "threshold", "Set from where on calls are slow until gpuperfd ends (root)");
+  const auto threshold = std::make_shared<NewThreshold>();
+  add_pattern(command, invocation.options, threshold->pattern);
+  command
+      .add_option("DURATION", threshold->value,
+                  "The threshold; 0 = no call is slow by it; config = as the configuration says")
+      ->required()
+      ->type_name("20ms|1.5s|0|config")
+      ->check(make_threshold_check());
+  command.callback([&app, &invocation, threshold] {
+    refuse_list_flags(app);
+    invocation.run = [&invocation, threshold] { return run_threshold(invocation, *threshold); };
   });
 }
 
@@ -181,6 +246,7 @@ void declare_probes(CLI::App& app, Invocation& invocation) {
                  &Connection::ControlStub::EnableProbes);
   declare_switch(app, invocation, "disable", "Take functions out until gpuperfd ends (root)",
                  &Connection::ControlStub::DisableProbes);
+  declare_threshold(app, invocation);
   app.callback([&invocation] {
     if (invocation.run) return;  // a subcommand's callback came first
     invocation.run = [&invocation]() -> Status {

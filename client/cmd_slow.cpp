@@ -10,6 +10,7 @@
 
 #include "client/pages.h"
 #include "client/slow_call_text.h"
+#include "client/time_split_text.h"
 #include "client/view.h"
 
 namespace gpuperf::client {
@@ -37,6 +38,7 @@ Table make_table(bool streamed) {
       {.title = "START", .min_width = room(23)},
       {.title = "DURATION", .align = kRight},
       {.title = "THRESHOLD", .align = kRight},
+      {.title = "MOSTLY", .optional = !streamed, .min_width = room(16)},
       {.title = "CATEGORY", .shrink_to = 8},
       {.title = "FUNCTION", .shrink_to = 20, .min_width = room(28)},
       {.title = "PID", .align = kRight, .min_width = room(7)},
@@ -49,16 +51,18 @@ Table make_table(bool streamed) {
 }
 
 void add_slow_call(Table& table, const SlowCall& call) {
+  const std::string mostly = call.has_time_split() ? describe_main_part(call.time_split()) : "";
   table.add_row({{std::to_string(call.id())},
                  {format_local_time(call.start_unix_ns())},
                  {format_duration(call.duration_ns()), Tone::kWarning},
                  {format_duration(call.threshold_ns())},
+                 {mostly},
                  {call.category()},
                  {call.function()},
                  {std::to_string(call.pid())},
                  {std::to_string(call.tid())},
                  {call.comm()},
-                 {call.return_value()},
+                 {describe_return_shortly(call), call.in_flight() ? Tone::kBad : Tone::kPlain},
                  {call.container()},
                  {call.pod()}});
 }

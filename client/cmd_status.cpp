@@ -68,6 +68,12 @@ std::string describe_cost(const GetStatusResponse& status) {
   return fmt::format("{}, memory {}", text, format_bytes(status.resident_bytes()));
 }
 
+std::string describe_store(const GetStatusResponse& status) {
+  if (status.store_path().empty()) return "none: slow calls are kept in memory only";
+  return fmt::format("{}, {} used", make_printable(status.store_path()),
+                     format_bytes(status.store_bytes()));
+}
+
 // What the probes cost the workloads, where it is most.
 std::string describe_overhead(const GetStatusResponse& status) {
   if (status.overhead_ratio() == 0) return "none measured";
@@ -127,6 +133,7 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
                    style) +
          make_line("Calls", format_count(status.calls()), style) +
          make_line("Slow calls", format_count(status.slow_calls()), style) +
+         make_line("Store", describe_store(status), style) +
          make_line("Cost", describe_cost(status), style) +
          make_line("Overhead", describe_overhead(status), style) +
          render_suspensions(status, style) + render_problems(status, style) +

@@ -1,6 +1,6 @@
 #pragma once
 
-// Times as people type them after --since and --min-duration.
+// Times as people type them: --since, --min-duration, thresholds.
 
 #include <cstdint>
 #include <string_view>

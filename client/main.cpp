@@ -24,7 +24,7 @@ constexpr std::array<Command, 10> kCommands = {{
     {"top", "Where the time goes right now, and which calls do not come back", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
     {"slow", "Slow calls: list, show one, watch them happen", declare_slow},
-    {"probes", "Configured functions and what became of each; add, enable, disable",
+    {"probes", "Configured functions and what became of each; add, enable, disable, threshold",
      declare_probes},
     {"processes", "Processes that call the probed functions", declare_processes},
     {"config", "The configuration: show what is in force, check a file, reload", declare_config},

@@ -1,5 +1,7 @@
 #include "client/output.h"
 
+#include <absl/strings/ascii.h>
+#include <absl/strings/match.h>
 #include <errno.h>
 #include <fmt/format.h>
 #include <stdlib.h>
@@ -19,6 +21,17 @@ bool wants_colour() {
   return !refused && (term == nullptr || std::string_view(term) != "dumb");
 }
 
+// As the locale says, by the order in which C libraries look for it.
+bool expects_utf8() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const char* value = getenv(name);
+    if (value == nullptr || *value == '\0') continue;
+    const std::string locale = absl::AsciiStrToLower(value);
+    return absl::StrContains(locale, "utf-8") || absl::StrContains(locale, "utf8");
+  }
+  return false;
+}
+
 struct winsize read_window(int fd) {
   struct winsize window = {};
   if (ioctl(fd, TIOCGWINSZ, &window) != 0) return {};
@@ -30,6 +43,7 @@ struct winsize read_window(int fd) {
 Output::Output(int fd) : fd_(fd) {
   style_.terminal = isatty(fd) == 1;
   style_.colour = style_.terminal && wants_colour();
+  style_.utf8 = style_.terminal && expects_utf8();
 }
 
 Status Output::write(std::string_view text) const {

@@ -27,7 +27,6 @@ ordered_json from_enum(const FieldDescriptor& field, int number) {
   return value == nullptr ? std::to_string(number) : make_short_name(*value);
 }
 
-// An unset message reads as its empty form: what a script asks for is always there.
 ordered_json read_single(const Message& message, const FieldDescriptor& field) {
   const Reflection& read = *message.GetReflection();
   switch (field.cpp_type()) {
@@ -82,7 +81,9 @@ ordered_json read_element(const Message& message, const FieldDescriptor& field, 
   return nullptr;
 }
 
+// What may be absent and is reads as null: zeros would be a claim.
 ordered_json read_field(const Message& message, const FieldDescriptor& field) {
+  if (field.has_presence() && !message.GetReflection()->HasField(message, &field)) return nullptr;
   if (!field.is_repeated()) return read_single(message, field);
   auto array = ordered_json::array();
   const int count = message.GetReflection()->FieldSize(message, &field);
@@ -103,6 +104,7 @@ std::string quote_csv(std::string text) {
 }
 
 std::string make_csv_cell(const ordered_json& value, const TextStyle& style) {
+  if (value.is_null()) return "";
   std::string text = value.is_string() ? value.get<std::string>() : dump(value, -1);
   if (style.terminal) text = make_printable(text);
   return quote_csv(std::move(text));

@@ -16,7 +16,8 @@ namespace gpuperf::client {
 
 enum class Format { kTable, kJson, kCsv };
 
-// Every field under its proto name, empty ones too; 64-bit integers are numbers, enums short names.
+// Every field under its proto name, empty ones too; 64-bit integers are numbers, enums short names,
+// absent messages null.
 nlohmann::ordered_json to_json(const google::protobuf::Message& message);
 
 // "PROBE_STATE_ENTRY_ONLY" -> "entry_only".
@@ -32,8 +33,8 @@ enum class JsonShape { kIndented, kOneLine };
 // With the line break that ends it.
 std::string write_json(const nlohmann::ordered_json& json, JsonShape shape);
 
-// Quoted as RFC 4180 asks, lines end in "\n". Nested messages and lists are JSON text. On a
-// terminal control characters are escaped, as everywhere.
+// Quoted as RFC 4180 asks, lines end in "\n". Nested messages and lists are JSON text, absent
+// messages empty. On a terminal control characters are escaped, as everywhere.
 std::string write_csv_header(const google::protobuf::Descriptor& type);
 std::string write_csv_row(const google::protobuf::Message& row, const TextStyle& style);
 

@@ -1,8 +1,16 @@
 #include "client/slow_call_text.h"
 
+#include <absl/strings/str_join.h>
+#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string_view>
+#include <vector>
+
+#include "client/stack_text.h"
+#include "client/time_split_text.h"
+#include "client/wait_text.h"
 
 namespace gpuperf::client {
 namespace {
@@ -17,20 +25,63 @@ std::string make_line(std::string_view label, std::string_view value, const Text
 
 std::string describe_reason(const v1::SlowCall& call) {
   if (call.reason() == "absolute") return "the threshold configured for this function";
+  if (call.reason() == "adaptive") {
+    return "a multiple of this function's own p99 over the last minute (slow.adaptive_factor)";
+  }
   return call.reason().empty() ? "reason not given" : make_printable(call.reason());
+}
+
+// "took 25.0 ms"; what else became of it where it did not return.
+std::string describe_outcome(const v1::SlowCall& call) {
+  const std::string duration = format_duration(call.duration_ns());
+  if (call.in_flight()) return fmt::format("is still in flight after {}", duration);
+  if (call.state() == "gone") return fmt::format("was left after {} without returning", duration);
+  if (call.state() == "unfinished") {
+    return fmt::format("had taken {} when gpuperfd ended", duration);
+  }
+  return fmt::format("took {}", duration);
 }
 
 std::string render_summary(const v1::SlowCall& call, const TextStyle& style) {
   std::string text =
-      fmt::format("Slow call {}: {} ({}) took {}", call.id(), make_printable(call.function()),
-                  make_printable(call.category()), format_duration(call.duration_ns()));
+      fmt::format("Slow call {}: {} ({}) {}", call.id(), make_printable(call.function()),
+                  make_printable(call.category()), describe_outcome(call));
   if (call.threshold_ns() > 0) {
     const double times =
         static_cast<double>(call.duration_ns()) / static_cast<double>(call.threshold_ns());
     text += fmt::format(", {:.1f} times its threshold of {}", times,
                         format_duration(call.threshold_ns()));
   }
-  return paint(text, Tone::kHeader, style) + "\n\n";
+  return paint(text, Tone::kHeader, style) + "\n";
+}
+
+std::string render_explanation(const v1::SlowCall& call, const TextStyle& style) {
+  const std::vector<std::string> lines = absl::StrSplit(call.explanation(), '\n');
+  std::string text;
+  for (const std::string& line : lines) {
+    text += wrap(make_printable(line), style.columns, "");
+  }
+  return text;
+}
+
+// The probed calls it made and those it was made from.
+std::string render_neighbours(const v1::SlowCall& call, const TextStyle& style) {
+  std::vector<std::string> inside;
+  for (const v1::NestedCalls& row : call.children()) {
+    inside.push_back(fmt::format("{} x {} {}", format_count(row.calls()),
+                                 make_printable(row.function()), format_duration(row.total_ns())));
+    if (!row.category().empty()) {
+      inside.back() += fmt::format(" ({})", make_printable(row.category()));
+    }
+  }
+  std::vector<std::string> around;
+  for (const std::string& function : call.outer()) around.push_back(make_printable(function));
+  std::string text;
+  if (!inside.empty()) text += wrap("Inside: " + absl::StrJoin(inside, ", "), style.columns, "");
+  if (!around.empty()) {
+    text += wrap("Called within: " + absl::StrJoin(around, " > "), style.columns, "");
+  }
+  return text;
 }
 
 std::string describe_when(const v1::SlowCall& call, uint64_t now_unix_ns) {
@@ -78,41 +129,61 @@ std::string render_stack(const v1::SlowCall& call, const TextStyle& style) {
     return make_line("Stack", "none could be walked (no frame pointers, or slow.stacks is off)",
                      style);
   }
-  std::string text = make_line("Stack", "of the caller, innermost frame first", style);
-  for (int i = 0; i < call.user_stack_size(); ++i) {
-    text += fmt::format("  {:3}  {}\n", i, make_printable(describe_frame(call.user_stack(i))));
+  return make_line("Stack", "of the caller, innermost frame first", style) +
+         render_frames(call.user_stack(), "  ");
+}
+
+std::string describe_duration(const v1::SlowCall& call) {
+  std::string text = format_duration(call.duration_ns());
+  if (call.in_flight()) text += " so far";
+  if (call.threshold_ns() > 0) {
+    text += fmt::format(", at least {}: {}", format_duration(call.threshold_ns()),
+                        describe_reason(call));
   }
   return text;
 }
 
-}  // namespace
-
-std::string describe_frame(const v1::StackFrame& frame) {
-  const std::string offset = fmt::format("+0x{:x}", frame.offset_bytes());
-  std::string address = fmt::format("0x{:x}", frame.address());
-  if (frame.symbol().empty() && frame.module().empty()) return address;
-  if (frame.symbol().empty()) return fmt::format("{}  {}{}", address, frame.module(), offset);
-  if (frame.module().empty()) return frame.symbol() + offset;
-  return fmt::format("{}{}  ({})", frame.symbol(), offset, frame.module());
+std::string describe_return(const v1::SlowCall& call) {
+  const std::string& state = call.state();
+  if (call.in_flight()) {
+    if (state.empty()) return "not yet";
+    return "not yet: " + (state == "runnable" ? "waiting for CPU" : make_printable(state));
+  }
+  if (state == "gone") {
+    return "never: its thread left it without returning (longjmp, exception or exit)";
+  }
+  if (state == "unfinished") return "not seen: gpuperfd ended before it did";
+  if (!call.return_value().empty()) return make_printable(call.return_value());
+  return state.empty() ? "not seen" : "not seen: " + make_printable(state);
 }
 
-std::string explain_slow_call(const v1::SlowCall& call, uint64_t now_unix_ns,
-                              const TextStyle& style) {
+std::string render_facts(const v1::SlowCall& call, uint64_t now_unix_ns, const TextStyle& style) {
   const std::string who = fmt::format("thread {} ({}) of process {}", call.tid(),
                                       make_printable(call.comm()), call.pid());
   const std::string place = describe_place(call);
-  std::string duration = format_duration(call.duration_ns());
-  if (call.threshold_ns() > 0) {
-    duration += fmt::format(", at least {}: {}", format_duration(call.threshold_ns()),
-                            describe_reason(call));
+  return make_line("When", describe_when(call, now_unix_ns), style) + make_line("Who", who, style) +
+         (place.empty() ? "" : make_line("Where", place, style)) +
+         make_line("Duration", describe_duration(call), style) +
+         make_line("Returned", describe_return(call), style) + render_arguments(call, style) +
+         render_stack(call, style);
+}
+
+}  // namespace
+
+std::string explain_slow_call(const v1::SlowCall& call, uint64_t now_unix_ns,
+                              const TextStyle& style) {
+  std::string text = render_summary(call, style);
+  for (const std::string& section :
+       {render_explanation(call, style), render_time_split(call, style), render_waits(call, style),
+        render_neighbours(call, style), render_facts(call, now_unix_ns, style)}) {
+    if (!section.empty()) text += "\n" + section;
   }
-  return render_summary(call, style) + make_line("When", describe_when(call, now_unix_ns), style) +
-         make_line("Who", who, style) + (place.empty() ? "" : make_line("Where", place, style)) +
-         make_line("Duration", duration, style) +
-         make_line("Returned",
-                   call.return_value().empty() ? "not seen" : make_printable(call.return_value()),
-                   style) +
-         render_arguments(call, style) + render_stack(call, style);
+  return text;
+}
+
+std::string describe_return_shortly(const v1::SlowCall& call) {
+  if (call.in_flight()) return "in flight";
+  return call.return_value().empty() ? call.state() : call.return_value();
 }
 
 }  // namespace gpuperf::client

@@ -7,12 +7,14 @@
 
 namespace gpuperf::client {
 
-// One slow call as an explanation to read: what, when, who, how long against which threshold, with
-// which arguments and result, and from where. `now_unix_ns` says how long ago; 0 = leave that out.
+// One slow call as an explanation to read: why it was slow, where its time went, what it waited
+// for; then when, who, how long against which threshold, with which arguments and result, and from
+// where. `now_unix_ns` says how long ago; 0 = leave that out.
 std::string explain_slow_call(const v1::SlowCall& call, uint64_t now_unix_ns,
                               const TextStyle& style);
 
-// "main+0x33 (/usr/bin/train)": as much of the frame as is known.
-std::string describe_frame(const v1::StackFrame& frame);
+// What it returned, for a column: "in flight", "gone" or "unfinished" where it did not. Empty = not
+// seen.
+std::string describe_return_shortly(const v1::SlowCall& call);
 
 }  // namespace gpuperf::client

@@ -11,7 +11,8 @@ namespace gpuperf::client {
 struct TextStyle {
   bool terminal = false;
   bool colour = false;
-  int columns = 0;  // 0 = unlimited
+  bool utf8 = false;  // block elements appear as such; "µ" and "…" are taken for granted
+  int columns = 0;    // 0 = unlimited
 };
 
 enum class Tone { kPlain, kHeader, kGood, kWarning, kBad, kDim };

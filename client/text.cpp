@@ -1,5 +1,6 @@
 #include "client/text.h"
 
+#include <absl/strings/str_split.h>
 #include <fmt/format.h>
 #include <locale.h>
 #include <time.h>
@@ -185,6 +186,28 @@ std::string cut_to_width(std::string_view text, int columns) {
     text.remove_prefix(std::min(end + 1, text.size()));
   }
   return out;
+}
+
+std::string wrap(std::string_view printable, int columns, std::string_view indent) {
+  const std::vector<std::string> words =
+      absl::StrSplit(std::string(printable), ' ', absl::SkipEmpty());
+  std::string out;
+  int used = 0;  // columns of the line that is being filled
+  for (const std::string& word : words) {
+    const int width = measure_width(word);
+    const bool full = columns > 0 && used + 1 + width > columns;
+    if (out.empty() || full) {
+      out += out.empty() ? "" : "\n";
+      out += indent;
+      used = measure_width(indent);
+    } else {
+      out += ' ';
+      ++used;
+    }
+    out += word;
+    used += width;
+  }
+  return out.empty() ? out : out + "\n";
 }
 
 bool is_utf8(std::string_view text) {

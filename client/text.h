@@ -25,6 +25,10 @@ std::string truncate(std::string_view printable, int columns, Cut cut);
 // it is. Colours that paint put in take no room and end with the line.
 std::string cut_to_width(std::string_view text, int columns);
 
+// The text's words in lines of at most `columns` columns, each behind `indent` and ended by a line
+// break; 0 = in one line. A longer word has a line of its own. Empty without words.
+std::string wrap(std::string_view printable, int columns, std::string_view indent);
+
 bool is_utf8(std::string_view text);
 // Escapes, inside JSON text, the characters that JSON allows raw and terminals obey.
 std::string escape_json_controls(std::string_view json);

@@ -22,6 +22,9 @@ struct Settings {
     uint64_t recent = 1000;             // most recent kept beside them
     uint64_t log_per_second = 5;        // log lines; 0 = none
     bool stacks = true;
+    bool time_split = true;        // threads inside of calls are followed through the scheduler
+    double adaptive_factor = 10;   // times the function's p99; 0 = only absolute thresholds
+    double adaptive_floor_ms = 5;  // no adaptive threshold is below
   } slow;
   struct {
     uint64_t interval_ms = 1000;    // how often the kernel's totals are read
@@ -34,6 +37,12 @@ struct Settings {
   struct {
     double budget_percent = 1;  // of each process's time that probes may cost; 0 = no limit
   } overhead;
+  struct {
+    std::string path = "/var/lib/gpuperf";  // folder; empty = slow calls are kept in memory only
+    uint64_t max_mib = 512;
+    uint64_t history_hours = 24;   // every slow call is kept that long
+    uint64_t retention_days = 14;  // the worst of each function, process and hour that long
+  } storage;
   struct {
     std::string listen = "127.0.0.1:9465";  // empty = off
     uint64_t max_series = 2000;             // sets (function, owner), 31 time series each

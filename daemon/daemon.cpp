@@ -13,13 +13,13 @@
 #include <map>
 #include <utility>
 
-#include "daemon/base/demangle.h"
 #include "daemon/base/log.h"
 #include "daemon/cell_store.h"
 #include "daemon/collect/decode_calls.h"
 #include "daemon/probe/in_flight.h"
 #include "daemon/probe/probe_report.h"
 #include "daemon/probe/proc_text.h"
+#include "daemon/probe/remote_stack.h"
 #include "daemon/probe/self_test.h"
 #include "daemon/process_cpu.h"
 #include "daemon/resolve/container.h"
@@ -64,15 +64,21 @@ std::vector<ConfigError> check_config(std::string_view text) {
   return errors ? std::move(*errors) : std::vector<ConfigError>();
 }
 
-// The argument that is the address of a kernel's host function.
-std::optional<uint64_t> find_kernel_function(const Function& function, const SlowCallEvent& event) {
-  if (!function.arguments || !event.values) return std::nullopt;
-  const auto& fields = function.arguments->fields;
-  for (size_t i = 0; i < std::min<size_t>(fields.size(), GPUPERF_VALUES); ++i) {
-    if (fields[i].format != ArgumentFormat::kKernelFunction) continue;
-    if ((event.values->unread >> i & 1) == 0) return event.values->values[i];
+AdaptiveThresholds::Options make_adaptive_options(const Settings& settings) {
+  return {.factor = settings.slow.adaptive_factor,
+          .floor_ns = static_cast<uint64_t>(settings.slow.adaptive_floor_ms * 1e6)};
+}
+
+Result<SlowInFlightCalls> read_slow_in_flight(SlowInFlightReader& reader) {
+  ASSIGN_OR_RETURN(const auto records, reader.read());
+  SlowInFlightCalls found;
+  for (const gpuperf_slow_in_flight& record : records) {
+    SlowCallEvent& event = found.calls.emplace_back(decode_slow_in_flight(record));
+    const size_t returns = std::min<size_t>(record.return_count, GPUPERF_CALL_DEPTH);
+    event.user_stack = walk_callers(make_remote_reader(event.process.pid), record.entry_sp,
+                                    record.entry_bp, {record.returns, returns});
   }
-  return std::nullopt;
+  return found;
 }
 
 std::string read_kernel_release() {
@@ -85,6 +91,7 @@ std::string read_kernel_release() {
 const Daemon::Part Daemon::kParts[] = {
     {&Daemon::start_lock, &Daemon::stop_lock},
     {&Daemon::start_loop, &Daemon::stop_loop},
+    {&Daemon::start_store, &Daemon::stop_store},
     {&Daemon::start_metrics, &Daemon::stop_metrics},
     {&Daemon::start_api, &Daemon::stop_api},
     {&Daemon::start_programs, &Daemon::stop_programs},
@@ -103,9 +110,7 @@ Daemon::Daemon(DaemonOptions options, Config config)
       stats_({.keep_exited = std::chrono::seconds(start_settings_.stats.keep_exited_seconds),
               .max_exited_processes = start_settings_.stats.max_exited_processes},
              drops_),
-      slow_calls_({.worst_per_function = start_settings_.slow.worst_per_function,
-                   .recent = start_settings_.slow.recent},
-                  drops_),
+      adaptive_(make_adaptive_options(start_settings_)),
       slow_call_log_(static_cast<uint32_t>(start_settings_.slow.log_per_second), clock_, drops_),
       shapes_(drops_),
       kernel_names_(drops_),
@@ -171,6 +176,46 @@ Status Daemon::start_loop() {
 }
 void Daemon::stop_loop() { loop_.reset(); }
 
+// Without a store the daemon serves what it has in memory, and says so.
+Status Daemon::start_store() {
+  const auto& storage = start_settings_.storage;
+  const auto go_without = [this](const std::string& why) {
+    problems_.push_back({"storage", why,
+                         "slow calls are kept in memory only, until this is mended and gpuperfd "
+                         "restarted; storage.path = \"\" says that no store is wanted"});
+    log_warn("no store of slow calls", {{"error", why}});
+  };
+  if (!storage.path.empty()) {
+    std::error_code error;
+    std::filesystem::create_directories(storage.path, error);
+    auto lock = LockFile::acquire(storage.path + "/gpuperfd.lock");
+    if (lock.ok()) {
+      store_lock_.emplace(*std::move(lock));
+      store_ = SlowCallStore::start(
+          {.database = {.path = storage.path + "/slow_calls.db",
+                        .max_bytes = storage.max_mib << 20,
+                        .worst_per_window =
+                            static_cast<uint32_t>(start_settings_.slow.worst_per_function),
+                        .history = std::chrono::hours(storage.history_hours),
+                        .retention = std::chrono::days(storage.retention_days)}},
+          clock_);
+    } else {
+      go_without(std::string(lock.status().message()));
+    }
+  }
+  slow_calls_ = std::make_unique<SlowCalls>(
+      SlowCalls::Limits{.worst_per_function = start_settings_.slow.worst_per_function,
+                        .recent = start_settings_.slow.recent,
+                        .last_id = store_ ? store_->last_id() : 0},
+      drops_);
+  return absl::OkStatus();
+}
+void Daemon::stop_store() {
+  store_.reset();       // writes what waits
+  loop_->run_posted();  // and tells of it
+  store_lock_.reset();
+}
+
 Status Daemon::start_metrics() {
   if (start_settings_.metrics.listen.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(http_, HttpServer::start(start_settings_.metrics.listen, metrics_, board_));
@@ -187,7 +232,8 @@ Status Daemon::start_api() {
                                            .drops = drops_,
                                            .clock = clock_,
                                            .watch = *watch_hub_,
-                                           .check_config = check_config},
+                                           .check_config = check_config,
+                                           .store = store_.get()},
                                           this));
   exporters_.push_back(watch_hub_.get());
   return absl::OkStatus();
@@ -213,14 +259,25 @@ Status Daemon::start_programs() {
 void Daemon::stop_programs() { programs_.reset(); }
 
 Status Daemon::choose_mechanism() {
-  const Programs::Sizes sizes{.functions = registry_.capacity(),
-                              .cells = static_cast<uint32_t>(start_settings_.stats.max_cells)};
+  Programs::Sizes sizes{.functions = registry_.capacity(),
+                        .cells = static_cast<uint32_t>(start_settings_.stats.max_cells),
+                        .follow_threads = start_settings_.slow.time_split};
   Status first_error;
   for (const Mechanism mechanism : kMechanisms) {
     if (options_.mechanism && *options_.mechanism != mechanism) continue;
     const Status works = try_mechanism(mechanism);
     if (works.ok()) {
-      ASSIGN_OR_RETURN(programs_, Programs::load(mechanism, sizes));
+      auto programs = Programs::load(mechanism, sizes);
+      if (!programs.ok() && sizes.follow_threads) {
+        problems_.push_back(
+            {"time split", std::string(programs.status().message()),
+             "slow calls come without where their time went; kernel 5.18 and later have what that "
+             "needs, and slow.time_split = false says that it is not wanted"});
+        sizes.follow_threads = false;
+        programs = Programs::load(mechanism, sizes);
+      }
+      RETURN_IF_ERROR(programs.status());
+      programs_ = *std::move(programs);
       return absl::OkStatus();
     }
     log_info("mechanism unusable", {{"mechanism", std::string(get_mechanism_name(mechanism))},
@@ -232,9 +289,20 @@ Status Daemon::choose_mechanism() {
 
 Status Daemon::start_symbolizer() {
   symbolizer_ = std::make_unique<Symbolizer>(Symbolizer::Options{});
+  namer_ =
+      std::make_unique<SlowCallNamer>(SlowCallNamer::Sources{.functions = registry_,
+                                                             .kernel_names = kernel_names_,
+                                                             .clock = clock_,
+                                                             .drops = drops_,
+                                                             .symbolizer = *symbolizer_,
+                                                             .loop = *loop_},
+                                      [this](SlowCall call) { keep_slow_call(std::move(call)); });
   return absl::OkStatus();
 }
-void Daemon::stop_symbolizer() { symbolizer_.reset(); }
+void Daemon::stop_symbolizer() {
+  symbolizer_.reset();  // answers what waits
+  loop_->run_posted();
+}
 
 Status Daemon::start_drain() {
   if (!programs_) return absl::OkStatus();
@@ -253,19 +321,24 @@ Status Daemon::start_drain() {
   };
   ASSIGN_OR_RETURN(
       drain_,
-      Drain::make({.slow_ring_fd = programs_->map_fd("slow_ring"),
-                   .process_ring_fd = programs_->map_fd("process_ring"),
-                   .name_ring_fd = programs_->map_fd("name_ring"),
-                   .interval = std::min(
-                       std::chrono::milliseconds(start_settings_.stats.interval_ms), kBudgetWindow),
-                   .read_in_flight = [reader = std::make_shared<InFlightReader>(
-                                          *programs_)]() -> Result<InFlightCalls> {
-                     ASSIGN_OR_RETURN(const auto records, reader->read());
-                     return decode_in_flight(records);
-                   },
-                   .on_batch = [this] { loop_->post([this] { take_batches(); }); }},
-                  MapSource(make_cell_store(*programs_), {find_owner, is_alive, name_pod}, drops_),
-                  drops_));
+      Drain::make(
+          {.slow_ring_fd = programs_->map_fd("slow_ring"),
+           .process_ring_fd = programs_->map_fd("process_ring"),
+           .name_ring_fd = programs_->map_fd("name_ring"),
+           .interval = std::min(std::chrono::milliseconds(start_settings_.stats.interval_ms),
+                                kBudgetWindow),
+           .read_in_flight = [reader = std::make_shared<InFlightReader>(
+                                  *programs_, "list_in_flight")]() -> Result<InFlightCalls> {
+             ASSIGN_OR_RETURN(const auto records, reader->read());
+             return decode_in_flight(records);
+           },
+           .read_slow_in_flight =
+               [reader = std::make_shared<SlowInFlightReader>(*programs_, "list_slow_in_flight")] {
+                 return read_slow_in_flight(*reader);
+               },
+           .on_batch = [this] { loop_->post([this] { take_batches(); }); }},
+          MapSource(make_cell_store(*programs_), {find_owner, is_alive, name_pod}, drops_),
+          drops_));
   drain_->start();
   return absl::OkStatus();
 }
@@ -311,6 +384,7 @@ void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
 }
 
 void Daemon::take_batches() {
+  if (drain_ == nullptr) return;  // posted before the stop, run after it: all was taken
   while (auto batch = drain_->try_pop()) {
     // The rings are emptied slow calls first: the names that they need are in the same batch.
     for (const Event& event : *batch) {
@@ -325,12 +399,13 @@ void Daemon::take_batches() {
 
 void Daemon::take_event(CellDelta& delta) {
   stats_.apply(delta);
+  adaptive_.apply(delta);
   budget_.apply(delta);
 }
 
 void Daemon::take_event(ProcessExited& exited) {
   stats_.apply(exited, clock_.mono_ns());
-  slow_calls_.apply(exited);
+  slow_calls_->apply(exited);
   shapes_.apply(exited);
   kernel_names_.apply(exited);
   budget_.apply(exited);
@@ -341,6 +416,9 @@ void Daemon::take_event(InFlightCalls& calls) {
 }
 
 void Daemon::take_event(TotalsRead& read) {
+  for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
+    programs_->set_adaptive_threshold(function_id, threshold_ns);
+  }
   const Budget::Decision decision = budget_.judge(read.mono_ns, read_process_cpu_ns);
   if (decision.suspend.empty() && decision.resume.empty()) return;
   const auto functions = registry_.get();
@@ -360,61 +438,44 @@ void Daemon::take_event(TotalsRead& read) {
   if (prober_) prober_->post_suspended(suspended_);
 }
 
-void Daemon::take_event(SlowCallEvent& event) {
-  const auto functions = registry_.get();
-  if (event.function_id >= functions->size()) return;  // cannot be: cookies are our own ids
-  const Function& function = (*functions)[event.function_id];
-  auto call = std::make_shared<SlowCall>(
-      SlowCall{.category = function.category,
-               .function = function.name,
-               .status = function.status,
-               .start_unix_ns = static_cast<uint64_t>(
-                   clock_.unix_from_mono_ns(static_cast<int64_t>(event.start_mono_ns)))});
-  call->event = std::move(event);
-  std::vector<uint64_t> addresses = call->event.user_stack;
-  // One more address to name: the launched kernel's host function. A frame's address lies behind
-  // its call, so one byte into the function stands for it.
-  const std::optional<uint64_t> kernel = find_kernel_function(function, call->event);
-  if (kernel) addresses.push_back(*kernel + 1);
-  const auto on_resolved = [this, call, named_kernel = kernel.has_value()](auto frames) {
-    loop_->post([this, call, named_kernel, frames = std::move(frames)]() mutable {
-      std::string kernel_symbol;
-      if (named_kernel) {
-        kernel_symbol = std::move(frames.back().symbol);
-        frames.pop_back();
-      }
-      call->user_stack = std::move(frames);
-      finish_slow_call(std::move(*call), kernel_symbol);
-    });
-  };
-  if (!addresses.empty() &&
-      symbolizer_->post_resolve(call->event.process, addresses, on_resolved)) {
-    return;
+void Daemon::take_event(SlowInFlightCalls& calls) {
+  const int64_t now_mono_ns = clock_.mono_ns();
+  for (SlowCallEvent& event : calls.calls) {
+    if (slow_calls_->see_in_flight(event, now_mono_ns) != SlowCalls::Sighting::kKnown) {
+      namer_->take(std::move(event));
+    }
   }
-  if (!addresses.empty()) drops_.add(DropCause::kSymbolsQueueFull);
-  for (const uint64_t address : call->event.user_stack) {
-    call->user_stack.push_back({.address = address});
-  }
-  finish_slow_call(std::move(*call), "");
+  for (const auto& gone : slow_calls_->collect_gone(now_mono_ns)) store_slow_call({gone});
 }
 
-void Daemon::finish_slow_call(SlowCall call, const std::string& kernel_symbol) {
-  if (call.event.values) {
-    const ArgumentNames names{.find_kernel = [&](uint64_t handle) -> std::optional<std::string> {
-                                const auto name = kernel_names_.find(call.event.process, handle);
-                                return name ? std::optional(demangle(*name)) : std::nullopt;
-                              },
-                              .find_symbol = [&](uint64_t) -> std::optional<std::string> {
-                                return kernel_symbol.empty() ? std::nullopt
-                                                             : std::optional(kernel_symbol);
-                              }};
-    const auto functions = registry_.get();
-    call.arguments = render_arguments((*functions)[call.event.function_id].arguments.get(),
-                                      *call.event.values, names);
-  }
-  const std::shared_ptr<const SlowCall> kept = slow_calls_.add(std::move(call));
-  for (Exporter* exporter : exporters_) exporter->on_slow_call(kept);
+void Daemon::keep_slow_call(SlowCall call) {
+  call.is_stored = store_ != nullptr;
+  const SlowCalls::Kept kept = slow_calls_->add(std::move(call), clock_.mono_ns());
+  if (kept.call != nullptr) store_slow_call(kept);
+}
+
+// A call is told of once it is on disk: whoever saw it finds it again, whatever happens to the
+// daemon.
+void Daemon::store_slow_call(const SlowCalls::Kept& kept) {
   changed_ = true;
+  if (store_ == nullptr) return tell_slow_call(kept, false);
+  const auto on_written = [this, kept](bool is_stored) {
+    loop_->post([this, kept, is_stored] {
+      if (!is_stored) drops_.add(DropCause::kSlowStoreFailed);
+      tell_slow_call(kept, is_stored);
+    });
+  };
+  const auto make = [call = kept.call] { return make_stored_call(*call); };
+  if (store_->post_write(make, on_written)) return;
+  drops_.add(DropCause::kSlowStoreQueueFull);
+  tell_slow_call(kept, false);
+}
+
+void Daemon::tell_slow_call(const SlowCalls::Kept& kept, bool is_stored) {
+  const bool as_kept = kept.call->is_stored == is_stored;
+  const auto call = as_kept ? kept.call : slow_calls_->mark_unstored(kept.call);
+  if (!kept.is_news) return;
+  for (Exporter* exporter : exporters_) exporter->on_slow_call(call);
 }
 
 void Daemon::post_reload(Done done) {
@@ -437,6 +498,14 @@ void Daemon::post_set_enabled(std::string category, std::string name, bool enabl
   loop_->post([this, change = ProbeOverride{std::move(category), std::move(name), enabled},
                done = std::move(done)] {
     put_in_force(config_.set_enabled(change, *registry_.get()), done);
+  });
+}
+
+void Daemon::post_set_threshold(std::string category, std::string name,
+                                std::optional<uint64_t> threshold_ns, Done done) {
+  loop_->post([this, change = ThresholdOverride{std::move(category), std::move(name), threshold_ns},
+               done = std::move(done)] {
+    put_in_force(config_.set_threshold(change, *registry_.get()), done);
   });
 }
 
@@ -473,6 +542,7 @@ void Daemon::apply_settings() {
   slow_call_log_.set_rate(static_cast<uint32_t>(settings.slow.log_per_second));
   stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
   budget_.set_percent(settings.overhead.budget_percent);
+  adaptive_.set_options(make_adaptive_options(settings));
   facts_ = std::make_shared<DaemonFacts>(*facts_);
   facts_->config_json = config_.text();
   facts_->effective_json = render_settings_json(settings);
@@ -506,10 +576,19 @@ void Daemon::publish() {
   snapshot->daemon = facts_;
   snapshot->probes = report_;
   stats_.fill(*snapshot);
-  slow_calls_.fill(*snapshot);
+  slow_calls_->fill(*snapshot);
   shapes_.fill(*snapshot);
   budget_.fill(*snapshot);
+  adaptive_.fill(*snapshot);
   snapshot->in_flight = in_flight_;
+  snapshot->problems = problems_;
+  if (store_ != nullptr) {
+    snapshot->store = {.path = start_settings_.storage.path, .used_bytes = store_->used_bytes()};
+    if (const std::string problem = store_->problem(); !problem.empty()) {
+      snapshot->problems.push_back(
+          {"storage", problem, "until then slow calls are kept in memory only"});
+    }
+  }
   snapshot->functions = registry_.get();  // last: it has every function the rows above name
   snapshot->cpu_ns = read_cpu_ns();
   snapshot->resident_bytes = read_resident_bytes();

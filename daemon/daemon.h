@@ -27,11 +27,14 @@
 #include "daemon/resolve/symbolizer.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/watch_hub.h"
+#include "daemon/slow_call_namer.h"
+#include "daemon/state/adaptive_thresholds.h"
 #include "daemon/state/budget.h"
 #include "daemon/state/function_stats.h"
 #include "daemon/state/kernel_names.h"
 #include "daemon/state/shape_table.h"
 #include "daemon/state/slow_calls.h"
+#include "daemon/store/slow_call_store.h"
 
 namespace gpuperf {
 
@@ -66,6 +69,7 @@ class Daemon final : private ControlPort {
 
   Status start_lock();
   Status start_loop();
+  Status start_store();
   Status start_programs();
   Status start_symbolizer();
   Status start_drain();
@@ -75,6 +79,7 @@ class Daemon final : private ControlPort {
   Status start_timers();
   void stop_lock();
   void stop_loop();
+  void stop_store();
   void stop_programs();
   void stop_symbolizer();
   void stop_drain();
@@ -86,18 +91,23 @@ class Daemon final : private ControlPort {
   void post_add_probe(std::string section, std::string name, std::string value_json,
                       Done done) override;
   void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override;
+  void post_set_threshold(std::string category, std::string name,
+                          std::optional<uint64_t> threshold_ns, Done done) override;
 
   Status choose_mechanism();
   void take_report(std::shared_ptr<const ProbeReport> report);
   void take_batches();
   void take_event(CellDelta& delta);
   void take_event(ProcessExited& exited);
-  void take_event(SlowCallEvent& event);
+  void take_event(SlowCallEvent& event) { namer_->take(std::move(event)); }
   void take_event(ShapeDelta& delta) { shapes_.apply(delta); }
   void take_event(HandleNamed&) {}  // taken before all others
   void take_event(InFlightCalls& calls);
+  void take_event(SlowInFlightCalls& calls);
   void take_event(TotalsRead& read);
-  void finish_slow_call(SlowCall call, const std::string& kernel_symbol);
+  void keep_slow_call(SlowCall call);
+  void store_slow_call(const SlowCalls::Kept& kept);
+  void tell_slow_call(const SlowCalls::Kept& kept, bool is_stored);
   void on_reload_signal();
   Result<ProbeChange> reload_file();
   void apply_settings();
@@ -117,8 +127,11 @@ class Daemon final : private ControlPort {
   // Loop thread only, in start order.
   std::optional<LockFile> lock_;
   std::unique_ptr<TaskLoop> loop_;
-  std::unique_ptr<Programs> programs_;  // null where probes cannot be used
+  std::optional<LockFile> store_lock_;
+  std::unique_ptr<SlowCallStore> store_;  // null = slow calls are kept in memory only
+  std::unique_ptr<Programs> programs_;    // null where probes cannot be used
   std::unique_ptr<Symbolizer> symbolizer_;
+  std::unique_ptr<SlowCallNamer> namer_;
   std::unique_ptr<PodNames> pod_names_;
   std::unique_ptr<Drain> drain_;
   std::unique_ptr<Prober> prober_;
@@ -131,13 +144,15 @@ class Daemon final : private ControlPort {
   std::shared_ptr<DaemonFacts> facts_ = std::make_shared<DaemonFacts>();
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   FunctionStats stats_;
-  SlowCalls slow_calls_;
+  std::unique_ptr<SlowCalls> slow_calls_;  // made once it is known which ids are taken
+  AdaptiveThresholds adaptive_;
   SlowCallLog slow_call_log_;
   ShapeTable shapes_;
   KernelNames kernel_names_;
   Budget budget_;
   std::set<uint32_t> suspended_;
   std::shared_ptr<const InFlightCalls> in_flight_;
+  std::vector<Problem> problems_;  // beside those of the probes
   std::vector<Exporter*> exporters_;
   bool changed_ = true;
   uint64_t summarised_calls_ = 0;

@@ -12,16 +12,40 @@ namespace {
 
 using Names = std::pair<std::string, std::string>;
 
-bool concerns(const ProbeOverride& change, const std::string& category,
-              const std::string& function) {
+// Both kinds of overrides name functions alike.
+template <typename Override>
+bool concerns(const Override& change, const std::string& category, const std::string& function) {
   return (change.category.empty() || change.category == category) &&
          matches_wildcard(change.function, function);
 }
 
 // One that no longer says anything, because a later one covers all it covers.
-bool is_covered(const ProbeOverride& earlier, const ProbeOverride& later) {
+template <typename Override>
+bool is_covered(const Override& earlier, const Override& later) {
   return (later.category.empty() || later.category == earlier.category) &&
          (later.function == earlier.function || later.function == "*");
+}
+
+// NotFound when it concerns no function configured, and none found so far.
+template <typename Override>
+Status check_concerned(const Override& change, const ProbeConfig& config,
+                       const FunctionList& functions) {
+  const bool configured = std::ranges::any_of(config.probes, [&](const ProbeSpec& spec) {
+    return concerns(change, spec.category, spec.function);
+  });
+  const bool found = std::ranges::any_of(functions, [&](const Function& function) {
+    return concerns(change, function.category, function.name);
+  });
+  if (configured || found) return absl::OkStatus();
+  return absl::NotFoundError("no function \"" + change.function + "\"" +
+                             (change.category.empty() ? "" : " in category " + change.category) +
+                             " is configured: gpuperfctl probes lists them");
+}
+
+template <typename Override>
+void put_last(std::vector<Override>& overrides, Override change) {
+  std::erase_if(overrides, [&](const Override& earlier) { return is_covered(earlier, change); });
+  overrides.push_back(std::move(change));
 }
 
 }  // namespace
@@ -54,12 +78,19 @@ ProbeConfig LiveConfig::merge() const {
   ProbeConfig merged = file_.probes;
   for (const ProbeSpec& spec : added_) merged.probes.push_back(spec);
   merged.overrides = overrides_;
+  merged.thresholds = thresholds_;
   for (ProbeSpec& spec : merged.probes) {
     // A pattern is looked for as long as any of its functions may be in.
     const bool many = spec.symbol.find('*') != std::string::npos;
     for (const ProbeOverride& change : overrides_) {
       if (concerns(change, spec.category, spec.function)) spec.enabled = change.enabled;
       if (many && change.enabled) spec.enabled = true;
+    }
+    if (many) continue;  // its functions get theirs by their own names: get_threshold_ns
+    const std::optional<uint64_t> configured_ns = spec.slow_threshold_ns;
+    for (const ThresholdOverride& change : thresholds_) {
+      if (!concerns(change, spec.category, spec.function)) continue;
+      spec.slow_threshold_ns = change.threshold_ns ? change.threshold_ns : configured_ns;
     }
   }
   return merged;
@@ -99,20 +130,16 @@ Result<ProbeChange> LiveConfig::add(ProbeSpec spec) {
 
 Result<ProbeChange> LiveConfig::set_enabled(ProbeOverride change, const FunctionList& functions) {
   const ProbeConfig before = merge();
-  const bool configured = std::ranges::any_of(before.probes, [&](const ProbeSpec& spec) {
-    return concerns(change, spec.category, spec.function);
-  });
-  const bool found = std::ranges::any_of(functions, [&](const Function& function) {
-    return concerns(change, function.category, function.name);
-  });
-  if (!configured && !found) {
-    return absl::NotFoundError("no function \"" + change.function + "\"" +
-                               (change.category.empty() ? "" : " in category " + change.category) +
-                               " is configured: gpuperfctl probes lists them");
-  }
-  std::erase_if(overrides_,
-                [&](const ProbeOverride& earlier) { return is_covered(earlier, change); });
-  overrides_.push_back(std::move(change));
+  RETURN_IF_ERROR(check_concerned(change, before, functions));
+  put_last(overrides_, std::move(change));
+  return compare_probes(before, merge());
+}
+
+Result<ProbeChange> LiveConfig::set_threshold(ThresholdOverride change,
+                                              const FunctionList& functions) {
+  const ProbeConfig before = merge();
+  RETURN_IF_ERROR(check_concerned(change, before, functions));
+  put_last(thresholds_, std::move(change));
   return compare_probes(before, merge());
 }
 

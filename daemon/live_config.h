@@ -30,6 +30,8 @@ class LiveConfig {
   // NotFound when no configured function, and none of `functions` (those found so far, which
   // wildcards add to), matches.
   Result<ProbeChange> set_enabled(ProbeOverride change, const FunctionList& functions);
+  // Likewise.
+  Result<ProbeChange> set_threshold(ThresholdOverride change, const FunctionList& functions);
 
  private:
   ProbeConfig merge() const;
@@ -37,6 +39,7 @@ class LiveConfig {
   Config file_;
   std::vector<ProbeSpec> added_;
   std::vector<ProbeOverride> overrides_;
+  std::vector<ThresholdOverride> thresholds_;
 };
 
 // How two configurations differ, function by function; restart_needed stays empty.

@@ -10,7 +10,7 @@ readonly BUILD_PACKAGES=(
   cmake ninja-build g++ clang ccache pkg-config bpftool
   libbpf-dev libzydis-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto
-  prometheus-cpp-dev libcpp-httplib-dev
+  prometheus-cpp-dev libcpp-httplib-dev libsqlite3-dev
   libgtest-dev libgmock-dev
   python3 util-linux
 )

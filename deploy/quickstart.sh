@@ -101,6 +101,7 @@ config.setdefault("slow", {})["default_threshold_ms"] = float(threshold_ms)
 config.setdefault("stats", {})["interval_ms"] = 250
 config.setdefault("metrics", {})["listen"] = f"127.0.0.1:{port}"
 config.setdefault("grpc", {})["listen"] = f"unix:{runtime_dir}/api.sock"
+config.setdefault("storage", {})["path"] = f"{runtime_dir}/store"
 with open(target, "w", encoding="utf-8") as file:
     json.dump(config, file, indent=2)
 print(f"127.0.0.1:{port}")

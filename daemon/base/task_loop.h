@@ -35,12 +35,13 @@ class TaskLoop {
   Status add_signals(std::initializer_list<int> signals, std::function<void(int)> on_signal);
 
   void run();
+  // What was posted so far. For after `run`: what other threads still had to say.
+  void run_posted();
   bool on_loop() const { return std::this_thread::get_id() == loop_thread_; }
 
  private:
   struct Watch;
   TaskLoop(Fd epoll, Fd wake);
-  void run_posted();
 
   // Set once in the constructor.
   Fd epoll_;

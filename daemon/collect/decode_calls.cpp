@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <vector>
 
 namespace gpuperf {
 namespace {
@@ -18,16 +19,71 @@ Result<Record> read_record(std::span<const std::byte> bytes) {
   return record;
 }
 
-Result<DecodedRecord> decode_slow_call(std::span<const std::byte> bytes) {
-  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_slow_call>(bytes));
+template <size_t size>
+std::string read_text(const char (&bytes)[size]) {
+  return {bytes, strnlen(bytes, size)};
+}
+
+// Up to the first zero.
+template <size_t size>
+std::vector<uint64_t> read_stack(const __u64 (&frames)[size]) {
+  return {std::begin(frames), std::ranges::find(frames, __u64{0})};
+}
+
+TimeSplit decode_split(const gpuperf_time_split& split) {
+  TimeSplit decoded{.runnable_ns = split.runnable_ns,
+                    .throttled_ns = split.throttled_ns,
+                    .preemptions = split.preemptions,
+                    .migrations = split.migrations,
+                    .minor_faults = split.minor_faults,
+                    .major_faults = split.major_faults};
+  std::ranges::copy(split.waits_ns, decoded.waits_ns.begin());
+  std::ranges::copy(split.ticks, decoded.ticks.begin());
+  return decoded;
+}
+
+Wait decode_wait(const gpuperf_wait& wait) {
+  return {.start_mono_ns = wait.start_mono_ns,
+          .duration_ns = wait.duration_ns,
+          .kind = wait.kind < kWaitKinds ? static_cast<WaitKind>(wait.kind) : WaitKind::kOther,
+          .syscall = wait.syscall,
+          .file_mode = wait.file_mode,
+          .file_name = read_text(wait.file_name),
+          .waker = {.tid = wait.waker_tid,
+                    .pid = wait.waker_pid,
+                    .process_start_boot_ns = wait.waker_start_boot_ns,
+                    .is_kernel = wait.waker_is_kernel != 0,
+                    .comm = read_text(wait.waker_comm),
+                    .stack = read_stack(wait.waker_stack)},
+          .kernel_stack = read_stack(wait.kernel_stack)};
+}
+
+void decode_call_state(const gpuperf_slow_call& record, SlowCallEvent& event) {
+  const size_t outer = std::min<size_t>(record.outer_count, GPUPERF_CALL_DEPTH);
+  event.outer.assign(record.outer, record.outer + outer);
+  event.split = decode_split(record.split);
+  for (const gpuperf_child& child : record.children) {
+    if (child.calls == 0) continue;
+    event.children.push_back(
+        {.function_id = child.function_id, .calls = child.calls, .total_ns = child.total_ns});
+  }
+  for (const gpuperf_wait& wait : record.waits) {
+    if (wait.start_mono_ns != 0) event.waits.push_back(decode_wait(wait));
+  }
+  std::ranges::sort(event.waits, std::ranges::greater(), &Wait::duration_ns);
+}
+
+SlowCallEvent decode_fields(const gpuperf_slow_call& record) {
   SlowCallEvent event{
       .function_id = record.function_id,
       .process = {record.pid, record.process_start_boot_ns},
       .tid = record.tid,
-      .comm = {record.comm, strnlen(record.comm, sizeof record.comm)},
+      .comm = read_text(record.comm),
       .start_mono_ns = record.start_mono_ns,
       .duration_ns = record.duration_ns,
       .threshold_ns = record.threshold_ns,
+      .is_adaptive = record.adaptive != 0,
+      .is_worst = record.worst != 0,
   };
   if (record.has_return_value != 0) event.return_value = record.return_value;
   if (record.has_values != 0) {
@@ -45,7 +101,13 @@ Result<DecodedRecord> decode_slow_call(std::span<const std::byte> bytes) {
         static_cast<size_t>(record.stack_bytes) / sizeof(uint64_t), GPUPERF_STACK_FRAMES);
     event.user_stack.assign(record.user_stack, record.user_stack + frames);
   }
+  if (record.has_split != 0) decode_call_state(record, event);
   return event;
+}
+
+Result<DecodedRecord> decode_slow_call(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_slow_call>(bytes));
+  return decode_fields(record);
 }
 
 Result<DecodedRecord> decode_process_exit(std::span<const std::byte> bytes) {
@@ -57,7 +119,7 @@ Result<DecodedRecord> decode_handle_name(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_handle_name>(bytes));
   return HandleNamed{{record.pid, record.process_start_boot_ns},
                      record.handle,
-                     {record.name, strnlen(record.name, sizeof record.name)},
+                     read_text(record.name),
                      record.source_handle};
 }
 
@@ -73,6 +135,13 @@ constexpr DecoderRow kDecoders[] = {
 
 }  // namespace
 
+SlowCallEvent decode_slow_in_flight(const gpuperf_slow_in_flight& record) {
+  SlowCallEvent event = decode_fields(record.call);
+  event.in_flight = record.state <= GPUPERF_THREAD_BLOCKED ? static_cast<ThreadState>(record.state)
+                                                           : ThreadState::kRunning;
+  return event;
+}
+
 InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records) {
   InFlightCalls decoded;
   for (const gpuperf_in_flight& record : records) {
@@ -81,7 +150,7 @@ InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records) {
                                  record.cookie & ((1u << GPUPERF_COOKIE_FUNCTION_BITS) - 1)),
                              .process = {record.pid, record.process_start_boot_ns},
                              .tid = record.tid,
-                             .comm = {record.comm, strnlen(record.comm, sizeof record.comm)},
+                             .comm = read_text(record.comm),
                              .depth = record.depth,
                              .start_mono_ns = record.start_mono_ns});
   }

@@ -18,6 +18,9 @@ using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed>;
 inline constexpr size_t kMaxInFlightCalls = 1000;
 InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records);
 
+// A slow call in flight. Its stack is empty: the kernel walks no other thread's.
+SlowCallEvent decode_slow_in_flight(const gpuperf_slow_in_flight& record);
+
 // kUnimplemented: a kind this version does not know. kInvalidArgument: shorter than its kind, or
 // its length field disagrees. Never reads outside `bytes`.
 Result<DecodedRecord> decode_record(std::span<const std::byte> bytes);

@@ -23,6 +23,12 @@ constexpr std::chrono::seconds kSweepPeriod{30};
 // share keeps that at half a per cent of one CPU.
 constexpr std::chrono::seconds kLookPeriod{1};
 constexpr int kLookShare = 200;
+// What a burst of slow calls may bring to be named, stored and told in each second, beside the
+// worst of every function and process. Naming one takes some 100 us.
+constexpr uint32_t kSlowPerSecond = 1000;
+
+// CLOCK_MONOTONIC.
+int64_t now_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -47,7 +53,10 @@ Result<std::unique_ptr<Drain>> Drain::make(Setup setup, MapSource totals, DropCo
 }
 
 Drain::Drain(Setup setup, MapSource totals, DropCounters& drops)
-    : setup_(std::move(setup)), drops_(drops), totals_(std::move(totals)) {}
+    : setup_(std::move(setup)),
+      drops_(drops),
+      totals_(std::move(totals)),
+      slow_limiter_(kSlowPerSecond) {}
 
 Drain::~Drain() {
   stop();
@@ -78,6 +87,11 @@ int Drain::on_record(void* context, void* data, size_t length_bytes) {
     return 0;
   }
   if (auto* call = std::get_if<SlowCallEvent>(&*decoded)) {
+    // The kernel counts those it thins out itself under the same cause.
+    if (!call->is_worst && !drain.slow_limiter_.admit(now_ns()).allowed) {
+      drain.drops_.add(DropCause::kSlowThinned);
+      return 0;
+    }
     call->owner = drain.totals_.get_owner(call->process, "");
     drain.batch_.emplace_back(std::move(*call));
   } else {
@@ -92,21 +106,28 @@ void Drain::read_totals() {
     log_error("totals not read", {{"error", std::string(status.message())}});
     return;
   }
-  const auto now = SteadyClock::now().time_since_epoch();  // CLOCK_MONOTONIC
-  batch_.emplace_back(TotalsRead{std::chrono::nanoseconds(now).count()});
+  batch_.emplace_back(TotalsRead{now_ns()});
 }
 
 void Drain::look_at_in_flight() {
   const auto start = SteadyClock::now();
   auto calls = setup_.read_in_flight();
+  auto slow = setup_.read_slow_in_flight();
   const auto end = SteadyClock::now();
   next_look_ = end + std::max<SteadyClock::duration>(kLookPeriod, kLookShare * (end - start));
   if (calls.ok()) {
     calls->look_mono_ns = static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count());
     batch_.emplace_back(std::move(*calls));
-  } else if (!std::exchange(look_failed_, true)) {
-    log_error("calls in flight not read", {{"error", std::string(calls.status().message())}});
+  }
+  if (slow.ok()) {
+    for (SlowCallEvent& call : slow->calls) call.owner = totals_.get_owner(call.process, "");
+    batch_.emplace_back(*std::move(slow));
+  }
+  Status failed = calls.status();
+  failed.Update(slow.status());
+  if (!failed.ok() && !std::exchange(look_failed_, true)) {
+    log_error("calls in flight not read", {{"error", std::string(failed.message())}});
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "daemon/base/bounded_queue.h"
 #include "daemon/base/fd.h"
+#include "daemon/base/log.h"
 #include "daemon/base/result.h"
 #include "daemon/collect/map_source.h"
 #include "daemon/model/drops.h"
@@ -23,7 +24,9 @@ namespace gpuperf {
 // batches of events to the loop.
 //
 // Owns its thread, between start and stop. `programs`' descriptors behind the rings must outlive
-// it. Calls in flight are looked at every second, less often where a look takes long. When the loop
+// it. Calls in flight are looked at every second, less often where a look takes long. Of a burst of
+// slow calls only the worst, and as many others as the loop can name, are handed on; the rest count
+// kSlowThinned. When the loop
 // is behind (its queue full), the batch waits and nothing further is taken from
 // the kernel: totals stay there, and a ring that fills counts its losses itself.
 class Drain {
@@ -35,6 +38,7 @@ class Drain {
     int name_ring_fd = -1;
     std::chrono::milliseconds interval{1000};
     std::function<Result<InFlightCalls>()> read_in_flight;
+    std::function<Result<SlowInFlightCalls>()> read_slow_in_flight;
     std::function<void()> on_batch;  // called on the drain thread after each batch is queued
   };
   static constexpr size_t kQueueBatches = 64;
@@ -66,6 +70,7 @@ class Drain {
   Batch batch_;
   std::chrono::steady_clock::time_point next_look_;
   bool look_failed_ = false;  // said once
+  LogLimiter slow_limiter_;
   std::thread thread_;
 };
 

@@ -13,6 +13,7 @@ constexpr DropCause kLossCauses[GPUPERF_LOSS_COUNT] = {
     DropCause::kBpfCellsFull,      DropCause::kBpfIndexFull,    DropCause::kBpfThreadState,
     DropCause::kBpfCallDepth,      DropCause::kBpfSlowRingFull, DropCause::kBpfProcessRingFull,
     DropCause::kBpfUnpairedReturn, DropCause::kBpfShapesFull,   DropCause::kBpfNameRingFull,
+    DropCause::kSlowThinned,
 };
 
 // The kernel writes these words while we read them: each is read once and whole.

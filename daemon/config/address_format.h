@@ -1,6 +1,7 @@
 #pragma once
 
-// Formats of the addresses the daemon listens on. A hint is returned for what is not in format.
+// Formats of the addresses the daemon listens on, and of its folders. A hint is returned for what
+// is not in format.
 
 #include <optional>
 #include <string>
@@ -18,5 +19,9 @@ inline constexpr std::string_view kRpcAddressFormat =
 inline constexpr std::string_view kRpcAddressPattern =
     R"(^$|^unix:/.+$|^([A-Za-z0-9._-]+|\[[0-9A-Fa-f:.]+\]):[0-9]{1,5}$)";
 std::optional<std::string> find_rpc_address_fault(std::string_view address);
+
+inline constexpr std::string_view kFolderFormat = "an absolute path or empty";
+inline constexpr std::string_view kFolderPattern = R"(^$|^/.+$)";
+std::optional<std::string> find_folder_fault(std::string_view path);
 
 }  // namespace gpuperf

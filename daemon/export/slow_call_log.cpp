@@ -58,6 +58,8 @@ void SlowCallLog::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
                          {"pod", event.owner.pod},
                          {"namespace", event.owner.pod_namespace},
                          {"return_value", format_return_value(*call)},
+                         {"in_flight", event.in_flight && !call->is_gone ? "true" : "false"},
+                         {"explanation", call->explanation},
                          {"stack", join_frames(call->user_stack)},
                          {"suppressed_count", std::to_string(decision.suppressed_count)}}));
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +43,10 @@ class ControlPort {
   // run of characters), until the daemon ends. NotFound: there is none.
   virtual void post_set_enabled(std::string category, std::string name, bool enabled,
                                 Done done) = 0;
+  // Sets the threshold of slow calls of those functions until the daemon ends, for calls in flight
+  // too; 0 = never slow by it, empty = as configured. NotFound: there is none.
+  virtual void post_set_threshold(std::string category, std::string name,
+                                  std::optional<uint64_t> threshold_ns, Done done) = 0;
 };
 
 }  // namespace gpuperf

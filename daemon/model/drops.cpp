@@ -58,6 +58,14 @@ constexpr DropRow kDropRows[] = {
      "connections to the API's socket beyond 256, closed at once; 32 of those are kept for root"},
     {DropCause::kPodNamesFull, "pods", "names_full",
      "names of pods, which then show as their uid: too many new containers at once"},
+    {DropCause::kSlowThinned, "slow", "thinned",
+     "records of slow calls in a burst that were not among the worst; the calls are counted"},
+    {DropCause::kSlowStoreQueueFull, "store", "queue_full",
+     "slow calls not written to the store, which was behind; they are kept in memory"},
+    {DropCause::kSlowStoreFailed, "store", "write_failed",
+     "slow calls not written to the store, which did not work: gpuperfctl status says why; they "
+     "are "
+     "kept in memory"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

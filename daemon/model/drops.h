@@ -37,6 +37,9 @@ enum class DropCause : size_t {
   kInFlightFull,
   kApiConnectionsFull,
   kPodNamesFull,
+  kSlowThinned,
+  kSlowStoreQueueFull,
+  kSlowStoreFailed,
   kCount,
 };
 

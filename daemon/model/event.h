@@ -10,6 +10,7 @@
 
 #include "bpf/records.h"
 #include "daemon/model/function.h"
+#include "daemon/model/time_split.h"
 
 namespace gpuperf {
 
@@ -41,7 +42,7 @@ struct ProcessExited {
   bool operator==(const ProcessExited&) const = default;
 };
 
-// A slow call as the kernel recorded it.
+// A slow call as the kernel recorded it: at its return, or while it is in flight.
 struct SlowCallEvent {
   uint32_t function_id = 0;
   ProcessKey process;
@@ -54,7 +55,20 @@ struct SlowCallEvent {
   std::optional<CallValues> values;      // empty = the entry could not be kept
   std::optional<uint64_t> return_value;  // empty = not seen: timed at its own exits
   std::vector<uint64_t> user_stack;      // innermost first
+  bool is_adaptive = false;              // threshold_ns is the adaptive threshold
+  bool is_worst = false;        // among the longest of its function and process as the kernel knows
+  std::vector<uint32_t> outer;  // functions of the probed calls around it, outermost first
+  std::optional<TimeSplit> split;        // empty = not known
+  std::vector<ChildCalls> children;      // in order of the first call
+  std::vector<Wait> waits;               // the longest, longest first
+  std::optional<ThreadState> in_flight;  // what the thread was found doing; empty = it has returned
   bool operator==(const SlowCallEvent&) const = default;
+};
+
+// Every call in flight past its threshold at one moment; duration_ns is the age then.
+struct SlowInFlightCalls {
+  std::vector<SlowCallEvent> calls;
+  bool operator==(const SlowInFlightCalls&) const = default;
 };
 
 // What one GEMM shape of one cell gained since it was last read.
@@ -104,6 +118,6 @@ struct TotalsRead {
 };
 
 using Event = std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed,
-                           InFlightCalls, TotalsRead>;
+                           InFlightCalls, SlowInFlightCalls, TotalsRead>;
 
 }  // namespace gpuperf

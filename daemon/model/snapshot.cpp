@@ -45,6 +45,11 @@ double get_coverage(const Snapshot& snapshot, uint32_t function_id) {
   return function_id < snapshot.coverage.size() ? snapshot.coverage[function_id] : 1;
 }
 
+uint64_t get_adaptive_threshold_ns(const Snapshot& snapshot, uint32_t function_id) {
+  const auto& thresholds_ns = snapshot.adaptive_threshold_ns;
+  return function_id < thresholds_ns.size() ? thresholds_ns[function_id] : 0;
+}
+
 uint64_t get_age_ns(const InFlightCalls& look, const InFlightCall& call) {
   // A call may begin while the look goes on.
   return look.look_mono_ns - std::min(look.look_mono_ns, call.start_mono_ns);

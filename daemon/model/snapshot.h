@@ -118,6 +118,20 @@ struct StackFrame {
   bool operator==(const StackFrame&) const = default;
 };
 
+// The two stacks of a wait.
+struct WaitFrames {
+  std::vector<StackFrame> kernel_stack;  // of the waiting thread, innermost first
+  std::vector<StackFrame> waker_stack;   // of the waker in user space, likewise
+};
+
+// Probed calls made directly inside a call.
+struct NamedCalls {
+  std::string category;  // empty = of several functions
+  std::string function;
+  uint32_t calls = 0;
+  uint64_t total_ns = 0;
+};
+
 struct SlowCall {
   uint64_t id = 0;  // 1 and up in order of arrival
   std::string category;
@@ -127,6 +141,12 @@ struct SlowCall {
   SlowCallEvent event;
   std::vector<ArgumentText> arguments;  // empty = could not be kept
   std::vector<StackFrame> user_stack;   // innermost first
+  std::vector<WaitFrames> wait_frames;  // of event.waits
+  std::vector<NamedCalls> children;     // most time first
+  std::vector<std::string> outer;       // functions of the probed calls around it, outermost first
+  std::string explanation;              // what dominated and what to look at next
+  bool is_gone = false;    // was in flight and left without returning, as far as was seen
+  bool is_stored = false;  // on disk before anybody was told
 };
 
 // Something the daemon cannot do.
@@ -188,6 +208,12 @@ struct OverheadRow {
   double ratio = 0;  // of the process's time, over the last interval
 };
 
+// The slow calls on disk.
+struct StoreReport {
+  std::string path;  // folder; empty = they are kept in memory only
+  uint64_t used_bytes = 0;
+};
+
 struct Snapshot {
   int64_t taken_mono_ns = 0;
   int64_t totals_mono_ns = 0;  // when the kernel's totals last came in; 0 = not yet
@@ -202,10 +228,13 @@ struct Snapshot {
   std::vector<std::shared_ptr<const ShapeRow>> shapes;      // most calls first
   std::vector<double>
       coverage;  // by function id: share of the time since attach it was probed; missing = 1
+  std::vector<uint64_t> adaptive_threshold_ns;  // by function id; missing or 0 = none
   std::vector<Suspension> suspensions;
   std::vector<OverheadRow> overhead;  // running processes
   uint64_t cpu_ns = 0;                // used by the daemon
   uint64_t resident_bytes = 0;        // of the daemon
+  StoreReport store;
+  std::vector<Problem> problems;  // beside those of the probes
 };
 
 // Processes that run. pid 0 stands for calls that could not be kept per process: none itself.
@@ -216,6 +245,8 @@ const ProcessRow* find_process(const Snapshot& snapshot, const ProcessKey& proce
 const Owner& get_owner(const Snapshot& snapshot, const ProcessKey& process);
 // Share of the time since attach that the function was probed.
 double get_coverage(const Snapshot& snapshot, uint32_t function_id);
+// Threshold in force by the function's own recent calls; 0 = none.
+uint64_t get_adaptive_threshold_ns(const Snapshot& snapshot, uint32_t function_id);
 // Age of a call at the look that found it.
 uint64_t get_age_ns(const InFlightCalls& look, const InFlightCall& call);
 

@@ -27,13 +27,13 @@ std::string get_function_name(const ProbeSpec& spec, const std::string& symbol) 
   return spec.form == SymbolForm::kDemangled ? std::string(find_cpp_name(demangled)) : symbol;
 }
 
-Function make_function(const ProbeSpec& spec, const std::string& symbol,
+Function make_function(const ProbeConfig& config, const ProbeSpec& spec, const std::string& symbol,
                        uint64_t default_threshold_ns) {
   Function function{.category = spec.category,
                     .name = get_function_name(spec, symbol),
                     .symbol = symbol,
-                    .slow_threshold_ns = spec.slow_threshold_ns.value_or(default_threshold_ns),
                     .arguments = spec.arguments};
+  function.slow_threshold_ns = get_threshold_ns(config, spec, function.name, default_threshold_ns);
   // Another library's "cudaFoo" may take and return anything.
   if (!is_c_interface(spec.category)) return function;
   function.status = find_status_kind(symbol);
@@ -62,6 +62,17 @@ std::vector<uint32_t> order_specs(const ProbeConfig& config, std::vector<uint32_
 }
 
 }  // namespace
+
+uint64_t get_threshold_ns(const ProbeConfig& config, const ProbeSpec& spec,
+                          const std::string& function, uint64_t default_ns) {
+  std::optional<uint64_t> threshold_ns = spec.slow_threshold_ns;
+  for (const ThresholdOverride& change : config.thresholds) {
+    const bool in_category = change.category.empty() || change.category == spec.category;
+    if (!in_category || !matches_wildcard(change.function, function)) continue;
+    threshold_ns = change.threshold_ns ? change.threshold_ns : spec.slow_threshold_ns;
+  }
+  return threshold_ns.value_or(default_ns);
+}
 
 bool may_throw(const ProbeSpec& spec, const std::string& symbol) {
   if (spec.may_throw) return *spec.may_throw;
@@ -174,7 +185,8 @@ std::vector<FileProbe> FileProbes::choose(const ProbeConfig& config,
     for (const Candidate& candidate : entry->candidates) {
       chosen.push_back({.spec = position, .symbol = candidate.match.symbol});
       candidates.push_back(&candidate);
-      functions.push_back(make_function(spec, candidate.match.symbol, default_threshold_ns));
+      functions.push_back(
+          make_function(config, spec, candidate.match.symbol, default_threshold_ns));
     }
   }
   std::vector<std::string> names;

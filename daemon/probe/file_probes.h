@@ -20,6 +20,11 @@
 
 namespace gpuperf {
 
+// Threshold of a slow call of `function`, which `spec` asks for; the last override that matches
+// decides.
+uint64_t get_threshold_ns(const ProbeConfig& config, const ProbeSpec& spec,
+                          const std::string& function, uint64_t default_ns);
+
 // One function of a file that the configuration means, and what becomes of it.
 struct FileProbe {
   size_t spec = 0;  // position in ProbeConfig::probes

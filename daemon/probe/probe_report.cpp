@@ -68,7 +68,8 @@ ProbeRow explain_unplaced(const ReportInput& input, size_t position,
                           const std::set<std::string>& missing_in) {
   const ProbeSpec& spec = input.config.probes[position];
   ProbeRow row = make_row(spec);
-  row.slow_threshold_ns = spec.slow_threshold_ns.value_or(input.default_threshold_ns);
+  row.slow_threshold_ns =
+      get_threshold_ns(input.config, spec, spec.function, input.default_threshold_ns);
   if (!spec.enabled) {
     row.state = ProbeState::kDisabled;
     row.reason = kDisabledReason;

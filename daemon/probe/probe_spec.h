@@ -50,10 +50,19 @@ struct ProbeOverride {
   bool operator==(const ProbeOverride&) const = default;
 };
 
+// A threshold set at run time.
+struct ThresholdOverride {
+  std::string category;                  // empty = every one
+  std::string function;                  // display name; `*` matches any run of characters
+  std::optional<uint64_t> threshold_ns;  // 0 = never slow by it; empty = as configured
+  bool operator==(const ThresholdOverride&) const = default;
+};
+
 // The probe sections of a configuration.
 struct ProbeConfig {
-  std::vector<ProbeSpec> probes;         // in file order, then those added at run time
-  std::vector<ProbeOverride> overrides;  // the last that matches decides
+  std::vector<ProbeSpec> probes;              // in file order, then those added at run time
+  std::vector<ProbeOverride> overrides;       // the last that matches decides
+  std::vector<ThresholdOverride> thresholds;  // likewise
   // Category -> globs on the file name, or absolute paths (globs too). A category without an entry
   // here matches the executables of watched processes.
   std::map<std::string, std::vector<std::string>> libraries;

@@ -63,7 +63,7 @@ Prober::Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, D
       on_report_(std::move(on_report)),
       plan_(std::move(plan)),
       attacher_(programs),
-      in_flight_(programs) {}
+      in_flight_(programs, "list_in_flight") {}
 
 Prober::~Prober() { stop(); }
 

@@ -29,6 +29,9 @@ namespace {
 constexpr std::pair<Mechanism, std::string_view> kMechanismNames[] = {
     {Mechanism::kSession, "session"}, {Mechanism::kMulti, "multi"}, {Mechanism::kPerf, "perf"}};
 
+// Of call_state.bpf.c.
+constexpr const char* kThreadHooks[] = {"follow_switch", "follow_waking", "follow_tick"};
+
 std::span<const std::byte> bytes_between(const char* begin, const char* end) {
   return std::as_bytes(std::span(begin, end));
 }
@@ -157,12 +160,16 @@ Status Programs::load_form(std::span<const std::byte> object) {
     bpf_program__set_expected_attach_type(session,
                                           static_cast<bpf_attach_type>(kAttachUprobeSession));
   }
+  for (const char* name : kThreadHooks) {
+    (void)bpf_program__set_autoload(program(name), sizes_.follow_threads);  // not loaded yet
+  }
   if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
 
   exit_link_ = bpf_program__attach(program("process_exit"));
   if (exit_link_ == nullptr) {
     return errno_status(errno, "attach BPF program process_exit to sched_process_exit");
   }
+  if (sizes_.follow_threads) RETURN_IF_ERROR(attach_thread_hooks());
   ASSIGN_OR_RETURN(cells_, MappedArray::map(map_fd("cells"), "cells", sizeof(gpuperf_cell),
                                             sizes_.functions + sizes_.cells));
   ASSIGN_OR_RETURN(functions_, MappedArray::map(map_fd("functions"), "functions",
@@ -174,6 +181,16 @@ Status Programs::load_form(std::span<const std::byte> object) {
   ASSIGN_OR_RETURN(
       losses_, MappedArray::map(map_fd("losses"), "losses", sizeof(uint64_t), GPUPERF_LOSS_COUNT));
   return fill_free_cells();
+}
+
+Status Programs::attach_thread_hooks() {
+  for (const char* name : kThreadHooks) {
+    bpf_link* link = bpf_program__attach(program(name));
+    if (link == nullptr)
+      return errno_status(errno, std::string("BPF program ") + name + ": attach");
+    thread_links_.push_back(link);
+  }
+  return absl::OkStatus();
 }
 
 Status Programs::fill_free_cells() {
@@ -188,6 +205,7 @@ Status Programs::fill_free_cells() {
 }
 
 Programs::~Programs() {
+  for (bpf_link* link : thread_links_) (void)bpf_link__destroy(link);
   if (exit_link_ != nullptr) (void)bpf_link__destroy(exit_link_);
   if (object_ != nullptr) bpf_object__close(object_);
 }
@@ -214,12 +232,18 @@ void Programs::set_function(const Function& function, bool stacks) {
   row.slow_threshold_ns = function.slow_threshold_ns;
   const uint32_t flags = (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
                          (stacks ? GPUPERF_FN_STACK : 0) |
-                         (function.arguments ? GPUPERF_FN_PLAN : 0);
+                         (function.arguments ? GPUPERF_FN_PLAN : 0) |
+                         (follows_threads() ? GPUPERF_FN_SPLIT : 0);
   std::atomic_ref(row.flags).store(flags, std::memory_order_release);
 }
 
 void Programs::set_outside_cost(uint32_t function_id, uint32_t outside_ns) {
   std::atomic_ref(functions_.as<gpuperf_function>()[function_id].outside_ns).store(outside_ns);
+}
+
+void Programs::set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns) {
+  std::atomic_ref(functions_.as<gpuperf_function>()[function_id].adaptive_threshold_ns)
+      .store(threshold_ns);
 }
 
 void Programs::set_lane(uint32_t lane, uint32_t word) {

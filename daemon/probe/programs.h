@@ -62,6 +62,8 @@ class Programs {
   struct Sizes {
     uint32_t functions = 0;
     uint32_t cells = 0;  // beside the one overflow cell per function
+    // Whether threads inside of calls are followed through the scheduler.
+    bool follow_threads = false;
   };
   // Errors: the kernel's own reason, and what to do about it.
   static Result<std::unique_ptr<Programs>> load(Mechanism mechanism, const Sizes& sizes);
@@ -79,6 +81,9 @@ class Programs {
   void set_function(const Function& function, bool stacks);
   // What probing one of its calls costs its caller beyond the call's own duration.
   void set_outside_cost(uint32_t function_id, uint32_t outside_ns);
+  // A call at least this long is slow too; 0 = none.
+  void set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns);
+  bool follows_threads() const { return !thread_links_.empty(); }
   // Generation of a lane and GPUPERF_LANE_CHANGING: see bpf/records.h.
   void set_lane(uint32_t lane, uint32_t word);
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
@@ -88,12 +93,14 @@ class Programs {
   Programs(Mechanism mechanism, const Sizes& sizes) : mechanism_(mechanism), sizes_(sizes) {}
   Status load_form(std::span<const std::byte> object);
   Status fill_free_cells();
+  Status attach_thread_hooks();
 
   // Set once by load.
   const Mechanism mechanism_;
   const Sizes sizes_;
   bpf_object* object_ = nullptr;
   bpf_link* exit_link_ = nullptr;
+  std::vector<bpf_link*> thread_links_;
   MappedArray cells_;
   MappedArray functions_;
   MappedArray plans_;

@@ -14,7 +14,8 @@ FrameFinder::FrameFinder(Options options, const Clock& clock)
     : options_(std::move(options)),
       clock_(clock),
       views_(options_.maps_bytes),
-      tables_(options_.table_bytes) {}
+      tables_(options_.table_bytes),
+      names_(options_.name_bytes) {}
 
 std::vector<StackFrame> FrameFinder::find_frames(const ProcessKey& process,
                                                  const std::vector<uint64_t>& addresses) {
@@ -89,17 +90,26 @@ std::shared_ptr<FrameFinder::View> FrameFinder::read_view(const ProcessKey& proc
   return view;
 }
 
-FrameFinder::TablePtr FrameFinder::find_table(const ProcessKey& process, Module& module) {
-  if (module.identity && module.state != Module::State::kNotTried) {
-    if (const TablePtr* kept = tables_.find(*module.identity)) return *kept;
-  }
-  if (module.state == Module::State::kFailed) return nullptr;
+// Opens the file once for each reading of the mappings: it may have been replaced since.
+std::optional<OpenedFile> FrameFinder::identify(const ProcessKey& process, Module& module) const {
+  if (module.state != Module::State::kNotTried) return std::nullopt;
   Result<OpenedFile> opened = open_mapped_file(options_.proc_root, process.pid, module.mapping);
   module.state = opened.ok() ? Module::State::kOpened : Module::State::kFailed;
-  if (opened.ok()) module.identity = opened->identity;
+  if (!opened.ok()) return std::nullopt;
+  module.identity = opened->identity;
+  return *std::move(opened);
+}
+
+FrameFinder::TablePtr FrameFinder::find_table(const ProcessKey& process, const Module& module,
+                                              std::optional<OpenedFile> opened) {
   if (!module.identity) return nullptr;
   if (const TablePtr* kept = tables_.find(*module.identity)) return *kept;
-  if (!opened.ok()) return nullptr;
+  if (module.state == Module::State::kFailed) return nullptr;
+  if (!opened) {
+    Result<OpenedFile> again = open_mapped_file(options_.proc_root, process.pid, module.mapping);
+    if (!again.ok() || again->identity != *module.identity) return nullptr;
+    opened = *std::move(again);
+  }
   auto table = std::make_shared<const AddressTable>(
       AddressTable::load(opened->fd.get(), options_.table_bytes));
   // What was read to make it is twice its size and would stay with the allocator.
@@ -107,6 +117,27 @@ FrameFinder::TablePtr FrameFinder::find_table(const ProcessKey& process, Module&
   // Kept also when it is empty: not an ELF file, or without symbols.
   (void)tables_.put(*module.identity, table, table->size_bytes());
   return table;
+}
+
+FrameFinder::NamedCode FrameFinder::name_code(const ProcessKey& process, Module& module,
+                                              uint64_t call_offset) {
+  std::optional<OpenedFile> opened = identify(process, module);
+  const auto key = std::pair(module.identity.value_or(FileIdentity()), call_offset);
+  if (module.identity) {
+    if (const NamedCode* known = names_.find(key)) return *known;
+  }
+  const TablePtr table = find_table(process, module, std::move(opened));
+  if (table == nullptr) return {.offset_bytes = call_offset + 1};
+  const std::optional<uint64_t> vaddr = table->find_vaddr(call_offset);
+  NamedCode named{.offset_bytes = vaddr.value_or(call_offset) + 1};
+  const auto function = vaddr ? table->find_function(*vaddr) : std::nullopt;
+  if (function) {
+    named.symbol = demangle(function->name);
+    named.offset_bytes = *vaddr + 1 - function->vaddr;
+  }
+  constexpr size_t kEntryBytes = 200;  // key, nodes of map and list, string
+  (void)names_.put(key, named, kEntryBytes + named.symbol.capacity());
+  return named;
 }
 
 StackFrame FrameFinder::find_frame(const ProcessKey& process, View& view, uint64_t address) {
@@ -119,16 +150,11 @@ StackFrame FrameFinder::find_frame(const ProcessKey& process, View& view, uint64
     frame.offset_bytes = address - mapping.start_address;  // "[vdso]"
     return frame;
   }
-  const TablePtr table = find_table(process, *module);
   // The call instruction: the return address may already be the next function's.
   const uint64_t call_offset = address - 1 - mapping.start_address + mapping.offset_bytes;
-  const std::optional<uint64_t> vaddr = table ? table->find_vaddr(call_offset) : std::nullopt;
-  frame.offset_bytes = vaddr.value_or(call_offset) + 1;
-  if (!vaddr) return frame;
-  if (const auto function = table->find_function(*vaddr)) {
-    frame.symbol = demangle(function->name);
-    frame.offset_bytes = *vaddr + 1 - function->vaddr;
-  }
+  NamedCode named = name_code(process, *module, call_offset);
+  frame.symbol = std::move(named.symbol);
+  frame.offset_bytes = named.offset_bytes;
   return frame;
 }
 

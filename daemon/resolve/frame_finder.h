@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/clock.h"
@@ -24,9 +25,9 @@ namespace gpuperf {
 // process that is gone is answered from what was read while it lived; without that, frames hold the
 // address alone. Mappings are read again when they are older than kMapsMaxAge, or an address is in
 // none of them and they are older than kMapsMinAge (reading them holds a lock of the process).
-// Bounds: tables of functions `table_bytes`, mappings `maps_bytes`; least recently used leave
-// first. A table that alone is larger is replaced as AddressTable says. Not here: code made at run
-// time, names inside the vdso.
+// Bounds: tables of functions `table_bytes`, names found `name_bytes`, mappings `maps_bytes`; least
+// recently used leave first. A table that alone is larger is replaced as AddressTable says. Not
+// here: code made at run time, names inside the vdso.
 class FrameFinder {
  public:
   struct Options {
@@ -34,6 +35,9 @@ class FrameFinder {
     size_t table_bytes = size_t{64} << 20;
     // A Python process with PyTorch has some 300 executable mappings, 75 KB: room for 400 of them.
     size_t maps_bytes = size_t{32} << 20;
+    // Stacks repeat: some 50,000 places, so that the tables of many large libraries need not all be
+    // kept, and are not read again and again.
+    size_t name_bytes = size_t{16} << 20;
   };
   static constexpr std::chrono::milliseconds kMapsMaxAge{1000};
   static constexpr std::chrono::milliseconds kMapsMinAge{100};
@@ -61,6 +65,12 @@ class FrameFinder {
   };
   using TablePtr = std::shared_ptr<const AddressTable>;
 
+  // The function at a place in a file.
+  struct NamedCode {
+    std::string symbol;         // demangled; empty = not known
+    uint64_t offset_bytes = 0;  // from the symbol, or the file's own numbering
+  };
+
   static Module* find_module(View& view, uint64_t address);
 
   std::shared_ptr<View> find_view(const ProcessKey& process,
@@ -68,7 +78,10 @@ class FrameFinder {
   std::shared_ptr<View> read_view(const ProcessKey& process, const View* old) const;
   bool is_stale(View& view, const std::vector<uint64_t>& addresses) const;
   StackFrame find_frame(const ProcessKey& process, View& view, uint64_t address);
-  TablePtr find_table(const ProcessKey& process, Module& module);
+  std::optional<OpenedFile> identify(const ProcessKey& process, Module& module) const;
+  TablePtr find_table(const ProcessKey& process, const Module& module,
+                      std::optional<OpenedFile> opened);
+  NamedCode name_code(const ProcessKey& process, Module& module, uint64_t call_offset);
 
   // Set once in the constructor.
   const Options options_;
@@ -76,6 +89,7 @@ class FrameFinder {
   // Caller's thread only.
   ByteLru<ProcessKey, std::shared_ptr<View>> views_;
   ByteLru<FileIdentity, TablePtr> tables_;
+  ByteLru<std::pair<FileIdentity, uint64_t>, NamedCode> names_;  // by file and offset of the call
 };
 
 }  // namespace gpuperf

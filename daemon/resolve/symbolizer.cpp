@@ -17,13 +17,22 @@ Symbolizer::~Symbolizer() {
   thread_.join();
 }
 
-bool Symbolizer::post_resolve(const ProcessKey& process, std::vector<uint64_t> addresses,
-                              OnResolved on_resolved) {
-  return queue_.try_push({process, std::move(addresses), std::move(on_resolved)});
+bool Symbolizer::post_resolve(std::vector<StackAddresses> stacks, OnResolved on_resolved) {
+  return queue_.try_push({std::move(stacks), std::move(on_resolved)});
 }
 
 bool Symbolizer::post_prefetch(const ProcessKey& process) {
-  return queue_.try_push({.process = process});
+  return queue_.try_push({.stacks = {{.process = process}}});
+}
+
+std::vector<StackFrame> Symbolizer::find_frames(const StackAddresses& stack) {
+  if (stopping_) {
+    std::vector<StackFrame> frames;
+    for (const uint64_t address : stack.addresses) frames.push_back({.address = address});
+    return frames;
+  }
+  return stack.process ? finder_.find_frames(*stack.process, stack.addresses)
+                       : kernel_symbols_.find_frames(stack.addresses, clock_.mono_ns());
 }
 
 void Symbolizer::run() {
@@ -31,16 +40,14 @@ void Symbolizer::run() {
   (void)pthread_setname_np(pthread_self(), "resolve");
   while (std::optional<Request> request = queue_.pop()) {
     if (!request->on_resolved) {
-      if (!stopping_) finder_.prefetch(request->process);
+      if (!stopping_) finder_.prefetch(*request->stacks.front().process);
       continue;
     }
-    std::vector<StackFrame> frames;
-    if (stopping_) {
-      for (const uint64_t address : request->addresses) frames.push_back({.address = address});
-    } else {
-      frames = finder_.find_frames(request->process, request->addresses);
+    Stacks named;
+    for (const StackAddresses& stack : request->stacks) {
+      named.push_back(stack.addresses.empty() ? std::vector<StackFrame>() : find_frames(stack));
     }
-    request->on_resolved(std::move(frames));
+    request->on_resolved(std::move(named));
   }
 }
 

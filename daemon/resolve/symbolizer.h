@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -11,8 +12,15 @@
 #include "daemon/base/clock.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/resolve/frame_finder.h"
+#include "daemon/resolve/kernel_symbols.h"
 
 namespace gpuperf {
+
+// Addresses to name, innermost first.
+struct StackAddresses {
+  std::optional<ProcessKey> process;  // empty = the kernel's
+  std::vector<uint64_t> addresses;
+};
 
 // Turns stacks of addresses into frames on a thread of its own.
 //
@@ -26,30 +34,31 @@ class Symbolizer {
     FrameFinder::Options frames;
     size_t queue_requests = 256;
   };
-  using OnResolved = std::function<void(std::vector<StackFrame>)>;
+  using Stacks = std::vector<std::vector<StackFrame>>;
+  using OnResolved = std::function<void(Stacks)>;
 
   explicit Symbolizer(Options options);
   ~Symbolizer();
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
 
-  // One frame per address, in order.
-  bool post_resolve(const ProcessKey& process, std::vector<uint64_t> addresses,
-                    OnResolved on_resolved);
+  // One stack per request and one frame per address, in order.
+  bool post_resolve(std::vector<StackAddresses> stacks, OnResolved on_resolved);
   // Reads the mappings of a process early, so that its stacks can be named after it has gone.
   bool post_prefetch(const ProcessKey& process);
 
  private:
   struct Request {
-    ProcessKey process;
-    std::vector<uint64_t> addresses;
+    std::vector<StackAddresses> stacks;
     OnResolved on_resolved;  // empty = prefetch
   };
 
   void run();
+  std::vector<StackFrame> find_frames(const StackAddresses& stack);
 
   SystemClock clock_;
-  FrameFinder finder_;  // resolve thread only
+  FrameFinder finder_;            // resolve thread only
+  KernelSymbols kernel_symbols_;  // likewise
   BoundedQueue<Request> queue_;
   std::atomic<bool> stopping_ = false;
   std::thread thread_;  // last: everything above is there when it starts

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +15,7 @@ namespace {
 
 // A status travels in the trailers, of which clients take 8 KiB; a byte of it may need three there.
 constexpr size_t kLongestMessageBytes = 2000;
+constexpr uint64_t kMaxThresholdNs = uint64_t{1} << 62;  // as the proto says
 
 // The errors of a configuration may be many: whole lines of them, as far as they go.
 Status shorten(const Status& status) {
@@ -59,6 +61,11 @@ class ControlCall final : public grpc::ServerUnaryReactor {
   std::shared_ptr<ControlCall> self_;  // reset in OnDone
 };
 
+Status check_pattern(const std::string& function) {
+  if (!function.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError("function: empty; write * for every function");
+}
+
 }  // namespace
 
 Status ControlService::check_caller() const {
@@ -93,10 +100,7 @@ grpc::ServerUnaryReactor* ControlService::start_set_enabled(const std::string& c
                                                             bool enabled,
                                                             v1::ProbeChange* change) const {
   return start(change, [&](ControlPort& port, ControlPort::Done done) {
-    if (function.empty()) {
-      done(absl::InvalidArgumentError("function: empty; write * for every function"));
-      return;
-    }
+    if (const Status status = check_pattern(function); !status.ok()) return done(status);
     port.post_set_enabled(category, function, enabled, std::move(done));
   });
 }
@@ -130,6 +134,23 @@ grpc::ServerUnaryReactor* ControlService::DisableProbes(grpc::CallbackServerCont
                                                         v1::DisableProbesResponse* response) {
   return start_set_enabled(request->category(), request->function(), false,
                            response->mutable_change());
+}
+
+grpc::ServerUnaryReactor* ControlService::SetSlowThreshold(
+    grpc::CallbackServerContext*, const v1::SetSlowThresholdRequest* request,
+    v1::SetSlowThresholdResponse* response) {
+  return start(response->mutable_change(), [request](ControlPort& port, ControlPort::Done done) {
+    if (const Status status = check_pattern(request->function()); !status.ok()) {
+      return done(status);
+    }
+    std::optional<uint64_t> threshold_ns;
+    if (request->has_threshold_ns()) threshold_ns = request->threshold_ns();
+    if (threshold_ns >= kMaxThresholdNs) {
+      return done(absl::InvalidArgumentError("threshold_ns: more than 2^62; 0 makes no call slow"));
+    }
+    port.post_set_threshold(request->category(), request->function(), threshold_ns,
+                            std::move(done));
+  });
 }
 
 }  // namespace gpuperf

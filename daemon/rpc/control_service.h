@@ -38,6 +38,9 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerUnaryReactor* DisableProbes(grpc::CallbackServerContext* context,
                                           const v1::DisableProbesRequest* request,
                                           v1::DisableProbesResponse* response) override;
+  grpc::ServerUnaryReactor* SetSlowThreshold(grpc::CallbackServerContext* context,
+                                             const v1::SetSlowThresholdRequest* request,
+                                             v1::SetSlowThresholdResponse* response) override;
 
  private:
   using Post = std::function<void(ControlPort& port, ControlPort::Done done)>;

@@ -50,15 +50,6 @@ uint64_t fill_page(const std::vector<Item>& items, uint64_t offset, const v1::Pa
   return offset;
 }
 
-bool is_slower(const SlowCall* left, const SlowCall* right) {
-  return std::pair(left->event.duration_ns, left->id) >
-         std::pair(right->event.duration_ns, right->id);
-}
-
-bool is_newer(const SlowCall* left, const SlowCall* right) {
-  return std::pair(left->start_unix_ns, left->id) > std::pair(right->start_unix_ns, right->id);
-}
-
 }  // namespace
 
 ObserveService::ObserveService(ObserveSources sources)
@@ -94,8 +85,10 @@ Status ObserveService::list_probes(const v1::ListProbesRequest& request,
   for (const ProbeRow& row : place.snapshot->probes->probes) {
     if (filter.matches_function(row.category, row.function)) rows.push_back(&row);
   }
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_probes(),
-                                  [](const ProbeRow* row) { return to_proto(*row); });
+  const uint64_t next = fill_page(
+      rows, place.offset, request.page(), *response.mutable_probes(), [&](const ProbeRow* row) {
+        return to_proto(*row, get_adaptive_threshold_ns(*place.snapshot, row->function_id));
+      });
   if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
   return absl::OkStatus();
 }
@@ -113,29 +106,6 @@ Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
   const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_functions(),
                                   [](const v1::FunctionStats& row) { return row; });
   if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
-  return absl::OkStatus();
-}
-
-Status ObserveService::list_slow_calls(const v1::ListSlowCallsRequest& request,
-                                       v1::ListSlowCallsResponse& response) {
-  const bool by_duration = request.sort().empty() || request.sort() == "duration_ns";
-  if (!by_duration && request.sort() != "start_unix_ns") {
-    return absl::InvalidArgumentError(
-        fmt::format("sort: \"{}\" is no field to sort by; there are duration_ns, start_unix_ns",
-                    request.sort()));
-  }
-  const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
-  const RowFilter filter(request.filter());
-  std::vector<const SlowCall*> calls;
-  for (const auto& call : place.snapshot->slow_calls) {
-    if (filter.matches(*call)) calls.push_back(call.get());
-  }
-  std::ranges::sort(calls, by_duration ? is_slower : is_newer);
-  const uint64_t next =
-      fill_page(calls, place.offset, request.page(), *response.mutable_slow_calls(),
-                [](const SlowCall* call) { return to_proto(*call); });
-  if (next < calls.size()) response.set_next_page_token(pages_.make_token(place, next, key));
   return absl::OkStatus();
 }
 
@@ -180,15 +150,8 @@ Status ObserveService::list_shapes(const v1::ListShapesRequest& request,
   return absl::OkStatus();
 }
 
-Status ObserveService::get_slow_call(uint64_t id, v1::GetSlowCallResponse& response) const {
-  const std::shared_ptr<const Snapshot> snapshot = sources_.board.get();
-  for (const auto& call : snapshot->slow_calls) {
-    if (call->id != id) continue;
-    *response.mutable_slow_call() = to_proto(*call);
-    return absl::OkStatus();
-  }
-  return absl::NotFoundError(fmt::format(
-      "slow call {}: never existed or no longer kept (slow.worst_per_function, slow.recent)", id));
+SlowCallSources ObserveService::get_slow_call_sources() const {
+  return {.snapshot = sources_.board.get(), .store = sources_.store};
 }
 
 Status ObserveService::check_config(std::string_view text,
@@ -231,7 +194,7 @@ grpc::ServerUnaryReactor* ObserveService::ListFunctions(grpc::CallbackServerCont
 grpc::ServerUnaryReactor* ObserveService::ListSlowCalls(grpc::CallbackServerContext* context,
                                                         const v1::ListSlowCallsRequest* request,
                                                         v1::ListSlowCallsResponse* response) {
-  return answer(context, list_slow_calls(*request, *response));
+  return answer(context, list_slow_calls(get_slow_call_sources(), *request, *response));
 }
 
 grpc::ServerUnaryReactor* ObserveService::ListInFlightCalls(
@@ -249,7 +212,8 @@ grpc::ServerUnaryReactor* ObserveService::ListShapes(grpc::CallbackServerContext
 grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext* context,
                                                       const v1::GetSlowCallRequest* request,
                                                       v1::GetSlowCallResponse* response) {
-  return answer(context, get_slow_call(request->id(), *response));
+  return answer(context, get_slow_call(get_slow_call_sources(), request->id(),
+                                       *response->mutable_slow_call()));
 }
 
 grpc::ServerWriteReactor<v1::WatchSlowCallsResponse>* ObserveService::WatchSlowCalls(

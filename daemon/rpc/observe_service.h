@@ -8,6 +8,7 @@
 #include "daemon/config.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/rpc/slow_call_list.h"
 #include "daemon/rpc/snapshot_pages.h"
 #include "daemon/rpc/watch_hub.h"
 #include "gpuperf/v1/observe.grpc.pb.h"
@@ -24,6 +25,7 @@ struct ObserveSources {
   const Clock& clock;
   WatchHub& watch;
   ConfigChecker check_config;
+  SlowCallStore* store = nullptr;  // null = slow calls are in memory only
 };
 
 // Answers gpuperf.v1.Observe from the newest snapshot.
@@ -75,12 +77,10 @@ class ObserveService final : public v1::Observe::CallbackService {
   Status list_probes(const v1::ListProbesRequest& request, v1::ListProbesResponse& response);
   Status list_functions(const v1::ListFunctionsRequest& request,
                         v1::ListFunctionsResponse& response);
-  Status list_slow_calls(const v1::ListSlowCallsRequest& request,
-                         v1::ListSlowCallsResponse& response);
   Status list_in_flight_calls(const v1::ListInFlightCallsRequest& request,
                               v1::ListInFlightCallsResponse& response);
   Status list_shapes(const v1::ListShapesRequest& request, v1::ListShapesResponse& response);
-  Status get_slow_call(uint64_t id, v1::GetSlowCallResponse& response) const;
+  SlowCallSources get_slow_call_sources() const;
   Status check_config(std::string_view text, v1::CheckConfigResponse& response) const;
 
   const ObserveSources sources_;

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "daemon/model/data_types.h"
 #include "daemon/model/display_text.h"
@@ -103,6 +104,85 @@ void set_owner(const Owner& owner, Message& message) {
   message.set_slurm_rank(to_valid_utf8(owner.slurm_rank));
 }
 
+void add_frames(const std::vector<StackFrame>& stack,
+                google::protobuf::RepeatedPtrField<v1::StackFrame>& frames) {
+  for (const StackFrame& frame : stack) {
+    v1::StackFrame& added = *frames.Add();
+    added.set_symbol(to_valid_utf8(frame.symbol));
+    added.set_module(to_valid_utf8(frame.module));
+    added.set_offset_bytes(frame.offset_bytes);
+    added.set_address(frame.address);
+  }
+}
+
+v1::Waker to_proto(const Waker& waker, const std::vector<StackFrame>& stack) {
+  v1::Waker message;
+  message.set_pid(waker.pid);
+  message.set_tid(waker.tid);
+  message.set_comm(to_valid_utf8(waker.comm));
+  message.set_kernel_thread(waker.is_kernel);
+  add_frames(stack, *message.mutable_stack());
+  return message;
+}
+
+v1::Wait to_proto(const Wait& wait, const WaitFrames& frames) {
+  v1::Wait message;
+  message.set_start_mono_ns(wait.start_mono_ns);
+  message.set_duration_ns(wait.duration_ns);
+  message.set_kind(std::string(get_wait_kind_name(wait.kind)));
+  message.set_syscall(get_syscall_name(wait.syscall));
+  message.set_file_kind(std::string(get_file_kind_name(wait.file_mode)));
+  message.set_file(to_valid_utf8(wait.file_name));
+  if (wait.waker.tid != 0) *message.mutable_waker() = to_proto(wait.waker, frames.waker_stack);
+  add_frames(frames.kernel_stack, *message.mutable_kernel_stack());
+  return message;
+}
+
+v1::TimeSplit make_time_split(const SlowCall& call) {
+  const TimeSplit& split = *call.event.split;
+  const TimeParts parts = make_time_parts(split, call.event.duration_ns);
+  v1::TimeSplit message;
+  message.set_on_cpu_user_ns(parts.on_cpu_user_ns);
+  message.set_on_cpu_kernel_ns(parts.on_cpu_kernel_ns);
+  message.set_on_cpu_fault_ns(parts.on_cpu_fault_ns);
+  message.set_runnable_ns(parts.runnable_ns);
+  message.set_throttled_ns(parts.throttled_ns);
+  message.set_blocked_ns(get_blocked_ns(parts));
+  if (const auto main = find_main_wait(parts)) {
+    message.set_blocked_on(std::string(get_wait_kind_name(*main)));
+  }
+  for (size_t kind = 0; kind < kWaitKinds; ++kind) {
+    if (parts.blocked_ns[kind] == 0) continue;
+    v1::BlockedTime& blocked = *message.add_blocked();
+    blocked.set_kind(std::string(get_wait_kind_name(static_cast<WaitKind>(kind))));
+    blocked.set_total_ns(parts.blocked_ns[kind]);
+  }
+  std::ranges::stable_sort(*message.mutable_blocked(), std::ranges::greater(),
+                           &v1::BlockedTime::total_ns);
+  for (size_t i = 0; i < call.event.waits.size(); ++i) {
+    const WaitFrames frames = i < call.wait_frames.size() ? call.wait_frames[i] : WaitFrames();
+    *message.add_waits() = to_proto(call.event.waits[i], frames);
+  }
+  if (message.waits_size() > 0 && message.waits(0).has_waker()) {
+    *message.mutable_waker() = message.waits(0).waker();
+  }
+  message.set_cpu_samples(std::accumulate(split.ticks.begin(), split.ticks.end(), uint32_t{0}));
+  message.set_preemptions(split.preemptions);
+  message.set_migrations(split.migrations);
+  message.set_minor_faults(split.minor_faults);
+  message.set_major_faults(split.major_faults);
+  return message;
+}
+
+v1::NestedCalls to_proto(const NamedCalls& calls) {
+  v1::NestedCalls message;
+  message.set_category(to_valid_utf8(calls.category));
+  message.set_function(to_valid_utf8(calls.function));
+  message.set_calls(calls.calls);
+  message.set_total_ns(calls.total_ns);
+  return message;
+}
+
 v1::Suspension to_proto(const Suspension& suspension, const FunctionList* functions,
                         int64_t now_mono_ns) {
   v1::Suspension message;
@@ -139,16 +219,20 @@ void set_facts(const DaemonFacts& facts, v1::GetStatusResponse& response) {
   response.set_kernel(facts.kernel);
 }
 
-void set_probes(const ProbeReport& report, v1::GetStatusResponse& response) {
-  response.set_mechanism(report.mechanism);
-  response.set_files(report.files);
-  *response.mutable_probes() = count_probes(report.probes);
-  for (const Problem& problem : report.problems) {
+void add_problems(const std::vector<Problem>& problems, v1::GetStatusResponse& response) {
+  for (const Problem& problem : problems) {
     v1::Problem& added = *response.add_problems();
     added.set_subject(to_valid_utf8(problem.subject));
     added.set_message(to_valid_utf8(problem.message));
     added.set_hint(to_valid_utf8(problem.hint));
   }
+}
+
+void set_probes(const ProbeReport& report, v1::GetStatusResponse& response) {
+  response.set_mechanism(report.mechanism);
+  response.set_files(report.files);
+  *response.mutable_probes() = count_probes(report.probes);
+  add_problems(report.problems, response);
 }
 
 }  // namespace
@@ -252,7 +336,7 @@ v1::HitCost to_proto(HitCost cost) {
   return v1::HIT_COST_UNSPECIFIED;  // only reached with a value outside the enum
 }
 
-v1::Probe to_proto(const ProbeRow& row) {
+v1::Probe to_proto(const ProbeRow& row, uint64_t adaptive_threshold_ns) {
   v1::Probe probe;
   probe.set_category(to_valid_utf8(row.category));
   probe.set_function(to_valid_utf8(row.function));
@@ -266,6 +350,7 @@ v1::Probe to_proto(const ProbeRow& row) {
   probe.set_hit_cost(to_proto(row.hit_cost));
   probe.set_exit_sites(row.exit_sites);
   probe.set_cost_ns(row.cost_ns);
+  probe.set_adaptive_threshold_ns(adaptive_threshold_ns);
   return probe;
 }
 
@@ -283,20 +368,25 @@ v1::SlowCall to_proto(const SlowCall& call) {
   message.set_start_mono_ns(event.start_mono_ns);
   message.set_duration_ns(event.duration_ns);
   message.set_threshold_ns(event.threshold_ns);
-  message.set_reason("absolute");  // the only kind of threshold so far
+  message.set_reason(event.is_adaptive ? "adaptive" : "absolute");
   for (const ArgumentText& text : call.arguments) {
     v1::Argument& argument = *message.add_arguments();
     argument.set_name(to_valid_utf8(text.name));
     argument.set_value(to_valid_utf8(text.value));
   }
   message.set_return_value(format_return_value(call));
-  for (const StackFrame& frame : call.user_stack) {
-    v1::StackFrame& added = *message.add_user_stack();
-    added.set_symbol(to_valid_utf8(frame.symbol));
-    added.set_module(to_valid_utf8(frame.module));
-    added.set_offset_bytes(frame.offset_bytes);
-    added.set_address(frame.address);
+  add_frames(call.user_stack, *message.mutable_user_stack());
+  if (event.split) *message.mutable_time_split() = make_time_split(call);
+  message.set_explanation(to_valid_utf8(call.explanation));
+  for (const NamedCalls& child : call.children) *message.add_children() = to_proto(child);
+  for (const std::string& function : call.outer) message.add_outer(to_valid_utf8(function));
+  message.set_in_flight(event.in_flight && !call.is_gone);
+  if (call.is_gone) {
+    message.set_state("gone");
+  } else if (event.in_flight) {
+    message.set_state(std::string(get_thread_state_name(*event.in_flight)));
   }
+  message.set_stored(call.is_stored);
   return message;
 }
 
@@ -314,6 +404,9 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   response.set_mechanism("none");
   if (snapshot.daemon != nullptr) set_facts(*snapshot.daemon, response);
   if (snapshot.probes != nullptr) set_probes(*snapshot.probes, response);
+  add_problems(snapshot.problems, response);
+  response.set_store_path(to_valid_utf8(snapshot.store.path));
+  response.set_store_bytes(snapshot.store.used_bytes);
   response.set_processes(static_cast<uint32_t>(count_running_processes(snapshot)));
   uint64_t calls = 0;
   uint64_t slow_calls = 0;

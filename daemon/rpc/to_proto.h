@@ -30,7 +30,8 @@ v1::Process to_proto(const ProcessRow& row, double overhead_ratio);
 v1::Shape to_proto(const Function& function, const ShapeRow& row);
 v1::InFlightCall to_proto(const Function& function, const InFlightCall& call, const Owner& owner,
                           uint64_t age_ns);
-v1::Probe to_proto(const ProbeRow& row);
+// `adaptive_threshold_ns`: of its function; 0 = none.
+v1::Probe to_proto(const ProbeRow& row, uint64_t adaptive_threshold_ns);
 v1::SlowCall to_proto(const SlowCall& call);
 v1::ConfigError to_proto(const ConfigError& error);
 v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& drops,

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <utility>
 
+#include "daemon/state/explain.h"
+
 namespace gpuperf {
 namespace {
 
@@ -17,15 +19,89 @@ bool is_worse(const std::shared_ptr<const SlowCall>& a, const std::shared_ptr<co
 
 }  // namespace
 
-SlowCalls::SlowCalls(const Limits& limits, DropCounters& drops) : limits_(limits), drops_(drops) {}
+SlowCalls::SlowCalls(const Limits& limits, DropCounters& drops)
+    : limits_(limits), drops_(drops), last_id_(limits.last_id) {}
 
-std::shared_ptr<const SlowCall> SlowCalls::add(SlowCall call) {
-  if (call.id == 0) call.id = last_id_ + 1;
-  last_id_ = std::max(last_id_, call.id);
+SlowCalls::OpenKey SlowCalls::make_key(const SlowCallEvent& event) {
+  return {event.process, event.tid, event.function_id, event.start_mono_ns};
+}
+
+SlowCalls::Sighting SlowCalls::see_in_flight(const SlowCallEvent& event, int64_t now_mono_ns) {
+  const auto entry = open_.find(make_key(event));
+  if (entry == open_.end()) return Sighting::kNew;
+  OpenCall& open = entry->second;
+  open.seen_mono_ns = now_mono_ns;
+  if (event.duration_ns >= 2 * open.named_age_ns) return Sighting::kRefresh;
+  auto call = std::make_shared<SlowCall>(*open.call);
+  std::vector<WaitFrames> frames;
+  for (const Wait& wait : event.waits) {
+    const auto& known = call->event.waits;
+    const auto same = std::ranges::find(known, wait.start_mono_ns, &Wait::start_mono_ns);
+    const auto index = static_cast<size_t>(same - known.begin());
+    frames.push_back(index < call->wait_frames.size() ? call->wait_frames[index] : WaitFrames());
+  }
+  call->event = event;
+  call->wait_frames = std::move(frames);
+  call->explanation = explain(*call);
+  open.call = std::move(call);
+  return Sighting::kKnown;
+}
+
+SlowCalls::Kept SlowCalls::add(SlowCall call, int64_t now_mono_ns) {
+  const OpenKey key = make_key(call.event);
+  const auto entry = open_.find(key);
+  const bool in_flight = call.event.in_flight.has_value();
+  if (in_flight && entry == open_.end() && open_.size() >= limits_.max_open) {
+    drops_.add(DropCause::kInFlightFull);
+    return {};
+  }
+  const bool is_news = !in_flight || entry == open_.end();
+  call.id = entry == open_.end() ? ++last_id_ : entry->second.call->id;
+  const uint64_t age_ns = call.event.duration_ns;
   auto kept = std::make_shared<const SlowCall>(std::move(call));
-  keep_worst(kept);
-  recent_.push_back(kept);
+  if (in_flight) {
+    open_[key] = {.call = kept, .named_age_ns = age_ns, .seen_mono_ns = now_mono_ns};
+    return {kept, is_news};
+  }
+  if (entry != open_.end()) open_.erase(entry);
+  keep(kept);
+  return {kept, is_news};
+}
+
+void SlowCalls::keep(const CallPtr& call) {
+  keep_worst(call);
+  recent_.push_back(call);
   if (recent_.size() > limits_.recent) drop_oldest_recent();
+}
+
+std::vector<std::shared_ptr<const SlowCall>> SlowCalls::collect_gone(int64_t now_mono_ns) {
+  std::vector<CallPtr> gone;
+  for (auto entry = open_.begin(); entry != open_.end();) {
+    if (now_mono_ns - entry->second.seen_mono_ns < kGoneAfterNs) {
+      ++entry;
+      continue;
+    }
+    auto call = std::make_shared<SlowCall>(*entry->second.call);
+    call->is_gone = true;
+    keep(call);
+    gone.push_back(std::move(call));
+    entry = open_.erase(entry);
+  }
+  return gone;
+}
+
+std::shared_ptr<const SlowCall> SlowCalls::mark_unstored(
+    const std::shared_ptr<const SlowCall>& call) {
+  auto unstored = std::make_shared<SlowCall>(*call);
+  unstored->is_stored = false;
+  const CallPtr kept = unstored;
+  std::ranges::replace(recent_, call, kept);
+  if (const auto open = open_.find(make_key(call->event));
+      open != open_.end() && open->second.call == call) {
+    open->second.call = kept;
+  }
+  const auto list = worst_.find({call->event.process, call->event.function_id});
+  if (list != worst_.end()) std::ranges::replace(list->second.calls, call, kept);
   return kept;
 }
 
@@ -95,6 +171,7 @@ void SlowCalls::fill(Snapshot& snapshot) const {
   for (const auto& [key, list] : worst_) {
     calls.insert(calls.end(), list.calls.begin(), list.calls.end());
   }
+  for (const auto& [key, open] : open_) calls.push_back(open.call);
   std::ranges::sort(calls, {}, [](const CallPtr& call) { return call->id; });
   // A recent call may be among the worst too: the same pointer.
   calls.erase(std::unique(calls.begin(), calls.end()), calls.end());

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU tests: gpuperfd beside real PyTorch work, its counts against torch.profiler's.
 
-usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth
+usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth | causes
 
 Starts the bundle's daemon, runs each check, prints PASS or FAIL per claim and writes what it saw to
 the results folder. The last line is "N passed, N failed"; exit code 1 when something failed.
@@ -63,11 +63,14 @@ class Daemon:
         self.symbols = {name: symbol for symbol, name in shown.items()}
         config.setdefault("libtorch_func_sym", {})["linear"] = "at::_ops::linear::call"
         config.setdefault("slow", {})["default_threshold_ms"] = 20
+        config["custom_sym"] = {"stage_batch": {"symbol": "stage_batch", "may_throw": False}}
+        config.setdefault("libraries", {})["custom_sym"] = [str(self.folder / "libstall.so")]
         # Counts are compared with the truth: nothing may be taken out.
         config.setdefault("overhead", {})["budget_percent"] = 0
         config.setdefault("stats", {})["interval_ms"] = 250
         config.setdefault("metrics", {})["listen"] = METRICS_ADDRESS
         config.setdefault("grpc", {})["listen"] = self.address
+        config["storage"] = {"path": str(self.folder) + "/store"}
         (self.folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
         self.log = open(RESULTS / "gpuperfd.log", "w", encoding="utf-8")
         self.process = subprocess.Popen(
@@ -382,6 +385,49 @@ def check_cuda_calls(report, daemon, folder):
     report.check("cuda_calls found the GPU", truth["gpu"], f"calls that failed: {errors or 'none'}")
 
 
+STALL = """
+#include <time.h>
+void stage_batch(unsigned long ms) {
+  struct timespec left = {ms / 1000, ms % 1000 * 1000000};
+  while (nanosleep(&left, &left) != 0) {}
+}
+"""
+
+
+def check_causes(report, daemon, folder):
+    library = os.path.join(folder, "libstall.so")
+    subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", library, "-"], input=STALL, text=True,
+                   check=True)
+    for function, threshold in (("stage_batch", "10ms"), ("cudaMalloc", "1ms")):
+        daemon.ctl("probes", "threshold", function, threshold)
+    with stepped("torch_causes.py", folder, "--stall-library", library) as (files, process):
+        wait_for(files["ready"], process)
+        daemon.wait_for_probes()
+        pid = int(pathlib.Path(files["ready"]).read_text(encoding="utf-8"))
+        touch(files["go"])
+        planted = json.loads(process.stdout.readline())
+        time.sleep(2)
+        calls = [call for call in daemon.query("slow", "list", "--pid", str(pid), "--limit", "500")
+                 if not call["in_flight"]]
+        touch(files["end"])
+        process.wait(60)
+    (RESULTS / "causes.json").write_text(json.dumps({"planted": planted, "calls": calls}, indent=2),
+                                         encoding="utf-8")
+    for claim, functions, words in (
+            ("a host stall", ["stage_batch"], "Slept 5"),
+            ("a copy from pageable memory", ["cudaMemcpyAsync", "cudaMemcpy"], "pageable"),
+            ("an allocation under pressure", ["cudaMalloc"], "memory management"),
+            ("a long kernel before a synchronize", ["cudaDeviceSynchronize"],
+             "for the GPU to finish what was queued before")):
+        found = sorted((call for call in calls if call["function"] in functions),
+                       key=lambda call: -call["duration_ns"])
+        report.check(f"{claim} is a slow call that explains itself",
+                     found and words in found[0]["explanation"],
+                     f"{len(found)} of {functions}: {found[0]['explanation'] if found else ''}")
+        if found:
+            report.say(daemon.ctl("slow", "show", str(found[0]["id"])).stdout)
+
+
 def write_views(report, daemon):
     with urllib.request.urlopen(f"http://{METRICS_ADDRESS}/metrics", timeout=10) as answer:
         (RESULTS / "metrics.txt").write_bytes(answer.read())
@@ -392,10 +438,16 @@ def write_views(report, daemon):
     shown = daemon.ctl("slow", "show", str(slow[0]["id"])).stdout if slow else "(no slow call)"
     (RESULTS / "status_and_slow_call.txt").write_text(f"{status}\n{shown}", encoding="utf-8")
     report.say(f"{status}\n{shown}")
+    tick = os.sysconf("SC_CLK_TCK")
+    for task in pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir():
+        fields = (task / "stat").read_text().rsplit(")", 1)[1].split()
+        seconds = (int(fields[11]) + int(fields[12])) / tick
+        if seconds > 0.1:
+            report.say(f"thread {(task / 'comm').read_text().strip()}: {seconds:.1f} s of CPU")
 
 
 def main():
-    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth"]
+    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth", "causes"]
     report = Report(RESULTS / "summary.txt")
     version = (BUNDLE / "VERSION").read_text(encoding="utf-8").strip()
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
@@ -413,6 +465,8 @@ def main():
                 check_libraries(report, daemon, folder)
             if "truth" in wanted:
                 check_truth(report, daemon, folder)
+            if "causes" in wanted:
+                check_causes(report, daemon, folder)
             write_views(report, daemon)
         finally:
             code = daemon.stop()

@@ -71,6 +71,7 @@ class Daemon:
         path = pathlib.Path(self.folder.name)
         self.address = f"unix:{path}/api.sock"
         config = {**self.config, "grpc": {"listen": self.address}, "metrics": {"listen": ""},
+                  "storage": {"path": str(path / "store")},
                   "log": {"level": "error"}}
         (path / "config.json").write_text(json.dumps(config), encoding="utf-8")
         self.process = subprocess.Popen([self.bundle / "bin/gpuperfd", "--config",

@@ -24,16 +24,17 @@ ALLOWED = {
     "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<Zydis>", "<bpf>"},
     "daemon/collect": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model",
                        "<bpf>"},
-    "daemon/state": {"daemon/base", "daemon/model"},
+    "daemon/state": {"bpf/records.h", "daemon/base", "daemon/model", "<spdlog>"},
     "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "<grpcpp>"},
     "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
-    "daemon/rpc": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model",
+    "daemon/store": {"daemon/base", "daemon/model", "<absl>", "<spdlog>", "<sqlite3>"},
+    "daemon/rpc": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/store",
                    "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
     # The top of the house puts the rooms together.
     "daemon": {"daemon", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
-             "httplib", "libelf", "gelf", "Zydis"}
+             "httplib", "libelf", "gelf", "Zydis", "sqlite3"}
 OURS = {"bpf", "injector", "client", "daemon", "tests"}
 
 

@@ -210,16 +210,20 @@ TEST_P(FunctionProbeTest, SaysNothingOfFastCalls) {
   EXPECT_EQ(count(0).slow_calls, 0u);
 }
 
-TEST_P(FunctionProbeTest, CountsSlowCallsWhoseRecordsFindTheRingFull) {
+TEST_P(FunctionProbeTest, ThinsOutABurstOfSlowCallsButNotItsWorst) {
   probe(0, target_plain, {.slow_threshold_ns = 1});
   constexpr uint64_t kCalls = 5000;
 
   for (uint64_t i = 0; i < kCalls; ++i) (void)target_plain(0);
 
-  const uint64_t lost = programs_->losses()[GPUPERF_LOSS_SLOW_RING_FULL];
+  const uint64_t thinned = programs_->losses()[GPUPERF_LOSS_SLOW_THINNED];
+  const auto calls = drain_slow_calls();
   EXPECT_EQ(count(0).slow_calls, kCalls);
-  EXPECT_GT(lost, 0u);
-  EXPECT_EQ(drain_slow_calls().size() + lost, kCalls);
+  EXPECT_GT(thinned, 0u);
+  EXPECT_EQ(calls.size() + thinned, kCalls);
+  EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_SLOW_RING_FULL], 0u);
+  EXPECT_EQ(std::ranges::max(calls, {}, &gpuperf_slow_call::duration_ns).duration_ns,
+            cell_of(0).max_ns);
 }
 
 TEST_P(FunctionProbeTest, LosesNoCallWhenTheCellsAreFull) {

@@ -47,7 +47,7 @@ class ProbeChangeTest : public FunctionProbeTest {
   }
   // Lets the replaced links go, as the prober does.
   void close_retired() {
-    InFlightReader reader(*programs_);
+    InFlightReader reader(*programs_, "list_in_flight");
     const auto deadline = Clock::now() + std::chrono::seconds(5);
     while (attacher_->has_retired() && Clock::now() < deadline) {
       const auto calls = reader.read();
@@ -241,7 +241,7 @@ TEST_P(ProbeChangeTest, CountsGemmShapes) {
 
 TEST_P(ProbeChangeTest, ListsCallsInFlightWithTheirStart) {
   attach(1, {point(0, target_sleep_caller), point(1, target_sleep)});
-  InFlightReader reader(*programs_);
+  InFlightReader reader(*programs_, "list_in_flight");
   std::atomic<int> tid = 0;
   std::thread caller([&] {
     tid = gettid();

@@ -33,7 +33,7 @@ class ControlTest(unittest.TestCase):
         """Replaces the daemon's file, keeping where it listens."""
         settings = json.loads(daemon.config.read_text(encoding="utf-8"))
         settings = {key: value for key, value in settings.items()
-                    if key in ("grpc", "metrics", "stats", "overhead")}
+                    if key in ("grpc", "metrics", "stats", "storage", "slow", "overhead")}
         daemon.config.write_text(json.dumps(settings | config), encoding="utf-8")
 
     def count(self, daemon, *functions):

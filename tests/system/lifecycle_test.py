@@ -53,7 +53,7 @@ class StopTest(unittest.TestCase):
             daemon.wait_attached("count_fast")
             self.assertEqual(daemon.stop(), 0)
             self.assertEqual(sorted(p.name for p in daemon.path.rglob("*") if not p.is_dir()),
-                             ["config.json", "gate", "log"])
+                             ["config.json", "gate", "log", "slow_calls.db"])
 
     def test_sigterm_leaves_nothing(self):
         self.check_nothing_left(signal.SIGTERM, 0)

@@ -80,8 +80,45 @@ class SlowCallsTest(unittest.TestCase):
                              (2, 0))
             self.assertEqual(daemon.functions("--pid", fast["pid"])["slow_sleep"]["slow_calls"], 0)
 
+    def test_a_call_far_over_its_functions_p99_is_slow_without_any_threshold(self):
+        with Daemon(make_config(sleep_threshold_ms=0, adaptive_factor=5,
+                                adaptive_floor_ms=20)) as daemon:
+            usual = self.run_slow_calls(daemon, "--requests", 2000, "--duration-ms", 0)
+            floor_ns = 20_000_000
+            (probe,) = wait_until("an adaptive threshold", lambda: [
+                probe for probe in daemon.query("probes") if probe["function"] == "slow_sleep"
+                and probe["adaptive_threshold_ns"]])
+            p99_ns = daemon.functions("--pid", usual["pid"])["slow_sleep"]["p99_ns"]
+            self.assertGreaterEqual(probe["adaptive_threshold_ns"], max(floor_ns, 4 * p99_ns))
+            self.assertLessEqual(probe["adaptive_threshold_ns"], max(floor_ns, 6 * p99_ns))
+            unusual_ms = 3 * probe["adaptive_threshold_ns"] // 1_000_000
+
+            truth = self.run_slow_calls(daemon, "--requests", 1, "--duration-ms", unusual_ms)
+
+            (call,) = wait_until("the unusual call", lambda: daemon.query(
+                "slow", "list", "--pid", truth["pid"], "--function", "slow_sleep"))
+            self.assertEqual(call["reason"], "adaptive")
+            self.assertGreaterEqual(call["threshold_ns"], floor_ns)
+            self.assertIn("p99", daemon.ctl("slow", "show", call["id"]).stdout)
+
+    def test_the_threshold_of_a_function_changes_while_it_runs(self):
+        with Daemon(make_config(sleep_threshold_ms=10_000)) as daemon:
+            self.run_slow_calls(daemon, "--requests", 1, "--duration-ms", 6)
+            daemon.ctl("probes", "threshold", "slow_sl*", "5ms")
+            lowered = self.run_slow_calls(daemon, "--requests", 1, "--duration-ms", 6)
+            (call,) = wait_until("a slow call", lambda: daemon.query("slow", "list"))
+            self.assertEqual((call["pid"], call["threshold_ns"]), (lowered["pid"], 5_000_000))
+
+            daemon.ctl("probes", "threshold", "slow_sleep", "config")
+            self.run_slow_calls(daemon, "--requests", 1, "--duration-ms", 6)
+
+            self.assertEqual(daemon.functions()["slow_sleep"]["slow_calls"], 1)
+            self.assertEqual(daemon.ctl("probes", "threshold", "no_such", "5ms",
+                                        check=False).returncode, 1)
+
     def test_the_worst_and_the_newest_are_kept_not_the_first(self):
-        with Daemon(make_config(worst_per_function=2, recent=1)) as daemon:
+        config = make_config(worst_per_function=2, recent=1) | {"storage": {"path": ""}}
+        with Daemon(config) as daemon:
             truth = self.run_slow_calls(daemon, "--requests", 7, "--duration-ms", 30, "--vary")
 
             # 30, 60, 90, 30, 60, 90, 30 ms: calls 3 and 6 are the worst, 7 the newest.

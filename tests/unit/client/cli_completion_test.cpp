@@ -88,6 +88,7 @@ class CliCompletionTest : public ::testing::TestWithParam<ShellCase> {
 TEST_P(CliCompletionTest, CompletesCommands) {
   EXPECT_THAT(complete({"pro"}), ElementsAre("probes", "processes"));
   EXPECT_THAT(complete({"probes", "en"}), ElementsAre("enable"));
+  EXPECT_THAT(complete({"probes", "thr"}), ElementsAre("threshold"));
   EXPECT_THAT(complete({""}), AllOf(Contains("top"), Contains("doctor"), Contains("completion")));
 }
 
@@ -102,6 +103,13 @@ TEST_P(CliCompletionTest, CompletesNamesThatTheDaemonKnows) {
   EXPECT_THAT(complete({"functions", "--function", "cudaM"}), ElementsAre("cudaMalloc"));
   EXPECT_THAT(complete({"top", "--category", "cub"}), ElementsAre("cublas"));
   EXPECT_THAT(complete({"probes", "disable", "cudaL"}), ElementsAre("cudaLaunchKernel"));
+}
+
+TEST_P(CliCompletionTest, CompletesAThreshold) {
+  EXPECT_THAT(complete({"probes", "threshold", "cudaL"}), ElementsAre("cudaLaunchKernel"));
+  EXPECT_THAT(complete({"probes", "threshold", "cudaMalloc", "c"}), ElementsAre("config"));
+  EXPECT_THAT(complete({"probes", "threshold", "--cat"}), ElementsAre("--category"));
+  EXPECT_THAT(complete({"probes", "threshold", "--category", "cub"}), ElementsAre("cublas"));
 }
 
 TEST_P(CliCompletionTest, IsQuietWithoutADaemon) {

@@ -1,4 +1,4 @@
-// What changes the daemon: config reload, probes add|enable|disable.
+// What changes the daemon: config reload, probes add|enable|disable|threshold.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -83,6 +83,60 @@ TEST_F(CliControlTest, EnablesAndDisablesByPatternAndCategory) {
                                               R"(EnableProbes: category: "cublas" function: "*")"));
 }
 
+TEST_F(CliControlTest, SetsAThresholdByPatternAndCategory) {
+  const auto result = run({"probes", "threshold", "cuda*", "20ms", "--category", "cuda"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out, "1 added, 2 removed, 3 changed, 1,041 unchanged\n");
+  EXPECT_THAT(daemon_.requests(),
+              ElementsAre("SetSlowThreshold: category: \"cuda\" function: \"cuda*\" "
+                          "threshold_ns: 20000000"));
+}
+
+TEST_F(CliControlTest, TakesAThresholdInEveryForm) {
+  for (const char* threshold : {"1.5s", "0", "0ms", "config"}) {
+    EXPECT_EQ(run({"probes", "threshold", "f", threshold}).exit_code, 0) << threshold;
+  }
+
+  EXPECT_THAT(daemon_.requests(),
+              ElementsAre("SetSlowThreshold: function: \"f\" threshold_ns: 1500000000",
+                          "SetSlowThreshold: function: \"f\" threshold_ns: 0",
+                          "SetSlowThreshold: function: \"f\" threshold_ns: 0",
+                          "SetSlowThreshold: function: \"f\""));
+}
+
+TEST_F(CliControlTest, RefusesAThresholdThatIsNoneBeforeAsking) {
+  const auto result = run({"probes", "threshold", "f", "20"});
+
+  EXPECT_EQ(result.exit_code, 2);
+  EXPECT_EQ(result.err,
+            "gpuperfctl: DURATION: \"20\": no unit; write a number with a unit, like 500ms, 10m, "
+            "1h30m or 2d; or 0 for never, or config; see: gpuperfctl probes threshold --help\n");
+  for (const char* threshold : {"", "never", "-5ms", "00", "Config", "4611686018427387904ns"}) {
+    EXPECT_EQ(run({"probes", "threshold", "f", threshold}).exit_code, 2) << threshold;
+  }
+  EXPECT_EQ(run({"probes", "threshold", "f"}).exit_code, 2);
+  EXPECT_EQ(run({"probes", "threshold", "", "5ms"}).exit_code, 2);
+  EXPECT_EQ(run({"probes", "threshold", "f", "5ms", "--limit", "3"}).exit_code, 2);
+  EXPECT_THAT(daemon_.requests(), IsEmpty());
+}
+
+TEST_F(CliControlTest, TakesTheLongestThreshold) {
+  (void)run({"probes", "threshold", "f", "4611686018427387903ns"});
+
+  EXPECT_THAT(daemon_.requests(),
+              ElementsAre("SetSlowThreshold: function: \"f\" threshold_ns: 4611686018427387903"));
+}
+
+TEST_F(CliControlTest, SaysWhichThresholdCouldNotBeSet) {
+  daemon_.answers.control_failure = grpc::Status(grpc::StatusCode::NOT_FOUND, "no such function");
+
+  const auto result = run({"probes", "threshold", "cudaMaloc", "5ms"});
+
+  EXPECT_EQ(result.exit_code, 1);
+  EXPECT_EQ(result.err, "gpuperfctl: cannot set the threshold of cudaMaloc: no such function\n");
+}
+
 TEST_F(CliControlTest, TakesNoFlagsOfTheList) {
   const auto result = run({"probes", "disable", "x", "--limit", "3"});
 
@@ -100,7 +154,8 @@ TEST_F(CliControlTest, EndsWithFourWhenNotPermitted) {
   for (const std::vector<std::string>& command : {std::vector<std::string>{"config", "reload"},
                                                   {"probes", "add", "s_sym", "n", "f"},
                                                   {"probes", "enable", "f"},
-                                                  {"probes", "disable", "f"}}) {
+                                                  {"probes", "disable", "f"},
+                                                  {"probes", "threshold", "f", "5ms"}}) {
     const auto result = run(command);
     EXPECT_EQ(result.exit_code, 4) << command[1];
     EXPECT_EQ(result.out, "");

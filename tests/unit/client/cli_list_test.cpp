@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/render.h"
+#include "example_calls.h"
 #include "fake_daemon.h"
 #include "program.h"
 
@@ -178,6 +179,18 @@ TEST_F(CliListTest, PutsErrorCountsIntoCsvAsJson) {
       ordered_json::parse(R"([{"error": "cudaErrorMemoryAllocation", "code": 2, "count": 14}])"));
 }
 
+TEST_F(CliListTest, PutsNestedMessagesIntoCsvAsJson) {
+  daemon_.answers.slow_calls = {make_futex_call(), make_in_flight_call()};
+
+  const ordered_json rows = parse_csv(run({"slow", "list", "-o", "csv"}).out);
+
+  ASSERT_EQ(rows[0][19], "time_split");
+  const ordered_json call = to_json(daemon_.answers.slow_calls[0]);
+  EXPECT_EQ(ordered_json::parse(rows[1][19].get<std::string>()), call["time_split"]);
+  EXPECT_EQ(rows[0][23], "in_flight");
+  EXPECT_EQ(rows[2][23], "true");
+}
+
 TEST_F(CliListTest, ShowsProbesAsATable) {
   const auto result = run({"probes"});
 
@@ -208,6 +221,16 @@ TEST_F(CliListTest, ShowsWhatAHitOfAProbeCosts) {
   EXPECT_THAT(result.out, HasSubstr("attached  session    cheap        -   650 ns     100 ms"));
   EXPECT_THAT(result.out, HasSubstr("attached  session    stepped      3  4.30 µs     100 ms"));
   EXPECT_THAT(result.out, HasSubstr("alias     -          -            -        -     100 ms"));
+}
+
+TEST_F(CliListTest, ShowsThresholdsThatFunctionsSetThemselves) {
+  daemon_.answers.probes[0].set_adaptive_threshold_ns(1'250'000);
+
+  const auto result = run({"probes"});
+
+  EXPECT_THAT(result.out, HasSubstr("MECHANISM  THRESHOLD  ADAPTIVE  LIBRARY"));
+  EXPECT_THAT(result.out, HasSubstr("session       100 ms   1.25 ms  /usr/lib"));
+  EXPECT_THAT(result.out, HasSubstr("-             100 ms         -  -  "));
 }
 
 TEST_F(CliListTest, ShowsSymbolsWhereTheyDifferFromNames) {

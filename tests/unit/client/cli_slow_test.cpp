@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "client/render.h"
+#include "example_calls.h"
 #include "fake_daemon.h"
 #include "program.h"
 
@@ -48,6 +49,22 @@ TEST_F(CliSlowTest, ListsAsATable) {
             "python3  cudaSuccess\n"
             " 9  2026-05-01 10:10:54.123    120 ms     100 ms  cuda      cudaMalloc  4242  4243  "
             "python3  cudaSuccess\n");
+}
+
+TEST_F(CliSlowTest, ListsWhatDominatedAndWhatHasNotReturned) {
+  daemon_.answers.slow_calls = {make_in_flight_call(), make_futex_call(),
+                                daemon_.answers.slow_calls[1]};
+
+  EXPECT_EQ(
+      run({"slow", "list"}).out,
+      "ID  START                    DURATION  THRESHOLD  MOSTLY          CATEGORY  FUNCTION    "
+      "            PID   TID  COMM     RETURNED\n"
+      "13  2026-05-01 10:10:45.123    31.2 s     100 ms  GPU wait 100 %  nccl      "
+      "ncclAllReduce            70    73  python3  in flight\n"
+      "12  2026-05-01 10:10:45.123    412 ms     100 ms  futex 97 %      cuda      "
+      "cudaStreamSynchronize    70    73  python3  cudaSuccess\n"
+      " 9  2026-05-01 10:10:54.123    120 ms     100 ms  -               cuda      cudaMalloc  "
+      "           4242  4243  python3  cudaSuccess\n");
 }
 
 TEST_F(CliSlowTest, ListsAsJson) {
@@ -93,11 +110,22 @@ TEST_F(CliSlowTest, ExplainsOne) {
                        "    2  0x560100001100  /opt/train/train+0x0\n"));
 }
 
+TEST_F(CliSlowTest, ExplainsOneInFlightInAscii) {
+  daemon_.answers.slow_calls = {make_in_flight_call()};
+
+  const auto result = run({"slow", "show", "13"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("ncclAllReduce (nccl) is still in flight after 31.2 s"));
+  EXPECT_THAT(result.out, HasSubstr("  blocked: GPU  ##############################   31.2 s"));
+  EXPECT_THAT(result.out, HasSubstr("Returned   not yet: blocked\n"));
+}
+
 TEST_F(CliSlowTest, ShowsOneAsAnObject) {
   EXPECT_EQ(ordered_json::parse(run({"slow", "show", "9", "-o", "json"}).out),
             to_json(daemon_.answers.slow_calls[1]));
   EXPECT_THAT(run({"slow", "show", "9", "-o", "csv"}).out,
-              MatchesRegex("id,category,function.*slurm_rank\n9,cuda,cudaMalloc,4242,.*\n"));
+              MatchesRegex("id,category,function.*stored\n9,cuda,cudaMalloc,4242,.*\n"));
 }
 
 TEST_F(CliSlowTest, FailsOnAnIdThatIsNotKept) {
@@ -112,13 +140,37 @@ TEST_F(CliSlowTest, WatchesAsATable) {
   const auto result = run({"slow", "watch", "--limit", "2"});
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out,
-            "    ID  START                    DURATION  THRESHOLD  CATEGORY  FUNCTION              "
-            "            PID      TID  COMM             RETURNED              CONTAINER     POD\n"
-            "    17  2026-05-01 10:11:02.123    250 ms     100 ms  cuda      cudaMalloc            "
-            "           4242     4243  python3          cudaSuccess           -             -\n"
-            "     9  2026-05-01 10:10:54.123    120 ms     100 ms  cuda      cudaMalloc            "
-            "           4242     4243  python3          cudaSuccess           -             -\n");
+  EXPECT_EQ(
+      result.out,
+      "    ID  START                    DURATION  THRESHOLD  MOSTLY            CATEGORY  "
+      "FUNCTION                          PID      TID  COMM             RETURNED              "
+      "CONTAINER     POD\n"
+      "    17  2026-05-01 10:11:02.123    250 ms     100 ms  -                 cuda      "
+      "cudaMalloc            "
+      "           4242     4243  python3          cudaSuccess           -             -\n"
+      "     9  2026-05-01 10:10:54.123    120 ms     100 ms  -                 cuda      "
+      "cudaMalloc            "
+      "           4242     4243  python3          cudaSuccess           -             -\n");
+}
+
+TEST_F(CliSlowTest, WatchesACallInFlightReturn) {
+  v1::SlowCall call = make_in_flight_call();
+  *daemon_.answers.watch[0].mutable_slow_call() = call;
+  call.set_in_flight(false);
+  call.clear_state();
+  call.set_return_value("ncclSuccess");
+  *daemon_.answers.watch[1].mutable_slow_call() = call;
+
+  const auto result = run({"slow", "watch", "--limit", "2"});
+
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("    13  2026-05-01 10:10:45.123    31.2 s     100 ms  GPU wait 100 %    "
+                "nccl      ncclAllReduce                      70       73  python3          "
+                "in flight             -             -\n"
+                "    13  2026-05-01 10:10:45.123    31.2 s     100 ms  GPU wait 100 %    "
+                "nccl      ncclAllReduce                      70       73  python3          "
+                "ncclSuccess           -             -\n"));
 }
 
 TEST_F(CliSlowTest, WatchesAsOneJsonDocumentPerLine) {

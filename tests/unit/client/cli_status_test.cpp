@@ -48,6 +48,7 @@ TEST_F(CliStatusTest, SaysHowTheDaemonIs) {
             "Processes   2 running\n"
             "Calls       1,234,567\n"
             "Slow calls  12\n"
+            "Store       /var/lib/gpuperf/slow, 50.2 MiB used\n"
             "Cost        CPU 3.21 s (0.04 % of one CPU since start), memory 45.3 MiB\n"
             "Overhead    none measured\n"
             "Problems    none\n"
@@ -107,6 +108,20 @@ TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
       HasSubstr("Suspended   1 taken out for a while by the overhead budget\n"
                 "  CATEGORY  FUNCTION           SHARE   PID  COMM            BACK IN  TIMES\n"
                 "  cuda      cudaLaunchKernel  3.40 %  4242  evil\\x1b[2J  any moment      2\n"));
+}
+
+TEST_F(CliStatusTest, SaysThatThereIsNoStore) {
+  daemon_.answers.status.clear_store_path();
+  daemon_.answers.status.clear_store_bytes();
+
+  EXPECT_THAT(run({"status"}).out,
+              HasSubstr("\nStore       none: slow calls are kept in memory only\n"));
+}
+
+TEST_F(CliStatusTest, EscapesThePathOfTheStore) {
+  daemon_.answers.status.set_store_path("/var/\x1b[2J");
+
+  EXPECT_THAT(run({"status"}).out, HasSubstr("\nStore       /var/\\x1b[2J, 50.2 MiB used\n"));
 }
 
 TEST_F(CliStatusTest, LeavesOutTheUptimeWhenTheClocksDisagree) {

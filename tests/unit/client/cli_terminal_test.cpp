@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "client/text.h"
+#include "example_calls.h"
 #include "fake_daemon.h"
 #include "program.h"
 
@@ -55,6 +56,31 @@ TEST_F(CliTerminalTest, CutsTablesToTheWidth) {
   for (std::string line; std::getline(lines, line);) widest = std::max(widest, measure_width(line));
 
   EXPECT_EQ(widest, 120);
+}
+
+TEST_F(CliTerminalTest, DrawsBlocksWhereTheLocaleIsUtf8) {
+  daemon_.answers.slow_calls = {make_futex_call()};
+  const std::vector<std::string> command = {"slow", "show", "12"};
+
+  const std::string blocks = "  blocked: futex   █████████████████████████████    398 ms  96.7 %\n";
+  const std::string ascii = "  blocked: futex   #############################    398 ms  96.7 %\n";
+  EXPECT_THAT(show(command, {{"NO_COLOR", "1"}, {"LANG", "C.UTF-8"}}), HasSubstr(blocks));
+  EXPECT_THAT(show(command, {{"NO_COLOR", "1"}, {"LC_CTYPE", "de_DE.utf8"}, {"LANG", "C"}}),
+              HasSubstr(blocks));
+  EXPECT_THAT(show(command, {{"NO_COLOR", "1"}, {"LC_ALL", "C"}, {"LANG", "C.UTF-8"}}),
+              HasSubstr(ascii));
+  EXPECT_THAT(show(command, {{"NO_COLOR", "1"}}), HasSubstr(ascii));
+}
+
+TEST_F(CliTerminalTest, WrapsAnExplanationToTheWidth) {
+  daemon_.answers.slow_calls = {make_futex_call()};
+
+  EXPECT_THAT(show({"slow", "show", "12"}, {{"NO_COLOR", "1"}}, 50),
+              HasSubstr("\n\n"
+                        "Waited 398 ms for a lock or condition that thread\n"
+                        "71 (loader) of process 70 released. Look at what\n"
+                        "that thread did meanwhile.\n"
+                        "\n"));
 }
 
 TEST_F(CliTerminalTest, NeverColoursJson) {

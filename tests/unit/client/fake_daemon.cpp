@@ -102,6 +102,8 @@ void fill_status(v1::GetStatusResponse& status) {
   status.set_cpu_ns(3'210'000'000);
   status.set_resident_bytes(47'500'000);
   status.set_kernel("6.18.5");
+  status.set_store_path("/var/lib/gpuperf/slow");
+  status.set_store_bytes(52'600'000);
 }
 
 }  // namespace
@@ -327,6 +329,12 @@ grpc::Status FakeDaemon::Control::DisableProbes(grpc::ServerContext*,
                                                 const v1::DisableProbesRequest* request,
                                                 v1::DisableProbesResponse* response) {
   return daemon_.note_change("DisableProbes", *request, response->mutable_change());
+}
+
+grpc::Status FakeDaemon::Control::SetSlowThreshold(grpc::ServerContext*,
+                                                   const v1::SetSlowThresholdRequest* request,
+                                                   v1::SetSlowThresholdResponse* response) {
+  return daemon_.note_change("SetSlowThreshold", *request, response->mutable_change());
 }
 
 grpc::Status FakeDaemon::GetConfig(grpc::ServerContext*, const v1::GetConfigRequest* request,

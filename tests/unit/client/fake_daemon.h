@@ -110,6 +110,8 @@ class FakeDaemon final : public v1::Observe::Service {
                               v1::EnableProbesResponse*) override;
     grpc::Status DisableProbes(grpc::ServerContext*, const v1::DisableProbesRequest*,
                                v1::DisableProbesResponse*) override;
+    grpc::Status SetSlowThreshold(grpc::ServerContext*, const v1::SetSlowThresholdRequest*,
+                                  v1::SetSlowThresholdResponse*) override;
 
     FakeDaemon& daemon_;
   };

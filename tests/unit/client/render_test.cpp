@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "example_calls.h"
+#include "gpuperf/v1/control.pb.h"
 #include "gpuperf/v1/observe.pb.h"
 
 namespace gpuperf::client {
@@ -23,7 +25,8 @@ TEST(JsonTest, HasEveryFieldUnderItsProtoName) {
   EXPECT_EQ(to_json(make_probe()), ordered_json::parse(R"({
     "category": "cuda", "function": "cudaMalloc", "symbol": "cudaMalloc", "state": "entry_only",
     "reason": "", "library": "", "offset_bytes": 18446744073709551615, "mechanism": "",
-    "slow_threshold_ns": 0, "hit_cost": "unspecified", "exit_sites": 0, "cost_ns": 0})"));
+    "slow_threshold_ns": 0, "hit_cost": "unspecified", "exit_sites": 0, "cost_ns": 0,
+    "adaptive_threshold_ns": 0})"));
 }
 
 TEST(JsonTest, KeepsTheOrderOfTheProto) {
@@ -51,10 +54,32 @@ TEST(JsonTest, ConvertsEveryKindOfFieldThatTheProtoHas) {
             ordered_json::parse(R"([{"error": "", "code": -7, "count": 0}])"));
 }
 
-TEST(JsonTest, ShowsUnsetMessagesAsEmptyOnes) {
-  EXPECT_EQ(to_json(v1::GetStatusResponse())["probes"], ordered_json::parse(R"({
-    "attached": 0, "entry_only": 0, "waiting": 0, "symbol_missing": 0, "failed": 0,
-    "disabled": 0, "suspended": 0, "alias": 0})"));
+TEST(JsonTest, ShowsAbsentMessagesAsNull) {
+  v1::SlowCall call;
+  EXPECT_EQ(to_json(call)["time_split"], nullptr);
+
+  call.mutable_time_split()->set_blocked_ns(5);
+  EXPECT_EQ(to_json(call)["time_split"]["blocked_ns"], 5);
+  EXPECT_EQ(to_json(call)["time_split"]["waker"], nullptr);
+}
+
+TEST(JsonTest, ShowsAbsentNumbersAsNull) {
+  v1::SetSlowThresholdRequest request;
+  EXPECT_EQ(to_json(request)["threshold_ns"], nullptr);
+
+  request.set_threshold_ns(0);
+  EXPECT_EQ(to_json(request)["threshold_ns"], 0);
+}
+
+TEST(JsonTest, CarriesEverythingThatIsNested) {
+  const ordered_json json = to_json(make_futex_call());
+
+  const ordered_json& wait = json["time_split"]["waits"][0];
+  EXPECT_EQ(wait["kernel_stack"][1]["symbol"], "futex_wait");
+  EXPECT_EQ(wait["waker"]["stack"][1]["symbol"], "load_batch");
+  EXPECT_EQ(json["children"][0], ordered_json::parse(R"({
+    "category": "cublas", "function": "cublasGemmEx", "calls": 3, "total_ns": 1200000})"));
+  EXPECT_EQ(json["outer"], ordered_json::parse(R"(["forward", "cudnnConvolutionForward"])"));
 }
 
 TEST(JsonTest, ShowsEnumValuesItDoesNotKnowByNumber) {
@@ -114,7 +139,18 @@ TEST(CsvTest, WritesListsAsJsonText) {
   argument->set_value("1");
 
   EXPECT_EQ(write_csv_row(call, {}),
-            "3,,,0,0,,,,0,0,0,0,,\"[{\"\"name\"\":\"\"n\"\",\"\"value\"\":\"\"1\"\"}]\",,[],,,\n");
+            "3,,,0,0,,,,0,0,0,0,,\"[{\"\"name\"\":\"\"n\"\",\"\"value\"\":\"\"1\"\"}]\",,[],,,"
+            ",,,[],[],false,,false\n");
+}
+
+TEST(CsvTest, WritesNestedMessagesAsJsonText) {
+  v1::Wait wait;
+  wait.set_kind("io");
+  wait.mutable_waker()->set_tid(7);
+
+  EXPECT_EQ(write_csv_row(wait, {}),
+            "0,0,io,,,,\"{\"\"pid\"\":0,\"\"tid\"\":7,\"\"comm\"\":\"\"\"\",\"\"kernel_thread\"\":"
+            "false,\"\"stack\"\":[]}\",[]\n");
 }
 
 TEST(CsvTest, EscapesControlCharactersOnlyOnATerminal) {

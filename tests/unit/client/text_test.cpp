@@ -61,6 +61,23 @@ TEST(TextTest, CutsEveryLineToAWidthAroundItsColours) {
   EXPECT_EQ(cut_to_width("\n\nabcdef", 0), "\n\nabcdef");
 }
 
+TEST(TextTest, WrapsAtBlanks) {
+  EXPECT_EQ(wrap("one two three", 7, ""), "one two\nthree\n");
+  EXPECT_EQ(wrap("one two three", 8, "  "), "  one\n  two\n  three\n");
+  EXPECT_EQ(wrap("one  two ", 0, "  "), "  one two\n");
+  EXPECT_EQ(wrap("日本 語", 6, ""), "日本\n語\n");
+}
+
+TEST(TextTest, GivesALongWordALineOfItsOwn) {
+  EXPECT_EQ(wrap("a cudaStreamSynchronize b", 5, ""), "a\ncudaStreamSynchronize\nb\n");
+  EXPECT_EQ(wrap("ab", 1, "    "), "    ab\n");
+}
+
+TEST(TextTest, WrapsNothingToNothing) {
+  EXPECT_EQ(wrap("", 10, "  "), "");
+  EXPECT_EQ(wrap("  ", 10, "  "), "");
+}
+
 TEST(TextTest, FormatsRatiosInPercent) {
   EXPECT_EQ(format_ratio(0), "0.00 %");
   EXPECT_EQ(format_ratio(0.00001), "< 0.01 %");

@@ -105,7 +105,10 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "worst_per_function": 4,
     "recent": 200,
     "log_per_second": 0,
-    "stacks": false
+    "stacks": false,
+    "time_split": false,
+    "adaptive_factor": 2.5,
+    "adaptive_floor_ms": 0.25
   },
   "stats": {
     "interval_ms": 500,
@@ -117,6 +120,12 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
   },
   "overhead": {
     "budget_percent": 2.5
+  },
+  "storage": {
+    "path": "/srv/gpuperf",
+    "max_mib": 64,
+    "history_hours": 6,
+    "retention_days": 3
   },
   "metrics": {
     "listen": "[::1]:0",

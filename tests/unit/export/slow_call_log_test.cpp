@@ -30,6 +30,7 @@ std::shared_ptr<const SlowCall> make_call() {
                 .duration_ns = 250'000'000,
                 .threshold_ns = 100'000'000,
                 .return_value = 2};
+  call.explanation = "Slept 250 ms.";
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
     call.user_stack.push_back({.symbol = name, .offset_bytes = 16});
   }
@@ -56,7 +57,8 @@ TEST_F(SlowCallLogTest, WritesOneLinePerCall) {
   const std::vector<std::string> expected = {
       "slow_call id=7 category=cuda function=cudaMalloc duration_ns=250000000 "
       "threshold_ns=100000000 pid=42 tid=43 comm=\"worker \\\"1\\\"\" container=0123456789ab "
-      "pod=train-0 namespace=ml return_value=cudaErrorMemoryAllocation "
+      "pod=train-0 namespace=ml return_value=cudaErrorMemoryAllocation in_flight=false "
+      "explanation=\"Slept 250 ms.\" "
       "stack=\"a+0x10 <- b+0x10 <- c+0x10 <- d+0x10 <- e+0x10\" suppressed_count=0"};
   EXPECT_EQ(lines_, expected);
 }

@@ -48,7 +48,8 @@ Frames resolve(Symbolizer& symbolizer, const ProcessKey& process,
                const std::vector<uint64_t>& addresses) {
   std::promise<Frames> promise;
   EXPECT_TRUE(symbolizer.post_resolve(
-      process, addresses, [&promise](Frames frames) { promise.set_value(std::move(frames)); }));
+      {{.process = process, .addresses = addresses}},
+      [&promise](Symbolizer::Stacks stacks) { promise.set_value(std::move(stacks[0])); }));
   return promise.get_future().get();
 }
 
@@ -92,10 +93,11 @@ TEST(SymbolizerTest, AnswersInTheOrderOfThePosts) {
   std::promise<void> done;
   std::vector<int> order;  // resolve thread until `done`
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(symbolizer.post_resolve(kSelf, {1}, [&order, &done, i](Frames) {
-      order.push_back(i);
-      if (i == 99) done.set_value();
-    }));
+    ASSERT_TRUE(symbolizer.post_resolve({{.process = kSelf, .addresses = {1}}},
+                                        [&order, &done, i](const auto&) {
+                                          order.push_back(i);
+                                          if (i == 99) done.set_value();
+                                        }));
   }
 
   done.get_future().wait();
@@ -110,16 +112,16 @@ TEST(SymbolizerTest, RefusesWhatItsQueueCannotHoldAndNeverCallsBackForIt) {
   std::atomic<int> answered = 0;
   {
     Symbolizer symbolizer({.queue_requests = 2});
-    ASSERT_TRUE(symbolizer.post_resolve(kSelf, {}, [&](Frames) {
+    ASSERT_TRUE(symbolizer.post_resolve({{.process = kSelf}}, [&](const auto&) {
       entered.set_value();
       leave.get_future().wait();
     }));
     entered.get_future().wait();
-    const auto count = [&answered](Frames) { ++answered; };
+    const auto count = [&answered](const Symbolizer::Stacks&) { ++answered; };
 
-    EXPECT_TRUE(symbolizer.post_resolve(kSelf, {}, count));
-    EXPECT_TRUE(symbolizer.post_resolve(kSelf, {}, count));
-    EXPECT_FALSE(symbolizer.post_resolve(kSelf, {}, count));
+    EXPECT_TRUE(symbolizer.post_resolve({{.process = kSelf}}, count));
+    EXPECT_TRUE(symbolizer.post_resolve({{.process = kSelf}}, count));
+    EXPECT_FALSE(symbolizer.post_resolve({{.process = kSelf}}, count));
     EXPECT_FALSE(symbolizer.post_prefetch(kSelf));
     leave.set_value();
   }
@@ -130,12 +132,13 @@ TEST(SymbolizerTest, AnswersWhatStillWaitsWhenItEnds) {
   std::promise<void> entered, leave;
   std::promise<Frames> waiting;
   auto symbolizer = std::make_unique<Symbolizer>(Symbolizer::Options{});
-  ASSERT_TRUE(symbolizer->post_resolve(kSelf, {}, [&](Frames) {
+  ASSERT_TRUE(symbolizer->post_resolve({{.process = kSelf}}, [&](const auto&) {
     entered.set_value();
     leave.get_future().wait();
   }));
   ASSERT_TRUE(symbolizer->post_resolve(
-      kSelf, {4711}, [&waiting](Frames frames) { waiting.set_value(std::move(frames)); }));
+      {{.process = kSelf, .addresses = {4711}}},
+      [&waiting](Symbolizer::Stacks stacks) { waiting.set_value(std::move(stacks[0])); }));
   entered.get_future().wait();
 
   std::thread ending([&symbolizer] { symbolizer.reset(); });

@@ -25,6 +25,12 @@ class FakeControlPort final : public ControlPort {
   void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override {
     take((enabled ? "enable " : "disable ") + category + " " + name, std::move(done));
   }
+  void post_set_threshold(std::string category, std::string name,
+                          std::optional<uint64_t> threshold_ns, Done done) override {
+    take("threshold " + category + " " + name + " " +
+             (threshold_ns ? std::to_string(*threshold_ns) : "as configured"),
+         std::move(done));
+  }
 
   std::vector<std::string> asked() const {
     const std::lock_guard lock(mutex_);

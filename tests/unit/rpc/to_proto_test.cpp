@@ -147,7 +147,7 @@ TEST(ToProtoTest, ConvertsAProbeInEveryState) {
                        .offset_bytes = 16,
                        .mechanism = "multi",
                        .slow_threshold_ns = 5};
-    expect_message(to_proto(row),
+    expect_message(to_proto(row, 0),
                    "category: \"cuda\" function: \"cudaMalloc\" symbol: \"cudaMalloc\" state: " +
                        v1::ProbeState_Name(expected) +
                        " reason: \"why\" library: \"/l.so\" offset_bytes: 16 mechanism: \"multi\" "
@@ -158,11 +158,11 @@ TEST(ToProtoTest, ConvertsAProbeInEveryState) {
 TEST(ToProtoTest, ConvertsWhatAProbeCosts) {
   ProbeRow row{.category = "cuda", .hit_cost = HitCost::kEmulated, .exit_sites = 3, .cost_ns = 640};
   expect_message(
-      to_proto(row),
+      to_proto(row, 7000),
       R"(category: "cuda" state: PROBE_STATE_WAITING hit_cost: HIT_COST_EMULATED exit_sites: 3
-         cost_ns: 640)");
+         cost_ns: 640 adaptive_threshold_ns: 7000)");
   row = {.category = "cuda", .hit_cost = HitCost::kStepped};
-  expect_message(to_proto(row),
+  expect_message(to_proto(row, 0),
                  R"(category: "cuda" state: PROBE_STATE_WAITING hit_cost: HIT_COST_STEPPED)");
 }
 

@@ -17,6 +17,10 @@ SlowCall make_call(uint32_t pid, uint32_t function_id, uint64_t duration_ns) {
   return call;
 }
 
+std::shared_ptr<const SlowCall> add(SlowCalls& slow_calls, SlowCall call, int64_t now_mono_ns = 0) {
+  return slow_calls.add(std::move(call), now_mono_ns).call;
+}
+
 ProcessExited make_exit(uint32_t pid) { return {{.pid = pid, .start_boot_ns = pid}}; }
 
 std::vector<uint64_t> get_ids(const SlowCalls& slow_calls) {
@@ -29,16 +33,15 @@ std::vector<uint64_t> get_ids(const SlowCalls& slow_calls) {
 
 using Ids = std::vector<uint64_t>;
 
-TEST(SlowCallsTest, GivesIdsFromOneInOrderOfArrivalAndKeepsThoseOfTheCaller) {
+TEST(SlowCallsTest, GivesIdsInOrderOfArrivalAfterThoseOfTheStore) {
   DropCounters drops;
-  SlowCalls slow_calls({}, drops);
-  SlowCall numbered = make_call(1, 1, 10);
-  numbered.id = 7;
+  SlowCalls fresh({}, drops);
+  SlowCalls later({.last_id = 41}, drops);
 
-  EXPECT_EQ(slow_calls.add(make_call(1, 1, 10))->id, 1u);
-  EXPECT_EQ(slow_calls.add(numbered)->id, 7u);
-  EXPECT_EQ(slow_calls.add(make_call(1, 1, 10))->id, 8u);
-  EXPECT_EQ(get_ids(slow_calls), (Ids{1, 7, 8}));
+  EXPECT_EQ(add(fresh, make_call(1, 1, 10))->id, 1u);
+  EXPECT_EQ(add(fresh, make_call(1, 1, 10))->id, 2u);
+  EXPECT_EQ(add(later, make_call(1, 1, 10))->id, 42u);
+  EXPECT_EQ(get_ids(fresh), (Ids{1, 2}));
 }
 
 TEST(SlowCallsTest, KeepsTheWorstWheneverTheyCameAndTheMostRecent) {
@@ -46,7 +49,7 @@ TEST(SlowCallsTest, KeepsTheWorstWheneverTheyCameAndTheMostRecent) {
   SlowCalls slow_calls({.worst_per_function = 2, .recent = 3}, drops);
 
   for (const uint64_t duration_ns : {90, 10, 95, 20, 30, 40, 50}) {
-    slow_calls.add(make_call(1, 1, duration_ns));
+    add(slow_calls, make_call(1, 1, duration_ns));
   }
 
   EXPECT_EQ(get_ids(slow_calls), (Ids{1, 3, 5, 6, 7}));
@@ -56,7 +59,7 @@ TEST(SlowCallsTest, KeepsTheEarlierOfEquallyLongCalls) {
   DropCounters drops;
   SlowCalls slow_calls({.worst_per_function = 2, .recent = 0}, drops);
 
-  for (int i = 0; i < 5; ++i) slow_calls.add(make_call(1, 1, 10));
+  for (int i = 0; i < 5; ++i) add(slow_calls, make_call(1, 1, 10));
 
   EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2}));
 }
@@ -65,10 +68,10 @@ TEST(SlowCallsTest, KeepsTheWorstOfEachFunctionAndProcessApart) {
   DropCounters drops;
   SlowCalls slow_calls({.worst_per_function = 1, .recent = 0}, drops);
 
-  slow_calls.add(make_call(1, 1, 10));
-  slow_calls.add(make_call(1, 2, 20));
-  slow_calls.add(make_call(2, 1, 30));
-  slow_calls.add(make_call(1, 1, 5));
+  add(slow_calls, make_call(1, 1, 10));
+  add(slow_calls, make_call(1, 2, 20));
+  add(slow_calls, make_call(2, 1, 30));
+  add(slow_calls, make_call(1, 1, 5));
 
   EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2, 3}));
 }
@@ -76,12 +79,12 @@ TEST(SlowCallsTest, KeepsTheWorstOfEachFunctionAndProcessApart) {
 TEST(SlowCallsTest, KeepsTheWorstOfAnExitedProcessWhileItsLastCallIsRecent) {
   DropCounters drops;
   SlowCalls slow_calls({.worst_per_function = 2, .recent = 2}, drops);
-  for (const uint64_t duration_ns : {90, 80, 10}) slow_calls.add(make_call(1, 1, duration_ns));
+  for (const uint64_t duration_ns : {90, 80, 10}) add(slow_calls, make_call(1, 1, duration_ns));
   slow_calls.apply(make_exit(1));
 
-  slow_calls.add(make_call(2, 1, 1));
+  add(slow_calls, make_call(2, 1, 1));
   EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2, 3, 4}));
-  slow_calls.add(make_call(2, 1, 1));
+  add(slow_calls, make_call(2, 1, 1));
   EXPECT_EQ(get_ids(slow_calls), (Ids{4, 5}));
   EXPECT_EQ(drops.get(DropCause::kSlowListsFull), 0u);
 }
@@ -89,9 +92,9 @@ TEST(SlowCallsTest, KeepsTheWorstOfAnExitedProcessWhileItsLastCallIsRecent) {
 TEST(SlowCallsTest, LetsTheWorstOfAProcessGoAtItsExitWhenItsLastCallIsNotRecent) {
   DropCounters drops;
   SlowCalls slow_calls({.worst_per_function = 2, .recent = 1}, drops);
-  slow_calls.add(make_call(1, 1, 90));
-  slow_calls.add(make_call(1, 2, 90));
-  slow_calls.add(make_call(2, 1, 90));
+  add(slow_calls, make_call(1, 1, 90));
+  add(slow_calls, make_call(1, 2, 90));
+  add(slow_calls, make_call(2, 1, 90));
 
   slow_calls.apply(make_exit(1));
 
@@ -103,9 +106,9 @@ TEST(SlowCallsTest, LetsACallGoThatCameAfterTheExitOfItsProcess) {
   SlowCalls slow_calls({.worst_per_function = 2, .recent = 1}, drops);
   slow_calls.apply(make_exit(1));
 
-  slow_calls.add(make_call(1, 1, 90));
+  add(slow_calls, make_call(1, 1, 90));
   EXPECT_EQ(get_ids(slow_calls), (Ids{1}));
-  slow_calls.add(make_call(2, 1, 90));
+  add(slow_calls, make_call(2, 1, 90));
   EXPECT_EQ(get_ids(slow_calls), (Ids{2}));
 }
 
@@ -124,11 +127,11 @@ TEST(RecentProcessesTest, RemembersTheLastOnesOnly) {
 TEST(SlowCallsTest, DropsTheListThatWasSlowLeastRecentlyAndCountsItsCalls) {
   DropCounters drops;
   SlowCalls slow_calls({.worst_per_function = 2, .recent = 0, .max_worst_calls = 5}, drops);
-  for (const uint32_t pid : {1, 1, 2, 2}) slow_calls.add(make_call(pid, 1, 50));
-  slow_calls.add(make_call(1, 1, 1));  // not among the worst, but pid 1 was slow just now
-  slow_calls.add(make_call(3, 1, 50));
+  for (const uint32_t pid : {1, 1, 2, 2}) add(slow_calls, make_call(pid, 1, 50));
+  add(slow_calls, make_call(1, 1, 1));  // not among the worst, but pid 1 was slow just now
+  add(slow_calls, make_call(3, 1, 50));
 
-  slow_calls.add(make_call(4, 1, 50));
+  add(slow_calls, make_call(4, 1, 50));
 
   EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2, 6, 7}));
   EXPECT_EQ(drops.get(DropCause::kSlowListsFull), 2u);
@@ -139,7 +142,7 @@ TEST(SlowCallsTest, KeepsNoMoreThanTheBoundForOneFunctionEither) {
   SlowCalls slow_calls({.worst_per_function = 100, .recent = 0, .max_worst_calls = 3}, drops);
 
   for (uint64_t duration_ns = 1; duration_ns <= 10; ++duration_ns) {
-    slow_calls.add(make_call(1, 1, duration_ns));
+    add(slow_calls, make_call(1, 1, duration_ns));
   }
 
   EXPECT_EQ(get_ids(slow_calls), (Ids{8, 9, 10}));
@@ -149,7 +152,7 @@ TEST(SlowCallsTest, KeepsOnlyTheRecentWhenNoWorstAreAskedFor) {
   DropCounters drops;
   SlowCalls slow_calls({.worst_per_function = 0, .recent = 2}, drops);
 
-  for (int i = 0; i < 4; ++i) slow_calls.add(make_call(1, 1, 10));
+  for (int i = 0; i < 4; ++i) add(slow_calls, make_call(1, 1, 10));
 
   EXPECT_EQ(get_ids(slow_calls), (Ids{3, 4}));
 }
@@ -163,7 +166,7 @@ TEST(SlowCallsTest, AgreesWithSortingEverythingOnRandomCalls) {
   std::vector<std::shared_ptr<const SlowCall>> all;
 
   for (int i = 0; i < 3000; ++i) {
-    all.push_back(slow_calls.add(make_call(1 + random() % 5, random() % 3, 1 + random() % 500)));
+    all.push_back(add(slow_calls, make_call(1 + random() % 5, random() % 3, 1 + random() % 500)));
   }
 
   std::set<uint64_t> expected;

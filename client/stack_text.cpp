@@ -1,0 +1,48 @@
+#include "client/stack_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "client/text.h"
+
+namespace gpuperf::client {
+namespace {
+
+constexpr int kInnermostFrames = 8;  // below them stands the way into the kernel, alike for all
+
+std::string render_first(const Frames& frames, int count, std::string_view indent) {
+  std::string text;
+  for (int i = 0; i < count; ++i) {
+    text += fmt::format("{}{:3}  {}\n", indent, i, make_printable(describe_frame(frames[i])));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe_frame(const v1::StackFrame& frame) {
+  const std::string offset = fmt::format("+0x{:x}", frame.offset_bytes());
+  std::string address = fmt::format("0x{:x}", frame.address());
+  if (frame.symbol().empty() && frame.module().empty()) return address;
+  if (frame.symbol().empty()) return fmt::format("{}  {}{}", address, frame.module(), offset);
+  if (frame.module().empty()) return frame.symbol() + offset;
+  return fmt::format("{}{}  ({})", frame.symbol(), offset, frame.module());
+}
+
+std::string render_frames(const Frames& frames, std::string_view indent) {
+  return render_first(frames, frames.size(), indent);
+}
+
+std::string render_innermost_frames(const Frames& frames, std::string_view indent,
+                                    uint64_t call_id) {
+  const int shown = std::min(frames.size(), kInnermostFrames);
+  std::string text = render_first(frames, shown, indent);
+  if (shown < frames.size()) {
+    text += fmt::format("{}     and {} more: gpuperfctl slow show {} -o json\n", indent,
+                        format_count(static_cast<uint64_t>(frames.size() - shown)), call_id);
+  }
+  return text;
+}
+
+}  // namespace gpuperf::client

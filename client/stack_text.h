@@ -1,0 +1,25 @@
+#pragma once
+
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "gpuperf/v1/model.pb.h"
+
+namespace gpuperf::client {
+
+using Frames = google::protobuf::RepeatedPtrField<v1::StackFrame>;
+
+// "main+0x33 (/usr/bin/train)": as much of the frame as is known.
+std::string describe_frame(const v1::StackFrame& frame);
+
+// A numbered line for each frame, behind `indent`.
+std::string render_frames(const Frames& frames, std::string_view indent);
+
+// The same for the first 8 of them; a line says how many more `call_id` has.
+std::string render_innermost_frames(const Frames& frames, std::string_view indent,
+                                    uint64_t call_id);
+
+}  // namespace gpuperf::client

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "daemon/model/snapshot.h"
+
+namespace gpuperf {
+
+// Names the kernel's code behind return addresses, modules included.
+//
+// Thread: one at a time. Reads /proc/kallsyms when first asked (some 50 ms) and again when an
+// address lies in no function known, at most once a minute: modules come. Memory: 16 bytes and the
+// name for each function, some 6 MB. Where the kernel hides its addresses
+// (kernel.kptr_restrict), frames hold the address alone.
+class KernelSymbols {
+ public:
+  explicit KernelSymbols(std::string path = "/proc/kallsyms") : path_(std::move(path)) {}
+
+  // Innermost frame first, as the addresses. `module` is "[kernel]", or the module as "[nvidia]".
+  std::vector<StackFrame> find_frames(const std::vector<uint64_t>& addresses, int64_t now_mono_ns);
+
+ private:
+  struct Entry {
+    uint64_t address = 0;
+    uint32_t name_offset = 0;  // in names_
+    uint16_t name_length = 0;
+    uint16_t module = 0;  // in modules_
+  };
+
+  void read();
+  StackFrame find_frame(uint64_t address) const;
+
+  const std::string path_;
+  std::vector<Entry> entries_;  // by address
+  std::string names_;
+  std::vector<std::string> modules_;
+  int64_t read_mono_ns_ = 0;  // 0 = never
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,424 @@
+#include "daemon/state/explain.h"
+
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <initializer_list>
+#include <string_view>
+
+#include "daemon/model/display_text.h"
+#include "daemon/state/explain_rules.h"
+
+namespace gpuperf {
+namespace {
+
+// Below that a part is not worth a word beside the one that dominates.
+constexpr double kSecondShare = 0.2;
+// A call that spends that much inside other probed calls is explained by them.
+constexpr double kChildrenShare = 0.5;
+
+enum class Role { kOther, kSync, kCopy, kAllocate, kFree, kLaunch, kLoad, kCollective };
+
+bool contains_any(std::string_view text, std::initializer_list<std::string_view> parts) {
+  return std::ranges::any_of(
+      parts, [text](std::string_view part) { return text.find(part) != std::string_view::npos; });
+}
+
+Role find_role(std::string_view category, std::string_view name) {
+  if (category == "nccl") return Role::kCollective;
+  if (category != "cuda") return Role::kOther;
+  if (contains_any(name, {"Synchronize", "StreamWaitEvent", "EventQuery"})) return Role::kSync;
+  if (contains_any(name, {"Memcpy", "Memset"})) return Role::kCopy;
+  if (contains_any(name, {"Malloc", "MemAlloc", "MemCreate", "HostRegister", "HostAlloc"})) {
+    return Role::kAllocate;
+  }
+  if (contains_any(name, {"Free", "MemRelease", "HostUnregister"})) return Role::kFree;
+  if (contains_any(name, {"Module", "Library", "CtxCreate", "PrimaryCtx", "SetDevice", "Init"})) {
+    return Role::kLoad;
+  }
+  if (contains_any(name, {"Launch"})) return Role::kLaunch;
+  return Role::kOther;
+}
+
+// The parts of the time that can dominate.
+enum class Part { kUser, kKernel, kFault, kRunnable, kThrottled, kBlocked };
+
+struct Facts {
+  const SlowCall& call;
+  Role role = Role::kOther;
+  TimeParts parts;
+  Part main = Part::kUser;
+  uint64_t main_ns = 0;
+  WaitKind wait = WaitKind::kOther;    // the longest kind; of kBlocked only
+  const Wait* longest = nullptr;       // the longest wait described of that kind; null = none
+  const WaitFrames* frames = nullptr;  // its stacks; null likewise
+};
+
+// "412 ms", "31.2 s", "850 us"
+std::string format_time(uint64_t time_ns) {
+  const auto value = static_cast<double>(time_ns);
+  if (time_ns >= 10'000'000'000) return fmt::format("{:.1f} s", value / 1e9);
+  if (time_ns >= 1'000'000'000) return fmt::format("{:.2f} s", value / 1e9);
+  if (time_ns >= 10'000'000) return fmt::format("{:.0f} ms", value / 1e6);
+  if (time_ns >= 1'000'000) return fmt::format("{:.1f} ms", value / 1e6);
+  return fmt::format("{:.0f} us", value / 1e3);
+}
+
+uint64_t get_part_ns(const TimeParts& parts, Part part) {
+  switch (part) {
+    case Part::kUser:
+      return parts.on_cpu_user_ns;
+    case Part::kKernel:
+      return parts.on_cpu_kernel_ns;
+    case Part::kFault:
+      return parts.on_cpu_fault_ns;
+    case Part::kRunnable:
+      return parts.runnable_ns;
+    case Part::kThrottled:
+      return parts.throttled_ns;
+    case Part::kBlocked:
+      return get_blocked_ns(parts);
+  }
+  return 0;  // only reached with a value outside the enum
+}
+
+std::string_view get_part_words(Part part) {
+  switch (part) {
+    case Part::kUser:
+      return "on the CPU in user space";
+    case Part::kKernel:
+      return "on the CPU in system calls";
+    case Part::kFault:
+      return "on the CPU in page faults";
+    case Part::kRunnable:
+      return "waiting for a CPU";
+    case Part::kThrottled:
+      return "throttled by its cgroup";
+    case Part::kBlocked:
+      return "blocked";
+  }
+  return "";  // only reached with a value outside the enum
+}
+
+constexpr Part kParts[] = {Part::kUser,     Part::kKernel,    Part::kFault,
+                           Part::kRunnable, Part::kThrottled, Part::kBlocked};
+
+Facts find_facts(const SlowCall& call) {
+  Facts facts{.call = call, .role = find_role(call.category, call.function)};
+  facts.parts = make_time_parts(*call.event.split, call.event.duration_ns);
+  for (const Part part : kParts) {
+    const uint64_t part_ns = get_part_ns(facts.parts, part);
+    if (part_ns <= facts.main_ns) continue;
+    facts.main = part;
+    facts.main_ns = part_ns;
+  }
+  facts.wait = find_main_wait(facts.parts).value_or(WaitKind::kOther);
+  const auto& waits = call.event.waits;
+  const auto longest = std::ranges::find(waits, facts.wait, &Wait::kind);
+  if (longest == waits.end()) return facts;
+  facts.longest = &*longest;
+  const auto index = static_cast<size_t>(longest - waits.begin());
+  if (index < call.wait_frames.size()) facts.frames = &call.wait_frames[index];
+  return facts;
+}
+
+bool is_blocked_on(const Facts& facts, WaitKind kind) {
+  return facts.main == Part::kBlocked && facts.wait == kind;
+}
+
+// The innermost function that says something; the whole stack is in the record.
+std::string find_telling_symbol(const std::vector<StackFrame>& stack) {
+  constexpr size_t kMaxBytes = 100;
+  for (const StackFrame& frame : stack) {
+    if (frame.symbol.empty() || contains_any(frame.symbol, {"std::", "_ZSt"})) continue;
+    return frame.symbol.size() <= kMaxBytes ? frame.symbol
+                                            : frame.symbol.substr(0, kMaxBytes) + "…";
+  }
+  return "";
+}
+
+std::string describe_waker(const Facts& facts) {
+  if (facts.longest == nullptr || facts.longest->waker.tid == 0) return "";
+  const Waker& waker = facts.longest->waker;
+  std::string text = fmt::format(", woken by {}thread {} ({})", waker.is_kernel ? "kernel " : "",
+                                 waker.tid, to_valid_utf8(waker.comm));
+  if (!waker.is_kernel && waker.pid != facts.call.event.process.pid) {
+    text += fmt::format(" of process {}", waker.pid);
+  }
+  if (facts.frames == nullptr) return text;
+  const std::string function = find_telling_symbol(facts.frames->waker_stack);
+  return function.empty() ? text : text + " in " + function;
+}
+
+// " in ioctl of device nvidia-uvm"
+std::string describe_wait_place(const Facts& facts) {
+  if (facts.longest == nullptr) return "";
+  const std::string syscall = get_syscall_name(facts.longest->syscall);
+  if (syscall.empty()) return "";
+  std::string text = " in " + syscall;
+  const std::string_view kind = get_file_kind_name(facts.longest->file_mode);
+  if (!kind.empty()) text += fmt::format(" of a {}", kind);
+  if (!facts.longest->file_name.empty()) text += " " + to_valid_utf8(facts.longest->file_name);
+  return text;
+}
+
+bool is_waker_python(const Facts& facts) {
+  if (facts.frames == nullptr) return false;
+  return std::ranges::any_of(facts.frames->waker_stack, [](const StackFrame& frame) {
+    return contains_any(frame.symbol, {"drop_gil", "PyEval_ReleaseThread", "PyEval_SaveThread"});
+  });
+}
+
+// A function of the runtime that hands its work to the one of the driver (cudaMalloc to cuMemAlloc)
+// is explained like it.
+bool is_passed_on(const Facts& facts, const NamedCalls& child) {
+  return facts.role != Role::kOther && facts.role == find_role(child.category, child.function);
+}
+
+// In the nested calls that are an explanation.
+uint64_t sum_children_ns(const Facts& facts) {
+  uint64_t sum_ns = 0;
+  for (const NamedCalls& child : facts.call.children) {
+    if (!is_passed_on(facts, child)) sum_ns += child.total_ns;
+  }
+  return sum_ns;
+}
+
+// How fast a copy went; 0 = not a copy, or its size is not known.
+double find_copy_bytes_per_ns(const Facts& facts) {
+  for (const ArgumentText& argument : facts.call.arguments) {
+    if (argument.name != "count" && argument.name != "bytes" && argument.name != "ByteCount") {
+      continue;
+    }
+    const double bytes = std::strtod(argument.value.c_str(), nullptr);
+    return bytes / static_cast<double>(facts.call.event.duration_ns);
+  }
+  return 0;
+}
+
+bool is_async_copy(const Facts& facts) {
+  return facts.role == Role::kCopy && contains_any(facts.call.function, {"Async"});
+}
+
+// The first rule that applies explains the call. The order is part of the rules.
+struct Rule {
+  std::string_view name;
+  bool (*applies)(const Facts&);
+  std::string (*describe)(const Facts&);
+};
+
+constexpr Rule kRules[] = {
+    {"nested",
+     [](const Facts& facts) {
+       return static_cast<double>(sum_children_ns(facts)) >=
+              kChildrenShare * static_cast<double>(facts.call.event.duration_ns);
+     },
+     [](const Facts& facts) {
+       const NamedCalls& most = *std::ranges::find_if(
+           facts.call.children,
+           [&facts](const NamedCalls& child) { return !is_passed_on(facts, child); });
+       return fmt::format(
+           "{} went into {} nested call{} of {}. Look at {}: gpuperfctl slow list --function '{}' "
+           "--pid {}.",
+           format_time(most.total_ns), most.calls, most.calls == 1 ? "" : "s", most.function,
+           most.calls == 1 ? "that one" : "those", most.function, facts.call.event.process.pid);
+     }},
+    {"throttled", [](const Facts& facts) { return facts.main == Part::kThrottled; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "The thread was ready to run for {} and denied the CPU because its cgroup had used up "
+           "its quota. Raise the CPU limit (resources.limits.cpu, cpu.max) or use fewer threads.",
+           format_time(facts.main_ns));
+     }},
+    {"no_cpu", [](const Facts& facts) { return facts.main == Part::kRunnable; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "The thread was ready to run for {} and had no CPU (taken away {} times). The CPUs it "
+           "may use are busy: look at its affinity (taskset -p {}), its cpuset and what else runs "
+           "there.",
+           format_time(facts.main_ns), facts.call.event.split->preemptions, facts.call.event.tid);
+     }},
+    {"gil",
+     [](const Facts& facts) {
+       return is_blocked_on(facts, WaitKind::kFutex) && is_waker_python(facts);
+     },
+     [](const Facts& facts) {
+       return fmt::format(
+           "Blocked {} on Python's interpreter lock (GIL){}. Another thread ran Python code: look "
+           "at the waker's stack.",
+           format_time(facts.main_ns), describe_waker(facts));
+     }},
+    {"futex", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kFutex); },
+     [](const Facts& facts) {
+       const std::string waker = describe_waker(facts);
+       return fmt::format("Blocked {} on a futex{}. {}", format_time(facts.main_ns), waker,
+                          waker.empty()
+                              ? "It waits for a lock, a condition or a thread: look at the stacks."
+                              : "That thread held the lock, or did the work waited for: look at "
+                                "the waker's stack.");
+     }},
+    {"gpu_sync",
+     [](const Facts& facts) {
+       return facts.role == Role::kSync &&
+              (is_blocked_on(facts, WaitKind::kGpu) || is_blocked_on(facts, WaitKind::kPoll) ||
+               facts.main == Part::kUser || facts.main == Part::kKernel);
+     },
+     [](const Facts& facts) {
+       return fmt::format(
+           "Waited {} for the GPU to finish what was queued before, {}. The work on the GPU is "
+           "what "
+           "takes the time: look at the kernels launched before this call.",
+           format_time(facts.main_ns),
+           facts.main == Part::kBlocked ? "asleep" : "spinning on the CPU");
+     }},
+    {"allocation",
+     [](const Facts& facts) { return facts.role == Role::kAllocate || facts.role == Role::kFree; },
+     [](const Facts& facts) {
+       const std::string returned = format_return_value(facts.call);
+       return fmt::format(
+           "{} went into the driver's memory management ({}{}). {} {}Allocate once and reuse (a "
+           "caching allocator); look at how full the GPU's memory is.",
+           format_time(facts.main_ns), get_part_words(facts.main),
+           facts.main == Part::kBlocked ? describe_wait_place(facts) : "",
+           facts.role == Role::kFree ? "Freeing waits for the GPU to be idle."
+                                     : "Memory must be found, mapped and cleared.",
+           contains_any(returned, {"MemoryAllocation", "OUT_OF_MEMORY"}) ? "There was none left. "
+                                                                         : "");
+     }},
+    {"gpu_driver", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kGpu); },
+     [](const Facts& facts) {
+       return fmt::format(
+           "Blocked {} in the GPU driver{}. The driver waited for the device or for its own lock: "
+           "look at the kernel stack, and at what other threads do with the same GPU "
+           "(gpuperfctl top).",
+           format_time(facts.main_ns), describe_wait_place(facts));
+     }},
+    {"io", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kIo); },
+     [](const Facts& facts) {
+       return fmt::format("Blocked {}{}{}. The other side, or the disk, is what is slow.",
+                          format_time(facts.main_ns), describe_wait_place(facts),
+                          describe_waker(facts));
+     }},
+    {"poll", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kPoll); },
+     [](const Facts& facts) {
+       return fmt::format("Blocked {}{}, waiting for an event{}. Look at who should have sent it.",
+                          format_time(facts.main_ns), describe_wait_place(facts),
+                          describe_waker(facts));
+     }},
+    {"sleep", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kSleep); },
+     [](const Facts& facts) {
+       return fmt::format(
+           "Slept {}{}: the code asked for the delay (a back-off, a polling loop). Look at the "
+           "caller's stack.",
+           format_time(facts.main_ns), describe_wait_place(facts));
+     }},
+    {"page_wait", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kFault); },
+     [](const Facts& facts) {
+       return fmt::format(
+           "Blocked {} in page faults ({} of them needed the disk){}. Memory was read from a file "
+           "or swap, or another thread changed the mappings meanwhile: look at the kernel stack.",
+           format_time(facts.main_ns), facts.call.event.split->major_faults, describe_waker(facts));
+     }},
+    {"blocked", [](const Facts& facts) { return facts.main == Part::kBlocked; },
+     [](const Facts& facts) {
+       return fmt::format("Blocked {}{}{}. Look at the kernel stack of the longest wait.",
+                          format_time(facts.main_ns), describe_wait_place(facts),
+                          describe_waker(facts));
+     }},
+    {"page_faults", [](const Facts& facts) { return facts.main == Part::kFault; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "{} went into {} page faults: memory touched for the first time, which the kernel must "
+           "find and clear. Reuse buffers, or touch them before (MAP_POPULATE, huge pages).",
+           format_time(facts.main_ns), facts.call.event.split->minor_faults);
+     }},
+    {"pageable_copy",
+     [](const Facts& facts) {
+       constexpr double kPinnedBytesPerNs =
+           15;  // PCIe 4 x16 moves 25, staging through a bounce 4 to 10
+       const double rate = find_copy_bytes_per_ns(facts);
+       return is_async_copy(facts) ||
+              (facts.role == Role::kCopy && rate > 0 && rate < kPinnedBytesPerNs);
+     },
+     [](const Facts& facts) {
+       const double rate = find_copy_bytes_per_ns(facts);
+       return fmt::format(
+           "The copy kept the CPU busy for {}{}: its host memory is most likely pageable, so the "
+           "driver stages it through a pinned buffer. Use pinned memory (cudaHostAlloc, "
+           "pin_memory=True) and an asynchronous copy.",
+           format_time(facts.main_ns), rate > 0 ? fmt::format(" ({:.1f} GB/s)", rate) : "");
+     }},
+    {"copy", [](const Facts& facts) { return facts.role == Role::kCopy; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "The copy waited {} {}: for its bytes, and for all work queued before it. Look at the "
+           "kernels launched before, or copy asynchronously.",
+           format_time(facts.main_ns), get_part_words(facts.main));
+     }},
+    {"first_use",
+     [](const Facts& facts) { return facts.role == Role::kLoad || facts.role == Role::kLaunch; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "{} went by {}. A first use loads code and sets up the device; a launch also waits when "
+           "its queue is full. If it comes again, look at the stack.",
+           format_time(facts.main_ns), get_part_words(facts.main));
+     }},
+    {"collective", [](const Facts& facts) { return facts.role == Role::kCollective; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "{} went by {}. The call waits for other ranks (a connection, an earlier collective): "
+           "find the rank that has not come to it.",
+           format_time(facts.main_ns), get_part_words(facts.main));
+     }},
+    {"system_calls", [](const Facts& facts) { return facts.main == Part::kKernel; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "{} went into system calls on the CPU. Look at which: strace -c -p {}, or perf trace.",
+           format_time(facts.main_ns), facts.call.event.tid);
+     }},
+    {"computing", [](const Facts&) { return true; },
+     [](const Facts& facts) {
+       return fmt::format(
+           "{} went into computing in user space. Look at the caller's stack, or sample it: perf "
+           "record -t {}.",
+           format_time(facts.main_ns), facts.call.event.tid);
+     }},
+};
+
+std::string describe_second(const Facts& facts) {
+  std::string text;
+  for (const Part part : kParts) {
+    const uint64_t part_ns = get_part_ns(facts.parts, part);
+    const bool large = static_cast<double>(part_ns) >=
+                       kSecondShare * static_cast<double>(facts.call.event.duration_ns);
+    if (part == facts.main || !large) continue;
+    text += fmt::format(" Besides, {} {}.", format_time(part_ns), get_part_words(part));
+  }
+  return text;
+}
+
+}  // namespace
+
+std::vector<std::string_view> list_explanation_rules() {
+  std::vector<std::string_view> names{"unknown"};
+  for (const Rule& rule : kRules) names.push_back(rule.name);
+  return names;
+}
+
+std::string_view find_explanation_rule(const SlowCall& call) {
+  if (!call.event.split || call.event.duration_ns == 0) return "unknown";
+  const Facts facts = find_facts(call);
+  return std::ranges::find_if(kRules, [&](const Rule& rule) { return rule.applies(facts); })->name;
+}
+
+std::string explain(const SlowCall& call) {
+  if (!call.event.split || call.event.duration_ns == 0) return "";
+  const Facts facts = find_facts(call);
+  const Rule& rule = *std::ranges::find_if(
+      kRules, [&](const Rule& candidate) { return candidate.applies(facts); });
+  return (call.event.in_flight ? "Still in flight. " : "") + rule.describe(facts) +
+         describe_second(facts);
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,148 @@
+// What following threads through the scheduler adds to a context switch: two threads on one CPU
+// hand a byte to and fro, without gpuperf, and with it: never probed, probed before, inside of a
+// probed call.
+//
+// usage: switch_cost [ROUNDS]     root; a round takes some seconds
+// All in one run, interleaved: read the ratios. The figure is the 15th percentile of the rounds.
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <map>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "daemon/base/fd.h"
+#include "daemon/probe/attacher.h"
+#include "daemon/probe/programs.h"
+#include "daemon/probe/self_test.h"
+
+namespace {
+
+constexpr int kTrips = 50'000;  // two switches each
+
+struct Pipes {
+  int to_fd[2];
+  int back_fd[2];
+};
+
+}  // namespace
+
+// Probed; each is a frame of its own.
+extern "C" {
+__attribute__((noinline, used)) int bench_visit(int value) {
+  asm volatile("" : "+r"(value));
+  return value;
+}
+
+// One side of the exchange.
+__attribute__((noinline, used)) int bench_switch(int read_fd, int write_fd, int begins) {
+  char byte = 0;
+  for (int trip = 0; trip < kTrips; ++trip) {
+    if (begins != 0 && write(write_fd, &byte, 1) != 1) return 1;
+    if (read(read_fd, &byte, 1) != 1) return 1;
+    if (begins == 0 && write(write_fd, &byte, 1) != 1) return 1;
+  }
+  return 0;
+}
+}
+
+namespace gpuperf::bench {
+namespace {
+
+double now_ns() {
+  timespec time{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);  // cannot fail
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+void pin_here() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(sched_getcpu(), &set);
+  (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a CPU we are on
+}
+
+// Nanoseconds per switch. The threads are new: what they did before is `visit`.
+double measure(bool visit) {
+  Pipes pipes{};
+  if (pipe(pipes.to_fd) != 0 || pipe(pipes.back_fd) != 0) std::abort();
+  double elapsed_ns = 0;
+  std::thread first([&] {
+    pin_here();
+    if (visit) (void)bench_visit(1);
+    std::thread second([&] {  // inherits the CPU
+      if (visit) (void)bench_visit(1);
+      (void)bench_switch(pipes.to_fd[0], pipes.back_fd[1], 0);
+    });
+    const double start_ns = now_ns();
+    (void)bench_switch(pipes.back_fd[0], pipes.to_fd[1], 1);
+    elapsed_ns = now_ns() - start_ns;
+    second.join();
+  });
+  first.join();
+  for (const int fd : {pipes.to_fd[0], pipes.to_fd[1], pipes.back_fd[0], pipes.back_fd[1]})
+    close(fd);
+  return elapsed_ns / (2.0 * kTrips);
+}
+
+Result<ProbePoint> make_point(uint32_t function_id, const void* function) {
+  ASSIGN_OR_RETURN(const uint64_t offset, find_own_offset(function));
+  return ProbePoint{.function_id = function_id, .offset_bytes = offset};
+}
+
+using Samples = std::map<std::string, std::vector<double>>;
+
+Status run_round(Samples& samples) {
+  samples["bare"].push_back(measure(false));
+  ASSIGN_OR_RETURN(
+      const auto programs,
+      Programs::load(Mechanism::kSession, {.functions = 2, .cells = 16, .follow_threads = true}));
+  for (const uint32_t id : {0u, 1u}) programs->set_function({.id = id}, false);
+  samples["followed, never in a call"].push_back(measure(false));
+  const Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
+  Attacher attacher(*programs);
+  ASSIGN_OR_RETURN(const ProbePoint visit,
+                   make_point(0, reinterpret_cast<const void*>(&bench_visit)));
+  RETURN_IF_ERROR(attacher.attach({.fd = self.get(), .name = "visit"}, {&visit, 1})[0].status);
+  samples["followed, was in a call before"].push_back(measure(true));
+  ASSIGN_OR_RETURN(const ProbePoint inside,
+                   make_point(1, reinterpret_cast<const void*>(&bench_switch)));
+  RETURN_IF_ERROR(attacher.attach({.fd = self.get(), .name = "switch"}, {&inside, 1})[0].status);
+  samples["followed, inside of a call"].push_back(measure(true));
+  return absl::OkStatus();
+}
+
+double get_p15(std::vector<double> values) {
+  std::ranges::sort(values);
+  return values[static_cast<size_t>(0.15 * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+int run(int rounds) {
+  Samples samples;
+  for (int round = 0; round < rounds; ++round) {
+    if (const Status status = run_round(samples); !status.ok()) {
+      std::printf("not measured: %s\n", std::string(status.message()).c_str());
+      return 1;
+    }
+  }
+  const double bare_ns = get_p15(samples["bare"]);
+  for (const auto& [name, values] : samples) {
+    const double switch_ns = get_p15(values);
+    std::printf("%-32s %7.0f ns a switch, %.3f of bare\n", name.c_str(), switch_ns,
+                switch_ns / bare_ns);
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpuperf::bench
+
+int main(int argc, char** argv) { return gpuperf::bench::run(argc > 1 ? std::atoi(argv[1]) : 9); }

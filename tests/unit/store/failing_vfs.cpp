@@ -1,0 +1,158 @@
+#include "tests/unit/store/failing_vfs.h"
+
+#include <sqlite3.h>
+
+#include <atomic>
+#include <cstring>
+
+namespace gpuperf::testing {
+namespace {
+
+// SQLite's calls carry no context of ours but through these.
+sqlite3_vfs* real_vfs = nullptr;
+sqlite3_vfs vfs{};
+sqlite3_io_methods methods{};
+std::atomic<int64_t> left = 0;  // until one fails; 0 = none does
+std::atomic<bool> for_ever = false;
+std::atomic<bool> failed = false;
+std::atomic<int> write_code = SQLITE_IOERR_WRITE;
+std::atomic<uint64_t> synced = 0;
+
+bool is_to_fail() {
+  if (failed && for_ever) return true;
+  if (left == 0 || --left != 0) return false;
+  failed = true;
+  return true;
+}
+
+// What SQLite allocates for a file of ours: this, and the real one right after it.
+struct File {
+  sqlite3_file base;
+  bool is_log;
+};
+
+sqlite3_file* real(sqlite3_file* file) {
+  return reinterpret_cast<sqlite3_file*>(reinterpret_cast<File*>(file) + 1);
+}
+
+int close_file(sqlite3_file* file) {
+  return real(file)->pMethods == nullptr ? SQLITE_OK : real(file)->pMethods->xClose(real(file));
+}
+int read_file(sqlite3_file* file, void* to, int count, sqlite3_int64 offset) {
+  return real(file)->pMethods->xRead(real(file), to, count, offset);
+}
+int write_file(sqlite3_file* file, const void* from, int count, sqlite3_int64 offset) {
+  if (is_to_fail()) {
+    // As a full disk does: half of it is there.
+    if (count > 1) (void)real(file)->pMethods->xWrite(real(file), from, count / 2, offset);
+    return write_code;
+  }
+  return real(file)->pMethods->xWrite(real(file), from, count, offset);
+}
+int truncate_file(sqlite3_file* file, sqlite3_int64 size) {
+  return is_to_fail() ? SQLITE_IOERR_TRUNCATE : real(file)->pMethods->xTruncate(real(file), size);
+}
+int sync_file(sqlite3_file* file, int flags) {
+  if (is_to_fail()) return SQLITE_IOERR_FSYNC;
+  if (reinterpret_cast<File*>(file)->is_log) ++synced;
+  return real(file)->pMethods->xSync(real(file), flags);
+}
+int get_file_size(sqlite3_file* file, sqlite3_int64* size) {
+  return real(file)->pMethods->xFileSize(real(file), size);
+}
+int lock_file(sqlite3_file* file, int kind) {
+  return real(file)->pMethods->xLock(real(file), kind);
+}
+int unlock_file(sqlite3_file* file, int kind) {
+  return real(file)->pMethods->xUnlock(real(file), kind);
+}
+int check_lock(sqlite3_file* file, int* held) {
+  return real(file)->pMethods->xCheckReservedLock(real(file), held);
+}
+int control_file(sqlite3_file* file, int operation, void* argument) {
+  return real(file)->pMethods->xFileControl(real(file), operation, argument);
+}
+int get_sector_size(sqlite3_file* file) { return real(file)->pMethods->xSectorSize(real(file)); }
+int get_traits(sqlite3_file* file) {
+  return real(file)->pMethods->xDeviceCharacteristics(real(file));
+}
+int map_shared(sqlite3_file* file, int page, int page_size, int extend, void volatile** at) {
+  if (extend != 0 && is_to_fail()) return SQLITE_IOERR_SHMSIZE;
+  return real(file)->pMethods->xShmMap(real(file), page, page_size, extend, at);
+}
+int lock_shared(sqlite3_file* file, int offset, int count, int flags) {
+  return real(file)->pMethods->xShmLock(real(file), offset, count, flags);
+}
+void order_shared(sqlite3_file* file) { real(file)->pMethods->xShmBarrier(real(file)); }
+int unmap_shared(sqlite3_file* file, int remove) {
+  return real(file)->pMethods->xShmUnmap(real(file), remove);
+}
+
+int open_file(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
+  file->pMethods = nullptr;
+  if (is_to_fail()) return SQLITE_CANTOPEN;
+  real(file)->pMethods = nullptr;
+  const int code = real_vfs->xOpen(real_vfs, name, real(file), flags, out_flags);
+  if (real(file)->pMethods == nullptr) return code;
+  reinterpret_cast<File*>(file)->is_log = (flags & SQLITE_OPEN_WAL) != 0;
+  file->pMethods = &methods;
+  return code;
+}
+int remove_file(sqlite3_vfs*, const char* name, int sync_folder) {
+  return is_to_fail() ? SQLITE_IOERR_DELETE : real_vfs->xDelete(real_vfs, name, sync_folder);
+}
+
+}  // namespace
+
+FailingVfs::FailingVfs() {
+  real_vfs = sqlite3_vfs_find("unix");
+  methods = {.iVersion = 2,
+             .xClose = close_file,
+             .xRead = read_file,
+             .xWrite = write_file,
+             .xTruncate = truncate_file,
+             .xSync = sync_file,
+             .xFileSize = get_file_size,
+             .xLock = lock_file,
+             .xUnlock = unlock_file,
+             .xCheckReservedLock = check_lock,
+             .xFileControl = control_file,
+             .xSectorSize = get_sector_size,
+             .xDeviceCharacteristics = get_traits,
+             .xShmMap = map_shared,
+             .xShmLock = lock_shared,
+             .xShmBarrier = order_shared,
+             .xShmUnmap = unmap_shared};
+  vfs = *real_vfs;  // whatever else it does is not about a file's contents
+  vfs.szOsFile = static_cast<int>(sizeof(File)) + real_vfs->szOsFile;
+  vfs.zName = "failing";
+  vfs.pNext = nullptr;
+  vfs.xOpen = open_file;
+  vfs.xDelete = remove_file;
+  synced = 0;
+  heal();
+  (void)sqlite3_vfs_register(&vfs, 1);  // fails only without memory
+}
+
+FailingVfs::~FailingVfs() {
+  heal();
+  (void)sqlite3_vfs_unregister(&vfs);
+  (void)sqlite3_vfs_register(real_vfs, 1);
+}
+
+void FailingVfs::fail(uint64_t nth, int code, bool then_for_ever) {
+  failed = false;
+  write_code = code;
+  for_ever = then_for_ever;
+  left = static_cast<int64_t>(nth);
+}
+
+void FailingVfs::heal() {
+  left = 0;
+  for_ever = false;
+}
+
+bool FailingVfs::has_failed() const { return failed; }
+uint64_t FailingVfs::log_syncs() const { return synced; }
+
+}  // namespace gpuperf::testing
