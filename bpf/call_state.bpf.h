@@ -187,6 +187,144 @@ static __always_inline struct gpuperf_time_split *split_of(struct gpuperf_frame 
 	return &frame->split;
 }
 
+struct cfs_rq {
+	__u64 throttled_clock_self_time;
+} __attribute__((preserve_access_index));
+
+struct cfs_bandwidth {
+	__u64 throttled_time;
+} __attribute__((preserve_access_index));
+
+struct task_group {
+	struct task_group *parent;
+	struct cfs_bandwidth cfs_bandwidth;
+} __attribute__((preserve_access_index));
+
+#define GROUP_LEVELS 4 /* a container's quota lies on its cgroup, or on the pod's above it */
+
+/* Nanoseconds for which the CPU's part of the task's cgroup, by its own quota or one above, has been
+ * denied the CPU so far. Linux 6.6 and later. */
+static __always_inline __u64 read_queue_throttle_ns(struct task_struct *task)
+{
+	struct cfs_rq *queue = task->se.cfs_rq;
+
+	if (!bpf_core_field_exists(queue->throttled_clock_self_time))
+		return 0;
+	return queue->throttled_clock_self_time;
+}
+
+/* The same over all CPUs, of the cgroup and those above it: each CPU adds its own, so this is only an
+ * upper bound. */
+static __always_inline __u64 read_group_throttle_ns(struct task_struct *task)
+{
+	struct task_group *group = task->sched_task_group;
+	__u64 sum_ns = 0;
+
+	if (!bpf_core_field_exists(group->cfs_bandwidth))
+		return 0;
+	for (int i = 0; i < GROUP_LEVELS && group; i++) {
+		sum_ns += group->cfs_bandwidth.throttled_time;
+		group = group->parent;
+	}
+	return sum_ns;
+}
+
+/* Keeps the wait when it is among the longest of the calls in flight. */
+static __always_inline void note_wait(struct gpuperf_thread *thread, struct task_struct *task, __u32 kind,
+				      __u64 blocked_ns)
+{
+	__u64 oldest_call_ns = thread->frames[0].start_ns;
+	__u64 least_ns = ~0ull;
+	__u32 place = 0;
+	struct gpuperf_wait *wait;
+
+	for (__u32 i = 0; i < GPUPERF_WAITS; i++) {
+		wait = &thread->waits[i];
+		if (wait->start_mono_ns < oldest_call_ns)
+			wait->duration_ns = 0; /* of an earlier call */
+		if (wait->duration_ns < least_ns) {
+			least_ns = wait->duration_ns;
+			place = i;
+		}
+	}
+	barrier_var(place);
+	if (blocked_ns <= least_ns || place >= GPUPERF_WAITS)
+		return;
+	wait = &thread->waits[place];
+	describe_wait(task, &thread->off_cpu, kind, wait);
+	wait->duration_ns = blocked_ns;
+	wait->start_mono_ns = thread->off_cpu.since_ns;
+}
+
+static __always_inline void return_to_cpu(struct gpuperf_thread *thread, struct task_struct *task,
+					  __u64 now_ns, _Bool describe)
+{
+	struct gpuperf_off_cpu *off = &thread->off_cpu;
+	__u64 since_ns = off->since_ns;
+	__u64 woken_ns = !off->blocked ? since_ns : off->wake_ns ? off->wake_ns : now_ns;
+	__u64 blocked_ns, runnable_ns;
+	__u32 depth = thread->depth;
+	_Bool migrated = off->cpu != bpf_get_smp_processor_id();
+	_Bool same_queue = !migrated && bpf_core_field_exists(task->se.cfs_rq->throttled_clock_self_time);
+	__u64 throttled_ns = same_queue ? read_queue_throttle_ns(task) - off->queue_throttle_ns
+					: read_group_throttle_ns(task) - off->group_throttle_ns;
+	__u32 kind;
+
+	if (!since_ns)
+		return; /* its first call began meanwhile */
+	/* The clock may step back a little between two readings, around its own update and from CPU to CPU. */
+	if (now_ns < since_ns)
+		now_ns = since_ns;
+	if (woken_ns < since_ns)
+		woken_ns = since_ns;
+	if (woken_ns > now_ns)
+		woken_ns = now_ns;
+	blocked_ns = woken_ns - since_ns;
+	runnable_ns = now_ns - woken_ns;
+	kind = off->blocked ? find_wait_kind(task, off->syscall, off->fd) : 0;
+	barrier_var(kind);
+	if (kind >= GPUPERF_WAIT_KINDS)
+		return; /* cannot be */
+	if (throttled_ns > runnable_ns)
+		throttled_ns = runnable_ns;
+	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++) {
+		struct gpuperf_frame *frame = call_stack_at(thread, i);
+		struct gpuperf_time_split *split;
+
+		if (!frame->start_ns || frame->start_ns > since_ns)
+			continue;
+		split = split_of(frame);
+		split->waits_ns[kind] += blocked_ns;
+		split->throttled_ns += throttled_ns;
+		split->runnable_ns += runnable_ns - throttled_ns;
+		split->preemptions += !off->blocked;
+		split->migrations += migrated;
+	}
+	if (describe && off->blocked && blocked_ns >= GPUPERF_NOTED_WAIT_NS)
+		note_wait(thread, task, kind, blocked_ns);
+	off->since_ns = 0;
+}
+
+/* One in some thousand switches to a thread was seen to pass the hooks by. The wait is then added when the
+ * thread is next heard of, not described: by the scheduler's own accounts, which say when it came back to the
+ * CPU (when it was last accounted for, less what it ran since) and how long it waited for one before. They are
+ * kept by each CPU's clock: for a thread that moved they say nothing, and the time counts as running. */
+static __attribute__((noinline)) int mend_missed_return(struct gpuperf_thread *thread,
+							struct task_struct *task)
+{
+	struct gpuperf_off_cpu *off = &thread->off_cpu;
+	__u64 ran_ns = task->se.sum_exec_runtime - off->exec_sum_ns;
+	__u64 away_ns = task->se.exec_start - off->exec_start_ns - ran_ns;
+	__u64 waited_ns = task->sched_info.run_delay - off->run_delay_ns;
+
+	if (off->cpu == bpf_get_smp_processor_id() && away_ns < bpf_ktime_get_ns() - off->since_ns) {
+		off->wake_ns = off->since_ns + (waited_ns < away_ns ? away_ns - waited_ns : 0);
+		return_to_cpu(thread, task, off->since_ns + away_ns, 0);
+	}
+	off->since_ns = 0;
+	return 0;
+}
+
 /* The smaller of the thresholds in force that the duration passes; 0 = it is not slow. */
 static __always_inline __u64 find_passed_threshold(const struct gpuperf_function *function,
 						   __u64 duration_ns, __u8 *adaptive)

@@ -299,6 +299,8 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	__u32 cell_index;
 
 	cookie &= COOKIE_WITHOUT_CONDITION; /* as at entry */
+	if (thread && thread->off_cpu.since_ns)
+		mend_missed_return(thread, task);
 	if (thread) {
 		frame = call_stack_pop(thread, sp, cookie, call.start_ns);
 		if (!frame && pairing != PAIRING_SESSION)

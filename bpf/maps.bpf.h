@@ -45,10 +45,17 @@ struct task_group;
 struct cfs_rq;
 
 struct sched_entity {
+	__u64 exec_start;
+	__u64 sum_exec_runtime;
 	struct cfs_rq *cfs_rq;
 } __attribute__((preserve_access_index));
 
+struct sched_info {
+	unsigned long long run_delay;
+} __attribute__((preserve_access_index));
+
 struct task_struct {
+	struct sched_info sched_info;
 	unsigned int __state;
 	unsigned int flags;
 	struct sched_entity se;
@@ -105,6 +112,10 @@ struct gpuperf_off_cpu {
 	__u64 since_ns;    /* 0 = on the CPU */
 	__u64 queue_throttle_ns;
 	__u64 group_throttle_ns;
+	/* The scheduler's own accounts of the thread when it left, by its own clock. */
+	__u64 run_delay_ns;
+	__u64 exec_start_ns;
+	__u64 exec_sum_ns;
 	__u32 cpu;
 	__u32 blocked;     /* by its own doing; else it could run */
 	__s32 syscall;

@@ -70,7 +70,7 @@ std::optional<std::string> find_rpc_address_fault(std::string_view address) {
 std::optional<std::string> find_folder_fault(std::string_view path) {
   constexpr size_t kPathMaxBytes = 4000;  // PATH_MAX, and room for the file's name
   if (path.empty()) return std::nullopt;
-  if (!path.starts_with('/') || path == "/") {
+  if (!path.starts_with('/') || path.find_first_not_of('/') == path.npos) {
     return "the path must be absolute and name a folder: /var/lib/gpuperf";
   }
   if (has_control_character(path)) return "the path holds a control character";

@@ -224,8 +224,9 @@ struct Snapshot {
   std::vector<std::shared_ptr<const FunctionSeries>> series;
   std::vector<ProcessRow> processes;                        // ordered by key
   std::vector<std::shared_ptr<const SlowCall>> slow_calls;  // arrival order
-  std::shared_ptr<const InFlightCalls> in_flight;           // null = never looked
-  std::vector<std::shared_ptr<const ShapeRow>> shapes;      // most calls first
+  uint64_t last_slow_call_id = 0;  // highest given so far, those on disk included; 0 = none
+  std::shared_ptr<const InFlightCalls> in_flight;       // null = never looked
+  std::vector<std::shared_ptr<const ShapeRow>> shapes;  // most calls first
   std::vector<double>
       coverage;  // by function id: share of the time since attach it was probed; missing = 1
   std::vector<uint64_t> adaptive_threshold_ns;  // by function id; missing or 0 = none

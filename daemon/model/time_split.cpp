@@ -46,6 +46,13 @@ constexpr std::pair<int32_t, std::string_view> kSyscallNames[] = {
 static_assert(std::ranges::is_sorted(kSyscallNames, {},
                                      &std::pair<int32_t, std::string_view>::first));
 
+uint64_t& find_largest_off_cpu(TimeParts& parts) {
+  uint64_t* largest = std::ranges::max_element(parts.blocked_ns);
+  if (parts.runnable_ns > *largest) largest = &parts.runnable_ns;
+  if (parts.throttled_ns > *largest) largest = &parts.throttled_ns;
+  return *largest;
+}
+
 }  // namespace
 
 std::string_view get_wait_kind_name(WaitKind kind) {
@@ -73,23 +80,24 @@ TimeParts make_time_parts(const TimeSplit& split, uint64_t duration_ns) {
                   .throttled_ns = split.throttled_ns,
                   .blocked_ns = split.waits_ns};
   const uint64_t off_ns = parts.runnable_ns + parts.throttled_ns + get_blocked_ns(parts);
-  if (off_ns > duration_ns) {
-    uint64_t* largest = std::ranges::max_element(parts.blocked_ns);
-    if (parts.runnable_ns > *largest) largest = &parts.runnable_ns;
-    if (parts.throttled_ns > *largest) largest = &parts.throttled_ns;
-    *largest -= std::min(*largest, off_ns - duration_ns);
-    return parts;
+  for (uint64_t beyond_ns = off_ns - std::min(off_ns, duration_ns); beyond_ns > 0;) {
+    uint64_t& largest_ns = find_largest_off_cpu(parts);
+    const uint64_t taken_ns = std::min(largest_ns, beyond_ns);
+    largest_ns -= taken_ns;
+    beyond_ns -= taken_ns;
   }
-  const uint64_t on_ns = duration_ns - off_ns;
+  const uint64_t on_ns = duration_ns - std::min(off_ns, duration_ns);
   const uint64_t samples = std::accumulate(split.ticks.begin(), split.ticks.end(), uint64_t{0});
   const auto share = [&](uint32_t ticks) {
     return samples == 0 ? 0
                         : static_cast<uint64_t>(static_cast<double>(on_ns) * ticks /
                                                 static_cast<double>(samples));
   };
-  parts.on_cpu_kernel_ns = share(split.ticks[GPUPERF_TICK_SYSCALL]);
-  parts.on_cpu_fault_ns = share(split.ticks[GPUPERF_TICK_FAULT]);
-  parts.on_cpu_user_ns = on_ns - std::min(on_ns, parts.on_cpu_kernel_ns + parts.on_cpu_fault_ns);
+  // A double may round a share of months up beyond what there is.
+  parts.on_cpu_kernel_ns = std::min(share(split.ticks[GPUPERF_TICK_SYSCALL]), on_ns);
+  parts.on_cpu_fault_ns =
+      std::min(share(split.ticks[GPUPERF_TICK_FAULT]), on_ns - parts.on_cpu_kernel_ns);
+  parts.on_cpu_user_ns = on_ns - parts.on_cpu_kernel_ns - parts.on_cpu_fault_ns;
   return parts;
 }
 

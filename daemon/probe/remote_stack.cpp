@@ -18,6 +18,7 @@ ReadWord make_remote_reader(uint32_t pid) {
     uint64_t word = 0;
     const iovec here{&word, sizeof word};
     // The address is one of the other process: never followed here.
+    // NOLINTNEXTLINE(performance-no-int-to-ptr)
     const iovec there{reinterpret_cast<void*>(address), sizeof word};
     const ssize_t length = process_vm_readv(static_cast<pid_t>(pid), &here, 1, &there, 1, 0);
     return length == sizeof word ? std::optional(word) : std::nullopt;

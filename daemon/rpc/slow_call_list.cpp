@@ -53,8 +53,9 @@ std::string make_token(const Start& start, const v1::ListSlowCallsRequest& reque
 Result<Start> find_start(const v1::ListSlowCallsRequest& request, const Snapshot& snapshot) {
   const std::string& token = request.page().page_token();
   if (token.empty()) {
-    return Start{.max_id =
-                     snapshot.slow_calls.empty() ? UINT64_MAX : snapshot.slow_calls.back()->id};
+    // 0: there are none, or this is before the first snapshot.
+    const uint64_t last_id = snapshot.last_slow_call_id;
+    return Start{.max_id = last_id == 0 ? UINT64_MAX : last_id};
   }
   unsigned long long value = 0, id = 0, max_id = 0, hash = 0;
   int length = 0;
@@ -148,6 +149,10 @@ v1::SlowCall parse_stored(const StoredCall& stored) {
   v1::SlowCall call;
   // A body of a version that wrote something else shows what the columns know.
   if (!call.ParseFromString(stored.body)) {
+    call.Clear();  // of what was parsed up to the fault
+    call.set_container(stored.container);
+    call.set_pod(stored.pod);
+    call.set_in_flight(stored.in_flight);
     call.set_category(stored.category);
     call.set_function(stored.function);
     call.set_pid(stored.pid);

@@ -49,7 +49,7 @@ struct Facts {
   Role role = Role::kOther;
   TimeParts parts;
   Part main = Part::kUser;
-  uint64_t main_ns = 0;
+  uint64_t main_ns = 0;                // of kBlocked, on `wait` alone
   WaitKind wait = WaitKind::kOther;    // the longest kind; of kBlocked only
   const Wait* longest = nullptr;       // the longest wait described of that kind; null = none
   const WaitFrames* frames = nullptr;  // its stacks; null likewise
@@ -114,6 +114,9 @@ Facts find_facts(const SlowCall& call) {
     facts.main_ns = part_ns;
   }
   facts.wait = find_main_wait(facts.parts).value_or(WaitKind::kOther);
+  if (facts.main == Part::kBlocked) {
+    facts.main_ns = facts.parts.blocked_ns[static_cast<size_t>(facts.wait)];
+  }
   const auto& waits = call.event.waits;
   const auto longest = std::ranges::find(waits, facts.wait, &Wait::kind);
   if (longest == waits.end()) return facts;
@@ -127,13 +130,27 @@ bool is_blocked_on(const Facts& facts, WaitKind kind) {
   return facts.main == Part::kBlocked && facts.wait == kind;
 }
 
+// At most `bytes` of a text in UTF-8, no character cut.
+std::string shorten(std::string text, size_t bytes) {
+  const auto is_continuation = [&](size_t i) {
+    return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
+  };
+  if (text.size() <= bytes) return text;
+  while (bytes > 0 && is_continuation(bytes)) --bytes;
+  return text.substr(0, bytes) + "…";
+}
+
+// By its name and return type: many a function takes standard types.
+bool is_of_standard_library(std::string_view symbol) {
+  return contains_any(symbol.substr(0, symbol.find_first_of("(<")), {"std::", "_ZSt"});
+}
+
 // The innermost function that says something; the whole stack is in the record.
 std::string find_telling_symbol(const std::vector<StackFrame>& stack) {
   constexpr size_t kMaxBytes = 100;
   for (const StackFrame& frame : stack) {
-    if (frame.symbol.empty() || contains_any(frame.symbol, {"std::", "_ZSt"})) continue;
-    return frame.symbol.size() <= kMaxBytes ? frame.symbol
-                                            : frame.symbol.substr(0, kMaxBytes) + "…";
+    if (frame.symbol.empty() || is_of_standard_library(frame.symbol)) continue;
+    return shorten(to_valid_utf8(frame.symbol), kMaxBytes);
   }
   return "";
 }
@@ -197,8 +214,13 @@ double find_copy_bytes_per_ns(const Facts& facts) {
   return 0;
 }
 
-bool is_async_copy(const Facts& facts) {
-  return facts.role == Role::kCopy && contains_any(facts.call.function, {"Async"});
+// Sets have no source; copies between devices touch no host memory.
+bool is_copy_of_host_memory(const Facts& facts) {
+  const bool is_within_devices = std::ranges::any_of(
+      facts.call.arguments,
+      [](const ArgumentText& argument) { return argument.value == "device_to_device"; });
+  return facts.role == Role::kCopy && !is_within_devices &&
+         !contains_any(facts.call.function, {"Memset", "DtoD", "Peer"});
 }
 
 // The first rule that applies explains the call. The order is part of the rules.
@@ -218,11 +240,18 @@ constexpr Rule kRules[] = {
        const NamedCalls& most = *std::ranges::find_if(
            facts.call.children,
            [&facts](const NamedCalls& child) { return !is_passed_on(facts, child); });
+       const uint32_t pid = facts.call.event.process.pid;
+       if (most.category.empty()) {  // "other": no name to look for
+         return fmt::format(
+             "{} went into {} nested calls of further functions. Look at those: gpuperfctl slow "
+             "list --pid {}.",
+             format_time(most.total_ns), most.calls, pid);
+       }
        return fmt::format(
            "{} went into {} nested call{} of {}. Look at {}: gpuperfctl slow list --function '{}' "
            "--pid {}.",
            format_time(most.total_ns), most.calls, most.calls == 1 ? "" : "s", most.function,
-           most.calls == 1 ? "that one" : "those", most.function, facts.call.event.process.pid);
+           most.calls == 1 ? "that one" : "those", most.function, pid);
      }},
     {"throttled", [](const Facts& facts) { return facts.main == Part::kThrottled; },
      [](const Facts& facts) {
@@ -273,7 +302,11 @@ constexpr Rule kRules[] = {
            facts.main == Part::kBlocked ? "asleep" : "spinning on the CPU");
      }},
     {"allocation",
-     [](const Facts& facts) { return facts.role == Role::kAllocate || facts.role == Role::kFree; },
+     [](const Facts& facts) {
+       const bool by_driver = facts.main == Part::kUser || facts.main == Part::kKernel ||
+                              is_blocked_on(facts, WaitKind::kGpu);
+       return by_driver && (facts.role == Role::kAllocate || facts.role == Role::kFree);
+     },
      [](const Facts& facts) {
        const std::string returned = format_return_value(facts.call);
        return fmt::format(
@@ -338,8 +371,8 @@ constexpr Rule kRules[] = {
        constexpr double kPinnedBytesPerNs =
            15;  // PCIe 4 x16 moves 25, staging through a bounce 4 to 10
        const double rate = find_copy_bytes_per_ns(facts);
-       return is_async_copy(facts) ||
-              (facts.role == Role::kCopy && rate > 0 && rate < kPinnedBytesPerNs);
+       return is_copy_of_host_memory(facts) && (contains_any(facts.call.function, {"Async"}) ||
+                                                (rate > 0 && rate < kPinnedBytesPerNs));
      },
      [](const Facts& facts) {
        const double rate = find_copy_bytes_per_ns(facts);
@@ -388,12 +421,16 @@ constexpr Rule kRules[] = {
 
 std::string describe_second(const Facts& facts) {
   std::string text;
-  for (const Part part : kParts) {
-    const uint64_t part_ns = get_part_ns(facts.parts, part);
+  const auto add = [&](uint64_t part_ns, std::string_view words) {
     const bool large = static_cast<double>(part_ns) >=
                        kSecondShare * static_cast<double>(facts.call.event.duration_ns);
-    if (part == facts.main || !large) continue;
-    text += fmt::format(" Besides, {} {}.", format_time(part_ns), get_part_words(part));
+    if (large) text += fmt::format(" Besides, {} {}.", format_time(part_ns), words);
+  };
+  for (const Part part : kParts) {
+    if (part != facts.main) add(get_part_ns(facts.parts, part), get_part_words(part));
+  }
+  if (facts.main == Part::kBlocked) {
+    add(get_blocked_ns(facts.parts) - facts.main_ns, "blocked on other things");
   }
   return text;
 }
@@ -417,8 +454,9 @@ std::string explain(const SlowCall& call) {
   const Facts facts = find_facts(call);
   const Rule& rule = *std::ranges::find_if(
       kRules, [&](const Rule& candidate) { return candidate.applies(facts); });
-  return (call.event.in_flight ? "Still in flight. " : "") + rule.describe(facts) +
-         describe_second(facts);
+  // Functions found by a pattern are named by their file.
+  return to_valid_utf8((call.event.in_flight ? "Still in flight. " : "") + rule.describe(facts) +
+                       describe_second(facts));
 }
 
 }  // namespace gpuperf

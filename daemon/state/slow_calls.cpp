@@ -60,7 +60,7 @@ SlowCalls::Kept SlowCalls::add(SlowCall call, int64_t now_mono_ns) {
   const uint64_t age_ns = call.event.duration_ns;
   auto kept = std::make_shared<const SlowCall>(std::move(call));
   if (in_flight) {
-    open_[key] = {.call = kept, .named_age_ns = age_ns, .seen_mono_ns = now_mono_ns};
+    open_[key] = {.call = kept, .added = kept, .named_age_ns = age_ns, .seen_mono_ns = now_mono_ns};
     return {kept, is_news};
   }
   if (entry != open_.end()) open_.erase(entry);
@@ -69,6 +69,7 @@ SlowCalls::Kept SlowCalls::add(SlowCall call, int64_t now_mono_ns) {
 }
 
 void SlowCalls::keep(const CallPtr& call) {
+  ++kept_;
   keep_worst(call);
   recent_.push_back(call);
   if (recent_.size() > limits_.recent) drop_oldest_recent();
@@ -92,24 +93,27 @@ std::vector<std::shared_ptr<const SlowCall>> SlowCalls::collect_gone(int64_t now
 
 std::shared_ptr<const SlowCall> SlowCalls::mark_unstored(
     const std::shared_ptr<const SlowCall>& call) {
-  auto unstored = std::make_shared<SlowCall>(*call);
+  const auto open = open_.find(make_key(call->event));
+  const bool is_open = open != open_.end() && open->second.added == call;
+  auto unstored = std::make_shared<SlowCall>(is_open ? *open->second.call : *call);
   unstored->is_stored = false;
-  const CallPtr kept = unstored;
+  CallPtr kept = unstored;
+  if (is_open) open->second.call = open->second.added = kept;
   std::ranges::replace(recent_, call, kept);
-  if (const auto open = open_.find(make_key(call->event));
-      open != open_.end() && open->second.call == call) {
-    open->second.call = kept;
-  }
   const auto list = worst_.find({call->event.process, call->event.function_id});
   if (list != worst_.end()) std::ranges::replace(list->second.calls, call, kept);
   return kept;
 }
 
+// When the oldest was kept.
+uint64_t SlowCalls::get_oldest_recent() const { return kept_ - recent_.size() + 1; }
+
 void SlowCalls::drop_oldest_recent() {
   const CallPtr oldest = recent_.front();
+  const uint64_t oldest_kept = get_oldest_recent();
   recent_.pop_front();
   const auto entry = worst_.find({oldest->event.process, oldest->event.function_id});
-  if (entry != worst_.end() && entry->second.exited && entry->second.last_id == oldest->id) {
+  if (entry != worst_.end() && entry->second.exited && entry->second.last_kept == oldest_kept) {
     erase_list(entry);
   }
 }
@@ -131,7 +135,7 @@ void SlowCalls::keep_worst(const CallPtr& call) {
   const size_t most = std::min(limits_.worst_per_function, limits_.max_worst_calls);
   if (most == 0) return;
   WorstList& list = get_list({call->event.process, call->event.function_id});
-  list.last_id = call->id;
+  list.last_kept = kept_;
   if (list.calls.size() < most) {
     // The list just touched is the freshest and still below the bound, so the stalest is another.
     while (worst_calls_ >= limits_.max_worst_calls) {
@@ -156,16 +160,16 @@ SlowCalls::WorstLists::iterator SlowCalls::erase_list(WorstLists::iterator entry
 
 void SlowCalls::apply(const ProcessExited& exited) {
   exited_.add(exited.process);
-  const uint64_t oldest_recent_id = recent_.empty() ? last_id_ + 1 : recent_.front()->id;
   auto entry = worst_.lower_bound({exited.process, 0});
   while (entry != worst_.end() && entry->first.first == exited.process) {
     entry->second.exited = true;
-    const bool is_recent = entry->second.last_id >= oldest_recent_id;
+    const bool is_recent = entry->second.last_kept >= get_oldest_recent();
     entry = is_recent ? std::next(entry) : erase_list(entry);
   }
 }
 
 void SlowCalls::fill(Snapshot& snapshot) const {
+  snapshot.last_slow_call_id = last_id_;
   std::vector<CallPtr>& calls = snapshot.slow_calls;
   calls.assign(recent_.begin(), recent_.end());
   for (const auto& [key, list] : worst_) {

@@ -69,7 +69,7 @@ class SlowCalls {
   // A call may still be added after the exit of its process.
   void apply(const ProcessExited& exited);
 
-  // Sets the slow calls, in order of their ids, each once.
+  // Sets the slow calls, in order of their ids, each once, and the last id.
   void fill(Snapshot& snapshot) const;
 
  private:
@@ -78,13 +78,14 @@ class SlowCalls {
   using OpenKey = std::tuple<ProcessKey, uint32_t, uint32_t, uint64_t>;
   struct OpenCall {
     CallPtr call;
+    CallPtr added;              // what `add` made of it; `call` since may have a later age
     uint64_t named_age_ns = 0;  // when its stacks were last named
     int64_t seen_mono_ns = 0;
   };
   using ListKey = std::pair<ProcessKey, uint32_t>;  // process first: its lists stand together
   struct WorstList {
     std::vector<CallPtr> calls;  // heap, the shortest on top
-    uint64_t last_id = 0;
+    uint64_t last_kept = 0;      // when its last call was: see kept_
     bool exited = false;
     std::list<ListKey>::iterator arrival;  // in arrivals_
   };
@@ -93,6 +94,7 @@ class SlowCalls {
   static OpenKey make_key(const SlowCallEvent& event);
   void keep(const CallPtr& call);
   void keep_worst(const CallPtr& call);
+  uint64_t get_oldest_recent() const;
   void drop_oldest_recent();
   WorstList& get_list(const ListKey& key);
   WorstLists::iterator erase_list(WorstLists::iterator entry);
@@ -103,7 +105,8 @@ class SlowCalls {
   // Loop thread only.
   uint64_t last_id_ = 0;
   std::map<OpenKey, OpenCall> open_;
-  std::deque<CallPtr> recent_;  // in the order they ended
+  uint64_t kept_ = 0;           // calls that ended so far
+  std::deque<CallPtr> recent_;  // the last of them, in the order they ended: not that of their ids
   WorstLists worst_;
   std::list<ListKey> arrivals_;  // of worst_, the list with the oldest last arrival first
   size_t worst_calls_ = 0;

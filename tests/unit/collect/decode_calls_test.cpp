@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <cstring>
 #include <random>
 #include <vector>
@@ -118,6 +119,227 @@ TEST(DecodeRecord, SaysWhenTheEntryOfASlowCallWasNotKept) {
   EXPECT_EQ(std::get<SlowCallEvent>(*decode_record(bytes_of(record))).values, std::nullopt);
 }
 
+gpuperf_slow_call make_split_call() {
+  auto record = make_slow_call();
+  record.has_split = 1;
+  return record;
+}
+
+SlowCallEvent decode(const gpuperf_slow_call& record) {
+  return std::get<SlowCallEvent>(*decode_record(bytes_of(record)));
+}
+
+TEST(DecodeRecord, ReadsWhereTheTimeWent) {
+  auto record = make_split_call();
+  record.split = {.runnable_ns = 1,
+                  .throttled_ns = 2,
+                  .waits_ns = {3, 4, 5, 6, 7, 8, 9},
+                  .ticks = {10, 11, 12},
+                  .preemptions = 13,
+                  .migrations = 14,
+                  .minor_faults = 15,
+                  .major_faults = 16};
+
+  EXPECT_EQ(decode(record).split, (TimeSplit{.runnable_ns = 1,
+                                             .throttled_ns = 2,
+                                             .waits_ns = {3, 4, 5, 6, 7, 8, 9},
+                                             .ticks = {10, 11, 12},
+                                             .preemptions = 13,
+                                             .migrations = 14,
+                                             .minor_faults = 15,
+                                             .major_faults = 16}));
+}
+
+TEST(DecodeRecord, HasNeitherSplitNorWaitsNorNeighboursWhereTheyAreNotKnown) {
+  auto record = make_split_call();
+  record.has_split = 0;
+  record.outer_count = 2;
+  record.children[0] = {.function_id = 4, .calls = 1, .total_ns = 5};
+  record.waits[0] = {.start_mono_ns = 1, .duration_ns = 2};
+
+  EXPECT_EQ(decode(record), decode(make_slow_call()));
+}
+
+TEST(DecodeRecord, ReadsWhatMadeTheCallSlow) {
+  auto record = make_slow_call();
+  record.adaptive = 1;
+  record.worst = 1;
+
+  SlowCallEvent expected = decode(make_slow_call());
+  expected.is_adaptive = true;
+  expected.is_worst = true;
+  EXPECT_EQ(decode(record), expected);
+}
+
+TEST(DecodeRecord, ReadsTheCallsAroundIt) {
+  auto record = make_split_call();
+  record.outer[0] = 7;
+  record.outer[1] = 3;
+  record.outer[2] = 99;  // beyond outer_count
+  record.outer_count = 2;
+
+  EXPECT_THAT(decode(record).outer, testing::ElementsAre(7, 3));
+}
+
+TEST(DecodeRecord, KeepsACountOfCallsAroundItWithinTheRecord) {
+  auto record = make_split_call();
+  record.outer_count = 255;
+
+  EXPECT_EQ(decode(record).outer.size(), size_t{GPUPERF_CALL_DEPTH});
+}
+
+TEST(DecodeRecord, ReadsTheCallsInsideOfItInTheOrderTheyBegan) {
+  auto record = make_split_call();
+  record.children[0] = {.function_id = 9, .calls = 2, .total_ns = 30};
+  record.children[1] = {};  // unused
+  record.children[3] = {.function_id = GPUPERF_OTHER_CHILDREN, .calls = 1, .total_ns = 500};
+
+  EXPECT_THAT(decode(record).children,
+              testing::ElementsAre(
+                  ChildCalls{.function_id = 9, .calls = 2, .total_ns = 30},
+                  ChildCalls{.function_id = GPUPERF_OTHER_CHILDREN, .calls = 1, .total_ns = 500}));
+}
+
+TEST(DecodeRecord, ReadsEveryFieldOfAWait) {
+  auto record = make_split_call();
+  gpuperf_wait& wait = record.waits[1];
+  wait = {.start_mono_ns = 1100,
+          .duration_ns = 700,
+          .syscall = 202,
+          .kind = GPUPERF_WAIT_FUTEX,
+          .file_mode = 0100644,
+          .waker_tid = 51,
+          .waker_pid = 50,
+          .waker_is_kernel = 1,
+          .waker_start_boot_ns = 88};
+  std::memcpy(wait.waker_comm, "worker", 7);
+  std::memcpy(wait.file_name, "data.bin", 9);
+  wait.kernel_stack[0] = 0xf1;
+  wait.waker_stack[0] = 0xe1;
+  wait.waker_stack[1] = 0xe2;
+
+  EXPECT_THAT(decode(record).waits, testing::ElementsAre(Wait{.start_mono_ns = 1100,
+                                                              .duration_ns = 700,
+                                                              .kind = WaitKind::kFutex,
+                                                              .syscall = 202,
+                                                              .file_mode = 0100644,
+                                                              .file_name = "data.bin",
+                                                              .waker = {.tid = 51,
+                                                                        .pid = 50,
+                                                                        .process_start_boot_ns = 88,
+                                                                        .is_kernel = true,
+                                                                        .comm = "worker",
+                                                                        .stack = {0xe1, 0xe2}},
+                                                              .kernel_stack = {0xf1}}));
+}
+
+TEST(DecodeRecord, PutsTheLongestWaitFirst) {
+  auto record = make_split_call();
+  record.waits[0] = {.start_mono_ns = 1, .duration_ns = 20};
+  record.waits[1] = {.start_mono_ns = 2, .duration_ns = 90};
+  record.waits[2] = {.start_mono_ns = 3, .duration_ns = 50};
+
+  std::vector<uint64_t> durations_ns;
+  for (const Wait& wait : decode(record).waits) durations_ns.push_back(wait.duration_ns);
+
+  EXPECT_THAT(durations_ns, testing::ElementsAre(90, 50, 20));
+}
+
+TEST(DecodeRecord, LeavesUnusedWaitsOut) {
+  auto record = make_split_call();
+  record.waits[0] = {.start_mono_ns = 0, .duration_ns = 90};
+  record.waits[2] = {.start_mono_ns = 3, .duration_ns = 0};
+
+  const auto waits = decode(record).waits;
+
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_EQ(waits[0].start_mono_ns, 3u);
+}
+
+TEST(DecodeRecord, KnowsEveryKindOfWaitAndTakesOthersForOther) {
+  for (const uint32_t kind : {0u, 1u, 2u, 3u, 4u, 5u, 6u, 7u, UINT32_MAX}) {
+    auto record = make_split_call();
+    record.waits[0] = {.start_mono_ns = 1, .kind = kind};
+
+    EXPECT_EQ(decode(record).waits.at(0).kind,
+              kind < GPUPERF_WAIT_KINDS ? static_cast<WaitKind>(kind) : WaitKind::kOther);
+  }
+}
+
+TEST(DecodeRecord, EndsTheStacksOfAWaitAtZero) {
+  auto record = make_split_call();
+  gpuperf_wait& wait = record.waits[0];
+  wait.start_mono_ns = 1;
+  wait.waker_stack[1] = 0xdead;  // behind the end
+  for (uint64_t i = 0; i < GPUPERF_WAIT_FRAMES; ++i) wait.kernel_stack[i] = 0x100 + i;
+
+  const Wait decoded = decode(record).waits.at(0);
+
+  EXPECT_THAT(decoded.waker.stack, testing::IsEmpty());
+  ASSERT_EQ(decoded.kernel_stack.size(), size_t{GPUPERF_WAIT_FRAMES});
+  EXPECT_EQ(decoded.kernel_stack.back(), 0x100u + GPUPERF_WAIT_FRAMES - 1);
+}
+
+TEST(DecodeRecord, TakesNamesOfAWaitWithoutAnEnd) {
+  auto record = make_split_call();
+  record.waits[0].start_mono_ns = 1;
+  std::memset(record.waits[0].waker_comm, 'w', sizeof record.waits[0].waker_comm);
+  std::memset(record.waits[0].file_name, 'f', sizeof record.waits[0].file_name);
+
+  const Wait decoded = decode(record).waits.at(0);
+
+  EXPECT_EQ(decoded.waker.comm, std::string(GPUPERF_COMM_BYTES, 'w'));
+  EXPECT_EQ(decoded.file_name, std::string(GPUPERF_FILE_NAME_BYTES, 'f'));
+}
+
+gpuperf_slow_in_flight make_slow_in_flight(uint32_t state) {
+  gpuperf_slow_in_flight record{};
+  record.call = make_split_call();
+  record.call.header = {GPUPERF_RECORD_SLOW_IN_FLIGHT, sizeof record};
+  record.call.has_return_value = 0;
+  record.call.stack_bytes = 0;
+  record.state = state;
+  return record;
+}
+
+TEST(DecodeSlowInFlight, ReadsEveryFieldOfTheCall) {
+  gpuperf_slow_in_flight record = make_slow_in_flight(GPUPERF_THREAD_BLOCKED);
+  record.call.split.runnable_ns = 5;
+  record.call.waits[0] = {.start_mono_ns = 1200, .duration_ns = 800, .syscall = 16};
+
+  EXPECT_EQ(decode_slow_in_flight(record),
+            (SlowCallEvent{.function_id = 3,
+                           .process = {41, 77},
+                           .tid = 42,
+                           .comm = "python3",
+                           .start_mono_ns = 1000,
+                           .duration_ns = 2000,
+                           .threshold_ns = 1500,
+                           .values = CallValues{.values = {10, 11, 12, 13, 14, 15}},
+                           .split = TimeSplit{.runnable_ns = 5},
+                           .waits = {{.start_mono_ns = 1200, .duration_ns = 800, .syscall = 16}},
+                           .in_flight = ThreadState::kBlocked}));
+}
+
+TEST(DecodeSlowInFlight, KnowsEveryStateAndTakesOthersForRunning) {
+  const auto decode_state = [](uint32_t state) {
+    return decode_slow_in_flight(make_slow_in_flight(state)).in_flight;
+  };
+
+  EXPECT_EQ(decode_state(GPUPERF_THREAD_RUNNING), ThreadState::kRunning);
+  EXPECT_EQ(decode_state(GPUPERF_THREAD_RUNNABLE), ThreadState::kRunnable);
+  EXPECT_EQ(decode_state(GPUPERF_THREAD_BLOCKED), ThreadState::kBlocked);
+  EXPECT_EQ(decode_state(3), ThreadState::kRunning);
+  EXPECT_EQ(decode_state(UINT32_MAX), ThreadState::kRunning);
+}
+
+TEST(DecodeRecord, RefusesACallWithoutItsSplit) {
+  auto record = make_split_call();
+  record.header.length_bytes = offsetof(gpuperf_slow_call, outer);  // as version 2 had it
+
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(record)).status()));
+}
+
 gpuperf_in_flight make_in_flight(uint64_t start_mono_ns) {
   gpuperf_in_flight record{};
   record.start_mono_ns = start_mono_ns;
@@ -207,7 +429,7 @@ TEST(DecodeRecord, SurvivesRandomBytes) {
   const unsigned seed = std::random_device{}();
   RecordProperty("seed", static_cast<int>(seed));
   std::mt19937 random(seed);
-  const std::vector<std::byte> kinds[] = {bytes_of(make_slow_call()),
+  const std::vector<std::byte> kinds[] = {bytes_of(make_split_call()),
                                           bytes_of(make_handle_name("_Z4gemmv"))};
 
   for (int round = 0; round < 20000; ++round) {
@@ -218,6 +440,8 @@ TEST(DecodeRecord, SurvivesRandomBytes) {
     if (!decoded.ok()) continue;
     if (const auto* call = std::get_if<SlowCallEvent>(&*decoded)) {
       ASSERT_LE(call->user_stack.size(), GPUPERF_STACK_FRAMES) << "seed " << seed;
+      ASSERT_LE(call->outer.size(), GPUPERF_CALL_DEPTH) << "seed " << seed;
+      ASSERT_LE(call->waits.size(), GPUPERF_WAITS) << "seed " << seed;
     }
     if (const auto* named = std::get_if<HandleNamed>(&*decoded)) {
       ASSERT_LE(named->name.size(), GPUPERF_HANDLE_NAME_BYTES) << "seed " << seed;

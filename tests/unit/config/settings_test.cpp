@@ -150,6 +150,48 @@ TEST(AddressTest, TakesSocketsAndTcpForTheApi) {
   }
 }
 
+TEST(FolderTest, TakesAbsolutePathsAndNone) {
+  for (const std::string& path :
+       {std::string(), std::string("/var/lib/gpuperf"), std::string("/var/lib/gpuperf/"),
+        std::string("/ü"), "/" + std::string(3'999, 'x')}) {
+    EXPECT_EQ(find_folder_fault(path), std::nullopt) << path;
+  }
+}
+
+TEST(FolderTest, SaysWhatIsWrongWithAPath) {
+  const std::string form = "the path must be absolute and name a folder: /var/lib/gpuperf";
+  const std::vector<std::pair<std::string, std::string>> rows = {
+      {"gpuperf", form},
+      {"./gpuperf", form},
+      {"~/gpuperf", form},
+      {" /var/lib/gpuperf", form},
+      {"/", form},
+      {"//", form},
+      {"/var/lib\n", "the path holds a control character"},
+      {std::string("/var\0lib", 8), "the path holds a control character"},
+      {"/" + std::string(4'000, 'x'), "a path has at most 4000 bytes"},
+  };
+  for (const auto& [path, fault] : rows) {
+    EXPECT_EQ(find_folder_fault(path), fault) << path;
+  }
+}
+
+TEST(StorageTest, HasItsPathRefusedWithAHint) {
+  const auto parsed = parse_config(R"({"storage": {"path": "slow calls"}, "x_sym": {"f": "f"}})");
+
+  EXPECT_EQ(std::get<std::vector<ConfigError>>(parsed),
+            (std::vector<ConfigError>{
+                {"$.storage.path", "must be an absolute path or empty, is \"slow calls\"",
+                 "the path must be absolute and name a folder: /var/lib/gpuperf"}}));
+}
+
+TEST(StorageTest, IsSwitchedOffByAnEmptyPath) {
+  const auto parsed = parse_config(R"({"storage": {"path": ""}, "x_sym": {"f": "f"}})");
+
+  ASSERT_TRUE(std::holds_alternative<Config>(parsed));
+  EXPECT_EQ(std::get<Config>(parsed).settings.storage.path, "");
+}
+
 TEST(NearestNameTest, ForgivesTypingMistakesOnly) {
   const std::vector<std::string_view> known = {"recent", "stacks", "listen", "log_per_second"};
 

@@ -30,6 +30,7 @@ class SnapshotBuilder {
     snapshot_.rows.push_back(std::make_shared<const FunctionRow>(std::move(row)));
   }
   void add_slow_call(SlowCall call) {
+    snapshot_.last_slow_call_id = std::max(snapshot_.last_slow_call_id, call.id);
     snapshot_.slow_calls.push_back(std::make_shared<const SlowCall>(std::move(call)));
   }
   Snapshot& snapshot() { return snapshot_; }

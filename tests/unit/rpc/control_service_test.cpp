@@ -62,6 +62,8 @@ class ControlServiceTest : public RpcFixture {
     expect_refused();
     control(&v1::Control::Stub::DisableProbes, R"(function: "*")");
     expect_refused();
+    control(&v1::Control::Stub::SetSlowThreshold, R"(function: "*" threshold_ns: 1)");
+    expect_refused();
     EXPECT_THAT(port_.asked(), IsEmpty());
   }
 
@@ -94,10 +96,43 @@ TEST_F(ControlServiceTest, DoesWhatRootAsksAndSaysWhatCameOfIt) {
                 .change()
                 .DebugString(),
             expected);
+  EXPECT_EQ(control(&v1::Control::Stub::SetSlowThreshold,
+                    R"(category: "cuda" function: "cudaM*" threshold_ns: 2000000)")
+                .change()
+                .DebugString(),
+            expected);
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 
-  EXPECT_THAT(port_.asked(), ElementsAre("reload", "add cuda_func_sym cudaFree \"cudaFree\"",
-                                         "enable  f*", "disable cuda *"));
+  EXPECT_THAT(port_.asked(),
+              ElementsAre("reload", "add cuda_func_sym cudaFree \"cudaFree\"", "enable  f*",
+                          "disable cuda *", "threshold cuda cudaM* 2000000"));
+}
+
+TEST_F(ControlServiceTest, TellsAThresholdOfZeroFromTheConfiguredOne) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::SetSlowThreshold, R"(function: "f" threshold_ns: 0)");
+  control(&v1::Control::Stub::SetSlowThreshold, R"(function: "f")");
+
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_THAT(port_.asked(), ElementsAre("threshold  f 0", "threshold  f as configured"));
+}
+
+TEST_F(ControlServiceTest, RefusesAThresholdThatNoClockReaches) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::SetSlowThreshold,
+          R"(function: "f" threshold_ns: 4611686018427387904)");
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status_.error_message(), HasSubstr("threshold_ns: more than 2^62"));
+  EXPECT_THAT(port_.asked(), IsEmpty());
+
+  control(&v1::Control::Stub::SetSlowThreshold,
+          R"(function: "f" threshold_ns: 4611686018427387903)");
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_THAT(port_.asked(), ElementsAre("threshold  f 4611686018427387903"));
 }
 
 TEST_F(ControlServiceTest, RefusesWhoeverIsNotRootAndLetsThemReadOn) {
@@ -187,6 +222,17 @@ TEST_F(ControlServiceTest, RefusesAPatternThatIsEmpty) {
   control(&v1::Control::Stub::DisableProbes, R"(category: "cuda")");
 
   EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(port_.asked(), IsEmpty());
+}
+
+TEST_F(ControlServiceTest, RefusesAThresholdForAPatternThatIsEmpty) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::SetSlowThreshold, R"(category: "cuda" threshold_ns: 5)");
+
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status_.error_message(), HasSubstr("write * for every function"));
   EXPECT_THAT(port_.asked(), IsEmpty());
 }
 

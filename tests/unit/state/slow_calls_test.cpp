@@ -33,6 +33,33 @@ std::vector<uint64_t> get_ids(const SlowCalls& slow_calls) {
 
 using Ids = std::vector<uint64_t>;
 
+// The call of a thread of pid 1 that began at `start_mono_ns`, found in flight at this age.
+SlowCall make_open_call(uint64_t start_mono_ns, uint64_t age_ns) {
+  SlowCall call = make_call(1, 1, age_ns);
+  call.event.start_mono_ns = start_mono_ns;
+  call.event.in_flight = ThreadState::kBlocked;
+  return call;
+}
+
+// The same call once it has returned.
+SlowCall make_returned_call(uint64_t start_mono_ns, uint64_t duration_ns) {
+  SlowCall call = make_open_call(start_mono_ns, duration_ns);
+  call.event.in_flight.reset();
+  return call;
+}
+
+std::vector<std::shared_ptr<const SlowCall>> list_calls(const SlowCalls& slow_calls) {
+  Snapshot snapshot;
+  slow_calls.fill(snapshot);
+  return snapshot.slow_calls;
+}
+
+WaitFrames make_frames(const std::string& symbol) {
+  return {.kernel_stack = {{.symbol = symbol}}, .waker_stack = {{.symbol = symbol + "_waker"}}};
+}
+
+constexpr int64_t kGoneAfterNs = SlowCalls::kGoneAfterNs;
+
 TEST(SlowCallsTest, GivesIdsInOrderOfArrivalAfterThoseOfTheStore) {
   DropCounters drops;
   SlowCalls fresh({}, drops);
@@ -42,6 +69,22 @@ TEST(SlowCallsTest, GivesIdsInOrderOfArrivalAfterThoseOfTheStore) {
   EXPECT_EQ(add(fresh, make_call(1, 1, 10))->id, 2u);
   EXPECT_EQ(add(later, make_call(1, 1, 10))->id, 42u);
   EXPECT_EQ(get_ids(fresh), (Ids{1, 2}));
+}
+
+TEST(SlowCallsTest, TellsTheHighestIdGivenAlsoWhenItsCallIsNotKept) {
+  DropCounters drops;
+  SlowCalls slow_calls({.worst_per_function = 1, .recent = 0, .last_id = 41}, drops);
+  Snapshot before;
+  slow_calls.fill(before);
+
+  add(slow_calls, make_call(1, 1, 20));
+  add(slow_calls, make_call(1, 1, 10));
+
+  Snapshot after;
+  slow_calls.fill(after);
+  EXPECT_EQ(before.last_slow_call_id, 41u);
+  EXPECT_EQ(after.last_slow_call_id, 43u);
+  EXPECT_EQ(get_ids(slow_calls), (Ids{42}));
 }
 
 TEST(SlowCallsTest, KeepsTheWorstWheneverTheyCameAndTheMostRecent) {
@@ -155,6 +198,339 @@ TEST(SlowCallsTest, KeepsOnlyTheRecentWhenNoWorstAreAskedFor) {
   for (int i = 0; i < 4; ++i) add(slow_calls, make_call(1, 1, 10));
 
   EXPECT_EQ(get_ids(slow_calls), (Ids{3, 4}));
+}
+
+// The id of its last call is lower than those of calls that ended before.
+TEST(SlowCallsTest, KeepsTheWorstOfAnExitedProcessWhoseRecentCallHadBeenInFlight) {
+  DropCounters drops;
+  SlowCalls slow_calls({.worst_per_function = 2, .recent = 2}, drops);
+  add(slow_calls, make_call(1, 1, 90));
+  add(slow_calls, make_open_call(100, 50));
+  for (const uint32_t pid : {2, 3}) add(slow_calls, make_call(pid, 1, 10));
+  add(slow_calls, make_returned_call(100, 60));
+
+  slow_calls.apply(make_exit(1));
+
+  EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2, 3, 4}));
+  for (const uint32_t pid : {2, 3}) add(slow_calls, make_call(pid, 1, 10));
+  EXPECT_EQ(get_ids(slow_calls), (Ids{3, 4, 5, 6}));
+}
+
+TEST(SlowCallsTest, KeepsTheIdOfACallInFlightWhenItReturns) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const SlowCalls::Kept open = slow_calls.add(make_open_call(100, 50), 0);
+  add(slow_calls, make_call(2, 1, 10));
+
+  const SlowCalls::Kept returned = slow_calls.add(make_returned_call(100, 70), 0);
+
+  EXPECT_EQ(open.call->id, 1u);
+  EXPECT_EQ(returned.call->id, 1u);
+  EXPECT_TRUE(open.is_news);
+  EXPECT_TRUE(returned.is_news);
+  EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2}));
+  EXPECT_EQ(list_calls(slow_calls)[0], returned.call);
+}
+
+TEST(SlowCallsTest, TellsCallsInFlightApartByThreadFunctionAndStart) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  SlowCall other_thread = make_open_call(100, 50);
+  other_thread.event.tid = 9;
+  SlowCall other_function = make_open_call(100, 50);
+  other_function.event.function_id = 2;
+  SlowCall other_process = make_open_call(100, 50);
+  other_process.event.process.start_boot_ns = 9;
+
+  add(slow_calls, make_open_call(100, 50));
+  add(slow_calls, make_open_call(101, 50));
+  add(slow_calls, other_thread);
+  add(slow_calls, other_function);
+  add(slow_calls, other_process);
+
+  EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2, 3, 4, 5}));
+}
+
+TEST(SlowCallsTest, TellsOfACallInFlightOnceUntilItReturns) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  (void)slow_calls.add(make_open_call(100, 50), 0);
+
+  const SlowCalls::Kept again = slow_calls.add(make_open_call(100, 100), 0);
+
+  EXPECT_FALSE(again.is_news);
+  EXPECT_EQ(again.call->id, 1u);
+  EXPECT_EQ(list_calls(slow_calls), std::vector{again.call});
+}
+
+TEST(SlowCallsTest, AsksToNameACallInFlightUntilItIsAdded) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const SlowCallEvent event = make_open_call(100, 50).event;
+
+  EXPECT_EQ(slow_calls.see_in_flight(event, 0), SlowCalls::Sighting::kNew);
+  EXPECT_EQ(slow_calls.see_in_flight(event, 0), SlowCalls::Sighting::kNew);
+  add(slow_calls, make_open_call(100, 50));
+  EXPECT_EQ(slow_calls.see_in_flight(event, 0), SlowCalls::Sighting::kKnown);
+}
+
+TEST(SlowCallsTest, AsksToNameACallInFlightAgainEachTimeItHasLastedTwiceAsLong) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const auto see = [&](uint64_t age_ns) {
+    return slow_calls.see_in_flight(make_open_call(100, age_ns).event, 0);
+  };
+  add(slow_calls, make_open_call(100, 50));
+
+  EXPECT_EQ(see(99), SlowCalls::Sighting::kKnown);
+  EXPECT_EQ(see(100), SlowCalls::Sighting::kRefresh);
+  add(slow_calls, make_open_call(100, 100));
+  EXPECT_EQ(see(199), SlowCalls::Sighting::kKnown);
+  EXPECT_EQ(see(200), SlowCalls::Sighting::kRefresh);
+}
+
+TEST(SlowCallsTest, KeepsTheAgeAndTheStateOfACallThatIsStillInFlight) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  SlowCall named = make_open_call(100, 50);
+  named.function = "f";
+  add(slow_calls, named);
+  SlowCallEvent later = make_open_call(100, 90).event;
+  later.in_flight = ThreadState::kRunning;
+
+  (void)slow_calls.see_in_flight(later, 0);
+
+  const auto calls = list_calls(slow_calls);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_EQ(calls[0]->event, later);
+  EXPECT_EQ(calls[0]->function, "f");
+  EXPECT_EQ(calls[0]->id, 1u);
+}
+
+TEST(SlowCallsTest, ExplainsACallInFlightAnewAtEveryLook) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  add(slow_calls, make_open_call(100, 50'000'000));
+  SlowCallEvent later = make_open_call(100, 90'000'000).event;
+  later.split = TimeSplit{.runnable_ns = 70'000'000};
+
+  (void)slow_calls.see_in_flight(later, 0);
+
+  const std::string& explanation = list_calls(slow_calls).at(0)->explanation;
+  EXPECT_TRUE(explanation.starts_with("Still in flight. The thread was ready to run for 70 ms"))
+      << explanation;
+}
+
+TEST(SlowCallsTest, KeepsTheNamedStacksOfWaitsByTheirStart) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  SlowCall named = make_open_call(100, 50);
+  named.event.waits = {{.start_mono_ns = 110, .duration_ns = 20},
+                       {.start_mono_ns = 140, .duration_ns = 10}};
+  named.wait_frames = {make_frames("first"), make_frames("second")};
+  add(slow_calls, named);
+  SlowCallEvent later = make_open_call(100, 90).event;
+  later.waits = {{.start_mono_ns = 140, .duration_ns = 40},
+                 {.start_mono_ns = 170, .duration_ns = 30},
+                 {.start_mono_ns = 110, .duration_ns = 20}};
+
+  (void)slow_calls.see_in_flight(later, 0);
+
+  const auto frames = list_calls(slow_calls).at(0)->wait_frames;
+  ASSERT_EQ(frames.size(), 3u);
+  EXPECT_EQ(frames[0].kernel_stack, make_frames("second").kernel_stack);
+  EXPECT_EQ(frames[0].waker_stack, make_frames("second").waker_stack);
+  EXPECT_TRUE(frames[1].kernel_stack.empty() && frames[1].waker_stack.empty());
+  EXPECT_EQ(frames[2].kernel_stack, make_frames("first").kernel_stack);
+}
+
+TEST(SlowCallsTest, NeverChangesACallThatWasHandedOut) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const auto handed_out = add(slow_calls, make_open_call(100, 50));
+
+  (void)slow_calls.see_in_flight(make_open_call(100, 90).event, 0);
+  (void)slow_calls.mark_unstored(handed_out);
+  (void)slow_calls.collect_gone(kGoneAfterNs);
+
+  EXPECT_EQ(handed_out->event.duration_ns, 50u);
+  EXPECT_FALSE(handed_out->is_gone);
+}
+
+TEST(SlowCallsTest, TakesACallForGoneThatWasNotSeenForSoLong) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  add(slow_calls, make_open_call(100, 50), 1'000);
+  (void)slow_calls.see_in_flight(make_open_call(100, 60).event, 2'000);
+
+  EXPECT_TRUE(slow_calls.collect_gone(2'000 + kGoneAfterNs - 1).empty());
+  const auto gone = slow_calls.collect_gone(2'000 + kGoneAfterNs);
+
+  ASSERT_EQ(gone.size(), 1u);
+  EXPECT_EQ(gone[0]->id, 1u);
+  EXPECT_EQ(gone[0]->event.duration_ns, 60u);
+  EXPECT_TRUE(gone[0]->is_gone);
+}
+
+TEST(SlowCallsTest, SeesACallThatIsToBeNamedAgainToo) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  add(slow_calls, make_open_call(100, 50), 1'000);
+
+  (void)slow_calls.see_in_flight(make_open_call(100, 200).event, kGoneAfterNs);
+
+  EXPECT_TRUE(slow_calls.collect_gone(2 * kGoneAfterNs - 1).empty());
+}
+
+TEST(SlowCallsTest, KeepsAGoneCallOnce) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  add(slow_calls, make_open_call(100, 50), 0);
+
+  const auto gone = slow_calls.collect_gone(kGoneAfterNs);
+  const auto gone_again = slow_calls.collect_gone(3 * kGoneAfterNs);
+
+  EXPECT_TRUE(gone_again.empty());
+  EXPECT_EQ(list_calls(slow_calls), gone);
+}
+
+TEST(SlowCallsTest, KeepsAGoneCallAmongTheWorst) {
+  DropCounters drops;
+  SlowCalls slow_calls({.worst_per_function = 1, .recent = 0}, drops);
+  add(slow_calls, make_call(1, 1, 40));
+  add(slow_calls, make_open_call(100, 50), 0);
+
+  const auto gone = slow_calls.collect_gone(kGoneAfterNs);
+
+  EXPECT_EQ(list_calls(slow_calls), gone);
+}
+
+TEST(SlowCallsTest, GivesACallThatReturnsAfterItWasTakenForGoneANewId) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  add(slow_calls, make_open_call(100, 50), 0);
+  (void)slow_calls.collect_gone(kGoneAfterNs);
+
+  EXPECT_EQ(add(slow_calls, make_returned_call(100, 70))->id, 2u);
+}
+
+TEST(SlowCallsTest, CountsCallsInFlightBeyondTheBoundAndTellsOfThemWhenTheyReturn) {
+  DropCounters drops;
+  SlowCalls slow_calls({.max_open = 2}, drops);
+  add(slow_calls, make_open_call(100, 50));
+  add(slow_calls, make_open_call(200, 50));
+
+  const SlowCalls::Kept refused = slow_calls.add(make_open_call(300, 50), 0);
+  const SlowCalls::Kept refreshed = slow_calls.add(make_open_call(200, 90), 0);
+  const SlowCalls::Kept returned = slow_calls.add(make_returned_call(300, 60), 0);
+
+  EXPECT_EQ(refused.call, nullptr);
+  ASSERT_NE(refreshed.call, nullptr);
+  EXPECT_EQ(refreshed.call->id, 2u);
+  EXPECT_EQ(returned.call->id, 3u);
+  EXPECT_EQ(drops.get(DropCause::kInFlightFull), 1u);
+  EXPECT_EQ(get_ids(slow_calls), (Ids{1, 2, 3}));
+}
+
+TEST(SlowCallsTest, HasRoomForAnotherCallInFlightWhenOneReturnsOrGoes) {
+  DropCounters drops;
+  SlowCalls slow_calls({.max_open = 1}, drops);
+  add(slow_calls, make_open_call(100, 50), 0);
+  add(slow_calls, make_returned_call(100, 60), 0);
+  EXPECT_NE(add(slow_calls, make_open_call(200, 50), 0), nullptr);
+
+  (void)slow_calls.collect_gone(kGoneAfterNs);
+
+  EXPECT_NE(add(slow_calls, make_open_call(300, 50), 0), nullptr);
+  EXPECT_EQ(drops.get(DropCause::kInFlightFull), 0u);
+}
+
+SlowCall as_stored(SlowCall call) {
+  call.is_stored = true;
+  return call;
+}
+
+TEST(SlowCallsTest, MarksAnUnstoredCallAmongTheRecent) {
+  DropCounters drops;
+  SlowCalls slow_calls({.worst_per_function = 0}, drops);
+  const auto other = add(slow_calls, as_stored(make_call(1, 1, 10)));
+  const auto call = add(slow_calls, as_stored(make_call(1, 1, 20)));
+
+  const auto unstored = slow_calls.mark_unstored(call);
+
+  EXPECT_FALSE(unstored->is_stored);
+  EXPECT_EQ(unstored->id, call->id);
+  EXPECT_EQ(list_calls(slow_calls), (std::vector{other, unstored}));
+}
+
+TEST(SlowCallsTest, MarksAnUnstoredCallAmongTheWorst) {
+  DropCounters drops;
+  SlowCalls slow_calls({.recent = 0}, drops);
+  const auto call = add(slow_calls, as_stored(make_call(1, 1, 20)));
+  const auto other = add(slow_calls, as_stored(make_call(1, 1, 10)));
+
+  const auto unstored = slow_calls.mark_unstored(call);
+
+  EXPECT_EQ(list_calls(slow_calls), (std::vector{unstored, other}));
+}
+
+TEST(SlowCallsTest, ShowsAnUnstoredCallThatIsRecentAndAmongTheWorstOnce) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const auto call = add(slow_calls, as_stored(make_call(1, 1, 20)));
+
+  const auto unstored = slow_calls.mark_unstored(call);
+
+  EXPECT_EQ(list_calls(slow_calls), std::vector{unstored});
+}
+
+TEST(SlowCallsTest, MarksAnUnstoredCallInFlight) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const auto call = add(slow_calls, as_stored(make_open_call(100, 50)));
+
+  const auto unstored = slow_calls.mark_unstored(call);
+
+  EXPECT_FALSE(unstored->is_stored);
+  EXPECT_EQ(list_calls(slow_calls), std::vector{unstored});
+}
+
+TEST(SlowCallsTest, MarksAnUnstoredCallInFlightThatWasSeenAgainMeanwhile) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const auto call = add(slow_calls, as_stored(make_open_call(100, 50)));
+  (void)slow_calls.see_in_flight(make_open_call(100, 90).event, 0);
+
+  const auto unstored = slow_calls.mark_unstored(call);
+
+  const auto calls = list_calls(slow_calls);
+  ASSERT_EQ(calls.size(), 1u);
+  EXPECT_FALSE(calls[0]->is_stored);
+  EXPECT_EQ(calls[0]->event.duration_ns, 90u);
+  EXPECT_EQ(unstored, calls[0]);
+}
+
+TEST(SlowCallsTest, LeavesACallInFlightStoredWhoseEarlierVersionWasNot) {
+  DropCounters drops;
+  SlowCalls slow_calls({}, drops);
+  const auto earlier = add(slow_calls, as_stored(make_open_call(100, 50)));
+  const auto later = add(slow_calls, as_stored(make_open_call(100, 100)));
+
+  (void)slow_calls.mark_unstored(earlier);
+
+  EXPECT_EQ(list_calls(slow_calls), std::vector{later});
+}
+
+TEST(SlowCallsTest, MarksACallThatIsNoLongerKept) {
+  DropCounters drops;
+  SlowCalls slow_calls({.worst_per_function = 0, .recent = 1}, drops);
+  const auto call = add(slow_calls, as_stored(make_call(1, 1, 20)));
+  const auto last = add(slow_calls, as_stored(make_call(1, 1, 20)));
+
+  const auto unstored = slow_calls.mark_unstored(call);
+
+  EXPECT_FALSE(unstored->is_stored);
+  EXPECT_EQ(list_calls(slow_calls), std::vector{last});
 }
 
 TEST(SlowCallsTest, AgreesWithSortingEverythingOnRandomCalls) {
