@@ -3,7 +3,9 @@
 // probed call.
 //
 // usage: switch_cost [ROUNDS]     root; a round takes some seconds
-// All in one run, interleaved: read the ratios. The figure is the 15th percentile of the rounds.
+// All in one run, interleaved: read the ratios. A figure is the median of the rounds, a ratio the
+// median of the rounds' own ratios: the machine's speed changes between rounds more than within
+// one.
 
 #include <fcntl.h>
 #include <pthread.h>
@@ -120,9 +122,9 @@ Status run_round(Samples& samples) {
   return absl::OkStatus();
 }
 
-double get_p15(std::vector<double> values) {
+double get_median(std::vector<double> values) {
   std::ranges::sort(values);
-  return values[static_cast<size_t>(0.15 * static_cast<double>(values.size() - 1) + 0.5)];
+  return values[values.size() / 2];
 }
 
 int run(int rounds) {
@@ -133,11 +135,14 @@ int run(int rounds) {
       return 1;
     }
   }
-  const double bare_ns = get_p15(samples["bare"]);
+  const std::vector<double>& bare_ns = samples["bare"];
   for (const auto& [name, values] : samples) {
-    const double switch_ns = get_p15(values);
-    std::printf("%-32s %7.0f ns a switch, %.3f of bare\n", name.c_str(), switch_ns,
-                switch_ns / bare_ns);
+    std::vector<double> ratios;
+    for (size_t round = 0; round < values.size(); ++round) {
+      ratios.push_back(values[round] / bare_ns[round]);
+    }
+    std::printf("%-32s %7.0f ns a switch, %.3f of bare\n", name.c_str(), get_median(values),
+                get_median(ratios));
   }
   return 0;
 }
