@@ -130,7 +130,7 @@ struct gpuperf_off_cpu {
 	__u64 waker_stack[GPUPERF_WAIT_FRAMES];
 };
 
-/* The probed calls a thread is inside of, outermost first. 7.4 KiB, only for threads that ever made one. */
+/* The probed calls a thread is inside of, outermost first. 6.6 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
