@@ -403,6 +403,7 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   v1::GetStatusResponse response;
   response.set_mechanism("none");
   if (snapshot.daemon != nullptr) set_facts(*snapshot.daemon, response);
+  (void)response.mutable_probes();  // none yet is a number too
   if (snapshot.probes != nullptr) set_probes(*snapshot.probes, response);
   add_problems(snapshot.problems, response);
   response.set_store_path(to_valid_utf8(snapshot.store.path));

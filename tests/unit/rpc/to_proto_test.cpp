@@ -219,7 +219,7 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
                        {.process = {.pid = 42}, .ratio = 0.5}};
 
   expect_message(to_proto(snapshot, DropCounters(), 1'000), R"(
-      mechanism: "none" suspensions { category: "cuda" function: "cudaMalloc" pid: 42 comm: "bad\357\277\275"
+      mechanism: "none" probes {} suspensions { category: "cuda" function: "cudaMalloc" pid: 42 comm: "bad\357\277\275"
                     share_ratio: 0.5 remaining_ns: 500 times: 2 }
       suspensions { category: "cuda" function: "cudaMalloc" }
       overhead_ratio: 0.5 overhead_pid: 42)");
