@@ -176,17 +176,6 @@ int BPF_PROG(follow_tick)
 	return 0;
 }
 
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-} __attribute__((preserve_access_index));
-
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
-} __attribute__((preserve_access_index));
-
 struct return_instance {
 	unsigned long stack;
 	unsigned long orig_ret_vaddr;
@@ -210,23 +199,12 @@ static __always_inline void add_present_wait(struct gpuperf_slow_call *record,
 					     const struct gpuperf_off_cpu *off, struct task_struct *task,
 					     __u64 blocked_ns)
 {
-	__u32 kind = find_wait_kind(task, off->syscall, off->fd), place = 0;
-	__u64 least_ns = ~0ull;
-	struct gpuperf_wait *wait;
+	__u32 kind = find_wait_kind(task, off->syscall, off->fd);
+	struct gpuperf_wait *wait = shortest_wait(record->waits);
 
 	barrier_var(kind);
 	if (kind < GPUPERF_WAIT_KINDS)
 		record->split.waits_ns[kind] += blocked_ns;
-	for (__u32 i = 0; i < GPUPERF_WAITS; i++) {
-		if (record->waits[i].duration_ns < least_ns) {
-			least_ns = record->waits[i].duration_ns;
-			place = i;
-		}
-	}
-	barrier_var(place);
-	if (place >= GPUPERF_WAITS)
-		return; /* cannot be */
-	wait = &record->waits[place];
 	describe_wait(task, off, kind, wait);
 	wait->start_mono_ns = off->since_ns;
 	wait->duration_ns = blocked_ns;

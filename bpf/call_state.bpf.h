@@ -229,28 +229,37 @@ static __always_inline __u64 read_group_throttle_ns(struct task_struct *task)
 	return sum_ns;
 }
 
+/* Of GPUPERF_WAITS, an unused one first. */
+static __always_inline struct gpuperf_wait *shortest_wait(struct gpuperf_wait *waits)
+{
+	__u64 least_ns = waits[0].duration_ns;
+	__u32 place = 0;
+
+	for (__u32 i = 1; i < GPUPERF_WAITS; i++) {
+		if (waits[i].duration_ns < least_ns) {
+			least_ns = waits[i].duration_ns;
+			place = i;
+		}
+	}
+	barrier_var(place);
+	return &waits[place < GPUPERF_WAITS ? place : 0];
+}
+
 /* Keeps the wait when it is among the longest of the calls in flight. */
 static __always_inline void note_wait(struct gpuperf_thread *thread, struct task_struct *task, __u32 kind,
 				      __u64 blocked_ns)
 {
 	__u64 oldest_call_ns = thread->frames[0].start_ns;
-	__u64 least_ns = ~0ull;
-	__u32 place = 0;
 	struct gpuperf_wait *wait;
 
 	for (__u32 i = 0; i < GPUPERF_WAITS; i++) {
 		wait = &thread->waits[i];
 		if (wait->start_mono_ns < oldest_call_ns)
 			wait->duration_ns = 0; /* of an earlier call */
-		if (wait->duration_ns < least_ns) {
-			least_ns = wait->duration_ns;
-			place = i;
-		}
 	}
-	barrier_var(place);
-	if (blocked_ns <= least_ns || place >= GPUPERF_WAITS)
+	wait = shortest_wait(thread->waits);
+	if (blocked_ns <= wait->duration_ns)
 		return;
-	wait = &thread->waits[place];
 	describe_wait(task, &thread->off_cpu, kind, wait);
 	wait->duration_ns = blocked_ns;
 	wait->start_mono_ns = thread->off_cpu.since_ns;

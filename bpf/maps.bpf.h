@@ -74,6 +74,17 @@ struct task_struct {
 	char comm[GPUPERF_COMM_BYTES];
 } __attribute__((preserve_access_index));
 
+struct seq_file;
+
+struct bpf_iter_meta {
+	struct seq_file *seq;
+} __attribute__((preserve_access_index));
+
+struct bpf_iter__task {
+	struct bpf_iter_meta *meta;
+	struct task_struct *task;
+} __attribute__((preserve_access_index));
+
 /* One probed call a thread is inside of. */
 struct gpuperf_frame {
 	__u64 sp;          /* user stack pointer at entry: tells frames of one thread apart */

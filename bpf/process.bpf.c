@@ -43,17 +43,6 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	return 0;
 }
 
-struct seq_file;
-
-struct bpf_iter_meta {
-	struct seq_file *seq;
-} __attribute__((preserve_access_index));
-
-struct bpf_iter__task {
-	struct bpf_iter_meta *meta;
-	struct task_struct *task;
-} __attribute__((preserve_access_index));
-
 /* The calls every thread is inside of, as a stream of struct gpuperf_in_flight: shows a hung call
  * before it returns. */
 SEC("iter/task")

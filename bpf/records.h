@@ -145,7 +145,7 @@ struct gpuperf_cell {
 	__u64 flops;              /* 2 m n k batch of successful GEMMs */
 	__u64 bytes[GPUPERF_BYTE_SLOTS]; /* of successful calls, by GPUPERF_BYTES_* */
 	__u32 buckets[GPUPERF_BUCKETS]; /* wraps at 2^32: the daemon reads often and adds differences */
-	__u64 worst_ns[GPUPERF_WORST]; /* longest slow calls since the daemon cleared this, any order. Since 3. */
+	__u64 worst_ns[GPUPERF_WORST]; /* longest slow calls of the cell, any order. Since 3. */
 };
 
 /* Key of the cell index. Producer: BPF. Consumer: daemon. Since 1. */

@@ -41,8 +41,7 @@ std::vector<StackAddresses> list_stacks(const Function& function, const SlowCall
 Symbolizer::Stacks make_unnamed(const std::vector<StackAddresses>& stacks) {
   Symbolizer::Stacks unnamed;
   for (const StackAddresses& stack : stacks) {
-    std::vector<StackFrame>& frames = unnamed.emplace_back();
-    for (const uint64_t address : stack.addresses) frames.push_back({.address = address});
+    unnamed.push_back(make_unnamed_frames(stack.addresses));
   }
   return unnamed;
 }

@@ -6,6 +6,12 @@
 
 namespace gpuperf {
 
+std::vector<StackFrame> make_unnamed_frames(const std::vector<uint64_t>& addresses) {
+  std::vector<StackFrame> frames;
+  for (const uint64_t address : addresses) frames.push_back({.address = address});
+  return frames;
+}
+
 Symbolizer::Symbolizer(Options options)
     : finder_(std::move(options.frames), clock_),
       queue_(options.queue_requests),
@@ -26,11 +32,7 @@ bool Symbolizer::post_prefetch(const ProcessKey& process) {
 }
 
 std::vector<StackFrame> Symbolizer::find_frames(const StackAddresses& stack) {
-  if (stopping_) {
-    std::vector<StackFrame> frames;
-    for (const uint64_t address : stack.addresses) frames.push_back({.address = address});
-    return frames;
-  }
+  if (stopping_) return make_unnamed_frames(stack.addresses);
   return stack.process ? finder_.find_frames(*stack.process, stack.addresses)
                        : kernel_symbols_.find_frames(stack.addresses, clock_.mono_ns());
 }

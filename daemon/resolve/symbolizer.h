@@ -22,6 +22,9 @@ struct StackAddresses {
   std::vector<uint64_t> addresses;
 };
 
+// Frames that hold the addresses alone.
+std::vector<StackFrame> make_unnamed_frames(const std::vector<uint64_t>& addresses);
+
 // Turns stacks of addresses into frames on a thread of its own.
 //
 // Thread: `post_…` from any; callbacks come on the resolve thread, in the order of the posts. Owns

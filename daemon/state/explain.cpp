@@ -3,7 +3,6 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <array>
 #include <initializer_list>
 #include <string_view>
 
@@ -205,9 +204,7 @@ uint64_t sum_children_ns(const Facts& facts) {
 // How fast a copy went; 0 = not a copy, or its size is not known.
 double find_copy_bytes_per_ns(const Facts& facts) {
   for (const ArgumentText& argument : facts.call.arguments) {
-    if (argument.name != "count" && argument.name != "bytes" && argument.name != "ByteCount") {
-      continue;
-    }
+    if (argument.name != "bytes") continue;
     const double bytes = std::strtod(argument.value.c_str(), nullptr);
     return bytes / static_cast<double>(facts.call.event.duration_ns);
   }
