@@ -2,6 +2,7 @@
 /* Follows the threads that are inside of probed calls: off the CPU and why, woken by whom, on it in user
  * space or in the kernel. All other threads cost a load or two per hook. */
 #include "bpf/call_state.bpf.h"
+#include "bpf/stack.bpf.h"
 
 static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task_struct *task,
 				      _Bool blocked, __u64 now_ns)
@@ -16,7 +17,7 @@ static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task
 	off->waker_tid = 0;
 	off->waker_pid = 0;
 	off->waker_is_kernel = 0;
-	off->has_waker_stack = 0;
+	off->waker_stack_id = 0;
 	if (blocked) {
 		off->syscall = syscall_of(task);
 		off->fd = find_waited_fd(task, off->syscall);
@@ -69,7 +70,7 @@ static __always_inline _Bool wakes(struct task_struct *waker, __s32 waits_in)
 	return syscall >= 0;
 }
 
-static __attribute__((noinline)) int wake_thread(void *ctx, struct task_struct *task)
+static __attribute__((noinline)) int wake_thread(struct task_struct *task)
 {
 	struct gpuperf_thread *thread = thread_in_call(task);
 	struct task_struct *waker;
@@ -90,10 +91,9 @@ static __attribute__((noinline)) int wake_thread(void *ctx, struct task_struct *
 		off->waker_start_boot_ns = waker->group_leader->start_boottime;
 		bpf_probe_read_kernel(off->waker_comm, sizeof(off->waker_comm), waker->comm);
 		if (now_ns - off->since_ns >= GPUPERF_WAKER_STACK_WAIT_NS && !off->waker_is_kernel) {
-			__builtin_memset(off->waker_stack, 0, sizeof(off->waker_stack));
-			off->has_waker_stack = bpf_get_stack(ctx, off->waker_stack,
-							     sizeof(off->waker_stack),
-							     BPF_F_USER_STACK) > 0;
+			const struct pt_regs *regs = (const void *)bpf_task_pt_regs(waker);
+
+			off->waker_stack_id = take_stack(regs->rip, regs->rsp, regs->rbp);
 		}
 	}
 	off->wake_ns = now_ns;
@@ -104,7 +104,7 @@ SEC("tp_btf/sched_waking")
 int BPF_PROG(follow_waking, struct task_struct *task)
 {
 	if (task->bpf_storage)
-		wake_thread(ctx, task);
+		wake_thread(task);
 	return 0;
 }
 
@@ -176,16 +176,6 @@ int BPF_PROG(follow_tick)
 	return 0;
 }
 
-struct return_instance {
-	unsigned long stack;
-	unsigned long orig_ret_vaddr;
-	struct return_instance *next;
-} __attribute__((preserve_access_index));
-
-struct uprobe_task {
-	struct return_instance *return_instances;
-} __attribute__((preserve_access_index));
-
 /* Where a record is put together: the daemon has one reader. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -230,22 +220,6 @@ static __always_inline void keep_present_state(struct gpuperf_slow_in_flight *re
 	}
 }
 
-static __always_inline void keep_replaced_returns(struct gpuperf_slow_in_flight *record,
-						  struct task_struct *task)
-{
-	struct return_instance *instance;
-
-	if (!task->utask)
-		return;
-	instance = task->utask->return_instances;
-	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && instance; i++) {
-		record->returns[i].sp = instance->stack;
-		record->returns[i].address = instance->orig_ret_vaddr;
-		record->return_count = i + 1;
-		instance = instance->next;
-	}
-}
-
 /* Fills the record of one call; false: it is not slow. */
 static __always_inline _Bool keep_slow_in_flight(struct gpuperf_slow_in_flight *record,
 						 struct gpuperf_thread *thread, __u32 index,
@@ -264,7 +238,7 @@ static __always_inline _Bool keep_slow_in_flight(struct gpuperf_slow_in_flight *
 	threshold_ns = find_passed_threshold(function, now_ns - start_ns, &adaptive);
 	if (!threshold_ns)
 		return 0;
-	__builtin_memset(call, 0, __builtin_offsetof(struct gpuperf_slow_call, user_stack));
+	__builtin_memset(call, 0, __builtin_offsetof(struct gpuperf_slow_call, outer));
 	clear_call_state(call);
 	__builtin_memset(&record->entry_sp, 0,
 			 sizeof(*record) - __builtin_offsetof(struct gpuperf_slow_in_flight, entry_sp));
@@ -286,7 +260,8 @@ static __always_inline _Bool keep_slow_in_flight(struct gpuperf_slow_in_flight *
 	keep_present_state(record, thread, task, now_ns);
 	record->entry_sp = frame->sp;
 	record->entry_bp = frame->bp;
-	keep_replaced_returns(record, task);
+	record->thread_pointer = task->thread.fsbase;
+	record->return_count = list_replaced_returns(task, record->returns);
 	return 1;
 }
 

@@ -167,8 +167,7 @@ static __always_inline void describe_wait(struct task_struct *task, const struct
 	wait->waker_is_kernel = off->waker_is_kernel;
 	wait->waker_start_boot_ns = off->waker_start_boot_ns;
 	__builtin_memcpy(wait->waker_comm, off->waker_comm, sizeof(wait->waker_comm));
-	if (off->has_waker_stack)
-		__builtin_memcpy(wait->waker_stack, off->waker_stack, sizeof(wait->waker_stack));
+	wait->waker_stack_id = off->waker_stack_id;
 	if (file) {
 		wait->file_mode = BPF_CORE_READ(file, f_inode, i_mode);
 		bpf_probe_read_kernel_str(wait->file_name, sizeof(wait->file_name),

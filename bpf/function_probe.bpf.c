@@ -8,6 +8,7 @@
  */
 #include "bpf/call_state.bpf.h"
 #include "bpf/plan.bpf.h"
+#include "bpf/stack.bpf.h"
 
 #if GPUPERF_SESSION == 1
 extern _Bool bpf_session_is_return(void) __ksym;
@@ -117,18 +118,17 @@ struct ended_call {
 	__u8 adaptive;
 };
 
-/* The stack from the caller on. At a return probe the walk begins there; at an exit it begins with the
- * function itself and, its frame being gone, leaves out the caller, whose address is on top. */
-static __always_inline void keep_stack(struct pt_regs *ctx, enum pairing pairing,
-				       struct gpuperf_slow_call *record)
+/* The stack from the caller on. A return probe runs in it; at an exit the return address is on top. */
+static __always_inline __u64 take_callers_stack(struct pt_regs *ctx, enum pairing pairing)
 {
+	__u64 sp = PT_REGS_SP(ctx);
 	__u64 caller;
 
-	record->stack_bytes = bpf_get_stack(ctx, record->user_stack, sizeof(record->user_stack),
-					    BPF_F_USER_STACK);
-	if (pairing == PAIRING_EXITS &&
-	    !bpf_probe_read_user(&caller, sizeof(caller), (void *)PT_REGS_SP(ctx)))
-		record->user_stack[0] = caller;
+	if (pairing != PAIRING_EXITS)
+		return take_stack(PT_REGS_IP(ctx), sp, PT_REGS_FP(ctx));
+	if (bpf_probe_read_user(&caller, sizeof(caller), (void *)sp))
+		return 0;
+	return take_stack(caller, sp + 8, PT_REGS_FP(ctx));
 }
 
 static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_struct *task,
@@ -149,7 +149,7 @@ static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_stru
 		emit_loss(GPUPERF_LOSS_SLOW_RING_FULL);
 		return;
 	}
-	__builtin_memset(record, 0, __builtin_offsetof(struct gpuperf_slow_call, user_stack));
+	__builtin_memset(record, 0, __builtin_offsetof(struct gpuperf_slow_call, outer));
 	clear_call_state(record);
 	record->header.kind = GPUPERF_RECORD_SLOW_CALL;
 	record->header.length_bytes = sizeof(*record);
@@ -177,7 +177,7 @@ static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_stru
 	}
 	bpf_get_current_comm(record->comm, sizeof(record->comm)); /* zeroes it on failure */
 	if (function->flags & GPUPERF_FN_STACK)
-		keep_stack(ctx, call->pairing, record);
+		record->stack_id = take_callers_stack(ctx, call->pairing);
 	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 }
 

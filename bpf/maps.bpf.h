@@ -40,7 +40,30 @@ struct css_set {
 
 struct bpf_local_storage;
 struct files_struct;
-struct uprobe_task;
+
+struct return_instance {
+	unsigned long stack;
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+} __attribute__((preserve_access_index));
+
+struct uprobe_task {
+	struct return_instance *return_instances;
+} __attribute__((preserve_access_index));
+
+struct mm_struct {
+	unsigned long exec_vm;
+	unsigned long start_stack;
+} __attribute__((preserve_access_index));
+
+struct vm_area_struct {
+	unsigned long vm_end;
+} __attribute__((preserve_access_index));
+
+struct thread_struct {
+	unsigned long fsbase;
+} __attribute__((preserve_access_index));
+
 struct task_group;
 struct cfs_rq;
 
@@ -65,6 +88,10 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct files_struct *files;
 	struct uprobe_task *utask;
+	struct mm_struct *mm;
+	struct thread_struct thread;
+	unsigned long sas_ss_sp;
+	unsigned long sas_ss_size;
 	struct bpf_local_storage *bpf_storage;
 	__u64 start_boottime;
 	unsigned long min_flt;
@@ -135,13 +162,13 @@ struct gpuperf_off_cpu {
 	__u32 waker_tid;
 	__u32 waker_pid;
 	__u32 waker_is_kernel;
-	__u32 has_waker_stack;
+	__u32 pad;
 	__u64 waker_start_boot_ns;
 	char waker_comm[GPUPERF_COMM_BYTES];
-	__u64 waker_stack[GPUPERF_WAIT_FRAMES];
+	__u64 waker_stack_id;
 };
 
-/* The probed calls a thread is inside of, outermost first. 6.6 KiB, only for threads that ever made one. */
+/* The probed calls a thread is inside of, outermost first. 6.2 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
@@ -157,12 +184,6 @@ struct gpuperf_thread {
 	struct gpuperf_off_cpu off_cpu;
 	struct gpuperf_wait waits[GPUPERF_WAITS]; /* the longest of the calls in flight, and stale ones */
 	struct gpuperf_frame frames[GPUPERF_CALL_DEPTH];
-};
-
-struct gpuperf_process_key {
-	__u64 process_start_boot_ns;
-	__u32 pid;
-	__u32 pad;
 };
 
 /* Weak, so that bpftool's linker merges the copies of the two programs' objects into one map.
@@ -277,3 +298,79 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
 } name_ring GPUPERF_MAP;
+
+/* Where a frame's caller is found, by the address where its function is stopped. Filled as walks meet addresses
+ * (64 bytes of kernel memory each); the daemon empties it of processes that have gone. A large PyTorch program
+ * has some 20,000 addresses on its stacks. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, GPUPERF_UNWIND_RULES);
+	__type(key, struct gpuperf_unwind_key);
+	__type(value, struct gpuperf_unwind_rule);
+} unwind_rules GPUPERF_MAP;
+
+/* Processes whose stacks can be walked here. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct gpuperf_address_space);
+} address_spaces GPUPERF_MAP;
+
+#define GPUPERF_PYTHON_STATES 4
+
+/* Process -> how often its loader has changed what is mapped. Those that do so most seldom are forgotten, and
+ * their mappings looked at again. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, __u32);
+} code_changes GPUPERF_MAP;
+
+/* A stack being walked. 8.6 KiB, only for threads of which a stack was taken. */
+struct gpuperf_walk {
+	struct gpuperf_stack stack;
+	__u64 hash;
+	/* By index of `stack.frames`, what the last walks of this thread went by there: most stacks of a thread
+	 * are like the one before. */
+	struct gpuperf_unwind_rule rules[GPUPERF_STACK_FRAMES];
+	__u32 rule_count;
+	__u32 rule_space;
+	/* This thread's PyThreadStates, one for each interpreter it uses, as found last. */
+	__u64 python_threads[GPUPERF_PYTHON_STATES];
+	__u32 python_thread_count;
+	__u32 python_space;       /* where they were found; 0 = never looked */
+	__u64 python_search_ns;   /* when */
+	__u32 busy;
+	__u32 pad;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct gpuperf_walk);
+} walks GPUPERF_MAP;
+
+/* Stacks that were sent: others like them are named only. The daemon keeps more. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u32);
+} sent_stacks GPUPERF_MAP;
+
+/* 4 MiB: 640 new stacks of full size between two drains. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} stack_ring GPUPERF_MAP;
+
+/* 4 MiB: 59 stacks to be walked by the daemon. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 22);
+} stack_copy_ring GPUPERF_MAP;

@@ -38,8 +38,13 @@ int BPF_PROG(process_exit, struct task_struct *task)
 			call_stack_abandon(thread, call_stack_at(thread, i));
 		thread->depth = 0;
 	}
-	if (task->signal->live.counter == 0) /* the last thread; two that end at once may both say so */
+	if (task->signal->live.counter == 0) { /* the last thread; two that end at once may both say so */
+		__u32 pid = task->tgid;
+
+		bpf_map_delete_elem(&address_spaces, &pid);
+		bpf_map_delete_elem(&code_changes, &pid);
 		emit_process_exit(task);
+	}
 	return 0;
 }
 

@@ -22,15 +22,16 @@
 #define GPUPERF_HANDLE_NAME_BYTES 256 /* longer kernel names are cut */
 #define GPUPERF_CGROUP_LEVELS 3   /* container, pod and what is above */
 #define GPUPERF_CGROUP_NAME_BYTES 128
-#define GPUPERF_STACK_FRAMES 64   /* user frames kept per slow call: 512 bytes of a record */
 #define GPUPERF_ERROR_SLOTS 6     /* distinct error codes told apart per function and process */
 #define GPUPERF_CALL_DEPTH 16     /* probed calls nested on one thread that are followed */
 #define GPUPERF_COMM_BYTES 16     /* TASK_COMM_LEN */
 #define GPUPERF_WORST 16          /* longest calls of a cell whose records a burst cannot crowd out */
 #define GPUPERF_CHILDREN 4        /* functions told apart among the probed calls inside a call */
 #define GPUPERF_WAITS 3           /* longest waits kept per thread, and told of a slow call */
-#define GPUPERF_WAIT_FRAMES 16    /* of the waiting thread in the kernel, and of its waker */
+#define GPUPERF_WAIT_FRAMES 16    /* of the waiting thread in the kernel */
 #define GPUPERF_FILE_NAME_BYTES 32
+
+#include "bpf/stack_records.h"
 
 /*
  * Log-linear histogram: 16 linear buckets of 16 ns below 256 ns, then 16 per power of two up to
@@ -162,6 +163,13 @@ struct gpuperf_cell_owner {
 	char comm[GPUPERF_COMM_BYTES]; /* of the thread-group leader at the first call */
 };
 
+/* Key of the process map. */
+struct gpuperf_process_key {
+	__u64 process_start_boot_ns;
+	__u32 pid;
+	__u32 pad;
+};
+
 /* Value of the process map: what /proc may no longer tell once a short process has gone. Since 2. */
 struct gpuperf_process_info {
 	/* Names of the cgroup and those above it at the first call, innermost first; cgroup v2 only,
@@ -250,7 +258,7 @@ struct gpuperf_wait {
 	char waker_comm[GPUPERF_COMM_BYTES];
 	char file_name[GPUPERF_FILE_NAME_BYTES]; /* last part of its path; empty for pipes */
 	__u64 kernel_stack[GPUPERF_WAIT_FRAMES]; /* of the waiting thread, innermost first; 0 = end */
-	__u64 waker_stack[GPUPERF_WAIT_FRAMES];  /* of the waker in user space, likewise */
+	__u64 waker_stack_id;     /* of the waker in user space; 0 = none. Since 4. */
 };
 
 /* Ring records begin with this. Since 1. */
@@ -262,6 +270,8 @@ struct gpuperf_record {
 #define GPUPERF_RECORD_PROCESS_EXIT 2u
 #define GPUPERF_RECORD_HANDLE_NAME 3u
 #define GPUPERF_RECORD_SLOW_IN_FLIGHT 4u
+#define GPUPERF_RECORD_STACK 5u
+#define GPUPERF_RECORD_STACK_COPY 6u
 
 /* One call that passed its threshold. Producer: BPF at return, or the look at calls in flight, for which
  * duration_ns is the age. Consumer: drain. Since 1; from `outer` on since 3. */
@@ -282,10 +292,8 @@ struct gpuperf_slow_call {
 	__u64 values[GPUPERF_VALUES]; /* by the plan, at entry; without one rdi rsi rdx rcx r8 r9 */
 	__u64 return_value;       /* rax */
 	char comm[GPUPERF_COMM_BYTES];      /* of the calling thread */
-	__s32 stack_bytes;        /* bytes of user_stack in use; negative: errno of the walk */
-	__u32 pad;
+	__u64 stack_id;           /* of the calling thread, from the call's caller on; 0 = none. Since 4. */
 	__u8 blobs[GPUPERF_BLOBS][GPUPERF_BLOB_BYTES];
-	__u64 user_stack[GPUPERF_STACK_FRAMES]; /* return addresses, innermost first; the call's caller first */
 	__u32 outer[GPUPERF_CALL_DEPTH]; /* functions of the probed calls around it, outermost first */
 	__u8 outer_count;
 	__u8 adaptive;            /* threshold_ns is the adaptive threshold */
@@ -304,21 +312,16 @@ enum gpuperf_thread_state {
 	GPUPERF_THREAD_BLOCKED = 2
 };
 
-/* A return address that a return probe has replaced on the stack. */
-struct gpuperf_replaced_return {
-	__u64 sp;                 /* where it stood */
-	__u64 address;
-};
-
 /* A call still in flight past its threshold. The wait it is in is among its waits. Producer: BPF iterator
  * over tasks, as a stream of these. Since 3. */
 struct gpuperf_slow_in_flight {
 	struct gpuperf_slow_call call;
 	__u64 entry_sp;           /* user stack pointer at entry: there stands the return address */
 	__u64 entry_bp;           /* frame pointer at entry: the caller's, where it keeps one */
+	__u64 thread_pointer;     /* fs base: pthread_self() */
 	__u32 state;              /* GPUPERF_THREAD_* */
 	__u32 return_count;
-	struct gpuperf_replaced_return returns[GPUPERF_CALL_DEPTH]; /* innermost first */
+	struct gpuperf_replaced_return returns[GPUPERF_REPLACED_RETURNS]; /* innermost first */
 };
 
 /* A call gave a handle a name (cuModuleGetFunction). Producer: BPF at return. Since 2. */
@@ -352,7 +355,10 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_SHAPES_FULL = 7,     /* GEMM counted in its cell, its shape in no row */
 	GPUPERF_LOSS_NAME_RING_FULL = 8,  /* a kernel's name lost: it shows as its handle */
 	GPUPERF_LOSS_SLOW_THINNED = 9,    /* in a burst: slow call counted, not among the worst, no record */
-	GPUPERF_LOSS_COUNT = 10
+	GPUPERF_LOSS_STACK_RING_FULL = 10, /* a stack lost: what names it goes without */
+	GPUPERF_LOSS_STACK_COPY = 11,     /* ring full or too many at once: the stack is sent as far as it was walked */
+	GPUPERF_LOSS_STACK_STATE = 12,    /* no task storage for the walk: no stack */
+	GPUPERF_LOSS_COUNT = 13
 };
 
 #ifdef __cplusplus
@@ -376,16 +382,15 @@ GPUPERF_ASSERT(sizeof(struct gpuperf_record) == 8);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, values) == 64);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, comm) == 152);
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, blobs) == 176);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, user_stack) == 432);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, outer) == 432 + 8 * GPUPERF_STACK_FRAMES);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, split) == 1016);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, outer) == 432);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, split) == 504);
 GPUPERF_ASSERT(sizeof(struct gpuperf_time_split) == 104);
 GPUPERF_ASSERT(sizeof(struct gpuperf_child) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_wait) == 96 + 16 * GPUPERF_WAIT_FRAMES);
+GPUPERF_ASSERT(sizeof(struct gpuperf_wait) == 104 + 8 * GPUPERF_WAIT_FRAMES);
 GPUPERF_ASSERT(sizeof(struct gpuperf_slow_call) ==
-	       1016 + 104 + 16 * GPUPERF_CHILDREN + 352 * GPUPERF_WAITS);
+	       504 + 104 + 16 * GPUPERF_CHILDREN + 232 * GPUPERF_WAITS);
 GPUPERF_ASSERT(sizeof(struct gpuperf_slow_in_flight) ==
-	       sizeof(struct gpuperf_slow_call) + 24 + 16 * GPUPERF_CALL_DEPTH);
+	       sizeof(struct gpuperf_slow_call) + 32 + 16 * GPUPERF_REPLACED_RETURNS);
 GPUPERF_ASSERT(sizeof(struct gpuperf_capture) == 24);
 GPUPERF_ASSERT(sizeof(struct gpuperf_plan) == 48 + 24 * GPUPERF_VALUES);
 GPUPERF_ASSERT(sizeof(struct gpuperf_process_info) == 384);
@@ -394,3 +399,13 @@ GPUPERF_ASSERT(sizeof(struct gpuperf_shape_totals) == 16);
 GPUPERF_ASSERT(sizeof(struct gpuperf_in_flight) == 56);
 GPUPERF_ASSERT(sizeof(struct gpuperf_handle_name) == 40 + GPUPERF_HANDLE_NAME_BYTES);
 GPUPERF_ASSERT(sizeof(struct gpuperf_process_exit) == 24);
+GPUPERF_ASSERT(sizeof(struct gpuperf_unwind_rule) == 8);
+GPUPERF_ASSERT(sizeof(struct gpuperf_unwind_key) == 16);
+GPUPERF_ASSERT(sizeof(struct gpuperf_python_layout) == 56);
+GPUPERF_ASSERT(sizeof(struct gpuperf_address_space) == 32 + 56);
+GPUPERF_ASSERT(sizeof(struct gpuperf_native_frame) == 16);
+GPUPERF_ASSERT(sizeof(struct gpuperf_python_frame) == 24);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_stack, exact_frames) == 56);
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_stack, python) == 56 + GPUPERF_STACK_FRAMES / 8 + 16 * GPUPERF_STACK_FRAMES);
+GPUPERF_ASSERT(sizeof(struct gpuperf_stack_copy) ==
+	       sizeof(struct gpuperf_stack) + 24 + 16 * GPUPERF_REPLACED_RETURNS + GPUPERF_STACK_COPY_BYTES);

@@ -5,7 +5,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "client/stack_text.h"
@@ -124,13 +126,29 @@ std::string render_arguments(const v1::SlowCall& call, const TextStyle& style) {
   return text;
 }
 
+// Why a stack does not lead to its thread's first frame; empty = it does.
+std::string_view explain_stack_end(std::string_view end) {
+  constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
+      {"cut", "further frames are not kept"},
+      {"unknown", "seen for the first time, and too many stacks at once: later ones go further"},
+      {"unreadable", "the memory above could not be read"},
+      {"broken", "the code here does not say who called it"},
+  };
+  const auto row =
+      std::ranges::find(kEnds, end, &std::pair<std::string_view, std::string_view>::first);
+  return row == std::end(kEnds) ? std::string_view() : row->second;
+}
+
 std::string render_stack(const v1::SlowCall& call, const TextStyle& style) {
   if (call.user_stack().empty()) {
-    return make_line("Stack", "none could be walked (no frame pointers, or slow.stacks is off)",
-                     style);
+    return make_line(
+        "Stack", "none was taken (slow.stacks is off, or it was lost: see drops in status)", style);
   }
-  return make_line("Stack", "of the caller, innermost frame first", style) +
-         render_frames(call.user_stack(), "  ");
+  std::string text = make_line("Stack", "of the caller, innermost frame first", style) +
+                     render_frames(call.user_stack(), "  ");
+  const std::string_view why = explain_stack_end(call.user_stack_end());
+  if (!why.empty()) text += fmt::format("       ends here: {}\n", why);
+  return text;
 }
 
 std::string describe_duration(const v1::SlowCall& call) {

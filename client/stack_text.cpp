@@ -26,8 +26,14 @@ std::string describe_frame(const v1::StackFrame& frame) {
   std::string address = fmt::format("0x{:x}", frame.address());
   if (frame.symbol().empty() && frame.module().empty()) return address;
   if (frame.symbol().empty()) return fmt::format("{}  {}{}", address, frame.module(), offset);
-  if (frame.module().empty()) return frame.symbol() + offset;
-  return fmt::format("{}{}  ({})", frame.symbol(), offset, frame.module());
+  std::string text = frame.symbol();
+  if (frame.inlined()) {
+    text += " (inlined)";
+  } else if (frame.kind() != "python") {  // which has lines only
+    text += offset;
+  }
+  if (frame.line() != 0) text += fmt::format(" at {}:{}", frame.file(), frame.line());
+  return frame.module().empty() ? text : fmt::format("{}  ({})", text, frame.module());
 }
 
 std::string render_frames(const Frames& frames, std::string_view indent) {

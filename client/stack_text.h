@@ -12,7 +12,8 @@ namespace gpuperf::client {
 
 using Frames = google::protobuf::RepeatedPtrField<v1::StackFrame>;
 
-// "main+0x33 (/usr/bin/train)": as much of the frame as is known.
+// "main+0x33 at /src/train.cpp:12  (/usr/bin/train)", "clamp (inlined) at /src/clamp.h:7": as much
+// of the frame as is known.
 std::string describe_frame(const v1::StackFrame& frame);
 
 // A numbered line for each frame, behind `indent`.

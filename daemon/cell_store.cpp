@@ -8,13 +8,6 @@
 namespace gpuperf {
 namespace {
 
-// gpuperf_process_key of bpf/maps.bpf.h, which C++ cannot include.
-struct ProcessMapKey {
-  uint64_t process_start_boot_ns = 0;
-  uint32_t pid = 0;
-  uint32_t pad = 0;
-};
-
 // The whole map in one system call.
 template <typename Key, typename Value>
 Result<std::vector<std::pair<Key, Value>>> read_map(int map_fd, const char* name,
@@ -69,14 +62,14 @@ CellStore make_cell_store(const Programs& programs) {
           },
       .read_process_info =
           [processes](const ProcessKey& process) -> std::optional<gpuperf_process_info> {
-        const ProcessMapKey key{process.start_boot_ns, process.pid};
+        const gpuperf_process_key key{process.start_boot_ns, process.pid, 0};
         gpuperf_process_info info{};
         if (bpf_map_lookup_elem(processes, &key, &info) != 0) return std::nullopt;
         return info;
       },
       .forget_process =
           [processes](const ProcessKey& process) {
-            const ProcessMapKey key{process.start_boot_ns, process.pid};
+            const gpuperf_process_key key{process.start_boot_ns, process.pid, 0};
             (void)bpf_map_delete_elem(processes, &key);  // ENOENT is as good
           },
   };

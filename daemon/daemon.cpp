@@ -19,11 +19,11 @@
 #include "daemon/probe/in_flight.h"
 #include "daemon/probe/probe_report.h"
 #include "daemon/probe/proc_text.h"
-#include "daemon/probe/remote_stack.h"
 #include "daemon/probe/self_test.h"
 #include "daemon/process_cpu.h"
 #include "daemon/resolve/container.h"
 #include "daemon/resolve/cri.h"
+#include "daemon/walk_tables.h"
 
 namespace gpuperf {
 namespace {
@@ -73,10 +73,7 @@ Result<SlowInFlightCalls> read_slow_in_flight(SlowInFlightReader& reader) {
   ASSIGN_OR_RETURN(const auto records, reader.read());
   SlowInFlightCalls found;
   for (const gpuperf_slow_in_flight& record : records) {
-    SlowCallEvent& event = found.calls.emplace_back(decode_slow_in_flight(record));
-    const size_t returns = std::min<size_t>(record.return_count, GPUPERF_CALL_DEPTH);
-    event.user_stack = walk_callers(make_remote_reader(event.process.pid), record.entry_sp,
-                                    record.entry_bp, {record.returns, returns});
+    found.calls.push_back(decode_slow_in_flight(record));
   }
   return found;
 }
@@ -288,7 +285,12 @@ Status Daemon::choose_mechanism() {
 }
 
 Status Daemon::start_symbolizer() {
-  symbolizer_ = std::make_unique<Symbolizer>(Symbolizer::Options{});
+  Symbolizer::Options options;
+  if (programs_) {
+    options.tables = make_walk_tables(*programs_);
+    options.forget_sent = [this](uint64_t raw_id) { forget_sent_stack(*programs_, raw_id); };
+  }
+  symbolizer_ = std::make_unique<Symbolizer>(std::move(options), drops_);
   namer_ =
       std::make_unique<SlowCallNamer>(SlowCallNamer::Sources{.functions = registry_,
                                                              .kernel_names = kernel_names_,
@@ -307,8 +309,8 @@ void Daemon::stop_symbolizer() {
 Status Daemon::start_drain() {
   if (!programs_) return absl::OkStatus();
   const auto find_owner = [this](const ProcessKey& process, const gpuperf_process_info* info) {
-    // So that a short program's stacks can be named after it; a full queue only loses that.
-    (void)symbolizer_->post_prefetch(process);
+    // So that a short program's stacks can be named after it.
+    symbolizer_->post_prepare(process);
     return read_owner(process, info);
   };
   const auto is_alive = [](const ProcessKey& process) {
@@ -325,6 +327,8 @@ Status Daemon::start_drain() {
           {.slow_ring_fd = programs_->map_fd("slow_ring"),
            .process_ring_fd = programs_->map_fd("process_ring"),
            .name_ring_fd = programs_->map_fd("name_ring"),
+           .stack_ring_fd = programs_->map_fd("stack_ring"),
+           .stack_copy_ring_fd = programs_->map_fd("stack_copy_ring"),
            .interval = std::min(std::chrono::milliseconds(start_settings_.stats.interval_ms),
                                 kBudgetWindow),
            .read_in_flight = [reader = std::make_shared<InFlightReader>(
@@ -354,8 +358,15 @@ void Daemon::stop_drain() {
 Status Daemon::start_prober() {
   if (!programs_) return absl::OkStatus();
   prober_ = std::make_unique<Prober>(
-      config_.make_plan(), registry_, *programs_, drops_, [this](auto report) {
-        loop_->post([this, report = std::move(report)] { take_report(report); });
+      config_.make_plan(), registry_, *programs_, drops_,
+      Prober::Listeners{
+          .on_report =
+              [this](auto report) {
+                loop_->post([this, report = std::move(report)] { take_report(report); });
+              },
+          .on_watched = [this](uint32_t pid) { symbolizer_->post_prepare({.pid = pid}); },
+          .on_mapping = [this](uint32_t pid,
+                               const std::string& path) { symbolizer_->note_mapping(pid, path); },
       });
   return prober_->start();
 }
@@ -386,9 +397,16 @@ void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
 void Daemon::take_batches() {
   if (drain_ == nullptr) return;  // posted before the stop, run after it: all was taken
   while (auto batch = drain_->try_pop()) {
-    // The rings are emptied slow calls first: the names that they need are in the same batch.
-    for (const Event& event : *batch) {
+    // The rings are emptied slow calls first: the names and stacks that they need are in the same
+    // batch.
+    std::vector<RawStack> stacks;
+    for (Event& event : *batch) {
       if (const auto* named = std::get_if<HandleNamed>(&event)) kernel_names_.apply(*named);
+      if (auto* stack = std::get_if<RawStack>(&event)) stacks.push_back(std::move(*stack));
+    }
+    const size_t count = stacks.size();
+    if (count > 0 && !symbolizer_->post_stacks(std::move(stacks))) {
+      drops_.add(DropCause::kStacksQueueFull, count);
     }
     for (Event& event : *batch) {
       std::visit([this](auto& known) { take_event(known); }, event);

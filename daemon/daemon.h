@@ -102,6 +102,7 @@ class Daemon final : private ControlPort {
   void take_event(SlowCallEvent& event) { namer_->take(std::move(event)); }
   void take_event(ShapeDelta& delta) { shapes_.apply(delta); }
   void take_event(HandleNamed&) {}  // taken before all others
+  void take_event(RawStack&) {}     // likewise
   void take_event(InFlightCalls& calls);
   void take_event(SlowInFlightCalls& calls);
   void take_event(TotalsRead& read);

@@ -21,34 +21,31 @@ std::optional<uint64_t> find_kernel_function(const Function& function, const Slo
   return std::nullopt;
 }
 
-// What is to be named, in the order set_frames takes it: the caller's stack, the launched kernel's
-// host function (of which a frame's address would lie one byte behind), then two stacks for each
-// wait.
-std::vector<StackAddresses> list_stacks(const Function& function, const SlowCallEvent& event) {
-  std::vector<StackAddresses> stacks{{.process = event.process, .addresses = event.user_stack},
-                                     {.process = event.process}};
+// What is to be named, in the order set_stacks takes it: the caller's stack, the launched kernel's
+// host function, then two stacks for each wait.
+std::vector<StackRequest> list_requests(const Function& function, const SlowCallEvent& event) {
+  std::vector<StackRequest> requests(2);
+  if (event.live_stack) {
+    requests[0] = StackInFlight{.process = event.process, .live = *event.live_stack};
+  } else if (event.stack_id != 0) {
+    requests[0] = TakenStack{event.stack_id};
+  }
   if (const auto kernel = find_kernel_function(function, event)) {
-    stacks[1].addresses.push_back(*kernel + 1);
+    requests[1] = CodePlace{.process = event.process, .address = *kernel};
   }
   for (const Wait& wait : event.waits) {
-    stacks.push_back({.addresses = wait.kernel_stack});
-    stacks.push_back({.process = ProcessKey{wait.waker.pid, wait.waker.process_start_boot_ns},
-                      .addresses = wait.waker.stack});
+    StackRequest& kernel = requests.emplace_back();
+    if (!wait.kernel_stack.empty()) kernel = KernelStack{wait.kernel_stack};
+    StackRequest& waker = requests.emplace_back();
+    if (wait.waker.stack_id != 0) waker = TakenStack{wait.waker.stack_id};
   }
-  return stacks;
+  return requests;
 }
 
-Symbolizer::Stacks make_unnamed(const std::vector<StackAddresses>& stacks) {
-  Symbolizer::Stacks unnamed;
-  for (const StackAddresses& stack : stacks) {
-    unnamed.push_back(make_unnamed_frames(stack.addresses));
-  }
-  return unnamed;
-}
-
-bool is_any_known(const std::vector<StackAddresses>& stacks) {
-  return std::ranges::any_of(stacks,
-                             [](const StackAddresses& stack) { return !stack.addresses.empty(); });
+bool is_any_asked(const std::vector<StackRequest>& requests) {
+  return std::ranges::any_of(requests, [](const StackRequest& request) {
+    return !std::holds_alternative<std::monostate>(request);
+  });
 }
 
 std::vector<NamedCalls> name_children(const FunctionList& functions, const SlowCallEvent& event) {
@@ -81,25 +78,27 @@ void SlowCallNamer::take(SlowCallEvent event) {
                                                   .status = function.status,
                                                   .start_unix_ns = start_unix_ns,
                                                   .event = std::move(event)});
-  const std::vector<StackAddresses> stacks = list_stacks(function, call->event);
-  const auto on_resolved = [this, call](Symbolizer::Stacks named) {
-    sources_.loop.post(
-        [this, call, named = std::move(named)]() mutable { set_frames(*call, std::move(named)); });
-  };
-  if (is_any_known(stacks)) {
-    if (sources_.symbolizer.post_resolve(stacks, on_resolved)) return;
+  std::vector<StackRequest> requests = list_requests(function, call->event);
+  const size_t count = requests.size();
+  if (is_any_asked(requests)) {
+    const auto on_resolved = [this, call](Symbolizer::Stacks stacks) {
+      sources_.loop.post([this, call, stacks = std::move(stacks)]() mutable {
+        set_stacks(*call, std::move(stacks));
+      });
+    };
+    if (sources_.symbolizer.post_resolve(std::move(requests), on_resolved)) return;
     sources_.drops.add(DropCause::kSymbolsQueueFull);
   }
-  set_frames(*call, make_unnamed(stacks));
+  set_stacks(*call, Symbolizer::Stacks(count));
 }
 
-void SlowCallNamer::set_frames(SlowCall& call, Symbolizer::Stacks stacks) {
+void SlowCallNamer::set_stacks(SlowCall& call, Symbolizer::Stacks stacks) {
   call.user_stack = std::move(stacks[0]);
   std::optional<std::string> kernel_symbol;
-  if (!stacks[1].empty() && !stacks[1][0].symbol.empty()) kernel_symbol = stacks[1][0].symbol;
+  const auto& place = get_frames(stacks[1]);
+  if (!place.empty() && !place.back().symbol.empty()) kernel_symbol = place.back().symbol;
   for (size_t i = 2; i + 1 < stacks.size(); i += 2) {
-    call.wait_frames.push_back(
-        {.kernel_stack = std::move(stacks[i]), .waker_stack = std::move(stacks[i + 1])});
+    call.wait_stacks.push_back({.kernel = std::move(stacks[i]), .waker = std::move(stacks[i + 1])});
   }
   finish(std::move(call), kernel_symbol);
 }

@@ -19,7 +19,7 @@ namespace gpuperf {
 //
 // Thread: loop only; names of code come from the resolve thread. All it is given must outlive it,
 // and the symbolizer ends before it. Promises: every event becomes a record, in the order taken;
-// where names cannot be had in time the addresses stand alone, counted (kSymbolsQueueFull).
+// where stacks cannot be had in time it goes without, counted (kSymbolsQueueFull).
 class SlowCallNamer {
  public:
   struct Sources {
@@ -39,7 +39,7 @@ class SlowCallNamer {
   void take(SlowCallEvent event);
 
  private:
-  void set_frames(SlowCall& call, Symbolizer::Stacks stacks);
+  void set_stacks(SlowCall& call, Symbolizer::Stacks stacks);
   void finish(SlowCall call, const std::optional<std::string>& kernel_symbol);
 
   const Sources sources_;

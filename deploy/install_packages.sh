@@ -8,7 +8,7 @@ set -euo pipefail
 
 readonly BUILD_PACKAGES=(
   cmake ninja-build g++ clang ccache pkg-config bpftool
-  libbpf-dev libzydis-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
+  libbpf-dev libzydis-dev libdw-dev liblzma-dev libiberty-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto
   prometheus-cpp-dev libcpp-httplib-dev libsqlite3-dev
   libgtest-dev libgmock-dev
@@ -18,7 +18,7 @@ readonly TESTS_PACKAGES=(
   binutils clang-format curl git procps psmisc
   prometheus
   python3-jsonschema
-  libtorch-dev systemtap-sdt-dev
+  libtorch-dev systemtap-sdt-dev libpython3-dev
   zsh fish
 )
 

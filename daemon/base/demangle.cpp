@@ -1,12 +1,16 @@
 #include "daemon/base/demangle.h"
 
 #include <cxxabi.h>
+#include <libiberty/demangle.h>
 
 #include <algorithm>
 #include <cctype>
+#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <memory>
+#include <optional>
+#include <vector>
 
 namespace gpuperf {
 namespace {
@@ -16,6 +20,46 @@ namespace {
 constexpr double kMaxExpandedBytes = 1 << 20;
 
 bool is_mangled(std::string_view name) { return name.starts_with("_Z"); }
+
+// Rust's older mangling is a C++ name that ends in a hash, "17h<16 hexadecimal digits>E".
+bool is_old_rust(std::string_view name) {
+  constexpr std::string_view kHash = "17h0123456789abcdefE";
+  if (!name.starts_with("_ZN") || name.size() < kHash.size() + 3 || !name.ends_with('E')) {
+    return false;
+  }
+  const std::string_view hash = name.substr(name.size() - kHash.size());
+  return hash.starts_with("17h") && std::ranges::all_of(hash.substr(3, 16), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+
+bool is_new_rust(std::string_view name) {
+  return name.size() > 2 && name.starts_with("_R") && name[2] >= 'A' && name[2] <= 'Z';
+}
+
+// The number "<base 62>_" whose digits begin at `at`: "_" is 0, "0_" is 1, large ones are cut.
+std::optional<uint64_t> parse_rust_number(std::string_view name, size_t at) {
+  constexpr uint64_t kMaxNumber = uint64_t{1} << 50;
+  uint64_t value = 0;
+  for (size_t i = at; i < name.size(); ++i) {
+    const char c = name[i];
+    if (c == '_') return i == at ? 0 : value + 1;
+    if (!std::isalnum(static_cast<unsigned char>(c))) break;
+    const int digit = c <= '9' ? c - '0' : c >= 'a' ? c - 'a' + 10 : c - 'A' + 36;
+    value = std::min(value * 62 + static_cast<uint64_t>(digit), kMaxNumber);
+  }
+  return std::nullopt;
+}
+
+void append(const char* text, size_t bytes, void* plain) {
+  static_cast<std::string*>(plain)->append(text, bytes);
+}
+
+// Empty when it is none.
+std::string demangle_rust(const std::string& name) {
+  std::string plain;
+  return rust_demangle_callback(name.c_str(), 0, &append, &plain) != 0 ? plain : std::string();
+}
 
 }  // namespace
 
@@ -46,9 +90,41 @@ double get_expansion_bound(std::string_view name) {
   return total;
 }
 
+// A back reference repeats what stands from its place in the name up to itself at most, with all
+// that this was expanded to: bytes[i] is the size of the first i bytes, expanded. The rest becomes
+// at most 16 bytes for one ("NC" is "{closure#0}"); "G<number>_" becomes so many lifetimes.
+double get_rust_expansion_bytes(std::string_view name) {
+  constexpr double kBytesEach = 16;
+  constexpr size_t kPrefixBytes = 2;  // "_R": references count from behind it
+  std::vector<double> bytes(name.size() + 1);
+  for (size_t i = 0; i < name.size(); ++i) {
+    bytes[i + 1] = bytes[i] + kBytesEach;
+    if (name[i] != 'B' && name[i] != 'G') continue;
+    const std::optional<uint64_t> number = parse_rust_number(name, i + 1);
+    if (!number) continue;
+    if (name[i] == 'G') {
+      bytes[i + 1] += kBytesEach * static_cast<double>(*number);
+    } else if (*number + kPrefixBytes < i) {
+      bytes[i + 1] += bytes[i] - bytes[*number + kPrefixBytes];
+    }
+  }
+  return bytes.back();
+}
+
 std::string demangle(std::string_view name) {
   std::string plain(name);
-  if (!is_mangled(name) || name.size() > kMaxMangledBytes) return plain;
+  if (name.size() > kMaxMangledBytes) return plain;
+  if (is_new_rust(name)) {
+    if (get_rust_expansion_bytes(name) > kMaxExpandedBytes) return plain;
+    std::string rust = demangle_rust(plain);
+    return rust.empty() ? plain : rust;
+  }
+  if (!is_mangled(name)) return plain;
+  if (is_old_rust(name)) {
+    // A C++ function may be named like that, too.
+    std::string rust = demangle_rust(plain);
+    if (!rust.empty()) return rust;
+  }
   if (get_expansion_bound(name) * static_cast<double>(name.size()) > kMaxExpandedBytes)
     return plain;
   int status = 0;

@@ -8,12 +8,16 @@
 namespace gpuperf {
 namespace {
 
+constexpr size_t kPageBytes = 4096;
+
+Status make_too_short(size_t size_bytes, size_t kind_bytes) {
+  return absl::InvalidArgumentError("BPF record of " + std::to_string(size_bytes) +
+                                    " bytes, its kind has " + std::to_string(kind_bytes));
+}
+
 template <typename Record>
 Result<Record> read_record(std::span<const std::byte> bytes) {
-  if (bytes.size() < sizeof(Record)) {
-    return absl::InvalidArgumentError("BPF record of " + std::to_string(bytes.size()) +
-                                      " bytes, its kind has " + std::to_string(sizeof(Record)));
-  }
+  if (bytes.size() < sizeof(Record)) return make_too_short(bytes.size(), sizeof(Record));
   Record record;
   std::memcpy(&record, bytes.data(), sizeof record);
   return record;
@@ -54,7 +58,7 @@ Wait decode_wait(const gpuperf_wait& wait) {
                     .process_start_boot_ns = wait.waker_start_boot_ns,
                     .is_kernel = wait.waker_is_kernel != 0,
                     .comm = read_text(wait.waker_comm),
-                    .stack = read_stack(wait.waker_stack)},
+                    .stack_id = wait.waker_stack_id},
           .kernel_stack = read_stack(wait.kernel_stack)};
 }
 
@@ -96,11 +100,7 @@ SlowCallEvent decode_fields(const gpuperf_slow_call& record) {
       kept.blobs.emplace_back(reinterpret_cast<const char*>(record.blobs[i]), length);
     }
   }
-  if (record.stack_bytes > 0) {
-    const size_t frames = std::min<size_t>(
-        static_cast<size_t>(record.stack_bytes) / sizeof(uint64_t), GPUPERF_STACK_FRAMES);
-    event.user_stack.assign(record.user_stack, record.user_stack + frames);
-  }
+  event.stack_id = record.stack_id;
   if (record.has_split != 0) decode_call_state(record, event);
   return event;
 }
@@ -108,6 +108,70 @@ SlowCallEvent decode_fields(const gpuperf_slow_call& record) {
 Result<DecodedRecord> decode_slow_call(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_slow_call>(bytes));
   return decode_fields(record);
+}
+
+// Of a gpuperf_stack there is as much as holds its frames of Python.
+Result<RawStack> decode_stack_fields(std::span<const std::byte> bytes) {
+  constexpr size_t kFixedBytes = offsetof(gpuperf_stack, python);
+  gpuperf_stack record{};
+  if (bytes.size() < kFixedBytes) return make_too_short(bytes.size(), kFixedBytes);
+  std::memcpy(&record, bytes.data(), std::min(bytes.size(), sizeof record));
+  const size_t python_room =
+      (std::min(bytes.size(), sizeof record) - kFixedBytes) / sizeof(gpuperf_python_frame);
+  if (record.frame_count > GPUPERF_STACK_FRAMES || record.python_count > python_room ||
+      record.end > GPUPERF_STACK_BROKEN) {
+    return absl::InvalidArgumentError("BPF record of a stack contradicts itself");
+  }
+  RawStack stack{.id = record.stack_id,
+                 .process = {record.pid, record.process_start_boot_ns},
+                 .space = record.space,
+                 .code_changes = record.code_changes,
+                 .end = static_cast<StackEnd>(record.end),
+                 .bp = record.bp,
+                 .python_is_cut = record.python_is_cut != 0};
+  for (uint32_t i = 0; i < record.frame_count; ++i) {
+    stack.frames.push_back({.pc = record.frames[i].pc,
+                            .sp = record.frames[i].sp,
+                            .is_exact = (record.exact_frames[i / 64] >> (i % 64) & 1) != 0});
+  }
+  for (uint32_t i = 0; i < record.python_count; ++i) {
+    const gpuperf_python_frame& frame = record.python[i];
+    stack.python.push_back({.code = frame.code,
+                            .entry_sp = frame.entry_sp,
+                            .instruction_bytes = frame.instruction_bytes,
+                            .first_line = frame.first_line});
+  }
+  return stack;
+}
+
+Result<DecodedRecord> decode_stack(std::span<const std::byte> bytes) {
+  return decode_stack_fields(bytes);
+}
+
+std::vector<ReplacedReturn> decode_returns(std::span<const gpuperf_replaced_return> returns,
+                                           uint32_t count) {
+  std::vector<ReplacedReturn> decoded;
+  for (const auto& replaced : returns.first(std::min<size_t>(count, returns.size()))) {
+    decoded.push_back({.sp = replaced.sp, .address = replaced.address});
+  }
+  return decoded;
+}
+
+Result<DecodedRecord> decode_stack_copy(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_stack_copy>(bytes));
+  ASSIGN_OR_RETURN(RawStack stack, decode_stack_fields(std::as_bytes(std::span(&record.stack, 1))));
+  const auto copy = std::as_bytes(std::span(record.copy))
+                        .first(std::min<size_t>(record.copy_bytes, GPUPERF_STACK_COPY_BYTES));
+  StackMemory memory{.address = record.address, .bytes = {copy.begin(), copy.end()}};
+  // The first page may be a part of one.
+  const size_t pages = (copy.size() + kPageBytes - 1) / kPageBytes;
+  for (size_t page = 0; page < pages; ++page) {
+    memory.is_present.push_back((record.present_pages >> page & 1) != 0);
+  }
+  stack.copy = StackCopy{.part = record.part,
+                         .memory = {std::move(memory)},
+                         .returns = decode_returns(record.returns, record.return_count)};
+  return stack;
 }
 
 Result<DecodedRecord> decode_process_exit(std::span<const std::byte> bytes) {
@@ -131,6 +195,8 @@ constexpr DecoderRow kDecoders[] = {
     {GPUPERF_RECORD_SLOW_CALL, decode_slow_call},
     {GPUPERF_RECORD_PROCESS_EXIT, decode_process_exit},
     {GPUPERF_RECORD_HANDLE_NAME, decode_handle_name},
+    {GPUPERF_RECORD_STACK, decode_stack},
+    {GPUPERF_RECORD_STACK_COPY, decode_stack_copy},
 };
 
 }  // namespace
@@ -139,6 +205,10 @@ SlowCallEvent decode_slow_in_flight(const gpuperf_slow_in_flight& record) {
   SlowCallEvent event = decode_fields(record.call);
   event.in_flight = record.state <= GPUPERF_THREAD_BLOCKED ? static_cast<ThreadState>(record.state)
                                                            : ThreadState::kRunning;
+  event.live_stack = LiveStack{.sp = record.entry_sp,
+                               .bp = record.entry_bp,
+                               .thread_pointer = record.thread_pointer,
+                               .returns = decode_returns(record.returns, record.return_count)};
   return event;
 }
 

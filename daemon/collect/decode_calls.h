@@ -11,14 +11,14 @@ namespace gpuperf {
 
 // A record of the BPF rings, decoded. `SlowCallEvent::owner` is left empty: the record does not
 // know it.
-using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed>;
+using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack>;
 
 // The longest kMaxInFlightCalls of the calls the iterator told of; the rest is counted. Calls that
 // have not begun yet are left out.
 inline constexpr size_t kMaxInFlightCalls = 1000;
 InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records);
 
-// A slow call in flight. Its stack is empty: the kernel walks no other thread's.
+// A slow call in flight. Its stack is only where it begins: the kernel walks no other thread's.
 SlowCallEvent decode_slow_in_flight(const gpuperf_slow_in_flight& record);
 
 // kUnimplemented: a kind this version does not know. kInvalidArgument: shorter than its kind, or

@@ -4,7 +4,9 @@
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <iterator>
 #include <utility>
 
 #include "daemon/base/log.h"
@@ -40,7 +42,9 @@ Result<std::unique_ptr<Drain>> Drain::make(Setup setup, MapSource totals, DropCo
       ring_buffer__new(drain->setup_.slow_ring_fd, &Drain::on_record, drain.get(), nullptr);
   if (drain->rings_ == nullptr) return errno_status(errno, "slow_ring: open");
   for (const auto& [name, fd] : {std::pair{"process_ring", drain->setup_.process_ring_fd},
-                                 {"name_ring", drain->setup_.name_ring_fd}}) {
+                                 {"name_ring", drain->setup_.name_ring_fd},
+                                 {"stack_ring", drain->setup_.stack_ring_fd},
+                                 {"stack_copy_ring", drain->setup_.stack_copy_ring_fd}}) {
     const int error = ring_buffer__add(drain->rings_, fd, &Drain::on_record, drain.get());
     if (error != 0) return errno_status(-error, std::string(name) + ": open");
   }
@@ -94,10 +98,26 @@ int Drain::on_record(void* context, void* data, size_t length_bytes) {
     }
     call->owner = drain.totals_.get_owner(call->process, "");
     drain.batch_.emplace_back(std::move(*call));
+  } else if (auto* stack = std::get_if<RawStack>(&*decoded)) {
+    drain.take_stack(std::move(*stack));
   } else {
     drain.batch_.emplace_back(std::get<HandleNamed>(std::move(*decoded)));
   }
   return 0;
+}
+
+// The parts of one copy come one behind the other, the first one first.
+void Drain::take_stack(RawStack stack) {
+  if (!stack.copy || stack.copy->part == 0) {
+    batch_.emplace_back(std::move(stack));
+    return;
+  }
+  for (auto event = batch_.rbegin(); event != batch_.rend(); ++event) {
+    auto* const first = std::get_if<RawStack>(&*event);
+    if (first == nullptr || first->id != stack.id || !first->copy) continue;
+    std::ranges::move(stack.copy->memory, std::back_inserter(first->copy->memory));
+    return;
+  }
 }
 
 void Drain::read_totals() {

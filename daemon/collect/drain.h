@@ -36,6 +36,8 @@ class Drain {
     int slow_ring_fd = -1;
     int process_ring_fd = -1;
     int name_ring_fd = -1;
+    int stack_ring_fd = -1;
+    int stack_copy_ring_fd = -1;
     std::chrono::milliseconds interval{1000};
     std::function<Result<InFlightCalls>()> read_in_flight;
     std::function<Result<SlowInFlightCalls>()> read_slow_in_flight;
@@ -57,6 +59,7 @@ class Drain {
   void read_totals();
   void look_at_in_flight();
   bool flush();
+  void take_stack(RawStack stack);
   static int on_record(void* context, void* data, size_t length_bytes);
 
   const Setup setup_;

@@ -10,10 +10,11 @@ namespace gpuperf {
 namespace {
 
 constexpr DropCause kLossCauses[GPUPERF_LOSS_COUNT] = {
-    DropCause::kBpfCellsFull,      DropCause::kBpfIndexFull,    DropCause::kBpfThreadState,
-    DropCause::kBpfCallDepth,      DropCause::kBpfSlowRingFull, DropCause::kBpfProcessRingFull,
-    DropCause::kBpfUnpairedReturn, DropCause::kBpfShapesFull,   DropCause::kBpfNameRingFull,
-    DropCause::kSlowThinned,
+    DropCause::kBpfCellsFull,      DropCause::kBpfIndexFull,     DropCause::kBpfThreadState,
+    DropCause::kBpfCallDepth,      DropCause::kBpfSlowRingFull,  DropCause::kBpfProcessRingFull,
+    DropCause::kBpfUnpairedReturn, DropCause::kBpfShapesFull,    DropCause::kBpfNameRingFull,
+    DropCause::kSlowThinned,       DropCause::kBpfStackRingFull, DropCause::kBpfStackCopy,
+    DropCause::kBpfStackState,
 };
 
 // The kernel writes these words while we read them: each is read once and whole.

@@ -60,7 +60,7 @@ void SlowCallLog::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
                          {"return_value", format_return_value(*call)},
                          {"in_flight", event.in_flight && !call->is_gone ? "true" : "false"},
                          {"explanation", call->explanation},
-                         {"stack", join_frames(call->user_stack)},
+                         {"stack", join_frames(get_frames(call->user_stack))},
                          {"suppressed_count", std::to_string(decision.suppressed_count)}}));
 }
 

@@ -54,7 +54,29 @@ std::string format_return_value(const SlowCall& call) {
 std::string format_frame(const StackFrame& frame) {
   const std::string& place = frame.symbol.empty() ? frame.module : frame.symbol;
   if (place.empty()) return fmt::format("0x{:x}", frame.address);
-  return fmt::format("{}+0x{:x}", place, frame.offset_bytes);
+  std::string text = place;
+  if (frame.is_inlined) {
+    text += " (inlined)";
+  } else if (frame.kind != StackFrameKind::kPython) {
+    text += fmt::format("+0x{:x}", frame.offset_bytes);
+  }
+  if (frame.line == 0) return text;
+  const std::string_view file = frame.file;
+  return fmt::format("{} at {}:{}", text, file.substr(file.rfind('/') + 1), frame.line);
+}
+
+std::string_view get_frame_kind_name(StackFrameKind kind) {
+  switch (kind) {
+    case StackFrameKind::kNative:
+      return "native";
+    case StackFrameKind::kJit:
+      return "jit";
+    case StackFrameKind::kKernel:
+      return "kernel";
+    case StackFrameKind::kPython:
+      return "python";
+  }
+  return "native";  // only reached with a value outside the enum
 }
 
 std::string_view get_probe_state_name(ProbeState state) {

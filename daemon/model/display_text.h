@@ -17,8 +17,12 @@ std::string to_valid_utf8(std::string_view bytes);
 // "cudaErrorMemoryAllocation" where the function returns a status, else "0x7f00".
 std::string format_return_value(const SlowCall& call);
 
-// "cudaLaunchKernel+0x1c", "libfoo.so+0x1c0" without a symbol, "0x7f0012340000" without a module.
+// "cudaLaunchKernel+0x1c", "libfoo.so+0x1c0" without a symbol, "0x7f0012340000" without a module;
+// with its source "step+0x1c at train.cpp:12", "clamp (inlined) at train.h:7", "fit at train.py:3".
 std::string format_frame(const StackFrame& frame);
+
+// "native", "jit", "kernel", "python".
+std::string_view get_frame_kind_name(StackFrameKind kind);
 
 // "attached", "entry_only", "waiting", "symbol_missing", "failed", "disabled",
 // "suspended", "alias".

@@ -66,6 +66,14 @@ constexpr DropRow kDropRows[] = {
      "slow calls not written to the store, which did not work: gpuperfctl status says why; they "
      "are "
      "kept in memory"},
+    {DropCause::kBpfStackRingFull, "bpf", "stack_ring_full", "stacks: slow calls go without one"},
+    {DropCause::kBpfStackCopy, "bpf", "stack_copy",
+     "parts of stacks, seen for the first time and too many at once: they end where no rule was "
+     "known"},
+    {DropCause::kBpfStackState, "bpf", "stack_state",
+     "stacks of threads for which the kernel had no memory"},
+    {DropCause::kStacksQueueFull, "stacks", "queue_full",
+     "stacks, because the thread that names them was behind: slow calls go without one"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

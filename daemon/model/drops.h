@@ -40,6 +40,10 @@ enum class DropCause : size_t {
   kSlowThinned,
   kSlowStoreQueueFull,
   kSlowStoreFailed,
+  kBpfStackRingFull,
+  kBpfStackCopy,
+  kBpfStackState,
+  kStacksQueueFull,
   kCount,
 };
 

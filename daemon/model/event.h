@@ -10,6 +10,7 @@
 
 #include "bpf/records.h"
 #include "daemon/model/function.h"
+#include "daemon/model/stack.h"
 #include "daemon/model/time_split.h"
 
 namespace gpuperf {
@@ -54,7 +55,8 @@ struct SlowCallEvent {
   uint64_t threshold_ns = 0;
   std::optional<CallValues> values;      // empty = the entry could not be kept
   std::optional<uint64_t> return_value;  // empty = not seen: timed at its own exits
-  std::vector<uint64_t> user_stack;      // innermost first
+  uint64_t stack_id = 0;                 // of a RawStack, from the call's caller on; 0 = none
+  std::optional<LiveStack> live_stack;   // in its place while the call is in flight
   bool is_adaptive = false;              // threshold_ns is the adaptive threshold
   bool is_worst = false;        // among the longest of its function and process as the kernel knows
   std::vector<uint32_t> outer;  // functions of the probed calls around it, outermost first
@@ -118,6 +120,6 @@ struct TotalsRead {
 };
 
 using Event = std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed,
-                           InFlightCalls, SlowInFlightCalls, TotalsRead>;
+                           RawStack, InFlightCalls, SlowInFlightCalls, TotalsRead>;
 
 }  // namespace gpuperf

@@ -3,6 +3,11 @@
 #include <algorithm>
 
 namespace gpuperf {
+
+const std::vector<StackFrame>& get_frames(const StackPtr& stack) {
+  static const std::vector<StackFrame> kNone;
+  return stack ? stack->frames : kNone;
+}
 namespace {
 
 uint64_t min_of_set(uint64_t a, uint64_t b) {

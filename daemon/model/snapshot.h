@@ -110,18 +110,41 @@ struct ProbeRow {
   bool operator==(const ProbeRow&) const = default;
 };
 
+// What runs in a frame.
+enum class StackFrameKind {
+  kNative,  // machine code of a file, or not known
+  kJit,     // machine code made at run time, named by the perf map of whoever made it
+  kKernel,
+  kPython,  // a function of a Python program: symbol, file and line are all there is
+};
+
 struct StackFrame {
   std::string symbol;  // demangled; empty = not known
   std::string module;  // empty = not known
   uint64_t offset_bytes = 0;
   uint64_t address = 0;
+  std::string file;         // of the source; empty = not known
+  uint32_t line = 0;        // in `file`, of the call or the instruction; 0 = not known
+  bool is_inlined = false;  // its code is part of the next frame's, and so is its address
+  StackFrameKind kind = StackFrameKind::kNative;
   bool operator==(const StackFrame&) const = default;
 };
 
+// A stack with names. Equal ones have equal ids, in whatever process and run they were taken, and
+// are one object.
+struct Stack {
+  uint64_t id = 0;
+  StackEnd end = StackEnd::kComplete;
+  std::vector<StackFrame> frames;  // innermost first
+};
+using StackPtr = std::shared_ptr<const Stack>;  // null = none was taken
+// None of a null one.
+const std::vector<StackFrame>& get_frames(const StackPtr& stack);
+
 // The two stacks of a wait.
-struct WaitFrames {
-  std::vector<StackFrame> kernel_stack;  // of the waiting thread, innermost first
-  std::vector<StackFrame> waker_stack;   // of the waker in user space, likewise
+struct WaitStacks {
+  StackPtr kernel;  // of the waiting thread
+  StackPtr waker;   // of the waker in user space
 };
 
 // Probed calls made directly inside a call.
@@ -140,8 +163,8 @@ struct SlowCall {
   uint64_t start_unix_ns = 0;
   SlowCallEvent event;
   std::vector<ArgumentText> arguments;  // empty = could not be kept
-  std::vector<StackFrame> user_stack;   // innermost first
-  std::vector<WaitFrames> wait_frames;  // of event.waits
+  StackPtr user_stack;
+  std::vector<WaitStacks> wait_stacks;  // of event.waits
   std::vector<NamedCalls> children;     // most time first
   std::vector<std::string> outer;       // functions of the probed calls around it, outermost first
   std::string explanation;              // what dominated and what to look at next

@@ -26,7 +26,7 @@ struct Waker {
   uint64_t process_start_boot_ns = 0;
   bool is_kernel = false;  // a thread of the kernel
   std::string comm;
-  std::vector<uint64_t> stack;  // in user space, innermost first
+  uint64_t stack_id = 0;  // of a RawStack, in user space; 0 = none
   bool operator==(const Waker&) const = default;
 };
 

@@ -18,7 +18,7 @@ Status make_truncated(const char* what) {
 
 }  // namespace
 
-Result<ElfFile> ElfFile::open(int fd) {
+Result<ElfFile> ElfFile::open(int fd, Kind kind) {
   struct stat found {};
   if (::fstat(fd, &found) != 0) return errno_status(errno, "fstat");
   if (!S_ISREG(found.st_mode)) return absl::FailedPreconditionError("not a regular file");
@@ -26,7 +26,7 @@ Result<ElfFile> ElfFile::open(int fd) {
   file.fd_ = fd;
   file.size_bytes_ = static_cast<uint64_t>(found.st_size);
   RETURN_IF_ERROR(file.read_header());
-  RETURN_IF_ERROR(file.read_segments());
+  if (kind == Kind::kMapped) RETURN_IF_ERROR(file.read_segments());
   return file;
 }
 
@@ -75,6 +75,9 @@ Status ElfFile::read_segments() {
   std::vector<Elf64_Phdr> headers(count);
   RETURN_IF_ERROR(read(header_.e_phoff, std::as_writable_bytes(std::span(headers))));
   for (const Elf64_Phdr& header : headers) {
+    if (header.p_type == PT_GNU_EH_FRAME) {
+      unwind_table_ = {.vaddr = header.p_vaddr, .size_bytes = header.p_filesz};
+    }
     if (header.p_type != PT_LOAD) continue;
     if (!holds(header.p_offset, header.p_filesz)) return make_truncated("segments");
     if (segments_.size() == kMaxLoadSegments) {

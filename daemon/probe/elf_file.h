@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -27,6 +28,12 @@ struct LoadSegment {
   bool operator==(const LoadSegment&) const = default;
 };
 
+struct AddressRange {
+  uint64_t vaddr = 0;
+  uint64_t size_bytes = 0;
+  bool operator==(const AddressRange&) const = default;
+};
+
 // An x86-64 ELF executable or shared library.
 //
 // Value made by `open`; the descriptor stays the caller's and must outlive it.
@@ -43,7 +50,10 @@ class ElfFile {
   // The longest of those 906 libraries' are 1 KiB together.
   static constexpr uint64_t kMaxSectionNameBytes = uint64_t{1} << 20;
 
-  static Result<ElfFile> open(int fd);
+  // Separate debug files keep the program headers of the file they belong to, whose segments they
+  // do not hold: for them no segment is read.
+  enum class Kind { kMapped, kDebug };
+  static Result<ElfFile> open(int fd, Kind kind = Kind::kMapped);
 
   // Fills `bytes` from the file. DataLoss when the file is shorter.
   Status read(uint64_t offset_bytes, std::span<std::byte> bytes) const;
@@ -56,6 +66,8 @@ class ElfFile {
   Result<std::string> read_section_names(const std::vector<Elf64_Shdr>& sections) const;
 
   const std::vector<LoadSegment>& segments() const { return segments_; }
+  // Where .eh_frame_hdr lies, as far as the file says.
+  const std::optional<AddressRange>& unwind_table() const { return unwind_table_; }
   uint64_t size_bytes() const { return size_bytes_; }
   bool holds(uint64_t offset_bytes, uint64_t bytes) const {
     return offset_bytes <= size_bytes_ && bytes <= size_bytes_ - offset_bytes;
@@ -70,6 +82,7 @@ class ElfFile {
   uint64_t size_bytes_ = 0;
   Elf64_Ehdr header_{};
   std::vector<LoadSegment> segments_;
+  std::optional<AddressRange> unwind_table_;
 };
 
 // Empty when it lies outside `names`.

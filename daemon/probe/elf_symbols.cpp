@@ -115,6 +115,17 @@ Result<ElfSymbols> ElfSymbols::load(int fd, Tables tables, uint64_t max_table_by
   return symbols;
 }
 
+Result<ElfSymbols> ElfSymbols::load_debug(int fd, std::vector<LoadSegment> segments,
+                                          uint64_t max_table_bytes) {
+  ASSIGN_OR_RETURN(const ElfFile file, ElfFile::open(fd, ElfFile::Kind::kDebug));
+  ASSIGN_OR_RETURN(Sections sections, Sections::read(file, max_table_bytes));
+  ElfSymbols symbols;
+  RETURN_IF_ERROR(sections.add_table(SHT_SYMTAB, symbols.tables_));
+  if (symbols.tables_.empty()) return absl::NotFoundError("debug file without symbol table");
+  symbols.segments_ = std::move(segments);
+  return symbols;
+}
+
 // At most `max_bytes` of the name; empty when it lies outside the strings.
 std::string_view ElfSymbols::get_name(const Table& table, const Elf64_Sym& symbol,
                                       size_t max_bytes) {
@@ -198,6 +209,17 @@ std::vector<std::optional<FunctionSymbol>> ElfSymbols::find_all(
 
 std::optional<FunctionSymbol> ElfSymbols::find_function(const std::string& name) const {
   return find_all(std::span(&name, 1)).front();
+}
+
+std::optional<SymbolPlace> ElfSymbols::find_symbol(std::string_view name) const {
+  for (const Table& table : tables_) {
+    for (const Elf64_Sym& symbol : table.symbols) {
+      if (symbol.st_shndx == SHN_UNDEF || symbol.st_shndx == SHN_ABS) continue;
+      if (get_name(table, symbol, name.size() + 1) != name) continue;
+      return SymbolPlace{.vaddr = symbol.st_value, .size_bytes = symbol.st_size};
+    }
+  }
+  return std::nullopt;
 }
 
 // A function on its way to being sorted; small, because there may be millions.

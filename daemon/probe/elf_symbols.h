@@ -24,6 +24,13 @@ struct FunctionSymbol {
   bool operator==(const FunctionSymbol&) const = default;
 };
 
+// Where a symbol, of code or data, stands in the file's own numbering.
+struct SymbolPlace {
+  uint64_t vaddr = 0;
+  uint64_t size_bytes = 0;  // 0 = the file does not say
+  bool operator==(const SymbolPlace&) const = default;
+};
+
 // A function for looking addresses up; the name lives as long as its ElfSymbols.
 struct SortedSymbol {
   uint64_t vaddr = 0;  // in the file, before relocation
@@ -62,12 +69,18 @@ class ElfSymbols {
     kBoth,     // those that are there
   };
   static Result<ElfSymbols> load(int fd, Tables tables, uint64_t max_table_bytes = kMaxTableBytes);
+  // The .symtab of a separate debug file of the file with these segments.
+  static Result<ElfSymbols> load_debug(int fd, std::vector<LoadSegment> segments,
+                                       uint64_t max_table_bytes = kMaxTableBytes);
 
   // One pass for all `names`; of several symbols with one name: .dynsym before .symtab, typed
   // before untyped, the default version (foo@@V2) before others (foo@V1), global before weak before
   // local.
   std::vector<std::optional<FunctionSymbol>> find_all(std::span<const std::string> names) const;
   std::optional<FunctionSymbol> find_function(const std::string& name) const;
+
+  // Of a symbol of any kind that is defined in the file: the first with that name.
+  std::optional<SymbolPlace> find_symbol(std::string_view name) const;
 
   // Every typed function that has a name, in the file's order, several with one name included.
   // `visit` ends it by returning false.

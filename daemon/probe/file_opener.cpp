@@ -30,6 +30,11 @@ Fd take_below_root(int root, std::string_view path) {
   return Fd(static_cast<int>(::syscall(SYS_openat2, root, relative.c_str(), &how, sizeof how)));
 }
 
+Fd take_root(std::string_view proc_root, uint32_t pid) {
+  return Fd(
+      ::open(get_proc_path(proc_root, pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
 Fd take(const std::string& path) { return Fd(::open(path.c_str(), O_PATH | O_CLOEXEC)); }
 
 bool is_inode(int fd, const MappedInode& expected) {
@@ -90,14 +95,23 @@ Result<OpenedFile> open_named_file(const std::string& path) {
   return open_taken(taken, path);
 }
 
+Result<OpenedFile> open_file_of_process(std::string_view proc_root, uint32_t pid,
+                                        std::string_view path) {
+  const std::string name = std::string(path) + " of pid " + std::to_string(pid);
+  const Fd root = take_root(proc_root, pid);
+  if (!root.valid()) return errno_status(errno, name + ": open the root");
+  const Fd taken = take_below_root(root.get(), path);
+  if (!taken.valid()) return errno_status(errno, name + ": open");
+  return open_taken(taken, name);
+}
+
 Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
                                     const MapEntry& mapping) {
   const std::string name = mapping.path + " in pid " + std::to_string(pid);
   if (mapping.file.inode == 0) {
     return absl::FailedPreconditionError(name + ": mapping without a file");
   }
-  const Fd root(
-      ::open(get_proc_path(proc_root, pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+  const Fd root = take_root(proc_root, pid);
   if (root.valid()) {
     const Fd taken = take_below_root(root.get(), mapping.path);
     if (taken.valid() && is_inode(taken.get(), mapping.file)) return open_taken(taken, name);

@@ -40,6 +40,10 @@ struct OpenedFile {
 Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
                                     const MapEntry& mapping);
 
+// Opens the file a process sees as `path`: links are followed below its root, none leads out.
+Result<OpenedFile> open_file_of_process(std::string_view proc_root, uint32_t pid,
+                                        std::string_view path);
+
 // Opens a file named in the configuration.
 Result<OpenedFile> open_named_file(const std::string& path);
 

@@ -226,6 +226,7 @@ Status LibraryFinder::scan_one(uint32_t pid, Scan& scan) {
     add_targets(&user, entry.path, entry.file, targets, scan);
   }
   if (!watched) return absl::OkStatus();
+  scan.report.watched_pids.push_back(pid);
   if (!executable_targets_.empty()) add_executable(pid, maps->entries, scan);
   add_linked_runtimes(pid, maps->entries, scan);
   return absl::OkStatus();

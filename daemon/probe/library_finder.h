@@ -38,10 +38,11 @@ struct ScanReport {
   // Executables that seem to hold a CUDA runtime whose symbols are stripped: of their calls only
   // those to the driver can be probed. At most kMaxStripped.
   std::vector<std::string> stripped_runtimes;
-  uint64_t processes = 0;             // looked at
-  uint64_t unreadable_processes = 0;  // refused: the daemon lacks CAP_SYS_PTRACE
-  uint64_t truncated_processes = 0;   // more mappings than kMaxMapsBytes of text
-  uint64_t files_left_out = 0;        // beyond kMaxFoundFiles
+  std::vector<uint32_t> watched_pids;  // that map a file any function may be in
+  uint64_t processes = 0;              // looked at
+  uint64_t unreadable_processes = 0;   // refused: the daemon lacks CAP_SYS_PTRACE
+  uint64_t truncated_processes = 0;    // more mappings than kMaxMapsBytes of text
+  uint64_t files_left_out = 0;         // beyond kMaxFoundFiles
 };
 inline constexpr size_t kMaxStripped = 16;  // enough to see what they are
 // A host with 500 containers, each with its own copy of 8 libraries, has 4,000.

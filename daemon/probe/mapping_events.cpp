@@ -182,7 +182,7 @@ void MappingEvents::drain() {
   for (const auto& ring : rings_) {
     lost_ += ring->drain([this](uint32_t pid, std::string_view name) {
       std::string path(name);
-      if (!filter_(path)) return;
+      if (!filter_(pid, path)) return;
       if (waiting_.size() < kMaxWaiting) {
         waiting_.emplace(pid, std::move(path));
       } else if (!waiting_.contains({pid, path})) {

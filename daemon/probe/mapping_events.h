@@ -24,8 +24,8 @@ namespace gpuperf {
 class MappingEvents {
  public:
   // Whether a mapping of that file name, as its process sees it, is of interest. Runs on the
-  // thread.
-  using Filter = std::function<bool(const std::string& path)>;
+  // thread, for every executable mapping made on the host.
+  using Filter = std::function<bool(uint32_t pid, const std::string& path)>;
   // (pid in the initial pid namespace, file name: at most 4 KiB of it)
   using Notices = std::set<std::pair<uint32_t, std::string>>;
   static constexpr size_t kMaxWaiting = 4096;

@@ -56,11 +56,11 @@ bool has_ptrace_capability() {
 }  // namespace
 
 Prober::Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
-               OnReport on_report)
+               Listeners listeners)
     : registry_(registry),
       programs_(programs),
       drops_(drops),
-      on_report_(std::move(on_report)),
+      listeners_(std::move(listeners)),
       plan_(std::move(plan)),
       attacher_(programs),
       in_flight_(programs, "list_in_flight") {}
@@ -115,7 +115,11 @@ void Prober::set_finder() {
 
 // Shares the finder with the thread of the notices: it asks for nothing that ever changes.
 MappingEvents::Filter Prober::make_filter() const {
-  return [finder = finder_](const std::string& path) { return finder->concerns(path); };
+  return [finder = finder_, on_mapping = listeners_.on_mapping](uint32_t pid,
+                                                                const std::string& path) {
+    on_mapping(pid, path);
+    return finder->concerns(path);
+  };
 }
 
 void Prober::stop() {
@@ -156,7 +160,7 @@ void Prober::run() {
     }
     scan_dirty();
     close_retired();
-    if (std::exchange(changed_, false)) on_report_(make_report());
+    if (std::exchange(changed_, false)) listeners_.on_report(make_report());
     wait_for_news(get_next_wake());
   }
   attacher_.detach_all();
@@ -206,7 +210,7 @@ void Prober::take_commands() {
   if (commands.done.empty()) return;
   // Before the answer, so that who asks next sees what was changed.
   changed_ = false;
-  on_report_(make_report());
+  listeners_.on_report(make_report());
   for (const auto& done : commands.done) done();
 }
 
@@ -257,6 +261,7 @@ void Prober::scan_all() {
     log_error("scan failed", {{"error", std::string(report.status().message())}});
     return;
   }
+  for (const uint32_t pid : report->watched_pids) listeners_.on_watched(pid);
   take_files(report->files);
   forget_unseen();
   explain_scan(*report);
@@ -299,6 +304,7 @@ void Prober::scan_dirty() {
   for (auto& [pid, path] : std::exchange(dirty_, {})) by_pid[pid].push_back(path);
   for (const auto& [pid, paths] : by_pid) {
     const auto report = finder_->scan_process(pid);
+    listeners_.on_watched(pid);
     if (report.ok() && !report->files.empty()) {
       take_files(report->files);
     } else {
@@ -504,7 +510,7 @@ void Prober::close_retired() {
 // After the first scan: the workloads' probes come first.
 void Prober::calibrate_once() {
   if (std::exchange(calibrated_, true)) return;
-  if (changed_) on_report_(make_report());
+  if (changed_) listeners_.on_report(make_report());
   const Result<ProbeCosts> costs = calibrate(programs_.mechanism());
   changed_ = true;
   if (costs.ok()) {

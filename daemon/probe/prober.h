@@ -46,10 +46,16 @@ struct ProbePlan {
 // files; a problem counts those left out. A change of the configuration touches only what differs.
 class Prober {
  public:
-  using OnReport = std::function<void(std::shared_ptr<const ProbeReport>)>;  // on the probe thread
+  struct Listeners {
+    std::function<void(std::shared_ptr<const ProbeReport>)> on_report;  // on the probe thread
+    // A process that maps a file with configured functions, told of again and again; likewise.
+    std::function<void(uint32_t pid)> on_watched;
+    // Every executable mapping made on the host, on the thread that hears of them.
+    std::function<void(uint32_t pid, const std::string& path)> on_mapping;
+  };
 
   Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
-         OnReport on_report);
+         Listeners listeners);
   ~Prober();
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
@@ -116,7 +122,7 @@ class Prober {
   FunctionRegistry& registry_;
   Programs& programs_;
   DropCounters& drops_;
-  const OnReport on_report_;
+  const Listeners listeners_;
   Fd wake_;
   Fd epoll_;
   std::unique_ptr<MappingEvents> mappings_;  // null where the kernel does not tell

@@ -71,21 +71,34 @@ Result<std::vector<uint32_t>> list_pids(const std::string& proc_root) {
   return pids;
 }
 
-Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid) {
+namespace {
+
+// A number of /proc/PID/stat, by its position from 1 on as proc(5) has it; behind the name.
+Result<uint64_t> read_stat_field(std::string_view proc_root, uint32_t pid, int wanted) {
   const std::string path = get_proc_path(proc_root, pid, "stat");
   ASSIGN_OR_RETURN(const BoundedText stat, read_bounded_text(path, kMaxStatBytes));
   // "71 (any name, with ) and spaces) S 1 …": the state, field 3, follows the last parenthesis.
   std::string_view rest = stat.text;
   const size_t name_end = rest.rfind(')');
   rest.remove_prefix(name_end == std::string_view::npos ? rest.size() : name_end + 1);
-  for (int field = 3; field <= 22 && !rest.empty(); ++field) {
+  for (int field = 3; field <= wanted && !rest.empty(); ++field) {
     rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
     const size_t length = std::min(rest.find(' '), rest.size());
-    uint64_t ticks = 0;
-    if (field == 22 && parse_decimal(rest.substr(0, length), ticks)) return ticks;
+    uint64_t value = 0;
+    if (field == wanted && parse_decimal(rest.substr(0, length), value)) return value;
     rest.remove_prefix(length);
   }
-  return absl::DataLossError(path + ": no start time in field 22");
+  return absl::DataLossError(path + ": no number in field " + std::to_string(wanted));
+}
+
+}  // namespace
+
+Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid) {
+  return read_stat_field(proc_root, pid, 22);
+}
+
+Result<uint64_t> read_start_stack(std::string_view proc_root, uint32_t pid) {
+  return read_stat_field(proc_root, pid, 28);
 }
 
 bool is_running_since(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns) {

@@ -29,6 +29,10 @@ Result<std::vector<uint32_t>> list_pids(const std::string& proc_root);
 // When the process started, by CLOCK_BOOTTIME, in clock ticks (10 ms); field 22 of /proc/PID/stat.
 Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid);
 
+// Where the arguments of the process's program begin on its stack, random for each program run;
+// field 28 of /proc/PID/stat. 0 = not told: no right to ptrace the process.
+Result<uint64_t> read_start_stack(std::string_view proc_root, uint32_t pid);
+
 // True when the process of that pid is the one that started at `start_boot_ns`, to the tick;
 // 0 = any. False when there is none or it cannot be told.
 bool is_running_since(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns);

@@ -29,6 +29,8 @@ namespace {
 constexpr std::pair<Mechanism, std::string_view> kMechanismNames[] = {
     {Mechanism::kSession, "session"}, {Mechanism::kMulti, "multi"}, {Mechanism::kPerf, "perf"}};
 
+// Of process.bpf.c and stack.bpf.c.
+constexpr const char* kProcessHooks[] = {"process_exit", "inherit_address_space"};
 // Of call_state.bpf.c.
 constexpr const char* kThreadHooks[] = {"follow_switch", "follow_waking", "follow_tick"};
 
@@ -150,8 +152,8 @@ Status Programs::load_form(std::span<const std::byte> object) {
     }
   }
   const uint32_t multi = mechanism_ == Mechanism::kPerf ? 0 : kAttachUprobeMulti;
-  for (const char* name :
-       {"probe_count", "probe_entry_to_exit", "probe_exit", "probe_entry", "probe_return"}) {
+  for (const char* name : {"probe_count", "probe_entry_to_exit", "probe_exit", "probe_entry",
+                           "probe_return", "note_code_change"}) {
     if (bpf_program* found = program(name)) {
       bpf_program__set_expected_attach_type(found, static_cast<bpf_attach_type>(multi));
     }
@@ -165,11 +167,8 @@ Status Programs::load_form(std::span<const std::byte> object) {
   }
   if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
 
-  exit_link_ = bpf_program__attach(program("process_exit"));
-  if (exit_link_ == nullptr) {
-    return errno_status(errno, "attach BPF program process_exit to sched_process_exit");
-  }
-  if (sizes_.follow_threads) RETURN_IF_ERROR(attach_thread_hooks());
+  RETURN_IF_ERROR(attach_hooks(kProcessHooks));
+  if (sizes_.follow_threads) RETURN_IF_ERROR(attach_hooks(kThreadHooks));
   ASSIGN_OR_RETURN(cells_, MappedArray::map(map_fd("cells"), "cells", sizeof(gpuperf_cell),
                                             sizes_.functions + sizes_.cells));
   ASSIGN_OR_RETURN(functions_, MappedArray::map(map_fd("functions"), "functions",
@@ -183,12 +182,12 @@ Status Programs::load_form(std::span<const std::byte> object) {
   return fill_free_cells();
 }
 
-Status Programs::attach_thread_hooks() {
-  for (const char* name : kThreadHooks) {
+Status Programs::attach_hooks(std::span<const char* const> names) {
+  for (const char* name : names) {
     bpf_link* link = bpf_program__attach(program(name));
     if (link == nullptr)
       return errno_status(errno, std::string("BPF program ") + name + ": attach");
-    thread_links_.push_back(link);
+    hook_links_.push_back(link);
   }
   return absl::OkStatus();
 }
@@ -205,8 +204,7 @@ Status Programs::fill_free_cells() {
 }
 
 Programs::~Programs() {
-  for (bpf_link* link : thread_links_) (void)bpf_link__destroy(link);
-  if (exit_link_ != nullptr) (void)bpf_link__destroy(exit_link_);
+  for (bpf_link* link : hook_links_) (void)bpf_link__destroy(link);
   if (object_ != nullptr) bpf_object__close(object_);
 }
 

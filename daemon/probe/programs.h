@@ -83,7 +83,7 @@ class Programs {
   void set_outside_cost(uint32_t function_id, uint32_t outside_ns);
   // A call at least this long is slow too; 0 = none.
   void set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns);
-  bool follows_threads() const { return !thread_links_.empty(); }
+  bool follows_threads() const { return sizes_.follow_threads; }
   // Generation of a lane and GPUPERF_LANE_CHANGING: see bpf/records.h.
   void set_lane(uint32_t lane, uint32_t word);
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
@@ -93,14 +93,13 @@ class Programs {
   Programs(Mechanism mechanism, const Sizes& sizes) : mechanism_(mechanism), sizes_(sizes) {}
   Status load_form(std::span<const std::byte> object);
   Status fill_free_cells();
-  Status attach_thread_hooks();
+  Status attach_hooks(std::span<const char* const> names);
 
   // Set once by load.
   const Mechanism mechanism_;
   const Sizes sizes_;
   bpf_object* object_ = nullptr;
-  bpf_link* exit_link_ = nullptr;
-  std::vector<bpf_link*> thread_links_;
+  std::vector<bpf_link*> hook_links_;
   MappedArray cells_;
   MappedArray functions_;
   MappedArray plans_;

@@ -1,6 +1,7 @@
 #include "daemon/resolve/address_table.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace gpuperf {
@@ -14,6 +15,20 @@ size_t count_bytes(const std::vector<SortedSymbol>& functions, size_t entry_byte
   size_t bytes = functions.size() * entry_bytes;
   for (const SortedSymbol& function : functions) bytes += function.name.size() + 1;
   return bytes;
+}
+
+// By address; of two at one address the first list's.
+std::vector<SortedSymbol> merge_functions(const std::vector<SortedSymbol>& first,
+                                          const std::vector<SortedSymbol>& second) {
+  std::vector<SortedSymbol> merged;
+  merged.reserve(first.size() + second.size());
+  std::ranges::merge(first, second, std::back_inserter(merged), {}, &SortedSymbol::vaddr,
+                     &SortedSymbol::vaddr);
+  const auto end =
+      std::unique(merged.begin(), merged.end(),
+                  [](const SortedSymbol& a, const SortedSymbol& b) { return a.vaddr == b.vaddr; });
+  merged.erase(end, merged.end());
+  return merged;
 }
 
 }  // namespace
@@ -49,6 +64,32 @@ AddressTable AddressTable::load(int fd, size_t max_bytes) {
   }
   const Result<ElfFile> file = ElfFile::open(fd);
   return make({}, file.ok() ? file->segments() : std::vector<LoadSegment>());
+}
+
+AddressTable AddressTable::load(int fd, std::span<const int> debug_fds, size_t max_bytes) {
+  AddressTable own = load(fd, max_bytes);
+  max_bytes = std::min<size_t>(max_bytes, kMaxU32);
+  for (const int debug_fd : debug_fds) {
+    const Result<ElfSymbols> symbols =
+        ElfSymbols::load_debug(debug_fd, own.segments_, 2 * max_bytes);
+    if (!symbols.ok()) continue;  // damaged or too large: the next, or what the file itself has
+    const std::vector<SortedSymbol> all =
+        merge_functions(own.list_functions(), symbols->sort_functions());
+    if (count_bytes(all, sizeof(Entry)) <= max_bytes) return make(all, own.segments_);
+  }
+  return own;
+}
+
+// The names live as long as the table.
+std::vector<SortedSymbol> AddressTable::list_functions() const {
+  std::vector<SortedSymbol> functions;
+  functions.reserve(entries_.size());
+  for (const Entry& entry : entries_) {
+    functions.push_back({.vaddr = entry.vaddr,
+                         .size_bytes = entry.size_bytes,
+                         .name = names_.c_str() + entry.name_offset});
+  }
+  return functions;
 }
 
 std::optional<uint64_t> AddressTable::find_vaddr(uint64_t file_offset_bytes) const {

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,9 @@ namespace gpuperf {
 class AddressTable {
  public:
   static AddressTable load(int fd, size_t max_bytes);
+  // With the functions of the first of `debug_fds` whose .symtab can be read and has room: separate
+  // debug files of that file.
+  static AddressTable load(int fd, std::span<const int> debug_fds, size_t max_bytes);
   // For tests, and `load`.
   static AddressTable make(const std::vector<SortedSymbol>& functions,
                            std::vector<LoadSegment> segments);
@@ -41,6 +45,8 @@ class AddressTable {
     uint32_t size_bytes = 0;
     uint32_t name_offset = 0;  // in names_
   };
+
+  std::vector<SortedSymbol> list_functions() const;
 
   std::vector<Entry> entries_;  // by vaddr
   std::string names_;           // each ended by NUL

@@ -65,25 +65,25 @@ void KernelSymbols::read() {
   names_.shrink_to_fit();
 }
 
-StackFrame KernelSymbols::find_frame(uint64_t address) const {
-  StackFrame frame{.address = address};
-  // The call instruction: the return address may already be the next function's.
-  const auto after = std::ranges::upper_bound(entries_, address - 1, {}, &Entry::address);
+StackFrame KernelSymbols::find_frame(const CodeAddress& code) const {
+  StackFrame frame{.address = code.address, .kind = StackFrameKind::kKernel};
+  const auto after =
+      std::ranges::upper_bound(entries_, get_looked_up_address(code), {}, &Entry::address);
   if (after == entries_.begin()) return frame;
   const Entry& entry = *std::prev(after);
-  if (address - entry.address > kMaxFunctionBytes) return frame;
+  if (code.address - entry.address > kMaxFunctionBytes) return frame;
   frame.symbol = names_.substr(entry.name_offset, entry.name_length);
   frame.module = modules_[entry.module];
-  frame.offset_bytes = address - entry.address;
+  frame.offset_bytes = code.address - entry.address;
   return frame;
 }
 
-std::vector<StackFrame> KernelSymbols::find_frames(const std::vector<uint64_t>& addresses,
+std::vector<StackFrame> KernelSymbols::find_frames(std::span<const CodeAddress> addresses,
                                                    int64_t now_mono_ns) {
   std::vector<StackFrame> frames;
   const auto find_all = [&] {
     frames.clear();
-    for (const uint64_t address : addresses) frames.push_back(find_frame(address));
+    for (const CodeAddress& code : addresses) frames.push_back(find_frame(code));
     return std::ranges::none_of(frames,
                                 [](const StackFrame& frame) { return frame.symbol.empty(); });
   };

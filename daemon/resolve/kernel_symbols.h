@@ -1,14 +1,17 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/model/snapshot.h"
+#include "daemon/resolve/code_address.h"
 
 namespace gpuperf {
 
-// Names the kernel's code behind return addresses, modules included.
+// Names the kernel's code at addresses, modules included.
 //
 // Thread: one at a time. Reads /proc/kallsyms when first asked (some 50 ms) and again when an
 // address lies in no function known, at most once a minute: modules come. Memory: 16 bytes and the
@@ -18,8 +21,8 @@ class KernelSymbols {
  public:
   explicit KernelSymbols(std::string path = "/proc/kallsyms") : path_(std::move(path)) {}
 
-  // Innermost frame first, as the addresses. `module` is "[kernel]", or the module as "[nvidia]".
-  std::vector<StackFrame> find_frames(const std::vector<uint64_t>& addresses, int64_t now_mono_ns);
+  // One frame for each of `addresses`. `module` is "[kernel]", or the module as "[nvidia]".
+  std::vector<StackFrame> find_frames(std::span<const CodeAddress> addresses, int64_t now_mono_ns);
 
  private:
   struct Entry {
@@ -30,7 +33,7 @@ class KernelSymbols {
   };
 
   void read();
-  StackFrame find_frame(uint64_t address) const;
+  StackFrame find_frame(const CodeAddress& code) const;
 
   const std::string path_;
   std::vector<Entry> entries_;  // by address

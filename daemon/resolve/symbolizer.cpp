@@ -2,18 +2,32 @@
 
 #include <pthread.h>
 
+#include <chrono>
 #include <utility>
 
 namespace gpuperf {
+namespace {
 
-std::vector<StackFrame> make_unnamed_frames(const std::vector<uint64_t>& addresses) {
-  std::vector<StackFrame> frames;
-  for (const uint64_t address : addresses) frames.push_back({.address = address});
-  return frames;
+// Processes that have gone are forgotten this often.
+constexpr std::chrono::nanoseconds kSweepPeriod = std::chrono::seconds{10};
+
+size_t count_copy_bytes(const std::vector<RawStack>& stacks) {
+  size_t bytes = 0;
+  for (const RawStack& stack : stacks) {
+    if (!stack.copy) continue;
+    for (const StackMemory& memory : stack.copy->memory) bytes += memory.bytes.size();
+  }
+  return bytes;
 }
 
-Symbolizer::Symbolizer(Options options)
-    : finder_(std::move(options.frames), clock_),
+}  // namespace
+
+Symbolizer::Symbolizer(Options options, DropCounters& drops)
+    : drops_(drops),
+      namer_({.frames = std::move(options.frames),
+              .tables = std::move(options.tables),
+              .forget_sent = std::move(options.forget_sent)},
+             clock_),
       queue_(options.queue_requests),
       thread_([this] { run(); }) {}
 
@@ -23,33 +37,99 @@ Symbolizer::~Symbolizer() {
   thread_.join();
 }
 
-bool Symbolizer::post_resolve(std::vector<StackAddresses> stacks, OnResolved on_resolved) {
-  return queue_.try_push({std::move(stacks), std::move(on_resolved)});
+bool Symbolizer::post_resolve(std::vector<StackRequest> requests, OnResolved on_resolved) {
+  return queue_.try_push(
+      Resolve{.requests = std::move(requests), .on_resolved = std::move(on_resolved)});
 }
 
-bool Symbolizer::post_prefetch(const ProcessKey& process) {
-  return queue_.try_push({.stacks = {{.process = process}}});
+bool Symbolizer::post_stacks(std::vector<RawStack> stacks) {
+  const size_t bytes = count_copy_bytes(stacks);
+  if (copy_bytes_.fetch_add(bytes) + bytes > kMaxCopyBytes) {
+    copy_bytes_ -= bytes;
+    for (RawStack& stack : stacks) {
+      if (!stack.copy) continue;
+      stack.copy.reset();
+      drops_.add(DropCause::kBpfStackCopy);
+    }
+    return queue_.try_push(std::move(stacks));
+  }
+  if (queue_.try_push(std::move(stacks))) return true;
+  copy_bytes_ -= bytes;
+  return false;
 }
 
-std::vector<StackFrame> Symbolizer::find_frames(const StackAddresses& stack) {
-  if (stopping_) return make_unnamed_frames(stack.addresses);
-  return stack.process ? finder_.find_frames(*stack.process, stack.addresses)
-                       : kernel_symbols_.find_frames(stack.addresses, clock_.mono_ns());
+// A process is queued once at a time, however much it maps.
+void Symbolizer::queue_prepare(const ProcessKey& process) {
+  if (prepared_[process.pid] && process.start_boot_ns == 0) return;
+  if (queue_.try_push(Prepare{process})) {
+    prepared_[process.pid] = true;
+  } else {
+    prepared_.erase(process.pid);
+  }
+}
+
+void Symbolizer::post_prepare(const ProcessKey& process) {
+  const std::lock_guard lock(mutex_);
+  if (process.start_boot_ns != 0 || !prepared_.contains(process.pid)) queue_prepare(process);
+}
+
+void Symbolizer::note_mapping(uint32_t pid, const std::string& path) {
+  const std::lock_guard lock(mutex_);
+  if (prepared_.contains(pid) || is_python_name(path)) queue_prepare({.pid = pid});
+}
+
+StackPtr Symbolizer::resolve(const StackRequest& request) {
+  if (const auto* taken = std::get_if<TakenStack>(&request)) return namer_.find(taken->id);
+  if (stopping_) return nullptr;
+  if (const auto* live = std::get_if<StackInFlight>(&request)) {
+    return namer_.walk(live->process, live->live);
+  }
+  if (const auto* kernel = std::get_if<KernelStack>(&request)) {
+    return namer_.name_kernel(kernel->addresses);
+  }
+  if (const auto* place = std::get_if<CodePlace>(&request)) {
+    return namer_.name_place(place->process, place->address);
+  }
+  return nullptr;
+}
+
+void Symbolizer::handle(Resolve& task) {
+  Stacks stacks;
+  for (const StackRequest& request : task.requests) stacks.push_back(resolve(request));
+  task.on_resolved(std::move(stacks));
+}
+
+void Symbolizer::handle(std::vector<RawStack>& stacks) {
+  copy_bytes_ -= count_copy_bytes(stacks);
+  if (stopping_) return;
+  for (RawStack& stack : stacks) namer_.take(std::move(stack));
+}
+
+void Symbolizer::handle(const Prepare& task) {
+  {
+    const std::lock_guard lock(mutex_);
+    prepared_[task.process.pid] = false;  // what is mapped from now on is not in what is read below
+  }
+  if (!stopping_) namer_.prepare(task.process);
+}
+
+void Symbolizer::sweep() {
+  const int64_t now_ns = clock_.mono_ns();
+  if (stopping_ || now_ns - sweep_mono_ns_ < kSweepPeriod.count()) return;
+  sweep_mono_ns_ = now_ns;
+  namer_.sweep();
+  const std::lock_guard lock(mutex_);
+  std::erase_if(prepared_, [this](const auto& entry) {
+    return !entry.second && !namer_.is_known(entry.first);
+  });
 }
 
 void Symbolizer::run() {
   // Only for those who look at threads; the name fits, so it cannot fail.
   (void)pthread_setname_np(pthread_self(), "resolve");
-  while (std::optional<Request> request = queue_.pop()) {
-    if (!request->on_resolved) {
-      if (!stopping_) finder_.prefetch(*request->stacks.front().process);
-      continue;
-    }
-    Stacks named;
-    for (const StackAddresses& stack : request->stacks) {
-      named.push_back(stack.addresses.empty() ? std::vector<StackFrame>() : find_frames(stack));
-    }
-    request->on_resolved(std::move(named));
+  while (std::optional<Task> task = queue_.pop()) {
+    std::visit([this](auto& known) { handle(known); }, *task);
+    sweep();
   }
 }
 

@@ -13,6 +13,7 @@
 
 #include "daemon/rpc/row_filter.h"
 #include "daemon/rpc/snapshot_pages.h"
+#include "daemon/rpc/stored_stacks.h"
 #include "daemon/rpc/to_proto.h"
 
 namespace gpuperf {
@@ -159,6 +160,7 @@ v1::SlowCall parse_stored(const StoredCall& stored) {
     call.set_start_unix_ns(stored.start_unix_ns);
     call.set_duration_ns(stored.duration_ns);
   }
+  put_back_stacks(stored.stacks, call);
   call.set_id(stored.id);
   call.set_stored(true);
   if (stored.unfinished) {
@@ -206,7 +208,8 @@ Status list_slow_calls(const SlowCallSources& sources, const v1::ListSlowCallsRe
 }
 
 StoredCall make_stored_call(const SlowCall& call) {
-  const v1::SlowCall message = to_proto(call);
+  v1::SlowCall message = to_proto(call);
+  std::vector<StoredStack> stacks = take_stacks(message);
   return {.id = call.id,
           .start_unix_ns = call.start_unix_ns,
           .duration_ns = call.event.duration_ns,
@@ -217,7 +220,8 @@ StoredCall make_stored_call(const SlowCall& call) {
           .container = message.container(),
           .pod = message.pod(),
           .in_flight = message.in_flight(),
-          .body = message.SerializeAsString()};
+          .body = message.SerializeAsString(),
+          .stacks = std::move(stacks)};
 }
 
 Status get_slow_call(const SlowCallSources& sources, uint64_t id, v1::SlowCall& found) {

@@ -112,20 +112,30 @@ void add_frames(const std::vector<StackFrame>& stack,
     added.set_module(to_valid_utf8(frame.module));
     added.set_offset_bytes(frame.offset_bytes);
     added.set_address(frame.address);
+    added.set_file(to_valid_utf8(frame.file));
+    added.set_line(frame.line);
+    added.set_inlined(frame.is_inlined);
+    added.set_kind(std::string(get_frame_kind_name(frame.kind)));
   }
 }
 
-v1::Waker to_proto(const Waker& waker, const std::vector<StackFrame>& stack) {
+// Not a number: most readers of JSON keep 53 bits of one.
+std::string format_stack_id(const StackPtr& stack) {
+  return stack ? fmt::format("{:016x}", stack->id) : "";
+}
+
+v1::Waker to_proto(const Waker& waker, const StackPtr& stack) {
   v1::Waker message;
   message.set_pid(waker.pid);
   message.set_tid(waker.tid);
   message.set_comm(to_valid_utf8(waker.comm));
   message.set_kernel_thread(waker.is_kernel);
-  add_frames(stack, *message.mutable_stack());
+  add_frames(get_frames(stack), *message.mutable_stack());
+  message.set_stack_id(format_stack_id(stack));
   return message;
 }
 
-v1::Wait to_proto(const Wait& wait, const WaitFrames& frames) {
+v1::Wait to_proto(const Wait& wait, const WaitStacks& stacks) {
   v1::Wait message;
   message.set_start_mono_ns(wait.start_mono_ns);
   message.set_duration_ns(wait.duration_ns);
@@ -133,8 +143,9 @@ v1::Wait to_proto(const Wait& wait, const WaitFrames& frames) {
   message.set_syscall(get_syscall_name(wait.syscall));
   message.set_file_kind(std::string(get_file_kind_name(wait.file_mode)));
   message.set_file(to_valid_utf8(wait.file_name));
-  if (wait.waker.tid != 0) *message.mutable_waker() = to_proto(wait.waker, frames.waker_stack);
-  add_frames(frames.kernel_stack, *message.mutable_kernel_stack());
+  if (wait.waker.tid != 0) *message.mutable_waker() = to_proto(wait.waker, stacks.waker);
+  add_frames(get_frames(stacks.kernel), *message.mutable_kernel_stack());
+  message.set_kernel_stack_id(format_stack_id(stacks.kernel));
   return message;
 }
 
@@ -160,8 +171,8 @@ v1::TimeSplit make_time_split(const SlowCall& call) {
   std::ranges::stable_sort(*message.mutable_blocked(), std::ranges::greater(),
                            &v1::BlockedTime::total_ns);
   for (size_t i = 0; i < call.event.waits.size(); ++i) {
-    const WaitFrames frames = i < call.wait_frames.size() ? call.wait_frames[i] : WaitFrames();
-    *message.add_waits() = to_proto(call.event.waits[i], frames);
+    const WaitStacks stacks = i < call.wait_stacks.size() ? call.wait_stacks[i] : WaitStacks();
+    *message.add_waits() = to_proto(call.event.waits[i], stacks);
   }
   if (message.waits_size() > 0 && message.waits(0).has_waker()) {
     *message.mutable_waker() = message.waits(0).waker();
@@ -375,7 +386,11 @@ v1::SlowCall to_proto(const SlowCall& call) {
     argument.set_value(to_valid_utf8(text.value));
   }
   message.set_return_value(format_return_value(call));
-  add_frames(call.user_stack, *message.mutable_user_stack());
+  add_frames(get_frames(call.user_stack), *message.mutable_user_stack());
+  if (call.user_stack) {
+    message.set_user_stack_end(std::string(get_stack_end_name(call.user_stack->end)));
+    message.set_user_stack_id(format_stack_id(call.user_stack));
+  }
   if (event.split) *message.mutable_time_split() = make_time_split(call);
   message.set_explanation(to_valid_utf8(call.explanation));
   for (const NamedCalls& child : call.children) *message.add_children() = to_proto(child);

@@ -51,7 +51,7 @@ struct Facts {
   uint64_t main_ns = 0;                // of kBlocked, on `wait` alone
   WaitKind wait = WaitKind::kOther;    // the longest kind; of kBlocked only
   const Wait* longest = nullptr;       // the longest wait described of that kind; null = none
-  const WaitFrames* frames = nullptr;  // its stacks; null likewise
+  const WaitStacks* stacks = nullptr;  // null likewise
 };
 
 // "412 ms", "31.2 s", "850 us"
@@ -121,7 +121,7 @@ Facts find_facts(const SlowCall& call) {
   if (longest == waits.end()) return facts;
   facts.longest = &*longest;
   const auto index = static_cast<size_t>(longest - waits.begin());
-  if (index < call.wait_frames.size()) facts.frames = &call.wait_frames[index];
+  if (index < call.wait_stacks.size()) facts.stacks = &call.wait_stacks[index];
   return facts;
 }
 
@@ -162,8 +162,8 @@ std::string describe_waker(const Facts& facts) {
   if (!waker.is_kernel && waker.pid != facts.call.event.process.pid) {
     text += fmt::format(" of process {}", waker.pid);
   }
-  if (facts.frames == nullptr) return text;
-  const std::string function = find_telling_symbol(facts.frames->waker_stack);
+  if (facts.stacks == nullptr) return text;
+  const std::string function = find_telling_symbol(get_frames(facts.stacks->waker));
   return function.empty() ? text : text + " in " + function;
 }
 
@@ -180,8 +180,8 @@ std::string describe_wait_place(const Facts& facts) {
 }
 
 bool is_waker_python(const Facts& facts) {
-  if (facts.frames == nullptr) return false;
-  return std::ranges::any_of(facts.frames->waker_stack, [](const StackFrame& frame) {
+  if (facts.stacks == nullptr) return false;
+  return std::ranges::any_of(get_frames(facts.stacks->waker), [](const StackFrame& frame) {
     return contains_any(frame.symbol, {"drop_gil", "PyEval_ReleaseThread", "PyEval_SaveThread"});
   });
 }

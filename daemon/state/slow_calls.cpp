@@ -33,15 +33,15 @@ SlowCalls::Sighting SlowCalls::see_in_flight(const SlowCallEvent& event, int64_t
   open.seen_mono_ns = now_mono_ns;
   if (event.duration_ns >= 2 * open.named_age_ns) return Sighting::kRefresh;
   auto call = std::make_shared<SlowCall>(*open.call);
-  std::vector<WaitFrames> frames;
+  std::vector<WaitStacks> stacks;
   for (const Wait& wait : event.waits) {
     const auto& known = call->event.waits;
     const auto same = std::ranges::find(known, wait.start_mono_ns, &Wait::start_mono_ns);
     const auto index = static_cast<size_t>(same - known.begin());
-    frames.push_back(index < call->wait_frames.size() ? call->wait_frames[index] : WaitFrames());
+    stacks.push_back(index < call->wait_stacks.size() ? call->wait_stacks[index] : WaitStacks());
   }
   call->event = event;
-  call->wait_frames = std::move(frames);
+  call->wait_stacks = std::move(stacks);
   call->explanation = explain(*call);
   open.call = std::move(call);
   return Sighting::kKnown;

@@ -149,6 +149,25 @@ Result<SqliteStatement> prepare_find(const SqliteConnection& connection) {
       kAction);
 }
 
+// CROSS: the links first. A stack that only a damaged file can lack is left out.
+Result<SqliteStatement> prepare_find_stacks(const SqliteConnection& connection) {
+  return connection.prepare(
+      "SELECT stack_id, body FROM call_stacks CROSS JOIN stacks ON stacks.id = stack_id "
+      "WHERE call_id = ? ORDER BY stack_id",
+      kAction);
+}
+
+Result<std::vector<StoredStack>> read_stacks(SqliteStatement& find_stacks, uint64_t call_id) {
+  find_stacks.bind(call_id);
+  std::vector<StoredStack> stacks;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, find_stacks.step());
+    if (!has_row) return stacks;
+    stacks.push_back(
+        {.id = static_cast<uint64_t>(find_stacks.number(0)), .body = find_stacks.text(1)});
+  }
+}
+
 StoredCall read_row(const SqliteStatement& row) {
   return {.id = static_cast<uint64_t>(row.number(0)),
           .start_unix_ns = static_cast<uint64_t>(row.number(1)),
@@ -171,6 +190,7 @@ Result<std::vector<StoredCall>> query_calls(SqliteConnection& connection, const 
                    SqliteTransaction::begin(connection, SqliteConnection::Access::kRead));
   ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, query_ids(connection, query));
   ASSIGN_OR_RETURN(SqliteStatement find, prepare_find(connection));
+  ASSIGN_OR_RETURN(SqliteStatement find_stacks, prepare_find_stacks(connection));
   std::vector<StoredCall> calls;
   calls.reserve(ids.size());
   for (const uint64_t id : ids) {
@@ -178,15 +198,22 @@ Result<std::vector<StoredCall>> query_calls(SqliteConnection& connection, const 
     ASSIGN_OR_RETURN(const bool found, find.step());
     if (!found) return connection.make_error(SQLITE_CORRUPT, kAction);
     calls.push_back(read_row(find));
+    ASSIGN_OR_RETURN(calls.back().stacks, read_stacks(find_stacks, id));
   }
   return calls;
 }
 
 Result<std::optional<StoredCall>> find_call(SqliteConnection& connection, uint64_t id) {
+  ASSIGN_OR_RETURN(const SqliteTransaction transaction,
+                   SqliteTransaction::begin(connection, SqliteConnection::Access::kRead));
   ASSIGN_OR_RETURN(SqliteStatement find, prepare_find(connection));
   find.bind(clamp(id));
   ASSIGN_OR_RETURN(const bool found, find.step());
-  return found ? std::optional(read_row(find)) : std::nullopt;
+  if (!found) return std::nullopt;
+  StoredCall call = read_row(find);
+  ASSIGN_OR_RETURN(SqliteStatement find_stacks, prepare_find_stacks(connection));
+  ASSIGN_OR_RETURN(call.stacks, read_stacks(find_stacks, call.id));
+  return call;
 }
 
 }  // namespace gpuperf

@@ -5,6 +5,8 @@
 #include <queue>
 #include <set>
 
+#include "daemon/store/call_stacks.h"
+
 namespace gpuperf {
 namespace {
 
@@ -57,7 +59,8 @@ Status Retention::make_room(std::span<const uint64_t> hours) {
     ASSIGN_OR_RETURN(const uint64_t used_bytes, read_used_bytes());
     if (used_bytes <= limits_.max_bytes) return absl::OkStatus();
     ASSIGN_OR_RETURN(const std::vector<uint64_t> ids, find_expendable());
-    if (ids.empty()) return absl::OkStatus();
+    // What is left takes so much room in a damaged file only: stacks or names without calls.
+    if (ids.empty()) return connection_.make_error(SQLITE_CORRUPT, kAction);
     RETURN_IF_ERROR(erase_for_room(ids));
   }
 }
@@ -175,6 +178,7 @@ Status Retention::erase_calls(std::span<const uint64_t> ids) {
   ASSIGN_OR_RETURN(
       SqliteStatement erase,
       connection_.prepare("DELETE FROM calls WHERE id = ? RETURNING series_id", kAction));
+  ASSIGN_OR_RETURN(CallStacks stacks, CallStacks::prepare(connection_, kAction));
   std::set<int64_t> touched;
   for (const uint64_t id : ids) {
     erase.bind(id);
@@ -183,7 +187,9 @@ Status Retention::erase_calls(std::span<const uint64_t> ids) {
     if (!found) return connection_.make_error(SQLITE_CORRUPT, kAction);
     touched.insert(erase.number(0));
     RETURN_IF_ERROR(erase.run());
+    RETURN_IF_ERROR(stacks.unlink(id));
   }
+  RETURN_IF_ERROR(stacks.erase_unnamed());
   ASSIGN_OR_RETURN(SqliteStatement erase_empty,
                    connection_.prepare("DELETE FROM series WHERE id = ?1 "
                                        "AND NOT EXISTS (SELECT 1 FROM calls WHERE series_id = ?1)",

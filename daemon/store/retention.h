@@ -38,7 +38,7 @@ class Retention {
   static uint64_t get_hour(uint64_t unix_ns);
 
   // To be called in the transaction that wrote calls of these hours: brings the pages in use within
-  // the bound.
+  // the bound. kDataLoss: it is passed, and there are no calls.
   Status make_room(std::span<const uint64_t> hours);
   // Removes some of what has to leave by now, in a short transaction of its own. true = call again.
   Result<bool> prune_some(uint64_t now_unix_ns);

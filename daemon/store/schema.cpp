@@ -44,7 +44,20 @@ CREATE TABLE untrimmed_hours(end_hour INTEGER PRIMARY KEY);
 )sql";
 static_assert(kStoreApplicationId == 1735414595);
 
-constexpr const char* kMigrations[] = {kVersion1};
+// Stacks that calls name by id are kept once. The links tell which stacks a call takes along when
+// it leaves, and, by the index, whether somebody else still names them. A count in the stack's row
+// would do with one table less, but each call would rewrite the row, body and all, and a damaged
+// count could never be told. Calls of version 1 have their stacks in their bodies, and keep them.
+constexpr const char* kVersion2 = R"sql(
+CREATE TABLE stacks(id INTEGER PRIMARY KEY, body BLOB NOT NULL);
+CREATE TABLE call_stacks(
+  call_id INTEGER NOT NULL,
+  stack_id INTEGER NOT NULL,
+  PRIMARY KEY(call_id, stack_id)) WITHOUT ROWID;
+CREATE INDEX call_stacks_by_stack ON call_stacks(stack_id);
+)sql";
+
+constexpr const char* kMigrations[] = {kVersion1, kVersion2};
 
 Status make_damage(const SqliteConnection& connection, const std::string& cause) {
   return absl::DataLossError(connection.path() + ": open: " + cause +

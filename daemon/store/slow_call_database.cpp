@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "daemon/store/call_query.h"
+#include "daemon/store/call_stacks.h"
 #include "daemon/store/schema.h"
 #include "daemon/store/store_file.h"
 
@@ -22,9 +23,10 @@ PRAGMA cell_size_check = ON;
 PRAGMA temp_store = MEMORY;
 PRAGMA cache_size = -8192;
 )sql";
-// page_size: three calls with 2.5 KB bodies fill a page; of a page of 4 KiB, one leaves 40 %
-// unused. auto_vacuum: a file can be made smaller when its bound is lowered. On a file that holds
-// something the second would be a write.
+// page_size: three calls with their stacks within (version 1: 2.5 KB) fill a page; of a page of
+// 4 KiB, one leaves 40 % unused. A stack of 60 frames fills a page too. auto_vacuum: a file can be
+// made smaller when its bound is lowered. On a file that holds something the second would be a
+// write.
 constexpr const char* kSetUpNewFile = R"sql(
 PRAGMA page_size = 8192;
 PRAGMA auto_vacuum = INCREMENTAL;
@@ -43,6 +45,7 @@ struct WriteStatements {
   SqliteStatement find_series;
   SqliteStatement insert_series;
   SqliteStatement insert_call;
+  CallStacks stacks;
 };
 
 Result<WriteStatements> prepare_write(const SqliteConnection& connection) {
@@ -61,9 +64,11 @@ Result<WriteStatements> prepare_write(const SqliteConnection& connection) {
       connection.prepare("INSERT OR REPLACE INTO calls(id, series_id, start_unix_ns, duration_ns, "
                          "end_hour, state, body) VALUES(?, ?, ?, ?, ?, ?, ?)",
                          "write"));
+  ASSIGN_OR_RETURN(CallStacks stacks, CallStacks::prepare(connection, "write"));
   return WriteStatements{.find_series = std::move(find_series),
                          .insert_series = std::move(insert_series),
-                         .insert_call = std::move(insert_call)};
+                         .insert_call = std::move(insert_call),
+                         .stacks = std::move(stacks)};
 }
 
 Result<int64_t> get_series(WriteStatements& statements, const StoredCall& call) {
@@ -91,7 +96,8 @@ Status write_call(WriteStatements& statements, const StoredCall& call) {
   statements.insert_call.bind(call.id, series_id, call.start_unix_ns, call.duration_ns,
                               get_end_hour(call), static_cast<int64_t>(state),
                               SqliteStatement::Blob{call.body});
-  return statements.insert_call.run();
+  RETURN_IF_ERROR(statements.insert_call.run());
+  return statements.stacks.link(call);
 }
 
 Status note_last_id(const SqliteConnection& connection, uint64_t id) {
@@ -209,10 +215,26 @@ Status SlowCallDatabase::check(const StoredCall& call) {
       return refuse("a name of " + std::to_string(text->size()) + " bytes is too long");
     }
   }
-  if (call.body.size() > kMaxBodyBytes) {
-    return refuse("a body of " + std::to_string(call.body.size()) + " bytes is too long");
+  if (count_bytes(call) > kMaxBodyBytes) {
+    return refuse("a body of " + std::to_string(count_bytes(call)) +
+                  " bytes, its stacks included, is too long");
+  }
+  if (call.stacks.size() > kMaxStacks) {
+    return refuse(std::to_string(call.stacks.size()) + " stacks are too many");
+  }
+  uint64_t last_id = 0;
+  for (const StoredStack& stack : call.stacks) {
+    if (stack.id <= last_id) return refuse("its stacks are not in the order of their ids");
+    if (stack.id > kMax) return refuse(std::to_string(stack.id) + " is 2^63 or more");
+    last_id = stack.id;
   }
   return absl::OkStatus();
+}
+
+uint64_t SlowCallDatabase::count_bytes(const StoredCall& call) {
+  uint64_t bytes = call.body.size();
+  for (const StoredStack& stack : call.stacks) bytes += stack.body.size();
+  return bytes;
 }
 
 Status SlowCallDatabase::write(std::span<const StoredCall> calls) {
@@ -229,6 +251,7 @@ Status SlowCallDatabase::write(std::span<const StoredCall> calls) {
   {
     ASSIGN_OR_RETURN(WriteStatements statements, prepare_write(*connection_));
     for (const StoredCall& call : calls) RETURN_IF_ERROR(write_call(statements, call));
+    RETURN_IF_ERROR(statements.stacks.erase_unnamed());
   }
   RETURN_IF_ERROR(note_last_id(*connection_, last_id));
   RETURN_IF_ERROR(retention_.make_room(std::vector<uint64_t>(hours.begin(), hours.end())));

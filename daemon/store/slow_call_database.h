@@ -36,7 +36,9 @@ class SlowCallDatabase {
     uint64_t check_max_bytes = 16 << 20;
   };
   static constexpr uint64_t kMinBytes = 1 << 20;
-  static constexpr size_t kMaxBodyBytes = 1 << 20;
+  static constexpr size_t kMaxBodyBytes = 1 << 20;  // with the stacks'
+  // Of one call. Now there are at most seven: its own, and two of each of its three waits.
+  static constexpr size_t kMaxStacks = 16;
   static constexpr size_t kMaxTextBytes = 64 << 10;
 
   static Result<std::unique_ptr<SlowCallDatabase>> open(const Options& options);
@@ -47,6 +49,8 @@ class SlowCallDatabase {
 
   // kInvalidArgument: a call that the store does not take, and why.
   static Status check(const StoredCall& call);
+  // Of its body and of those of its stacks.
+  static uint64_t count_bytes(const StoredCall& call);
 
   // All or none. A call with the id of a stored one replaces it.
   Status write(std::span<const StoredCall> calls);

@@ -3,11 +3,21 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace gpuperf {
 
-// One slow call as the store keeps it: what it is found by, and the record itself, opaque bytes (a
-// serialised protobuf). Numbers of 2^63 and above are refused: SQLite's integers are signed.
+// A stack that calls name by its id, opaque bytes. Equal ids mean equal stacks, whatever call they
+// come with: the store keeps the one it saw first.
+struct StoredStack {
+  uint64_t id = 0;  // 1 and up
+  std::string body;
+  bool operator==(const StoredStack&) const = default;
+};
+
+// One slow call as the store keeps it: what it is found by, the record itself, opaque bytes (a
+// serialised protobuf), and the stacks that the record names. Numbers of 2^63 and above are
+// refused: SQLite's integers are signed.
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding): 8 bytes, beside five strings
 struct StoredCall {
   uint64_t id = 0;  // 1 and up in order of arrival
@@ -22,6 +32,7 @@ struct StoredCall {
   bool in_flight = false;   // has not returned yet; a later call with the same id replaces it
   bool unfinished = false;  // was in flight when its daemon died. Set by the store, not by writers
   std::string body;
+  std::vector<StoredStack> stacks;  // each id once, ascending
   bool operator==(const StoredCall&) const = default;
 };
 
@@ -45,7 +56,7 @@ struct StoreQuery {
   uint64_t max_id = UINT64_MAX;    // what arrives between two pages has larger ids
   Order order = Order::kDuration;  // descending; of equal ones the larger id first
   std::optional<Cursor> after;     // only rows strictly after it
-  uint32_t limit = 100;            // the caller bounds it: every row comes with its body
+  uint32_t limit = 100;            // the caller bounds it: every row comes with body and stacks
 };
 
 }  // namespace gpuperf

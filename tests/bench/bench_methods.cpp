@@ -6,16 +6,13 @@
 #include <fcntl.h>
 #include <linux/bpf.h>
 #include <sys/syscall.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include <chrono>
-#include <csignal>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/fd.h"
 #include "daemon/probe/attacher.h"
@@ -26,14 +23,9 @@
 namespace gpuperf::bench {
 namespace {
 
-using std::chrono::milliseconds;
-
 // A probed call takes longer than this, a bare one a few nanoseconds.
 constexpr double kProbedNs = 150;
 constexpr int kLookCalls = 500;
-constexpr auto kToolStart = std::chrono::seconds(30);  // bcc compiles its program first
-// Tools attach the return probe right after the entry probe, which is when they are noticed.
-constexpr auto kToolSettle = milliseconds(300);
 
 // The library a target lies in, and where in it.
 struct Place {
@@ -128,63 +120,29 @@ Result<Detach> attach_ours_at_symbol(const Target& target) {
   return attach_daemons(place, file.get(), {.offset_bytes = place.function.file_offset_bytes});
 }
 
-void stop_tool(pid_t pid) {
-  kill(pid, SIGINT);
-  for (int i = 0; i < 1000; ++i) {  // perf-style probes take 0.1 s each to leave
-    if (waitpid(pid, nullptr, WNOHANG) != 0) return;
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  kill(pid, SIGKILL);
-  waitpid(pid, nullptr, 0);
-}
-
-// Runs a tool and waits until its probe is felt.
-Result<Detach> attach_tool(const Target& target, std::vector<std::string> command) {
-  const pid_t pid = fork();
-  if (pid == 0) {
-    const int null = open("/dev/null", O_RDWR);
-    for (const int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) dup2(null, fd);
-    std::vector<char*> arguments;
-    for (std::string& word : command) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    execvp(arguments[0], arguments.data());
-    _exit(127);
-  }
-  if (pid < 0) return errno_status(errno, "fork");
-  const auto deadline = std::chrono::steady_clock::now() + kToolStart;
-  while (measure_ns_per_call(target, kLookCalls) < kProbedNs) {
-    int status = 0;
-    if (waitpid(pid, &status, WNOHANG) == pid) {
-      return absl::UnavailableError(command[0] + ": ended with status " + std::to_string(status) +
-                                    (WEXITSTATUS(status) == 127 ? " (not installed)" : ""));
-    }
-    if (std::chrono::steady_clock::now() > deadline) {
-      stop_tool(pid);
-      return absl::DeadlineExceededError(command[0] + ": no probe within 30 s");
-    }
-    std::this_thread::sleep_for(milliseconds(10));
-  }
-  std::this_thread::sleep_for(kToolSettle);
-  return Detach([pid] { stop_tool(pid); });
+// Waits until calls take as long as probed ones.
+Result<Detach> attach_tool_to(const Target& target, std::vector<std::string> command) {
+  return attach_tool(std::move(command),
+                     [&target] { return measure_ns_per_call(target, kLookCalls) >= kProbedNs; });
 }
 
 Result<Detach> attach_bpftrace(const Target& target) {
   ASSIGN_OR_RETURN(const Place place, find_place(target));
   const std::string site = place.path + ":" + target.name;
-  return attach_tool(target, {"bpftrace", "-e",
-                              "uprobe:" + site + " { @start[tid] = nsecs; } uretprobe:" + site +
-                                  " /@start[tid]/ { @ns = hist(nsecs - @start[tid]);"
-                                  " delete(@start[tid]); }"});
+  return attach_tool_to(target, {"bpftrace", "-e",
+                                 "uprobe:" + site + " { @start[tid] = nsecs; } uretprobe:" + site +
+                                     " /@start[tid]/ { @ns = hist(nsecs - @start[tid]);"
+                                     " delete(@start[tid]); }"});
 }
 
 Result<Detach> attach_bcc(const Target& target) {
   ASSIGN_OR_RETURN(const Place place, find_place(target));
-  return attach_tool(target, {"funclatency-bpfcc", place.path + ":" + target.name});
+  return attach_tool_to(target, {"funclatency-bpfcc", place.path + ":" + target.name});
 }
 
 Result<Detach> attach_libbpf_tools(const Target& target) {
   ASSIGN_OR_RETURN(const Place place, find_place(target));
-  return attach_tool(target, {"funclatency", place.path + ":" + target.name});
+  return attach_tool_to(target, {"funclatency", place.path + ":" + target.name});
 }
 
 constexpr Method kMethods[] = {

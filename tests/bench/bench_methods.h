@@ -2,12 +2,10 @@
 
 // The ways to probe a function that probe_cost compares.
 
-#include <functional>
 #include <span>
-#include <string>
-#include <vector>
 
 #include "daemon/base/result.h"
+#include "tests/bench/tool_probe.h"
 
 namespace gpuperf::bench {
 
@@ -16,9 +14,6 @@ struct Target {
   const char* name = nullptr;
   int (*function)(int value) = nullptr;
 };
-
-// Takes the probe out.
-using Detach = std::function<void()>;
 
 struct Method {
   const char* name = nullptr;

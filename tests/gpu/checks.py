@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU tests: gpuperfd beside real PyTorch work, its counts against torch.profiler's.
 
-usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth | causes
+usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth | causes | stacks
 
 Starts the bundle's daemon, runs each check, prints PASS or FAIL per claim and writes what it saw to
 the results folder. The last line is "N passed, N failed"; exit code 1 when something failed.
@@ -263,6 +263,65 @@ def check_kernels(report, daemon, folder, bare):
         encoding="utf-8")
 
 
+def describe_stack(call):
+    return "\n".join(f"    {frame['symbol'] or frame['module']}"
+                     + (f"  {frame['file']}:{frame['line']}" if frame["file"] else "")
+                     for frame in call["user_stack"])
+
+
+def check_stacks(report, daemon, folder):
+    """Every launch is slow by a threshold of 100 ns: stacks of as many as the daemon hands on."""
+    def set_thresholds(value):
+        for name in LAUNCHES:
+            daemon.ctl("probes", "threshold", name, value)
+
+    with stepped("torch_kernels.py", folder, "--tokens", "400") as (files, process):
+        wait_for(files["ready"], process)
+        daemon.wait_for_probes()
+        pid = int(pathlib.Path(files["ready"]).read_text(encoding="utf-8"))
+        drops_before = {(row["stage"], row["reason"]): int(row["count"])
+                        for row in daemon.query("status")["drops"]}
+        set_thresholds("100ns")
+        touch(files["go"])
+        wait_for(files["done"], process)
+        set_thresholds("config")
+        calls = []
+        for name in LAUNCHES:
+            calls += daemon.query("slow", "list", "--function", name, "--pid", str(pid),
+                                  "--limit", "20000")
+        finish(files, process)
+    drops = {(row["stage"], row["reason"]): int(row["count"])
+             - drops_before.get((row["stage"], row["reason"]), 0)
+             for row in daemon.query("status")["drops"]}
+    calls = [call for call in calls if call["threshold_ns"] == 100]
+    ends = {}
+    for call in calls:
+        ends[call["user_stack_end"]] = ends.get(call["user_stack_end"], 0) + 1
+    complete = [call for call in calls if call["user_stack_end"] == "complete"
+                and call["user_stack"][-1]["symbol"] in ("_start", "clone3", "__clone3", "clone")]
+    layers = [call for call in complete
+              if any(frame["kind"] == "python" and frame["symbol"].endswith("Block.forward")
+                     and frame["file"].endswith("torch_kernels.py") for frame in call["user_stack"])]
+    python = [call for call in complete
+              if any(frame["kind"] == "python" for frame in call["user_stack"])]
+    distinct = {call["user_stack_id"] for call in calls}
+    share = len(complete) / max(len(calls), 1)
+    report.check("stacks of launches lead to the program's start", len(calls) >= 2000 and share > 0.99,
+                 f"{len(complete)} of {len(calls)} ({100 * share:.2f} %), ends {ends}, "
+                 f"{len(distinct)} distinct; drops {dict((k, v) for k, v in drops.items() if v)}")
+    report.check("they name the lines of Python", len(python) > 0.99 * len(calls),
+                 f"{len(python)} of {len(calls)} have frames of Python, "
+                 f"{len(layers)} of them in the model's layers")
+    if layers:
+        longest = max(layers, key=lambda call: len(call["user_stack"]))
+        report.say("the longest stack of a layer:\n" + describe_stack(longest))
+    others = [call for call in calls if call["user_stack_end"] != "complete"][:3]
+    for call in others:
+        report.say(f"a stack that ends {call['user_stack_end'] or 'before it begins'}:\n"
+                   + describe_stack(call))
+    (RESULTS / "stacks.json").write_text(json.dumps(layers[:20] + others, indent=1), encoding="utf-8")
+
+
 def check_libraries(report, daemon, folder):
     with stepped("torch_libraries.py", folder) as (files, process):
         wait_for(files["ready"], process)
@@ -447,7 +506,7 @@ def write_views(report, daemon):
 
 
 def main():
-    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth", "causes"]
+    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth", "causes", "stacks"]
     report = Report(RESULTS / "summary.txt")
     version = (BUNDLE / "VERSION").read_text(encoding="utf-8").strip()
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
@@ -467,6 +526,8 @@ def main():
                 check_truth(report, daemon, folder)
             if "causes" in wanted:
                 check_causes(report, daemon, folder)
+            if "stacks" in wanted:
+                check_stacks(report, daemon, folder)
             write_views(report, daemon)
         finally:
             code = daemon.stop()

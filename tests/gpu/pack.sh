@@ -16,13 +16,13 @@ readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|libr
 deploy/install_packages.sh build
 cmake --preset release >/dev/null
 cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin count_calls \
-  slow_calls
+  slow_calls stack_cost
 
 rm -rf "$BUNDLE"
 mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads}
 
 # A wrapper per program, so that the host's own programs never see the packed libraries.
-for program in build/daemon/gpuperfd build/client/gpuperfctl; do
+for program in build/daemon/gpuperfd build/client/gpuperfctl build/tests/bench/stack_cost; do
   name=$(basename "$program")
   strip -o "$BUNDLE/libexec/$name" "$program"
   cat >"$BUNDLE/bin/$name" <<'WRAPPER'
@@ -32,6 +32,8 @@ LD_LIBRARY_PATH="$here/lib" exec "$here/libexec/$(basename "$0")" "$@"
 WRAPPER
   chmod +x "$BUNDLE/bin/$name"
 done
+
+cp build/tests/bench/libstack_targets*.so "$BUNDLE/libexec/"  # the benchmark's own
 
 # "libname.so.1 => /path/libname.so.1 (0x...)" for everything the programs load.
 ldd "$BUNDLE"/libexec/* | awk '$2 == "=>" {print $1, $3}' | sort -u | while read -r name path; do

@@ -17,15 +17,20 @@ ALLOWED = {
     "bpf": {"<bpf>"},
     "injector": set(),
     "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
-    "daemon/base": {"<absl>", "<spdlog>"},
+    "daemon/base": {"<absl>", "<libiberty>", "<spdlog>"},
     "daemon/model": {"bpf/records.h", "daemon/base", "<spdlog>"},
     "daemon/config": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/config.h", "daemon/probe/argument_decoders.h",
                       "daemon/probe/probe_spec.h", "<nlohmann>"},
     "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<Zydis>", "<bpf>"},
+    "daemon/unwind": {"bpf/records.h", "bpf/python_frames.h", "bpf/unwind.h", "daemon/base", "daemon/model",
+                      "daemon/probe"},
     "daemon/collect": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model",
                        "<bpf>"},
     "daemon/state": {"bpf/records.h", "daemon/base", "daemon/model", "<spdlog>"},
-    "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "<grpcpp>"},
+    "daemon/unwind": {"bpf/records.h", "bpf/stack_records.h", "bpf/unwind.h", "bpf/python_frames.h", "daemon/base",
+                      "daemon/model", "daemon/probe"},
+    "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "daemon/unwind",
+                       "<dwarf>", "<elfutils>", "<grpcpp>", "<lzma>"},
     "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
     "daemon/store": {"daemon/base", "daemon/model", "<absl>", "<spdlog>", "<sqlite3>"},
     "daemon/rpc": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/store",
@@ -34,7 +39,7 @@ ALLOWED = {
     "daemon": {"daemon", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
-             "httplib", "libelf", "gelf", "Zydis", "sqlite3"}
+             "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma"}
 OURS = {"bpf", "injector", "client", "daemon", "tests"}
 
 

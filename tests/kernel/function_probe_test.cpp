@@ -185,20 +185,23 @@ TEST_P(FunctionProbeTest, RecordsASlowCallWithArgumentsResultAndStack) {
   EXPECT_EQ(record.has_values, 1u);
   EXPECT_EQ(record.return_value, 21u);
   EXPECT_STREQ(record.comm, "function_probe_");
-  EXPECT_GE(record.stack_bytes, 8);
+  EXPECT_NE(record.stack_id, 0u);
   EXPECT_EQ(count(0).slow_calls, 1u);
 }
 
-TEST_P(FunctionProbeTest, WalksTheStackFromTheCaller) {
+TEST_P(FunctionProbeTest, TakesTheStackFromTheCaller) {
   probe(0, target_sleep, {.slow_threshold_ns = 1'000'000});
 
   (void)target_sleep_caller(2);
 
   const auto records = drain_slow_calls();
   ASSERT_EQ(records.size(), 1u);
+  const auto stacks = drain<gpuperf_stack_copy>("stack_copy_ring");
+  ASSERT_EQ(stacks.size(), 1u);
+  EXPECT_EQ(stacks[0].stack.stack_id, records[0].stack_id);
   const auto caller = reinterpret_cast<uint64_t>(&target_sleep_caller);
-  EXPECT_GT(records[0].user_stack[0], caller);
-  EXPECT_LT(records[0].user_stack[0], caller + 64);
+  EXPECT_GT(stacks[0].stack.frames[0].pc, caller);
+  EXPECT_LT(stacks[0].stack.frames[0].pc, caller + 64);
 }
 
 TEST_P(FunctionProbeTest, SaysNothingOfFastCalls) {

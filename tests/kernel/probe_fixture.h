@@ -107,13 +107,18 @@ class FunctionProbeTest : public testing::TestWithParam<Mechanism> {
   Counted count(uint32_t id) { return count(cell_of(id)); }
 
   std::vector<gpuperf_slow_call> drain_slow_calls() {
-    std::vector<gpuperf_slow_call> records;
+    return drain<gpuperf_slow_call>("slow_ring");
+  }
+
+  // All that a ring of records of one kind holds.
+  template <typename Record>
+  std::vector<Record> drain(const char* ring_name) {
+    std::vector<Record> records;
     ring_buffer* ring = ring_buffer__new(
-        programs_->map_fd("slow_ring"),
+        programs_->map_fd(ring_name),
         [](void* context, void* data, size_t length) {
-          EXPECT_EQ(length, sizeof(gpuperf_slow_call));
-          static_cast<std::vector<gpuperf_slow_call>*>(context)->push_back(
-              *static_cast<const gpuperf_slow_call*>(data));
+          EXPECT_EQ(length, sizeof(Record));
+          static_cast<std::vector<Record>*>(context)->push_back(*static_cast<const Record*>(data));
           return 0;
         },
         &records, nullptr);

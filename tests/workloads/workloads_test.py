@@ -9,9 +9,14 @@ import pathlib
 import re
 import subprocess
 import sys
+import tempfile
 import unittest
 
+from stack_truth import Modules, Programs, check_own_account, compare_python_stack, compare_stack
+
 FOLDER = pathlib.Path(sys.argv.pop(1)).resolve()
+STACKS = FOLDER / "stacks"
+PYTHON_STACKS = FOLDER / "python_stacks"
 
 
 def run(*command):
@@ -21,6 +26,35 @@ def run(*command):
     if result.returncode != 0:
         raise AssertionError(f"{command}: exit {result.returncode}: {result.stderr}")
     return [json.loads(line) for line in result.stdout.splitlines()]
+
+
+def take_stacks(*command, samples=100):
+    """The lines of a program that knows its own stacks. Into a file: a long line in a pipe may be
+    mixed with another thread's."""
+    with tempfile.TemporaryDirectory() as folder, open(f"{folder}/lines", "w+b") as lines:
+        subprocess.run([*map(str, command), "--samples", str(samples), "--pause-us", "0",
+                        "--target-us", "0"], stdout=lines, cwd=folder, timeout=120, check=True)
+        lines.seek(0)
+        truths = [json.loads(line) for line in lines]
+    assert sorted(truth["sample"] for truth in truths) == list(range(1, samples + 1)), command
+    return truths
+
+
+def make_record(truth, modules):
+    """What a slow call's record must be for a sample, by the symbols of the program's own files."""
+    inside = len(truth["addresses"]) - len(truth["start"])
+    names = iter(truth["frames"])
+    following = next(names)
+    frames = []
+    for i, address in enumerate(truth["addresses"]):
+        name = modules.name_frame(address, following) if i < inside else None
+        if name:
+            following = next(names, None)
+        kind = "jit" if name and name.startswith("jit_") else "native"
+        module = truth["modules"][0]["path"] if name else "/usr/lib/libc.so.6"
+        frames.append({"symbol": name or "", "module": "" if kind == "jit" else module,
+                       "address": address, "kind": kind})
+    return {"user_stack": frames, "user_stack_end": "complete"}
 
 
 def first_instruction(file, symbol):
@@ -119,6 +153,85 @@ class WorkloadsTest(unittest.TestCase):
         self.assertEqual(calls["cublasSgemm_v2"]["calls"], 9)
         if process["libraries"] == "toolkit" and not process["gpu"]:
             self.assertEqual(sum(calls["cudaMalloc"]["errors"].values()), 9)
+
+    def check_own_accounts(self, program, case, *arguments):
+        if not (STACKS / program).exists():
+            self.skipTest(f"{program} is not built")
+        programs = Programs(STACKS)
+        case_arguments = ["--case", case, *arguments] if case else []
+        for truth in take_stacks(STACKS / program, *case_arguments):
+            wrong = check_own_account(truth, Modules(truth["modules"], programs))
+            self.assertIsNone(wrong, f"{program} {case}, sample {truth['sample']}")
+
+    def test_stack_cases_know_their_own_stacks(self):
+        plugins = f"{STACKS}/libfirst_plugin.so {STACKS}/libsecond_plugin.so"
+        for case, *arguments in [("ordinary",), ("tail_calls",), ("deep_recursion",), ("signal",),
+                                 ("signal_alternate_stack",), ("signal_fault",), ("vdso",),
+                                 ("threads",), ("fork",), ("jit",),
+                                 ("exec", "--argument", STACKS / "stack_cases_small"),
+                                 ("plugin", "--argument", plugins),
+                                 ("plugin", "--argument", plugins + " replaced.so")]:
+            with self.subTest(case=case):
+                self.check_own_accounts("stack_cases", case, *arguments)
+
+    def test_stack_cases_know_their_own_stacks_however_they_are_built(self):
+        for variant in ("frame_pointers", "no_pie", "small", "stripped", "static", "static_pie"):
+            for case in ("ordinary", "signal", "tail_calls"):
+                with self.subTest(variant=variant, case=case):
+                    self.check_own_accounts(f"stack_cases_{variant}", case)
+
+    def test_stack_cases_rust_knows_its_own_stacks(self):
+        self.check_own_accounts("stack_cases_rust", None)
+
+    def test_plugins_come_to_the_same_address(self):
+        plugins = [STACKS / "libfirst_plugin.so", STACKS / "libsecond_plugin.so"]
+
+        truths = take_stacks(STACKS / "stack_cases", "--case", "plugin", "--argument",
+                             f"{plugins[0]} {plugins[1]}")
+
+        places = {(row["path"], row["bias"]) for truth in truths for row in truth["modules"][1:]}
+        self.assertEqual({path for path, _ in places}, {str(plugin) for plugin in plugins})
+        self.assertLess(len({bias for _, bias in places}), len(places))
+
+    def test_the_comparison_of_stacks_takes_the_exact_record_only(self):
+        programs = Programs(STACKS)
+        for case in ("ordinary", "jit", "vdso"):
+            for truth in take_stacks(STACKS / "stack_cases", "--case", case):
+                modules = Modules(truth["modules"], programs)
+                exact = make_record(truth, modules)
+                frames = exact["user_stack"]
+                self.assertIsNone(compare_stack(truth, exact, modules))
+
+                for wrong_frames in (frames[:-1], frames[1:], frames[:2] + frames[3:],
+                                     frames[:2] + frames[1:],
+                                     [frames[0] | {"symbol": "another"}] + frames[1:],
+                                     frames[:1] + [frames[1] | {"address": 7}] + frames[2:]):
+                    record = exact | {"user_stack": wrong_frames}
+                    self.assertIsNotNone(compare_stack(truth, record, modules))
+                for end in ("cut", "unknown", "unreadable", "broken"):
+                    record = exact | {"user_stack_end": end}
+                    self.assertIsNotNone(compare_stack(truth, record, modules))
+
+    def test_python_stacks_knows_its_own_stacks(self):
+        script = pathlib.Path(__file__).parent / "python_stacks/python_stacks.py"
+        truths = take_stacks(sys.executable, "-B", script, PYTHON_STACKS / "libpython_calls.so",
+                             PYTHON_STACKS)
+
+        deepest = max((truth["python"] for truth in truths), key=len)
+        self.assertGreaterEqual(len({tuple(row[:2]) for row in deepest}), 20)
+        self.assertLessEqual({"python_stacks.py", "middle_calls.py", "inner_calls.py"},
+                             {pathlib.Path(row[1]).name for row in deepest})
+        self.assertEqual(len({truth["tid"] for truth in truths}), 2)
+        for truth in truths:
+            frames = [{"kind": "native", "symbol": row, "module": "/b/libpython_calls.so"}
+                      if isinstance(row, str) else
+                      dict(zip(("kind", "symbol", "file", "line"), ("python", *row), strict=True))
+                      for row in truth["merged"]]
+            start = {"kind": "native", "symbol": "_start", "module": "/usr/bin/python3.11"}
+            record = {"user_stack": frames + [start], "user_stack_end": "complete"}
+            self.assertIsNone(compare_python_stack(truth, record))
+            frames[0], frames[1] = frames[1], frames[0]
+            self.assertIsNotNone(compare_python_stack(truth, record | {"user_stack": frames}))
 
     def test_functions_begin_with_an_instruction_the_kernel_emulates(self):
         for file, symbol in [("libcount_target.so", "count_fast"),

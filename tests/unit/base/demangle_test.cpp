@@ -35,8 +35,27 @@ TEST(DemangleTest, NamesCppFunctions) {
             "const&, at::Tensor const&)");
 }
 
+TEST(DemangleTest, NamesRustFunctionsWithoutTheirHash) {
+  EXPECT_EQ(demangle("_ZN4core3fmt9Formatter9write_str17h0123456789abcdefE"),
+            "core::fmt::Formatter::write_str");
+  EXPECT_EQ(demangle("_ZN71_$LT$Test$u20$$u2b$$u20$$u27$static$u20$as$u20$foo..Bar$LT$Test$GT$$GT$"
+                     "3bar17h930b740aa94f1d3aE"),
+            "<Test + 'static as foo::Bar<Test>>::bar");
+  EXPECT_EQ(demangle("_RNvMsr_NtCs3ssYzQotkvD_3std4pathNtB5_7PathBuf3newCs15kBYyAo9fc_7mycrate"),
+            "<std::path::PathBuf>::new");
+  EXPECT_EQ(demangle("_RINbNbCskIICzLVDPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6OutputuEL_"
+                     "ECs1iopQbuBiw2_3std"),
+            "alloc::alloc::box_free::<dyn alloc::boxed::FnBox<(), Output = ()>>");
+}
+
+TEST(DemangleTest, NamesCppFunctionsThatLookLikeRust) {
+  // The hash has upper case: a C++ name.
+  EXPECT_EQ(demangle("_ZN1a17h0123456789ABCDEFE"), "a::h0123456789ABCDEF");
+}
+
 TEST(DemangleTest, LeavesOtherNamesAlone) {
-  for (const char* name : {"", "cudaMalloc", "i", "_Z", "_Zbroken", "_R", "_ZN5torch"}) {
+  for (const char* name :
+       {"", "cudaMalloc", "i", "_Z", "_Zbroken", "_R", "_RN", "_Rest", "_ZN5torch"}) {
     EXPECT_EQ(demangle(name), name);
   }
 }
@@ -70,6 +89,55 @@ TEST(DemangleTest, LeavesNestedPackExpansionsAlone) {
   const std::string name = "_Z1fIJ" + pack + "EEvDpDpDpT_";
 
   EXPECT_EQ(demangle(name), name);
+}
+
+// A pair of the type, a pair of that pair, …: by back references to their places in the name.
+std::string make_doubling_rust_name(int levels) {
+  const std::string digits = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ";
+  std::string name = "INvC1a1fThhE";
+  size_t place = name.size() - 4;
+  for (int i = 0; i < levels; ++i) {
+    std::string reference = "_";
+    for (size_t rest = place - 1; reference.size() == 1 || rest > 0; rest /= 62) {
+      reference.insert(0, 1, digits[rest % 62]);
+    }
+    place = name.size();
+    name += "TB" + reference + "B" + reference + "E";
+  }
+  return "_R" + name + "E";
+}
+
+TEST(DemangleTest, LeavesRustNamesAloneThatExpandBeyondReason) {
+  EXPECT_EQ(demangle(make_doubling_rust_name(1)), "a::f::<(u8, u8), ((u8, u8), (u8, u8))>");
+  for (const int levels : {20, 40, 300}) {
+    const std::string name = make_doubling_rust_name(levels);
+    EXPECT_EQ(demangle(name), name);
+  }
+  // Functions of so many lifetimes.
+  for (const std::string name : {"_RINvC1a1fFGzzzzz_hEuE", "_RINvC1a1fFGzzzzzzzzzzzzzzzz_hEuE"}) {
+    EXPECT_EQ(demangle(name), name);
+  }
+}
+
+TEST(DemangleTest, StaysWithinItsBoundOnRandomRustNames) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  const char* const parts[] = {"NvC1a1b", "I",   "E",   "B_",   "B0_", "B7_", "Bb_", "T",
+                               "Nv",      "C1c", "h",   "u",    "FU",  "KC",  "G1_", "Gz_",
+                               "D",       "L_",  "L0_", "Kj5_", "p",   "Nt",  "M",   "NC"};
+
+  size_t demangled = 0;
+  for (int round = 0; round < 50'000; ++round) {
+    std::string name = "_RINvC1a1f";
+    for (uint32_t i = 1 + random() % 30; i > 0; --i) name += parts[random() % std::size(parts)];
+    const std::string plain = demangle(name + "E");
+    if (plain == name + "E") continue;
+    ++demangled;
+    ASSERT_LE(plain.size(), get_rust_expansion_bytes(name + "E")) << name;
+  }
+
+  EXPECT_GT(demangled, 100u);
 }
 
 // Names made of the parts that expand, in any order: bounded time and size for each.

@@ -140,7 +140,7 @@ TEST(CsvTest, WritesListsAsJsonText) {
 
   EXPECT_EQ(write_csv_row(call, {}),
             "3,,,0,0,,,,0,0,0,0,,\"[{\"\"name\"\":\"\"n\"\",\"\"value\"\":\"\"1\"\"}]\",,[],,,"
-            ",,,[],[],false,,false\n");
+            ",,,[],[],false,,false,,\n");
 }
 
 TEST(CsvTest, WritesNestedMessagesAsJsonText) {
@@ -150,7 +150,7 @@ TEST(CsvTest, WritesNestedMessagesAsJsonText) {
 
   EXPECT_EQ(write_csv_row(wait, {}),
             "0,0,io,,,,\"{\"\"pid\"\":0,\"\"tid\"\":7,\"\"comm\"\":\"\"\"\",\"\"kernel_thread\"\":"
-            "false,\"\"stack\"\":[]}\",[]\n");
+            "false,\"\"stack\"\":[],\"\"stack_id\"\":\"\"\"\"}\",[],\n");
 }
 
 TEST(CsvTest, EscapesControlCharactersOnlyOnATerminal) {

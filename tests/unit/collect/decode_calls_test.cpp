@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstring>
+#include <memory>
 #include <random>
 #include <vector>
 
@@ -33,10 +34,7 @@ gpuperf_slow_call make_slow_call() {
   for (uint64_t i = 0; i < GPUPERF_ARGUMENTS; ++i) record.values[i] = 10 + i;
   record.return_value = 2;
   std::memcpy(record.comm, "python3", 8);
-  record.stack_bytes = 2 * sizeof(uint64_t);
-  record.user_stack[0] = 0xaaa;
-  record.user_stack[1] = 0xbbb;
-  record.user_stack[2] = 0xdead;  // beyond stack_bytes
+  record.stack_id = 0xaaa;
   return record;
 }
 
@@ -54,7 +52,7 @@ TEST(DecodeRecord, ReadsEveryFieldOfASlowCall) {
                            .threshold_ns = 1500,
                            .values = CallValues{.values = {10, 11, 12, 13, 14, 15}},
                            .return_value = 2,
-                           .user_stack = {0xaaa, 0xbbb}}));
+                           .stack_id = 0xaaa}));
 }
 
 TEST(DecodeRecord, ReadsAProcessExit) {
@@ -215,8 +213,7 @@ TEST(DecodeRecord, ReadsEveryFieldOfAWait) {
   std::memcpy(wait.waker_comm, "worker", 7);
   std::memcpy(wait.file_name, "data.bin", 9);
   wait.kernel_stack[0] = 0xf1;
-  wait.waker_stack[0] = 0xe1;
-  wait.waker_stack[1] = 0xe2;
+  wait.waker_stack_id = 0xe1;
 
   EXPECT_THAT(decode(record).waits, testing::ElementsAre(Wait{.start_mono_ns = 1100,
                                                               .duration_ns = 700,
@@ -229,7 +226,7 @@ TEST(DecodeRecord, ReadsEveryFieldOfAWait) {
                                                                         .process_start_boot_ns = 88,
                                                                         .is_kernel = true,
                                                                         .comm = "worker",
-                                                                        .stack = {0xe1, 0xe2}},
+                                                                        .stack_id = 0xe1},
                                                               .kernel_stack = {0xf1}}));
 }
 
@@ -266,16 +263,14 @@ TEST(DecodeRecord, KnowsEveryKindOfWaitAndTakesOthersForOther) {
   }
 }
 
-TEST(DecodeRecord, EndsTheStacksOfAWaitAtZero) {
+TEST(DecodeRecord, TakesAKernelStackThatFillsItsRoom) {
   auto record = make_split_call();
   gpuperf_wait& wait = record.waits[0];
   wait.start_mono_ns = 1;
-  wait.waker_stack[1] = 0xdead;  // behind the end
   for (uint64_t i = 0; i < GPUPERF_WAIT_FRAMES; ++i) wait.kernel_stack[i] = 0x100 + i;
 
   const Wait decoded = decode(record).waits.at(0);
 
-  EXPECT_THAT(decoded.waker.stack, testing::IsEmpty());
   ASSERT_EQ(decoded.kernel_stack.size(), size_t{GPUPERF_WAIT_FRAMES});
   EXPECT_EQ(decoded.kernel_stack.back(), 0x100u + GPUPERF_WAIT_FRAMES - 1);
 }
@@ -297,7 +292,6 @@ gpuperf_slow_in_flight make_slow_in_flight(uint32_t state) {
   record.call = make_split_call();
   record.call.header = {GPUPERF_RECORD_SLOW_IN_FLIGHT, sizeof record};
   record.call.has_return_value = 0;
-  record.call.stack_bytes = 0;
   record.state = state;
   return record;
 }
@@ -306,6 +300,11 @@ TEST(DecodeSlowInFlight, ReadsEveryFieldOfTheCall) {
   gpuperf_slow_in_flight record = make_slow_in_flight(GPUPERF_THREAD_BLOCKED);
   record.call.split.runnable_ns = 5;
   record.call.waits[0] = {.start_mono_ns = 1200, .duration_ns = 800, .syscall = 16};
+  record.entry_sp = 0x50;
+  record.entry_bp = 0x60;
+  record.thread_pointer = 0x70;
+  record.return_count = 1;
+  record.returns[0] = {.sp = 0x80, .address = 0x90};
 
   EXPECT_EQ(decode_slow_in_flight(record),
             (SlowCallEvent{.function_id = 3,
@@ -316,6 +315,11 @@ TEST(DecodeSlowInFlight, ReadsEveryFieldOfTheCall) {
                            .duration_ns = 2000,
                            .threshold_ns = 1500,
                            .values = CallValues{.values = {10, 11, 12, 13, 14, 15}},
+                           .stack_id = 0xaaa,
+                           .live_stack = LiveStack{.sp = 0x50,
+                                                   .bp = 0x60,
+                                                   .thread_pointer = 0x70,
+                                                   .returns = {{.sp = 0x80, .address = 0x90}}},
                            .split = TimeSplit{.runnable_ns = 5},
                            .waits = {{.start_mono_ns = 1200, .duration_ns = 800, .syscall = 16}},
                            .in_flight = ThreadState::kBlocked}));
@@ -407,15 +411,96 @@ TEST(DecodeRecord, TellsAnUnknownKindApart) {
   EXPECT_TRUE(absl::IsUnimplemented(decode_record(bytes_of(record)).status()));
 }
 
-TEST(DecodeRecord, KeepsAStackLengthOutOfRangeWithinTheRecord) {
-  auto record = make_slow_call();
-  record.stack_bytes = 1 << 30;
-  const auto long_stack = decode_record(bytes_of(record));
-  record.stack_bytes = -14;
-  const auto failed_stack = decode_record(bytes_of(record));
+gpuperf_stack make_stack() {
+  gpuperf_stack record{};
+  record.kind = GPUPERF_RECORD_STACK;
+  record.length_bytes = sizeof record;
+  record.stack_id = 0x51;
+  record.process_start_boot_ns = 77;
+  record.pid = 41;
+  record.space = 6;
+  record.frame_count = 66;
+  record.end = GPUPERF_STACK_CUT;
+  record.python_is_cut = 1;
+  record.python_count = 1;
+  record.bp = 0xb0;
+  record.exact_frames[1] = 2;  // the last one
+  for (uint64_t i = 0; i < record.frame_count; ++i) record.frames[i] = {0x1000 + i, 0x2000 + i};
+  record.python[0] = {.code = 0xc0, .entry_sp = 0xe0, .instruction_bytes = 6, .first_line = 7};
+  return record;
+}
 
-  EXPECT_EQ(std::get<SlowCallEvent>(*long_stack).user_stack.size(), GPUPERF_STACK_FRAMES);
-  EXPECT_THAT(std::get<SlowCallEvent>(*failed_stack).user_stack, testing::IsEmpty());
+TEST(DecodeRecord, ReadsEveryFieldOfAStack) {
+  const auto decoded = decode_record(bytes_of(make_stack()));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  RawStack expected{
+      .id = 0x51,
+      .process = {41, 77},
+      .space = 6,
+      .end = StackEnd::kCut,
+      .bp = 0xb0,
+      .python = {{.code = 0xc0, .entry_sp = 0xe0, .instruction_bytes = 6, .first_line = 7}},
+      .python_is_cut = true};
+  for (uint64_t i = 0; i < 66; ++i) {
+    expected.frames.push_back({.pc = 0x1000 + i, .sp = 0x2000 + i, .is_exact = i == 65});
+  }
+  EXPECT_EQ(std::get<RawStack>(*decoded), expected);
+}
+
+TEST(DecodeRecord, TakesAStackThatEndsBehindItsPythonFrames) {
+  auto record = make_stack();
+  record.length_bytes = offsetof(gpuperf_stack, python) + sizeof(gpuperf_python_frame);
+  auto bytes = bytes_of(record);
+  bytes.resize(record.length_bytes);
+
+  const auto decoded = decode_record(bytes);
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(std::get<RawStack>(*decoded).python.size(), 1u);
+}
+
+TEST(DecodeRecord, RefusesAStackThatClaimsMoreThanItHolds) {
+  auto short_python = make_stack();
+  short_python.python_count = 2;
+  auto short_bytes = bytes_of(short_python);
+  short_bytes.resize(offsetof(gpuperf_stack, python) + sizeof(gpuperf_python_frame));
+  std::memcpy(short_bytes.data() + offsetof(gpuperf_stack, length_bytes), "\x60\x08\0\0", 4);
+  auto many_frames = make_stack();
+  many_frames.frame_count = GPUPERF_STACK_FRAMES + 1;
+  auto unknown_end = make_stack();
+  unknown_end.end = GPUPERF_STACK_BROKEN + 1;
+
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(short_bytes).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(many_frames)).status()));
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(unknown_end)).status()));
+}
+
+TEST(DecodeRecord, ReadsTheMemoryBehindAStack) {
+  const auto record = std::make_unique<gpuperf_stack_copy>();
+  record->stack = make_stack();
+  record->stack.kind = GPUPERF_RECORD_STACK_COPY;
+  record->stack.length_bytes = sizeof *record;
+  record->return_count = GPUPERF_REPLACED_RETURNS + 5;  // more than there can be
+  record->returns[0] = {.sp = 0x70, .address = 0x71};
+  record->address = 0x7000;
+  record->copy_bytes = 4097;
+  record->present_pages = 6;
+  record->copy[1] = 9;
+
+  const auto decoded = decode_record(bytes_of(*record));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const RawStack& stack = std::get<RawStack>(*decoded);
+  ASSERT_TRUE(stack.copy);
+  ASSERT_EQ(stack.copy->memory.size(), 1u);
+  const StackMemory& memory = stack.copy->memory[0];
+  EXPECT_EQ(memory.address, 0x7000u);
+  ASSERT_EQ(memory.bytes.size(), 4097u);
+  EXPECT_EQ(memory.bytes[1], std::byte{9});
+  EXPECT_EQ(memory.is_present, (std::vector{false, true}));
+  ASSERT_EQ(stack.copy->returns.size(), size_t{GPUPERF_REPLACED_RETURNS});
+  EXPECT_EQ(stack.copy->returns[0], (ReplacedReturn{.sp = 0x70, .address = 0x71}));
 }
 
 TEST(DecodeRecord, TakesNamesWithoutAnEnd) {
@@ -429,19 +514,22 @@ TEST(DecodeRecord, SurvivesRandomBytes) {
   const unsigned seed = std::random_device{}();
   RecordProperty("seed", static_cast<int>(seed));
   std::mt19937 random(seed);
-  const std::vector<std::byte> kinds[] = {bytes_of(make_split_call()),
-                                          bytes_of(make_handle_name("_Z4gemmv"))};
+  const std::vector<std::byte> kinds[] = {
+      bytes_of(make_split_call()), bytes_of(make_handle_name("_Z4gemmv")), bytes_of(make_stack())};
 
   for (int round = 0; round < 20000; ++round) {
-    auto bytes = kinds[round % 2];
+    auto bytes = kinds[round % 3];
     for (int flips = 0; flips < 8; ++flips) bytes[random() % bytes.size()] = std::byte(random());
     bytes.resize(random() % (bytes.size() + 1));
     const auto decoded = decode_record(bytes);
     if (!decoded.ok()) continue;
     if (const auto* call = std::get_if<SlowCallEvent>(&*decoded)) {
-      ASSERT_LE(call->user_stack.size(), GPUPERF_STACK_FRAMES) << "seed " << seed;
       ASSERT_LE(call->outer.size(), GPUPERF_CALL_DEPTH) << "seed " << seed;
       ASSERT_LE(call->waits.size(), GPUPERF_WAITS) << "seed " << seed;
+    }
+    if (const auto* stack = std::get_if<RawStack>(&*decoded)) {
+      ASSERT_LE(stack->frames.size(), GPUPERF_STACK_FRAMES) << "seed " << seed;
+      ASSERT_LE(stack->python.size(), GPUPERF_PYTHON_FRAMES) << "seed " << seed;
     }
     if (const auto* named = std::get_if<HandleNamed>(&*decoded)) {
       ASSERT_LE(named->name.size(), GPUPERF_HANDLE_NAME_BYTES) << "seed " << seed;

@@ -40,6 +40,20 @@ TEST(DisplayTextTest, FormatsFramesByWhatIsKnown) {
   EXPECT_EQ(format_frame({.address = 0x7f0012340000}), "0x7f0012340000");
 }
 
+TEST(DisplayTextTest, FormatsFramesWithTheirSource) {
+  StackFrame frame{.symbol = "f(int)", .module = "/l.so", .offset_bytes = 28};
+  frame.file = "/src/train.cpp";
+  EXPECT_EQ(format_frame(frame), "f(int)+0x1c");
+  frame.line = 12;
+  EXPECT_EQ(format_frame(frame), "f(int)+0x1c at train.cpp:12");
+  frame.file = "train.h";
+  frame.is_inlined = true;
+  EXPECT_EQ(format_frame(frame), "f(int) (inlined) at train.h:12");
+  EXPECT_EQ(
+      format_frame({.symbol = "fit", .file = "t.py", .line = 3, .kind = StackFrameKind::kPython}),
+      "fit at t.py:3");
+}
+
 TEST(DisplayTextTest, FormatsAStatusFromTheLowerHalfOfTheRegister) {
   SlowCall call{.status = StatusKind::kCudaRuntime};
   call.event.return_value = 0xdeadbeef'00000002;

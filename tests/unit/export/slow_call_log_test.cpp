@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/model/make_stack.h"
+
 namespace gpuperf {
 namespace {
 
@@ -31,9 +33,11 @@ std::shared_ptr<const SlowCall> make_call() {
                 .threshold_ns = 100'000'000,
                 .return_value = 2};
   call.explanation = "Slept 250 ms.";
+  std::vector<StackFrame> frames;
   for (const char* name : {"a", "b", "c", "d", "e", "f"}) {
-    call.user_stack.push_back({.symbol = name, .offset_bytes = 16});
+    frames.push_back({.symbol = name, .offset_bytes = 16});
   }
+  call.user_stack = testing::make_stack(std::move(frames));
   return std::make_shared<const SlowCall>(std::move(call));
 }
 

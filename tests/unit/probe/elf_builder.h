@@ -108,4 +108,50 @@ class ElfImage {
   }
 };
 
+// As the linker hashes names.
+inline uint32_t hash_name(const std::string& name) {
+  uint32_t hash = 5381;
+  for (const char letter : name) hash = hash * 33 + static_cast<unsigned char>(letter);
+  return hash;
+}
+
+// The table of SHT_GNU_HASH for the image's symbols: all in one bucket, every name passes its
+// filter.
+inline std::vector<uint32_t> make_hash_table(const ElfImage& image) {
+  constexpr uint32_t kBuckets = 1, kFirstSymbol = 1, kBloomWords = 1, kBloomShift = 6;
+  std::vector<uint32_t> table{kBuckets,   kFirstSymbol, kBloomWords, kBloomShift,
+                              UINT32_MAX, UINT32_MAX,   kFirstSymbol};
+  for (size_t i = kFirstSymbol; i < image.symbols.size(); ++i) {
+    const std::string name = image.strings.c_str() + image.symbols[i].st_name;
+    const uint32_t is_last = i + 1 == image.symbols.size() ? 1 : 0;
+    table.push_back((hash_name(name) & ~1U) | is_last);
+  }
+  return table;
+}
+
+// The file with one more section, of `content`, and its headers moved behind that. `section`: type,
+// links and name.
+inline std::string append_section(ElfImage& image, Elf64_Shdr section, const std::string& content) {
+  section.sh_offset = image.header.e_shoff;
+  section.sh_size = content.size();
+  image.sections.push_back(section);
+  image.header.e_shnum = static_cast<Elf64_Half>(image.sections.size());
+  std::string bytes = image.build().substr(0, section.sh_offset) + content;
+  bytes.resize((bytes.size() + 7) / 8 * 8, '\0');
+  image.header.e_shoff = bytes.size();
+  std::memcpy(bytes.data(), &image.header, sizeof image.header);
+  bytes.append(reinterpret_cast<const char*>(image.sections.data()),
+               image.sections.size() * sizeof(Elf64_Shdr));
+  return bytes;
+}
+
+// A library that exports `symbols`, with their hash table.
+inline std::string make_library(const std::vector<Symbol>& symbols) {
+  ElfImage image(symbols, SHT_DYNSYM);
+  const std::vector<uint32_t> table = make_hash_table(image);
+  return append_section(
+      image, {.sh_type = SHT_GNU_HASH, .sh_link = 1},
+      std::string(reinterpret_cast<const char*>(table.data()), table.size() * sizeof(uint32_t)));
+}
+
 }  // namespace gpuperf::elf_builder

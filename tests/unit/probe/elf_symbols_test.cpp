@@ -94,6 +94,20 @@ TEST(ElfSymbolsTest, SkipsImportedFunctionsAndData) {
   EXPECT_EQ(symbols.find_function("V1"), std::nullopt);
 }
 
+TEST(ElfSymbolsTest, TellsWhereSymbolsOfAnyKindStand) {
+  const Fd fd = make_file(
+      ElfImage({{.name = "used", .section = SHN_UNDEF},
+                {.name = "state", .vaddr = 0x500000, .size_bytes = 8, .type = STT_OBJECT}})
+          .build());
+  const auto symbols = ElfSymbols::load(fd.get(), ElfSymbols::Tables::kStatic);
+  ASSERT_TRUE(symbols.ok()) << symbols.status();
+
+  EXPECT_EQ(symbols->find_symbol("state"), (SymbolPlace{0x500000, 8}));
+  EXPECT_EQ(symbols->find_symbol("stat"), std::nullopt);
+  EXPECT_EQ(symbols->find_symbol("state2"), std::nullopt);
+  EXPECT_EQ(symbols->find_symbol("used"), std::nullopt);
+}
+
 TEST(ElfSymbolsTest, MarksIndirectFunctions) {
   const auto function = load_sample(ELF_SAMPLE, Tables::kDynamic).find_function("sample_indirect");
 

@@ -1,8 +1,11 @@
-#include "daemon/resolve/byte_lru.h"
+#include "daemon/base/byte_lru.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <string>
+#include <vector>
 
 namespace gpuperf {
 namespace {
@@ -51,6 +54,51 @@ TEST(ByteLruTest, ReplacesAValueAndItsBytes) {
 
   EXPECT_EQ(*lru.find(1), 2);
   EXPECT_EQ(lru.bytes(), 20u);
+}
+
+TEST(ByteLruTest, TellsOfEachThatLeaves) {
+  std::vector<int> left;
+  ByteLru<int, int> lru(100, [&left](int key) { left.push_back(key); });
+  for (int i = 0; i < 10; ++i) lru.put(i, i, 10);
+
+  lru.put(10, 10, 25);
+
+  EXPECT_THAT(left, testing::ElementsAre(0, 1, 2));
+}
+
+TEST(ByteLruTest, TellsOfOneThatIsLargerThanTheBound) {
+  std::vector<int> left;
+  ByteLru<int, int> lru(100, [&left](int key) { left.push_back(key); });
+  lru.put(1, 1, 50);
+
+  EXPECT_FALSE(lru.put(1, 2, 101));
+
+  EXPECT_THAT(left, testing::ElementsAre(1));
+  EXPECT_EQ(lru.find(1), nullptr);
+}
+
+TEST(ByteLruTest, TellsOfNoneThatIsReplacedOrCleared) {
+  std::vector<int> left;
+  ByteLru<int, int> lru(100, [&left](int key) { left.push_back(key); });
+  lru.put(1, 1, 50);
+
+  lru.put(1, 2, 60);
+  lru.clear();
+
+  EXPECT_THAT(left, testing::IsEmpty());
+}
+
+TEST(ByteLruTest, KeepsKeysByTheirHash) {
+  ByteLru<std::string, int, std::hash<std::string>> lru(100);
+  for (int i = 0; i < 10; ++i) lru.put(std::to_string(i), i, 10);
+
+  lru.put("ten", 10, 15);
+
+  EXPECT_EQ(lru.find("0"), nullptr);
+  EXPECT_EQ(lru.find("1"), nullptr);
+  ASSERT_NE(lru.find("2"), nullptr);
+  EXPECT_EQ(*lru.find("ten"), 10);
+  EXPECT_EQ(lru.bytes(), 95u);
 }
 
 }  // namespace

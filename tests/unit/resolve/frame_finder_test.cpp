@@ -41,7 +41,7 @@ class FrameFinderTest : public testing::Test {
   }
   std::vector<StackFrame> find(const std::vector<uint64_t>& addresses,
                                const ProcessKey& process = kProcess) {
-    return finder_.find_frames(process, addresses);
+    return join_groups(finder_.find_frames(process, to_return_addresses(addresses)));
   }
   std::string find_symbol(uint64_t address) { return find({address}).at(0).symbol; }
 
@@ -76,10 +76,21 @@ TEST_F(FrameFinderTest, GivesTheAddressAloneOutsideEveryMapping) {
                   StackFrame{.address = kBase + kLength + 1}, StackFrame{.address = UINT64_MAX}));
 }
 
-TEST_F(FrameFinderTest, NamesTheVdsoAndLeavesAnonymousCodeWithoutModule) {
+TEST_F(FrameFinderTest, NamesExactAddressesByTheCodeAtThem) {
+  map_library();
+  const std::vector<CodeAddress> addresses = {{kCode, true}, {kCode + 4, true}, {kCode + 16, true}};
+
+  EXPECT_THAT(join_groups(finder_.find_frames(kProcess, addresses)),
+              ElementsAre(StackFrame{"foo", "/lib/a.so", 0, kCode},
+                          StackFrame{"foo", "/lib/a.so", 4, kCode + 4},
+                          StackFrame{"", "/lib/a.so", ElfImage::kCodeVaddr + 16, kCode + 16}));
+}
+
+TEST_F(FrameFinderTest, LeavesAnonymousCodeWithoutModuleAndAnUnknownVdsoWithoutNames) {
+  // The kernel's own has 2 pages; that of a 32-bit process, for example, has another size.
   fake_.write(7, "maps",
               "1000-2000 rwxp 00000000 00:00 0 \n"
-              "5000-7000 r-xp 00000000 00:00 0                          [vdso]\n");
+              "5000-6000 r-xp 00000000 00:00 0                          [vdso]\n");
 
   EXPECT_THAT(find({0x1010, 0x5a20}),
               ElementsAre(StackFrame{.address = 0x1010}, StackFrame{"", "[vdso]", 0xa20, 0x5a20}));
@@ -144,7 +155,7 @@ TEST_F(FrameFinderTest, ReadsMappingsAgainForAnAddressItDoesNotKnow) {
   const uint64_t address = later + ElfImage::kCodeOffset + 4;
 
   EXPECT_EQ(find_symbol(address), "");  // just read: not again at once
-  clock_.advance(FrameFinder::kMapsMinAge);
+  clock_.advance(MappingCache::kMinAge);
   EXPECT_EQ(find_symbol(address), "bar");
 }
 
@@ -155,7 +166,7 @@ TEST_F(FrameFinderTest, NoticesAnotherProgramAtTheSameAddressesAfterAWhile) {
   map_library("/lib/b.so", "after");
 
   EXPECT_EQ(find_symbol(kCode + 4), "before");
-  clock_.advance(FrameFinder::kMapsMaxAge);
+  clock_.advance(MappingCache::kMaxAge);
   EXPECT_EQ(find_symbol(kCode + 4), "after");
 }
 
@@ -163,7 +174,7 @@ TEST_F(FrameFinderTest, NoticesARewrittenFileAfterAWhile) {
   map_library("/lib/a.so", "before");
   ASSERT_EQ(find_symbol(kCode + 4), "before");
   fake_.add_file(7, "/lib/a.so", make_library("rewritten"));
-  clock_.advance(FrameFinder::kMapsMaxAge);
+  clock_.advance(MappingCache::kMaxAge);
 
   EXPECT_EQ(find_symbol(kCode + 4), "rewritten");
 }
@@ -172,7 +183,7 @@ TEST_F(FrameFinderTest, StillNamesModulesWithRoomForNothing) {
   map_library();
   FrameFinder finder({.proc_root = fake_.proc(), .table_bytes = 0, .maps_bytes = 0}, clock_);
 
-  const auto frames = finder.find_frames(kProcess, {kCode + 4});
+  const auto frames = join_groups(finder.find_frames(kProcess, to_return_addresses({kCode + 4})));
 
   // No table fits, so no names; the module is known all the same.
   EXPECT_THAT(frames,
@@ -192,7 +203,7 @@ TEST_F(FrameFinderTest, KeepsTheMostRecentTablesWithinTheirBytes) {
   }
 
   for (int pass = 0; pass < 2; ++pass) {
-    const auto frames = finder.find_frames(kProcess, addresses);
+    const auto frames = join_groups(finder.find_frames(kProcess, to_return_addresses(addresses)));
     for (int i = 0; i < kLibraries; ++i) EXPECT_EQ(frames[i].symbol, "f" + std::to_string(i));
   }
 }

@@ -21,7 +21,16 @@ constexpr uint64_t kModule = 0xffffffffc0001000;
 constexpr int64_t kNow = 1'000'000'000;
 constexpr int64_t kMinuteNs = 60'000'000'000;
 
-StackFrame make_unknown(uint64_t address) { return {.address = address}; }
+StackFrame make_frame(const std::string& symbol, const std::string& module, uint64_t offset_bytes,
+                      uint64_t address) {
+  return {.symbol = symbol,
+          .module = module,
+          .offset_bytes = offset_bytes,
+          .address = address,
+          .kind = StackFrameKind::kKernel};
+}
+
+StackFrame make_unknown(uint64_t address) { return make_frame("", "", 0, address); }
 
 std::string make_folder() {
   char path[] = "/tmp/gpuperf_kallsyms_XXXXXX";
@@ -36,7 +45,11 @@ class KernelSymbolsTest : public testing::Test {
   std::string get_path() const { return folder_ + "/kallsyms"; }
   void write(const std::string& lines) { std::ofstream(get_path()) << lines; }
   StackFrame find(uint64_t address, int64_t now_mono_ns = kNow) {
-    return symbols_.find_frames({address}, now_mono_ns).at(0);
+    return find_all({address}, now_mono_ns).at(0);
+  }
+  std::vector<StackFrame> find_all(const std::vector<uint64_t>& addresses,
+                                   int64_t now_mono_ns = kNow) {
+    return symbols_.find_frames(to_return_addresses(addresses), now_mono_ns);
   }
 
   const std::string folder_ = make_folder();
@@ -51,10 +64,10 @@ TEST_F(KernelSymbolsTest, NamesFunctionsOfTheKernelAndOfModules) {
       "ffffffffc0001200 T nv_close\t[nvidia]\n"
       "ffffffffc0009000 t uvm_ioctl\t[nvidia_uvm]\n");
 
-  EXPECT_THAT(symbols_.find_frames({kText + 0x105, kModule + 0x10, kModule + 0x8042}, kNow),
-              ElementsAre(StackFrame{"do_wait", "[kernel]", 5, kText + 0x105},
-                          StackFrame{"nv_open", "[nvidia]", 0x10, kModule + 0x10},
-                          StackFrame{"uvm_ioctl", "[nvidia_uvm]", 0x42, kModule + 0x8042}));
+  EXPECT_THAT(find_all({kText + 0x105, kModule + 0x10, kModule + 0x8042}),
+              ElementsAre(make_frame("do_wait", "[kernel]", 5, kText + 0x105),
+                          make_frame("nv_open", "[nvidia]", 0x10, kModule + 0x10),
+                          make_frame("uvm_ioctl", "[nvidia_uvm]", 0x42, kModule + 0x8042)));
 }
 
 TEST_F(KernelSymbolsTest, NamesReturnAddressesByTheCallBeforeThem) {
@@ -62,8 +75,18 @@ TEST_F(KernelSymbolsTest, NamesReturnAddressesByTheCallBeforeThem) {
       "ffffffff81000000 T never_returns\n"
       "ffffffff81000100 T next\n");
 
-  EXPECT_EQ(find(kText + 0x100), (StackFrame{"never_returns", "[kernel]", 0x100, kText + 0x100}));
-  EXPECT_EQ(find(kText + 0x101), (StackFrame{"next", "[kernel]", 1, kText + 0x101}));
+  EXPECT_EQ(find(kText + 0x100), make_frame("never_returns", "[kernel]", 0x100, kText + 0x100));
+  EXPECT_EQ(find(kText + 0x101), make_frame("next", "[kernel]", 1, kText + 0x101));
+}
+
+TEST_F(KernelSymbolsTest, NamesExactAddressesByTheCodeAtThem) {
+  write(
+      "ffffffff81000000 T never_returns\n"
+      "ffffffff81000100 T next\n");
+  const std::vector<CodeAddress> interrupted = {{kText + 0x100, true}};
+
+  EXPECT_THAT(symbols_.find_frames(interrupted, kNow),
+              ElementsAre(make_frame("next", "[kernel]", 0, kText + 0x100)));
 }
 
 TEST_F(KernelSymbolsTest, SortsWhatTheFileHasInAnyOrder) {
@@ -86,7 +109,7 @@ TEST_F(KernelSymbolsTest, TakesCodeOnly) {
       "ffffffff81000040 A absolute\n"
       "ffffffff81000080 W weak_function\n");
 
-  EXPECT_EQ(find(kText + 0x50), (StackFrame{"function", "[kernel]", 0x50, kText + 0x50}));
+  EXPECT_EQ(find(kText + 0x50), make_frame("function", "[kernel]", 0x50, kText + 0x50));
   EXPECT_EQ(find(kText + 0x90).symbol, "weak_function");
 }
 
@@ -95,7 +118,7 @@ TEST_F(KernelSymbolsTest, GivesAddressesAloneWhereTheKernelHidesItsOwn) {
       "0000000000000000 T startup\n"
       "0000000000000000 t nv_open\t[nvidia]\n");
 
-  EXPECT_THAT(symbols_.find_frames({kText + 1, 1, 0x10}, kNow),
+  EXPECT_THAT(find_all({kText + 1, 1, 0x10}),
               ElementsAre(make_unknown(kText + 1), make_unknown(1), make_unknown(0x10)));
 }
 
@@ -106,7 +129,7 @@ TEST_F(KernelSymbolsTest, NamesAFunctionOfSeveralNamesByOneOfThem) {
       "ffffffff81000100 T __se_sys_read\n"
       "ffffffff81000200 T after\n");
 
-  EXPECT_EQ(find(kText + 0x110), (StackFrame{"__se_sys_read", "[kernel]", 0x10, kText + 0x110}));
+  EXPECT_EQ(find(kText + 0x110), make_frame("__se_sys_read", "[kernel]", 0x10, kText + 0x110));
 }
 
 TEST_F(KernelSymbolsTest, SkipsLinesThatAreNone) {
@@ -126,7 +149,7 @@ TEST_F(KernelSymbolsTest, SkipsLinesThatAreNone) {
       "ffffffff81000000 T function\n"
       "ffffffff810000f0 T unfinished_line");
 
-  EXPECT_EQ(find(kText + 0x90), (StackFrame{"function", "[kernel]", 0x90, kText + 0x90}));
+  EXPECT_EQ(find(kText + 0x90), make_frame("function", "[kernel]", 0x90, kText + 0x90));
   EXPECT_EQ(find(kText + 0xf8).symbol, "unfinished_line");
 }
 
@@ -135,7 +158,7 @@ TEST_F(KernelSymbolsTest, GivesAddressesOutsideEveryFunctionAlone) {
   write("ffffffff81000000 T only\n");
 
   EXPECT_THAT(
-      symbols_.find_frames({0, 1, kText - 1, kText, kText + kLargest + 1, UINT64_MAX}, kNow),
+      find_all({0, 1, kText - 1, kText, kText + kLargest + 1, UINT64_MAX}),
       ElementsAre(make_unknown(0), make_unknown(1), make_unknown(kText - 1), make_unknown(kText),
                   make_unknown(kText + kLargest + 1), make_unknown(UINT64_MAX)));
   EXPECT_EQ(find(kText + kLargest).symbol, "only");
@@ -157,8 +180,7 @@ TEST_F(KernelSymbolsTest, ReadsTheFileAgainForAnAddressItDoesNotKnowOnceAMinute)
       "ffffffffc0001000 t nv_open\t[nvidia]\n");
 
   EXPECT_EQ(find(kModule + 1, kNow + kMinuteNs - 1), make_unknown(kModule + 1));
-  EXPECT_EQ(find(kModule + 1, kNow + kMinuteNs),
-            (StackFrame{"nv_open", "[nvidia]", 1, kModule + 1}));
+  EXPECT_EQ(find(kModule + 1, kNow + kMinuteNs), make_frame("nv_open", "[nvidia]", 1, kModule + 1));
 }
 
 TEST_F(KernelSymbolsTest, WaitsAMinuteFromTheLastReading) {
@@ -188,7 +210,7 @@ TEST_F(KernelSymbolsTest, ManagesWithoutAFile) {
 TEST_F(KernelSymbolsTest, HasNoFramesForNoAddresses) {
   write("ffffffff81000000 T startup\n");
 
-  EXPECT_THAT(symbols_.find_frames({}, kNow), IsEmpty());
+  EXPECT_THAT(find_all({}), IsEmpty());
 }
 
 // The address of a function of the running kernel; 0 = it is hidden.
@@ -208,8 +230,8 @@ TEST(RunningKernelTest, HasItsFunctionsNamed) {
   if (address == 0) GTEST_SKIP() << "/proc/kallsyms hides its addresses: needs root";
   KernelSymbols symbols;
 
-  EXPECT_THAT(symbols.find_frames({address + 1}, kNow),
-              ElementsAre(StackFrame{"schedule", "[kernel]", 1, address + 1}));
+  EXPECT_THAT(symbols.find_frames(to_return_addresses({address + 1}), kNow),
+              ElementsAre(make_frame("schedule", "[kernel]", 1, address + 1)));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <set>
 
+#include "tests/unit/model/make_stack.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
@@ -544,10 +545,11 @@ TEST_F(ObserveServiceTest, RefusesBadPageTokens) {
 
 TEST_F(ObserveServiceTest, PagesStayBelowWhatClientsAccept) {
   constexpr int kCalls = 300;
-  const std::string long_name(2'000, 'n');
+  const std::vector<StackFrame> frames(20, {.symbol = std::string(2'000, 'n')});
+  const StackPtr stack = testing::make_stack(frames);
   for (uint64_t id = 1; id <= kCalls; ++id) {
     SlowCall slow{.id = id};
-    for (int i = 0; i < 20; ++i) slow.user_stack.push_back({.symbol = long_name});
+    slow.user_stack = stack;
     builder_.add_slow_call(std::move(slow));  // 40 kB
   }
   publish();

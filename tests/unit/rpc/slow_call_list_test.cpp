@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/rpc/stored_stacks.h"
 #include "daemon/rpc/to_proto.h"
+#include "tests/unit/model/make_stack.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
@@ -23,6 +25,7 @@ using ::testing::ElementsAre;
 using testing::FakeClock;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using testing::make_stack;
 using testing::parse_text;
 using testing::SnapshotBuilder;
 using testing::TempFolder;
@@ -54,7 +57,13 @@ SlowCall make_full_call(uint64_t id) {
   call.event.tid = 8;
   call.event.split = TimeSplit{.runnable_ns = 5};
   call.arguments = {{"bytes", "4096"}};
-  call.user_stack = {{.symbol = "main", .module = "/bin/a", .offset_bytes = 4, .address = 0x44}};
+  call.user_stack = make_stack(
+      {{.symbol = "main", .module = "/bin/a", .offset_bytes = 4, .address = 0x44}}, StackEnd::kCut);
+  // One of the wakers was where the call was made.
+  call.event.waits = {{.duration_ns = 30, .waker = {.tid = 9, .pid = 7}},
+                      {.duration_ns = 20, .waker = {.tid = 10, .pid = 7}}};
+  call.wait_stacks = {{make_stack({{.symbol = "futex_wait"}}), make_stack({{.symbol = "push"}})},
+                      {make_stack({{.symbol = "futex_wait"}}), call.user_stack}};
   call.children = {{"cuda", "cuMemAlloc_v2", 2, 30}};
   call.explanation = "900 ns went into computing.";
   call.is_stored = true;
@@ -439,8 +448,44 @@ TEST_F(SlowCallListTest, GivesAStoredCallBackAsItWas) {
   EXPECT_EQ(response.slow_calls(0).DebugString(), to_proto(call).DebugString());
 }
 
+TEST_F(SlowCallListTest, ShowsNoStackWhereTheStoreLostIt) {
+  StoredCall stored = make_stored_call(make_full_call(1));
+  ASSERT_EQ(stored.stacks.size(), 3u);
+  stored.stacks.clear();
+  store(stored);
+
+  const v1::SlowCall call = get(1);
+
+  EXPECT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(call.function(), "cudaMalloc");
+  EXPECT_EQ(call.user_stack_size(), 0);
+  EXPECT_EQ(call.user_stack_end(), "cut");
+  EXPECT_EQ(call.user_stack_id(), to_proto(make_full_call(1)).user_stack_id());
+  EXPECT_EQ(call.time_split().waits_size(), 2);
+}
+
+// As version 1 of the store kept it.
+TEST_F(SlowCallListTest, ShowsACallThatHasItsStacksWithinAsItIs) {
+  v1::SlowCall message = to_proto(make_full_call(1));
+  message.clear_user_stack_end();
+  message.clear_user_stack_id();
+  for (v1::Wait& wait : *message.mutable_time_split()->mutable_waits()) {
+    wait.clear_kernel_stack_id();
+    wait.mutable_waker()->clear_stack_id();
+  }
+  message.mutable_time_split()->mutable_waker()->clear_stack_id();
+  StoredCall stored = make_stored_call(make_full_call(1));
+  stored.body = message.SerializeAsString();
+  stored.stacks.clear();
+  store(stored);
+
+  EXPECT_EQ(get(1).DebugString(), message.DebugString());
+}
+
 TEST(StoredCallTest, HasInItsColumnsWhatItIsFoundBy) {
   const SlowCall call = make_full_call(17);
+  v1::SlowCall message = to_proto(call);
+  const std::vector<StoredStack> stacks = take_stacks(message);
 
   EXPECT_EQ(make_stored_call(call), (StoredCall{.id = 17,
                                                 .start_unix_ns = start_of(17),
@@ -452,7 +497,8 @@ TEST(StoredCallTest, HasInItsColumnsWhatItIsFoundBy) {
                                                 .container = "0123456789ab",
                                                 .pod = "train-0",
                                                 .in_flight = false,
-                                                .body = to_proto(call).SerializeAsString()}));
+                                                .body = message.SerializeAsString(),
+                                                .stacks = stacks}));
 }
 
 TEST(StoredCallTest, SaysWhetherTheCallIsStillInFlight) {

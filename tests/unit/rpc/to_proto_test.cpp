@@ -86,8 +86,12 @@ TEST(ToProtoTest, ConvertsASlowCall) {
                 .threshold_ns = 100,
                 .return_value = 2};
   call.arguments = {{"dst", "0x7f0000001000"}, {kBadText, kBadText}};
-  call.user_stack = {{.symbol = "f(int)", .module = "/l.so", .offset_bytes = 28, .address = 4096},
-                     {.module = kBadText, .address = 8192}};
+  call.user_stack = std::make_shared<const Stack>(Stack{
+      .id = 0x1f,
+      .end = StackEnd::kCut,
+      .frames = {{.symbol = "g", .address = 4096, .file = kBadText, .line = 7, .is_inlined = true},
+                 {.symbol = "f(int)", .module = "/l.so", .offset_bytes = 28, .address = 4096},
+                 {.module = kBadText, .address = 8192, .kind = StackFrameKind::kPython}}});
 
   expect_message(to_proto(call), R"text(
       id: 7 category: "cuda" function: "cudaMemcpy" pid: 42 tid: 43 comm: "bad\357\277\275"
@@ -96,9 +100,34 @@ TEST(ToProtoTest, ConvertsASlowCall) {
       arguments { name: "dst" value: "0x7f0000001000" }
       arguments { name: "bad\357\277\275" value: "bad\357\277\275" }
       return_value: "cudaErrorMemoryAllocation"
-      user_stack { symbol: "f(int)" module: "/l.so" offset_bytes: 28 address: 4096 }
-      user_stack { module: "bad\357\277\275" address: 8192 }
+      user_stack { symbol: "g" address: 4096 file: "bad\357\277\275" line: 7 inlined: true
+                   kind: "native" }
+      user_stack { symbol: "f(int)" module: "/l.so" offset_bytes: 28 address: 4096 kind: "native" }
+      user_stack { module: "bad\357\277\275" address: 8192 kind: "python" }
+      user_stack_end: "cut" user_stack_id: "000000000000001f"
       namespace: "ml")text");
+}
+
+TEST(ToProtoTest, GivesEachWaitItsStacks) {
+  SlowCall call;
+  call.event.split = TimeSplit();
+  call.event.waits = {{.duration_ns = 9, .waker = {.tid = 5, .pid = 4}}, {.duration_ns = 8}};
+  call.wait_stacks = {
+      {.kernel = std::make_shared<const Stack>(Stack{.id = 1, .frames = {{.symbol = "schedule"}}}),
+       .waker = std::make_shared<const Stack>(Stack{.id = 2, .frames = {{.symbol = "push"}}})},
+      {}};
+
+  const v1::TimeSplit split = to_proto(call).time_split();
+
+  ASSERT_EQ(split.waits_size(), 2);
+  const v1::Wait& wait = split.waits(0);
+  EXPECT_EQ(wait.kernel_stack(0).symbol(), "schedule");
+  EXPECT_EQ(wait.kernel_stack_id(), "0000000000000001");
+  EXPECT_EQ(wait.waker().stack(0).symbol(), "push");
+  EXPECT_EQ(wait.waker().stack_id(), "0000000000000002");
+  EXPECT_EQ(split.waker().DebugString(), wait.waker().DebugString());
+  EXPECT_EQ(split.waits(1).kernel_stack_size(), 0);
+  EXPECT_EQ(split.waits(1).kernel_stack_id(), "");
 }
 
 TEST(ToProtoTest, LeavesArgumentsOutThatWereNotKept) {

@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "daemon/rpc/watch_stream.h"
+#include "tests/unit/model/make_stack.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
@@ -14,7 +15,7 @@ using testing::RpcFixture;
 std::shared_ptr<const SlowCall> make_call(uint64_t id, uint32_t pid = 1, size_t name_bytes = 10) {
   SlowCall call{.id = id, .category = "cuda", .function = "f"};
   call.event.process.pid = pid;
-  call.user_stack = {{.symbol = std::string(name_bytes, 's')}};
+  call.user_stack = testing::make_stack({{.symbol = std::string(name_bytes, 's')}});
   return std::make_shared<const SlowCall>(std::move(call));
 }
 

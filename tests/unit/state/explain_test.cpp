@@ -11,6 +11,7 @@
 
 #include "daemon/model/display_text.h"
 #include "daemon/state/explain_rules.h"
+#include "tests/unit/model/make_stack.h"
 
 namespace gpuperf {
 namespace {
@@ -48,9 +49,9 @@ TimeSplit make_on_cpu(int tick) {
   return split;
 }
 
-void add_wait(SlowCall& call, Wait wait, WaitFrames frames = {}) {
+void add_wait(SlowCall& call, Wait wait, WaitStacks stacks = {}) {
   call.event.waits.push_back(std::move(wait));
-  call.wait_frames.push_back(std::move(frames));
+  call.wait_stacks.push_back(std::move(stacks));
 }
 
 // Blocked for 90 ms of its 100, in one wait.
@@ -59,7 +60,7 @@ SlowCall make_blocked_call(std::string category, std::string function, Wait wait
   SlowCall call =
       make_call(std::move(category), std::move(function), make_blocked(wait.kind, 90 * kMs));
   wait.duration_ns = 90 * kMs;
-  add_wait(call, std::move(wait), {.waker_stack = std::move(waker_stack)});
+  add_wait(call, std::move(wait), {.waker = testing::make_stack(std::move(waker_stack))});
   return call;
 }
 
@@ -459,7 +460,7 @@ TEST(ExplainTest, ManagesWithoutADescribedWait) {
 
 TEST(ExplainTest, ManagesWithWaitsWhoseStacksAreMissing) {
   SlowCall call = make_futex_call(make_own_thread());
-  call.wait_frames.clear();
+  call.wait_stacks.clear();
 
   EXPECT_THAT(explain(call), StartsWith("Blocked 90 ms on a futex, woken by thread 77 (worker). "));
 }

@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "tests/unit/model/make_stack.h"
+
 namespace gpuperf {
 namespace {
 
@@ -54,8 +56,9 @@ std::vector<std::shared_ptr<const SlowCall>> list_calls(const SlowCalls& slow_ca
   return snapshot.slow_calls;
 }
 
-WaitFrames make_frames(const std::string& symbol) {
-  return {.kernel_stack = {{.symbol = symbol}}, .waker_stack = {{.symbol = symbol + "_waker"}}};
+WaitStacks make_stacks(const std::string& symbol) {
+  return {.kernel = testing::make_stack({{.symbol = symbol}}),
+          .waker = testing::make_stack({{.symbol = symbol + "_waker"}})};
 }
 
 constexpr int64_t kGoneAfterNs = SlowCalls::kGoneAfterNs;
@@ -327,7 +330,9 @@ TEST(SlowCallsTest, KeepsTheNamedStacksOfWaitsByTheirStart) {
   SlowCall named = make_open_call(100, 50);
   named.event.waits = {{.start_mono_ns = 110, .duration_ns = 20},
                        {.start_mono_ns = 140, .duration_ns = 10}};
-  named.wait_frames = {make_frames("first"), make_frames("second")};
+  const WaitStacks first = make_stacks("first");
+  const WaitStacks second = make_stacks("second");
+  named.wait_stacks = {first, second};
   add(slow_calls, named);
   SlowCallEvent later = make_open_call(100, 90).event;
   later.waits = {{.start_mono_ns = 140, .duration_ns = 40},
@@ -336,12 +341,12 @@ TEST(SlowCallsTest, KeepsTheNamedStacksOfWaitsByTheirStart) {
 
   (void)slow_calls.see_in_flight(later, 0);
 
-  const auto frames = list_calls(slow_calls).at(0)->wait_frames;
-  ASSERT_EQ(frames.size(), 3u);
-  EXPECT_EQ(frames[0].kernel_stack, make_frames("second").kernel_stack);
-  EXPECT_EQ(frames[0].waker_stack, make_frames("second").waker_stack);
-  EXPECT_TRUE(frames[1].kernel_stack.empty() && frames[1].waker_stack.empty());
-  EXPECT_EQ(frames[2].kernel_stack, make_frames("first").kernel_stack);
+  const auto stacks = list_calls(slow_calls).at(0)->wait_stacks;
+  ASSERT_EQ(stacks.size(), 3u);
+  EXPECT_EQ(stacks[0].kernel, second.kernel);
+  EXPECT_EQ(stacks[0].waker, second.waker);
+  EXPECT_TRUE(stacks[1].kernel == nullptr && stacks[1].waker == nullptr);
+  EXPECT_EQ(stacks[2].kernel, first.kernel);
 }
 
 TEST(SlowCallsTest, NeverChangesACallThatWasHandedOut) {

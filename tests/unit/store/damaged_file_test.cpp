@@ -25,6 +25,7 @@ class DamagedFileTest : public StoreTest {
       call.start_unix_ns -= (id % 5) * kHour;
       call.function = "f" + std::to_string(id % 7);
       call.body = std::string(400, 'x');
+      call.stacks = {make_stored_stack(1 + id % 9, 300), make_stored_stack(1'000 + id)};
       ASSERT_EQ(database->write({{call}}), absl::OkStatus());
       if (id == 150) {
         ASSERT_EQ(database->checkpoint(), absl::OkStatus());
@@ -43,21 +44,20 @@ class DamagedFileTest : public StoreTest {
     if (!log.empty()) write_file(path_ + "-wal", log);
   }
   size_t read_root_page(const std::string& index) {
-    const auto connection = SqliteConnection::open(path_, SqliteConnection::Access::kRead);
     return static_cast<size_t>(
-        (*connection)
-            ->read_number("SELECT rootpage FROM sqlite_schema WHERE name = '" + index + "'", "read")
-            .value());
+        read_number("SELECT rootpage FROM sqlite_schema WHERE name = '" + index + "'"));
   }
   // The promise: it opens, answers and writes; and where it was checked, what it writes is there.
   void expect_works() {
     options_.history = std::chrono::hours(1);  // so that there is something to remove
     const auto store = start();
     EXPECT_EQ(store->problem(), "");
-    EXPECT_TRUE(write_and_wait(*store, make_call(1'000'000)));
-    const auto found = store->find(1'000'000);
+    StoredCall call = make_call(1'000'000);
+    call.stacks = {make_stored_stack(2'000'000)};
+    EXPECT_TRUE(write_and_wait(*store, call));
+    const auto found = store->find(call.id);
     if (options_.check_max_bytes > 0) {
-      EXPECT_TRUE(found.ok() && *found == make_call(1'000'000)) << found.status();
+      EXPECT_TRUE(found.ok() && *found == call) << found.status();
     }
     for (const auto order : {StoreQuery::Order::kDuration, StoreQuery::Order::kStart}) {
       const auto calls = store->query({.function = "f*", .order = order});
@@ -208,20 +208,25 @@ TEST_F(DamagedFileTest, OpensWhateverByteOfTheLogIsFlipped) {
 // As if the file were too large to be checked when it is opened.
 TEST_F(DamagedFileTest, IsReplacedWhenAWriteMeetsTheDamage) {
   make_store();
-  std::string damaged = file_;
-  const size_t page = read_root_page("series_by_key");
-  damaged.replace((page - 1) * 8192, 64, std::string(64, '\xff'));
-  place(damaged, "");
-  options_.check_max_bytes = 0;
-  const auto store = start();
-  EXPECT_EQ(store->last_id(), 200u);
+  for (const char* name : {"series_by_key", "stacks", "call_stacks", "call_stacks_by_stack"}) {
+    SCOPED_TRACE(name);
+    place(file_, "");
+    std::string damaged = file_;
+    damaged.replace((read_root_page(name) - 1) * 8192, 64, std::string(64, '\xff'));
+    place(damaged, "");
+    options_.check_max_bytes = 0;
+    const auto store = start();
+    EXPECT_EQ(store->last_id(), 200u);
+    StoredCall call = make_call(1'000);
+    call.stacks = {make_stored_stack(2'000)};
 
-  EXPECT_TRUE(write_and_wait(*store, make_call(1'000)));
+    EXPECT_TRUE(write_and_wait(*store, call));
 
-  EXPECT_EQ(find_set_aside().size(), 1u);
-  EXPECT_EQ(*store->find(200), std::nullopt);
-  EXPECT_EQ(*store->find(1'000), make_call(1'000));
-  EXPECT_EQ(store->problem(), "");
+    EXPECT_EQ(find_set_aside().size(), 1u);
+    EXPECT_EQ(*store->find(200), std::nullopt);
+    EXPECT_EQ(*store->find(1'000), call);
+    EXPECT_EQ(store->problem(), "");
+  }
 }
 
 }  // namespace

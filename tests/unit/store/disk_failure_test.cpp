@@ -203,6 +203,7 @@ class NthFailureTest : public DiskFailureTest,
       calls.back().start_unix_ns -= (id % 5) * kHour;
       calls.back().body = std::string(3000, 'x');
       calls.back().in_flight = id == 250;
+      calls.back().stacks = {make_stored_stack(1 + id % 20, 2'000)};
     }
     ASSERT_EQ(open()->write(calls), absl::OkStatus());
     file_ = read_file(path_);
@@ -220,6 +221,7 @@ class NthFailureTest : public DiskFailureTest,
         calls.push_back(make_call(i, 1'000'000 + i));
         calls.back().function = "the worst";
         calls.back().body = std::string(20'000, 'x');
+        calls.back().stacks = {make_stored_stack(1 + i % 20, 2'000), make_stored_stack(i, 500)};
       }
       if (!(*database)->write(calls).ok()) continue;
       for (const StoredCall& call : calls) acknowledged.push_back(call.id);
@@ -258,6 +260,7 @@ TEST_P(NthFailureTest, LosesNothingThatWasAcknowledged) {
       ASSERT_EQ(database->write({{make_call(5'000, 5'000'000)}}), absl::OkStatus());
       ASSERT_EQ(database->prune(kNow), absl::OkStatus());
       ASSERT_LE(*database->read_used_bytes(), options_.max_bytes);
+      ASSERT_NO_FATAL_FAILURE(expect_sound_stacks());
     } while (vfs.has_failed());
     EXPECT_GT(nth, 50u);
   }

@@ -18,6 +18,8 @@ class KillTest : public StoreTest {
     call.function = "f" + std::to_string(id % 10);
     call.in_flight = id % 50 == 0;
     call.body = std::to_string(id) + std::string(id % 3000, 'x');
+    // Some that many calls share, and one that few do.
+    call.stacks = {make_stored_stack(1 + id % 3, 500), make_stored_stack(10 + id / 4, 1'000)};
     return call;
   }
 
@@ -81,6 +83,7 @@ TEST_F(KillTest, LosesNothingThatItAcknowledged) {
       expected.unfinished = std::exchange(expected.in_flight, false);
       ASSERT_EQ(*database->find(id), expected);
     }
+    ASSERT_NO_FATAL_FAILURE(expect_sound_stacks());
   }
   const auto database = open();
   EXPECT_TRUE(find_missing(read_ids(*database), acknowledged).empty());
@@ -105,6 +108,7 @@ TEST_F(KillTest, OpensAndHoldsItsBoundWhenKilledWhileFull) {
     // The calls in the table and in its indices are the same.
     ASSERT_EQ(database->query({.limit = UINT32_MAX})->size(),
               database->query({.order = StoreQuery::Order::kStart, .limit = UINT32_MAX})->size());
+    ASSERT_NO_FATAL_FAILURE(expect_sound_stacks());
   }
 }
 

@@ -24,19 +24,20 @@ class SchemaTest : public StoreTest {
     if (!connection.ok()) throw std::runtime_error(connection.status().ToString());
     return std::move(connection).value();
   }
-  // On the closed file, as another program would.
-  void execute(const std::string& sql) {
-    const Status status = connect()->execute(sql, "prepare");
-    ASSERT_EQ(status, absl::OkStatus());
-  }
-  int64_t read_number(const std::string& sql) {
-    return connect()->read_number(sql, "read").value();
+  // As a daemon of that version left it.
+  void make_store_of_version(size_t version) {
+    const auto connection = connect();
+    ASSERT_EQ(connection->execute("PRAGMA auto_vacuum = INCREMENTAL; PRAGMA journal_mode = WAL",
+                                  "prepare"),
+              absl::OkStatus());
+    ASSERT_EQ(migrate(*connection, store_migrations().first(version)), absl::OkStatus());
   }
   static std::string message(const Status& status) { return std::string(status.message()); }
 };
 
 TEST_F(SchemaTest, TakesAFileOfVersionNoughtToTheNewest) {
   // Killed after the file was made, before its tables were.
+  write_file(path_, "");
   execute("PRAGMA journal_mode = WAL; PRAGMA user_version = 0");
 
   const auto database = open();
@@ -71,6 +72,39 @@ TEST_F(SchemaTest, TakesAnOlderStoreStepByStepAndKeepsItsCalls) {
   EXPECT_EQ(read_number("SELECT rank FROM calls WHERE id = 1"), 6);
   EXPECT_EQ(migrate(*connection, steps), absl::OkStatus());
   EXPECT_EQ(read_number("SELECT rank FROM calls WHERE id = 1"), 6);
+}
+
+TEST_F(SchemaTest, KeepsTheCallsOfVersionOneAndTheirBodies) {
+  make_store_of_version(1);
+  const StoredCall first = make_call(1);
+  execute("INSERT INTO series VALUES(3, 'memory', 'cudaMalloc', 7, 70, '0123456789ab', 'train-0')");
+  execute("INSERT INTO calls VALUES(1, 3, " + std::to_string(first.start_unix_ns) + ", 1000, " +
+          std::to_string((first.start_unix_ns + 1000) / kHour) + ", 0, 'body of 1')");
+  StoredCall second = make_call(2, 2000);
+  second.stacks = {make_stored_stack(8)};
+
+  auto database = open();
+
+  EXPECT_EQ(*database->find(1), first);
+  ASSERT_EQ(database->write({{second}}), absl::OkStatus());
+  EXPECT_EQ(*database->query({}), (std::vector<StoredCall>{second, first}));
+  EXPECT_EQ(read_number("PRAGMA user_version"), 2);
+  EXPECT_EQ(read_number("SELECT count(*) FROM series"), 1);
+  // An old call leaves like any other.
+  ASSERT_EQ(database->prune(kNow + 1000 * kHour), absl::OkStatus());
+  EXPECT_EQ(read_ids(*database), Ids());
+  database.reset();
+  EXPECT_EQ(*open()->read_last_id(), 2u);
+  EXPECT_TRUE(find_set_aside().empty());
+}
+
+TEST_F(SchemaTest, RefusesAStoreWhoseNewTablesSomebodyElseMade) {
+  make_store_of_version(1);
+  execute("CREATE TABLE stacks(text TEXT)");
+
+  EXPECT_EQ(open()->write({{make_call(1)}}), absl::OkStatus());
+
+  EXPECT_EQ(find_set_aside().size(), 1u);
 }
 
 TEST_F(SchemaTest, LeavesAStoreAsItWasWhenAStepFails) {
@@ -121,6 +155,7 @@ TEST_F(SchemaTest, RefusesANewerStoreWithALogAndLeavesBothAsTheyAre) {
 }
 
 TEST_F(SchemaTest, RefusesADatabaseOfAnotherProgramAndLeavesItAsItIs) {
+  write_file(path_, "");
   execute("CREATE TABLE dashboards(id INTEGER); INSERT INTO dashboards VALUES(1)");
   const std::string before = read_file(path_);
 
@@ -142,7 +177,8 @@ TEST_F(SchemaTest, SetsAsideAStoreWhoseVersionsDiffer) {
 
 TEST_F(SchemaTest, SetsAsideAStoreThatLacksATableOrAnIndex) {
   for (const char* damage : {"DROP INDEX calls_by_hour", "DROP TABLE untrimmed_hours",
-                             "DROP TABLE meta", "PRAGMA application_id = 3"}) {
+                             "DROP TABLE meta", "DROP TABLE stacks", "DROP TABLE call_stacks",
+                             "DROP INDEX call_stacks_by_stack", "PRAGMA application_id = 3"}) {
     SCOPED_TRACE(damage);
     (void)open();
     const size_t before = find_set_aside().size();

@@ -30,7 +30,8 @@ TEST_F(SlowCallDatabaseTest, FindsWhatWasWrittenAlsoAfterItWasOpenedAgain) {
                            .start_unix_ns = INT64_MAX,
                            .duration_ns = INT64_MAX,
                            .pid = UINT32_MAX,
-                           .process_start_boot_ns = INT64_MAX};
+                           .process_start_boot_ns = INT64_MAX,
+                           .stacks = {{.id = 1}, {.id = INT64_MAX, .body = std::string("\0", 1)}}};
   const StoredCall calls[] = {call, empty, largest};
   auto database = open();
 
@@ -85,7 +86,26 @@ TEST_F(SlowCallDatabaseTest, SaysWhatItDoesNotTake) {
   EXPECT_THAT(check([](StoredCall& call) { call.function = std::string(70'000, 'x'); }),
               HasSubstr("a name of 70000 bytes is too long"));
   EXPECT_THAT(check([](StoredCall& call) { call.body = std::string(2'000'000, 'x'); }),
-              HasSubstr("a body of 2000000 bytes is too long"));
+              HasSubstr("a body of 2000000 bytes, its stacks included, is too long"));
+  EXPECT_THAT(check([](StoredCall& call) {
+                call.body = std::string(600'000, 'x');
+                call.stacks = {make_stored_stack(1, 500'000)};
+              }),
+              HasSubstr("a body of 1100000 bytes, its stacks included, is too long"));
+  EXPECT_THAT(check([](StoredCall& call) {
+                for (uint64_t id = 1; id <= SlowCallDatabase::kMaxStacks + 1; ++id) {
+                  call.stacks.push_back(make_stored_stack(id));
+                }
+              }),
+              HasSubstr("17 stacks are too many"));
+  for (const auto& [first, second] : {std::pair{0, 1}, {2, 2}, {2, 1}}) {
+    EXPECT_THAT(check([first, second](StoredCall& call) {
+                  call.stacks = {make_stored_stack(first), make_stored_stack(second)};
+                }),
+                HasSubstr("its stacks are not in the order of their ids"));
+  }
+  EXPECT_THAT(check([](StoredCall& call) { call.stacks = {make_stored_stack(uint64_t{1} << 63)}; }),
+              HasSubstr("9223372036854775808 is 2^63 or more"));
 }
 
 TEST_F(SlowCallDatabaseTest, RemembersTheLastIdWhenItsCallIsGone) {

@@ -42,6 +42,36 @@ std::vector<std::string> StoreTest::find_set_aside() const {
   return names;
 }
 
+int64_t StoreTest::read_number(const std::string& sql) const {
+  const auto connection = SqliteConnection::open(path_, SqliteConnection::Access::kRead);
+  if (!connection.ok()) throw std::runtime_error(connection.status().ToString());
+  const auto number = (*connection)->read_number(sql, "read");
+  EXPECT_EQ(number.status(), absl::OkStatus());
+  return number.value_or(-1);
+}
+
+void StoreTest::execute(const std::string& sql) const {
+  const auto connection = SqliteConnection::open(path_, SqliteConnection::Access::kWrite);
+  if (!connection.ok()) throw std::runtime_error(connection.status().ToString());
+  ASSERT_EQ((*connection)->execute(sql, "prepare"), absl::OkStatus());
+}
+
+void StoreTest::expect_sound_stacks() const {
+  EXPECT_EQ(read_number("SELECT count(*) FROM stacks "
+                        "WHERE id NOT IN (SELECT stack_id FROM call_stacks)"),
+            0);
+  EXPECT_EQ(read_number("SELECT count(*) FROM call_stacks "
+                        "WHERE stack_id NOT IN (SELECT id FROM stacks) "
+                        "OR call_id NOT IN (SELECT id FROM calls)"),
+            0);
+}
+
+StoredStack make_stored_stack(uint64_t id, size_t bytes) {
+  std::string body = "stack " + std::to_string(id) + " ";
+  body.resize(bytes, 's');
+  return {.id = id, .body = body};
+}
+
 StoredCall make_call(uint64_t id, uint64_t duration_ns) {
   return {.id = id,
           .start_unix_ns = kNow - 60 * kSecond - duration_ns,

@@ -44,6 +44,12 @@ class StoreTest : public ::testing::Test {
   }
   // Names of the files that were moved aside, oldest first; their logs are not among them.
   std::vector<std::string> find_set_aside() const;
+  // The first number of the answer, on a connection of its own.
+  int64_t read_number(const std::string& sql) const;
+  // On a connection of its own, as another program would.
+  void execute(const std::string& sql) const;
+  // Every stack is named by a call, and every link leads from a call to a stack.
+  void expect_sound_stacks() const;
 
   std::string folder_;
   std::string path_;
@@ -53,6 +59,9 @@ class StoreTest : public ::testing::Test {
 
 // Ends at kNow at the latest; its body tells the id.
 StoredCall make_call(uint64_t id, uint64_t duration_ns = 1000);
+
+// Of so many bytes, which tell the id.
+StoredStack make_stored_stack(uint64_t id, size_t bytes = 20);
 
 using Ids = std::vector<uint64_t>;
 Ids get_ids(const std::vector<StoredCall>& calls);

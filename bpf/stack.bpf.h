@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/* Stacks of the current thread in user space: see stack.bpf.c. */
+#pragma once
+
+#include "bpf/emit.bpf.h"
+
+/* Walks the stack of the current thread from the function on that goes on at pc, once the call it made has
+ * returned and left these registers. Sends it unless an equal one was sent. The name by which records call it;
+ * 0 = none could be taken. A function of its own for the verifier too: its callers are looked at without it. */
+__u64 take_stack(__u64 pc, __u64 sp, __u64 bp);
+
+/* The return addresses that probes have replaced on a task's stack, innermost first; how many. */
+static __always_inline __u32 list_replaced_returns(struct task_struct *task,
+						   struct gpuperf_replaced_return *returns)
+{
+	struct return_instance *instance;
+	__u32 count = 0;
+
+	if (!task->utask)
+		return 0;
+	instance = task->utask->return_instances;
+	for (__u32 i = 0; i < GPUPERF_REPLACED_RETURNS && instance; i++) {
+		returns[i].sp = instance->stack;
+		returns[i].address = instance->orig_ret_vaddr;
+		instance = instance->next;
+		count = i + 1;
+	}
+	return count;
+}

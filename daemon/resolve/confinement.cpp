@@ -1,0 +1,125 @@
+#include "daemon/resolve/confinement.h"
+
+#include <fcntl.h>
+#include <grp.h>
+#include <linux/audit.h>
+#include <linux/close_range.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "daemon/probe/proc_text.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr uid_t kNobody = 65'534;
+constexpr rlim_t kMaxDescriptors = 128;  // the reader keeps two for each of its files
+
+// Sanitizers reserve terabytes: a limit on memory would end the process at once.
+#ifdef __SANITIZE_ADDRESS__
+constexpr bool kLimitsMemory = false;
+#else
+constexpr bool kLimitsMemory = true;
+#endif
+
+// Reading, memory, messages, the end. No call here takes a path that matters: newfstatat is how
+// fstat is called.
+constexpr std::array kAllowedCalls = {
+    __NR_read,         __NR_pread64,         __NR_lseek,
+    __NR_fstat,        __NR_newfstatat,      __NR_close,
+    __NR_fcntl,        __NR_write,           __NR_recvmsg,
+    __NR_sendmsg,      __NR_sendto,          __NR_poll,
+    __NR_mmap,         __NR_munmap,          __NR_mremap,
+    __NR_mprotect,     __NR_madvise,         __NR_brk,
+    __NR_futex,        __NR_clock_gettime,   __NR_getpid,
+    __NR_gettid,       __NR_tgkill,          __NR_rt_sigaction,
+    __NR_rt_sigreturn, __NR_rt_sigprocmask,  __NR_sigaltstack,
+    __NR_getrandom,    __NR_sched_yield,     __NR_exit,
+    __NR_exit_group,   __NR_restart_syscall,
+};
+
+bool keep_only(int fd, int number) {
+  if (fd != number && ::dup3(fd, number, O_CLOEXEC) < 0) return false;
+  return ::syscall(SYS_close_range, number + 1, ~0U, 0) == 0;
+}
+
+bool limit(int resource, rlim_t value) {
+  const rlimit both{.rlim_cur = value, .rlim_max = value};
+  return ::setrlimit(static_cast<__rlimit_resource>(resource), &both) == 0;
+}
+
+// Private writable memory the process has now: the sixth number of statm, in pages.
+uint64_t read_data_bytes() {
+  const Result<BoundedText> statm = read_bounded_text("/proc/self/statm", 256);
+  unsigned long pages = 0;
+  if (!statm.ok() || std::sscanf(statm->text.c_str(), "%*u %*u %*u %*u %*u %lu", &pages) != 1) {
+    return 0;
+  }
+  return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
+}
+
+bool become_nobody() {
+  if (::geteuid() != 0) return true;  // has no rights to lose but its user's; the filter stands
+  return ::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
+         ::setresuid(kNobody, kNobody, kNobody) == 0;
+}
+
+// The daemon's handlers are not for this process, nor what it blocks.
+void reset_signals() {
+  for (int number = 1; number < NSIG; ++number) (void)::signal(number, SIG_DFL);
+  sigset_t none;
+  (void)sigemptyset(&none);
+  (void)sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+bool install_filter() {
+  constexpr auto kLoad = BPF_LD | BPF_W | BPF_ABS;
+  constexpr auto kJumpEqual = BPF_JMP | BPF_JEQ | BPF_K;
+  constexpr auto kReturn = BPF_RET | BPF_K;
+  std::vector<sock_filter> code = {
+      BPF_STMT(kLoad, offsetof(seccomp_data, arch)),
+      BPF_JUMP(kJumpEqual, AUDIT_ARCH_X86_64, 1, 0),
+      BPF_STMT(kReturn, SECCOMP_RET_KILL_PROCESS),
+      BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
+  };
+  for (const unsigned number : kAllowedCalls) {
+    code.push_back(BPF_JUMP(kJumpEqual, number, 0, 1));
+    code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ALLOW));
+  }
+  code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ERRNO | EPERM));
+  const sock_fprog program{.len = static_cast<unsigned short>(code.size()), .filter = code.data()};
+  return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+}  // namespace
+
+bool confine(const Confinement& confinement) {
+  reset_signals();
+  if (!keep_only(confinement.kept_fd, confinement.fd_number)) return false;
+  (void)::prctl(PR_SET_NAME, confinement.name);  // only for those who look
+  if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, kMaxDescriptors)) return false;
+  if (kLimitsMemory && !limit(RLIMIT_DATA, read_data_bytes() + confinement.memory_bytes)) {
+    return false;
+  }
+  if (!become_nobody()) return false;
+  // After the change of user, which takes it back. The parent may be gone by now.
+  if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != confinement.parent) return false;
+  if (::prctl(PR_SET_DUMPABLE, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
+    return false;
+  }
+  return install_filter();
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,122 @@
+#include "daemon/resolve/perf_map_cache.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "daemon/probe/proc_text.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr size_t kMaxStatusBytes = size_t{64} << 10;
+// A map kept costs that beside its functions, so that many empty ones leave, too.
+constexpr size_t kEntryBytes = 256;
+
+// The numbers behind "NSpid:" in the text of /proc/PID/status.
+std::vector<uint32_t> list_numbers(std::string_view status, std::string_view key) {
+  const size_t at = status.find("\n" + std::string(key) + ":");
+  std::vector<uint32_t> numbers;
+  if (at == std::string_view::npos) return numbers;
+  status.remove_prefix(at + key.size() + 2);
+  status = status.substr(0, status.find('\n'));
+  while (true) {
+    status.remove_prefix(std::min(status.find_first_not_of(" \t"), status.size()));
+    uint32_t number = 0;
+    const auto [end, error] = std::from_chars(status.data(), status.data() + status.size(), number);
+    if (error != std::errc()) return numbers;
+    numbers.push_back(number);
+    status.remove_prefix(static_cast<size_t>(end - status.data()));
+  }
+}
+
+std::string get_map_path(uint32_t pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
+
+bool is_owned_by(int fd, const std::vector<uint32_t>& uids) {
+  struct stat found {};
+  if (::fstat(fd, &found) != 0) return false;
+  return found.st_uid == 0 || std::ranges::find(uids, found.st_uid) != uids.end();
+}
+
+// Appends the bytes of the file from `offset` on, PerfMapCache::kMaxFileBytes of the file at most.
+std::string read_from(int fd, uint64_t offset, uint64_t file_bytes) {
+  const uint64_t end = std::min(file_bytes, PerfMapCache::kMaxFileBytes);
+  std::string text(end > offset ? end - offset : 0, '\0');
+  size_t done = 0;
+  while (done < text.size()) {
+    const ssize_t count =
+        ::pread(fd, text.data() + done, text.size() - done, static_cast<off_t>(offset + done));
+    if (count < 0 && errno == EINTR) continue;
+    if (count <= 0) break;
+    done += static_cast<size_t>(count);
+  }
+  text.resize(done);
+  return text;
+}
+
+}  // namespace
+
+bool is_made_at_run_time(const MapEntry& mapping) {
+  if (mapping.path.empty()) return true;
+  constexpr std::array<std::string_view, 6> kMemory = {"[anon",  "[heap]",  "[stack]",
+                                                       "//anon", "/memfd:", "/dev/zero"};
+  return std::ranges::any_of(
+      kMemory, [&mapping](std::string_view prefix) { return mapping.path.starts_with(prefix); });
+}
+
+PerfMapCache::PerfMapCache(std::string proc_root, size_t max_bytes, const Clock& clock)
+    : proc_root_(std::move(proc_root)),
+      max_map_bytes_(max_bytes / 2),
+      clock_(clock),
+      maps_(max_bytes) {}
+
+std::optional<PerfMap::Match> PerfMapCache::find(const ProcessKey& process, uint64_t address) {
+  Kept* kept = maps_.find(process);
+  const int64_t now_mono_ns = clock_.mono_ns();
+  if (kept == nullptr || std::chrono::nanoseconds(now_mono_ns - kept->looked_mono_ns) >= kMinAge) {
+    Kept fresh = kept != nullptr ? std::move(*kept) : Kept{.map = PerfMap(max_map_bytes_)};
+    refresh(process, fresh);
+    fresh.looked_mono_ns = now_mono_ns;
+    const size_t bytes = kEntryBytes + fresh.map.size_bytes();
+    if (!maps_.put(process, std::move(fresh), bytes)) return std::nullopt;
+    kept = maps_.find(process);
+  }
+  return kept->map.find(address);
+}
+
+std::optional<OpenedFile> PerfMapCache::open_map(const ProcessKey& process) const {
+  const Result<BoundedText> status =
+      read_bounded_text(get_proc_path(proc_root_, process.pid, "status"), kMaxStatusBytes);
+  if (!status.ok()) return std::nullopt;
+  if (!is_running_since(proc_root_, process.pid, process.start_boot_ns)) return std::nullopt;
+  const std::vector<uint32_t> uids = list_numbers(status->text, "Uid");
+  std::vector<uint32_t> pids = list_numbers(status->text, "NSpid");  // innermost last
+  pids.insert(pids.begin(), process.pid);
+  std::ranges::reverse(pids);
+  for (const uint32_t pid : pids) {
+    Result<OpenedFile> opened = open_file_of_process(proc_root_, process.pid, get_map_path(pid));
+    if (opened.ok() && is_owned_by(opened->fd.get(), uids)) return *std::move(opened);
+  }
+  return std::nullopt;
+}
+
+void PerfMapCache::refresh(const ProcessKey& process, Kept& kept) const {
+  const std::optional<OpenedFile> opened = open_map(process);
+  if (!opened || opened->identity == kept.file) return;
+  const FileIdentity& now = opened->identity;
+  const bool is_grown = now.device == kept.file.device && now.inode == kept.file.inode &&
+                        now.size_bytes > kept.file.size_bytes;
+  if (!is_grown) kept = Kept{.map = PerfMap(max_map_bytes_)};
+  const std::string text = read_from(opened->fd.get(), kept.read_bytes, now.size_bytes);
+  kept.read_bytes += kept.map.append(text);
+  kept.file = now;
+}
+
+}  // namespace gpuperf

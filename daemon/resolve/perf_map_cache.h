@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "daemon/base/byte_lru.h"
+#include "daemon/base/clock.h"
+#include "daemon/model/function.h"
+#include "daemon/probe/file_opener.h"
+#include "daemon/probe/process_maps.h"
+#include "daemon/resolve/perf_map.h"
+
+namespace gpuperf {
+
+// Names of code that processes make at run time, from the perf maps they write:
+// /tmp/perf-PID.map, in their own mount namespace and with the pid of their own pid namespace.
+//
+// Thread: one; `clock` must outlive it. A map is read when an address is first asked for, and what
+// was appended to it at most every kMinAge. It must be a regular file of the process's user or of
+// root: anybody may put files into /tmp. Bounds: kMaxFileBytes of each are read and all together
+// take `max_bytes`, least recently used leave first; one map takes half of that at most.
+class PerfMapCache {
+ public:
+  static constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
+  static constexpr std::chrono::milliseconds kMinAge{1};
+
+  PerfMapCache(std::string proc_root, size_t max_bytes, const Clock& clock);
+
+  // The function at `address`; the name is valid until the next call. What was read stays known
+  // when the process is gone.
+  std::optional<PerfMap::Match> find(const ProcessKey& process, uint64_t address);
+
+ private:
+  struct Kept {
+    PerfMap map;
+    FileIdentity file;        // as last read; all zero = none found
+    uint64_t read_bytes = 0;  // of the file, whole lines
+    int64_t looked_mono_ns = 0;
+  };
+
+  void refresh(const ProcessKey& process, Kept& kept) const;
+  std::optional<OpenedFile> open_map(const ProcessKey& process) const;
+
+  // Set once in the constructor.
+  const std::string proc_root_;
+  const size_t max_map_bytes_;
+  const Clock& clock_;
+  // Caller's thread only.
+  ByteLru<ProcessKey, Kept> maps_;
+};
+
+// Whether code of that mapping was made at run time: anonymous memory, or a file that exists in
+// memory only.
+bool is_made_at_run_time(const MapEntry& mapping);
+
+}  // namespace gpuperf

@@ -1,0 +1,110 @@
+#include "daemon/resolve/stack_namer.h"
+
+#include <utility>
+
+#include "daemon/resolve/stack_merge.h"
+#include "daemon/unwind/process_memory.h"
+#include "daemon/unwind/python_walk.h"
+#include "daemon/unwind/stack_walk.h"
+
+namespace gpuperf {
+namespace {
+
+std::vector<CodeAddress> list_addresses(const std::vector<NativeFrame>& native) {
+  std::vector<CodeAddress> addresses;
+  addresses.reserve(native.size());
+  for (const NativeFrame& frame : native) {
+    addresses.push_back({.address = frame.pc, .is_exact = frame.is_exact});
+  }
+  return addresses;
+}
+
+}  // namespace
+
+StackNamer::StackNamer(Options options, const Clock& clock)
+    : clock_(clock),
+      spaces_({.proc_root = options.frames.proc_root, .tables = std::move(options.tables)}, files_,
+              clock),
+      finder_(std::move(options.frames), clock),
+      stacks_(options.stack_bytes, std::move(options.forget_sent)) {}
+
+void StackNamer::prepare(const ProcessKey& process) {
+  if (!spaces_.prepare(process.pid)) return;  // gone
+  if (process.start_boot_ns != 0) finder_.prefetch(process, find_version(process, 0));
+}
+
+void StackNamer::take(RawStack raw) {
+  spaces_.note_walk(raw);
+  raw.space = spaces_.find_number(raw);
+  if (raw.copy && !raw.frames.empty() && raw.space != AddressSpaces::kNoSpace) {
+    const auto find_rule = [this, &raw](uint64_t pc, bool is_exact) {
+      return spaces_.find_rule(raw.process, raw.space, pc, is_exact);
+    };
+    raw.end =
+        walk_stack(raw.frames, raw.bp, find_rule, make_copy_reader(*raw.copy), raw.copy->returns);
+  }
+  stacks_.set(raw.id, name(raw));
+}
+
+StackPtr StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
+  const ReadMemory read = make_process_reader(process.pid);
+  const auto find_rule = [this, &process](uint64_t pc, bool is_exact) {
+    return spaces_.find_rule(process, 0, pc, is_exact);
+  };
+  RawStack raw{.process = process};
+  raw.end = walk_live_stack(raw.frames, live, find_rule, read);
+  if (const PythonRuntime* runtime = spaces_.find_python(process, 0)) {
+    raw.python = walk_python(*runtime, live.thread_pointer, read);
+  }
+  return name(raw);
+}
+
+StackPtr StackNamer::name_kernel(const std::vector<uint64_t>& addresses) {
+  return stacks_.intern(
+      kernel_symbols_.find_frames(to_return_addresses(addresses), clock_.mono_ns()),
+      StackEnd::kComplete);
+}
+
+StackPtr StackNamer::name_place(const ProcessKey& process, uint64_t address) {
+  return name({.process = process, .frames = {{.pc = address, .is_exact = true}}});
+}
+
+// `space`: that a stack was walked by; 0 = that of now.
+MappingVersion StackNamer::find_version(const ProcessKey& process, uint32_t space) const {
+  AddressSpaces::Mapped mapped = spaces_.find_mapped(process, space);
+  return {.number = space != 0 ? space : mapped.space,
+          .mappings = std::move(mapped.mappings),
+          .held = std::move(mapped.held)};
+}
+
+std::vector<StackFrame> StackNamer::name_python(const RawStack& raw) {
+  const PythonRuntime* const runtime = spaces_.find_python(raw.process, raw.space);
+  const ReadMemory read = make_process_reader(raw.process.pid);
+  std::vector<StackFrame> names;
+  for (const PythonFrame& frame : raw.python) {
+    StackFrame& named = names.emplace_back(StackFrame{.kind = StackFrameKind::kPython});
+    if (runtime == nullptr || frame.code == 0) continue;
+    auto found = python_names_.find(raw.process, runtime->layout, frame, read);
+    if (!found) continue;
+    named.symbol = std::move(found->function);
+    named.file = std::move(found->file);
+    named.line = found->line;
+  }
+  return names;
+}
+
+StackPtr StackNamer::name(const RawStack& raw) {
+  std::vector<FrameGroup> groups = finder_.find_frames(raw.process, list_addresses(raw.frames),
+                                                       find_version(raw.process, raw.space));
+  std::optional<EvaluationCode> evaluation;
+  const PythonRuntime* const runtime = spaces_.find_python(raw.process, raw.space);
+  if (runtime != nullptr && runtime->layout.form == GPUPERF_PYTHON_FRAME_OBJECTS) {
+    evaluation = EvaluationCode{.begin = runtime->eval_begin, .end = runtime->eval_end};
+  }
+  const bool is_cut = raw.python_is_cut && raw.end == StackEnd::kComplete;
+  return stacks_.intern(
+      merge_stacks(raw.frames, std::move(groups), raw.python, name_python(raw), evaluation),
+      is_cut ? StackEnd::kCut : raw.end);
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,67 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/model/snapshot.h"
+#include "daemon/model/stack.h"
+#include "daemon/resolve/frame_finder.h"
+#include "daemon/resolve/kernel_symbols.h"
+#include "daemon/resolve/python_names.h"
+#include "daemon/resolve/stack_table.h"
+#include "daemon/unwind/address_spaces.h"
+#include "daemon/unwind/code_files.h"
+
+namespace gpuperf {
+
+// From a stack as it was taken to one with names, native and Python in one order.
+//
+// Thread: one at a time. `clock` must outlive it. Promises: whatever happens, what can be told is
+// told; the stack's end says what is missing. A process that has gone is named from what was read
+// while it lived.
+class StackNamer {
+ public:
+  struct Options {
+    FrameFinder::Options frames;
+    WalkTables tables;
+    StackTable::OnForgotten forget_sent;
+    // Some 5,000 stacks of 60 frames.
+    size_t stack_bytes = size_t{64} << 20;
+  };
+
+  StackNamer(Options options, const Clock& clock);
+  StackNamer(const StackNamer&) = delete;
+  StackNamer& operator=(const StackNamer&) = delete;
+
+  // `process`: its start may be 0 = not known.
+  void prepare(const ProcessKey& process);
+  // Walks it to its end, names and keeps it.
+  void take(RawStack raw);
+  // What was taken under that id; null = nothing, or forgotten.
+  StackPtr find(uint64_t raw_id) { return stacks_.find(raw_id); }
+  // Of a call in flight, now.
+  StackPtr walk(const ProcessKey& process, const LiveStack& live);
+  StackPtr name_kernel(const std::vector<uint64_t>& addresses);
+  StackPtr name_place(const ProcessKey& process, uint64_t address);
+  // Forgets processes that have gone.
+  void sweep() { spaces_.sweep(); }
+  bool is_known(uint32_t pid) const { return spaces_.is_known(pid); }
+
+ private:
+  MappingVersion find_version(const ProcessKey& process, uint32_t space) const;
+  StackPtr name(const RawStack& raw);
+  std::vector<StackFrame> name_python(const RawStack& raw);
+
+  const Clock& clock_;
+  CodeFiles files_;
+  AddressSpaces spaces_;
+  FrameFinder finder_;
+  KernelSymbols kernel_symbols_;
+  PythonNames python_names_;
+  StackTable stacks_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,413 @@
+#include "daemon/unwind/address_spaces.h"
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <string_view>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/probe/elf_exports.h"
+#include "daemon/probe/proc_text.h"
+#include "daemon/unwind/frame_rules.h"
+#include "daemon/unwind/process_memory.h"
+
+namespace gpuperf {
+namespace {
+
+// A pc in no mapping may come of a mapping just made, or of a broken stack, again and again.
+constexpr std::chrono::nanoseconds kMinAge = std::chrono::milliseconds{20};
+// Stacks are named some seconds after they were taken, at worst.
+constexpr std::chrono::nanoseconds kPastAge = std::chrono::seconds{10};
+// Of one process.
+constexpr size_t kMaxHeld = 64;
+constexpr uint64_t kPageBytes = 4096;
+// Executables and libraries with "python" in their name are some ten on a host.
+constexpr size_t kMaxPythonFiles = 1024;
+constexpr gpuperf_unwind_rule kNoRule{.kind = GPUPERF_UNWIND_UNKNOWN};
+
+// Number behind `key` in `text`; nullopt = not there.
+std::optional<uint64_t> find_number(std::string_view text, std::string_view key) {
+  const size_t at = text.find(key);
+  if (at == std::string_view::npos) return std::nullopt;
+  std::string_view rest = text.substr(at + key.size());
+  rest.remove_prefix(std::min(rest.find_first_of("0123456789"), rest.size()));
+  uint64_t value = 0;
+  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
+  return error == std::errc() ? std::optional(value) : std::nullopt;
+}
+
+// mm_struct.exec_vm: the kernel shows it as the sum of two (fs/proc/task_mmu.c, task_mem).
+std::optional<uint64_t> read_code_pages(const std::string& proc_root, uint32_t pid) {
+  constexpr size_t kMaxStatusBytes = 65536;
+  const auto status = read_bounded_text(get_proc_path(proc_root, pid, "status"), kMaxStatusBytes);
+  if (!status.ok()) return std::nullopt;
+  const auto program_kib = find_number(status->text, "\nVmExe:");
+  const auto library_kib = find_number(status->text, "\nVmLib:");
+  if (!program_kib || !library_kib) return std::nullopt;  // a kernel thread, a zombie
+  return (*program_kib + *library_kib) * 1024 / kPageBytes;
+}
+
+uint64_t make_place(uint64_t pc, bool is_exact) { return pc << 1 | (is_exact ? 1 : 0); }
+
+gpuperf_unwind_key make_key(uint32_t space, uint64_t place) {
+  return {.pc = place >> 1, .space = space, .is_exact = static_cast<__u32>(place & 1)};
+}
+
+// The call before a return address: that address may be where the next function begins.
+uint64_t get_code_address(uint64_t pc, bool is_exact) { return is_exact ? pc : pc - 1; }
+
+bool is_vdso(const MapEntry& mapping) {
+  return mapping.path == "[vdso]" && mapping.file.inode == 0;
+}
+
+bool is_anonymous(const MapEntry& mapping) {
+  return mapping.file.inode == 0 && (mapping.path.empty() || mapping.path.starts_with("[anon"));
+}
+
+// Whether rules made for `before` still hold. Memory without a file has the same rule everywhere,
+// until a file comes anywhere in its place. `now`: by address.
+bool is_same_code(const MapEntry& before, const std::vector<MapEntry>& now) {
+  auto there = std::ranges::upper_bound(now, before.start_address, {}, &MapEntry::end_address);
+  if (!is_anonymous(before)) return there != now.end() && *there == before;
+  for (; there != now.end() && there->start_address < before.end_address; ++there) {
+    if (!is_anonymous(*there)) return false;
+  }
+  return true;
+}
+
+std::string_view get_file_name(std::string_view path) {
+  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+}
+
+}  // namespace
+
+AddressSpaces::AddressSpaces(Options options, CodeFiles& files, const Clock& clock)
+    : options_(std::move(options)), files_(files), clock_(clock), pythons_(kMaxPythonFiles) {}
+
+const MapEntry* AddressSpaces::find_mapping(const Space& space, uint64_t pc) {
+  if (space.mappings == nullptr) return nullptr;
+  const auto after = std::ranges::upper_bound(*space.mappings, pc, {}, &MapEntry::start_address);
+  if (after == space.mappings->begin()) return nullptr;
+  const MapEntry& mapping = *std::prev(after);
+  return pc < mapping.end_address ? &mapping : nullptr;
+}
+
+std::optional<AddressSpaces::Image> AddressSpaces::read_image(uint32_t pid) const {
+  const auto start_ticks = read_start_ticks(options_.proc_root, pid);
+  const auto start_stack = read_start_stack(options_.proc_root, pid);
+  const auto code_pages = read_code_pages(options_.proc_root, pid);
+  if (!start_ticks.ok() || !start_stack.ok() || !code_pages) return std::nullopt;
+  return Image{.start_ticks = *start_ticks,
+               .start_stack = *start_stack,
+               .code_pages = *code_pages,
+               .code_changes = options_.tables.read_code_changes(pid)};
+}
+
+// Between two looks that agree, so that all is of one moment.
+bool AddressSpaces::read_mappings(uint32_t pid, Space& space) const {
+  constexpr int kAttempts = 3;
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto before = read_image(pid);
+    auto maps = read_executable_maps(options_.proc_root, pid);
+    const auto after = read_image(pid);
+    if (!maps.ok() || maps->entries.empty() || !before || !after) return false;
+    space.read_mono_ns = clock_.mono_ns();
+    space.image = *after;
+    std::ranges::sort(maps->entries, {}, &MapEntry::start_address);
+    space.mappings = std::make_shared<const std::vector<MapEntry>>(std::move(maps->entries));
+    if (before == after) return true;
+  }
+  space.image.code_pages = 0;  // never equal: walked here until it has come to rest
+  return true;
+}
+
+void AddressSpaces::forget_rules(Space& space) {
+  for (const auto& [place, rule] : space.rules) {
+    options_.tables.erase_rule(make_key(space.number, place));
+  }
+  rule_count_ -= space.rules.size();
+  space.rules.clear();
+}
+
+// Whether all that was mapped still is, wherever more came.
+bool AddressSpaces::still_holds(const Space& before, const Space& now) {
+  return before.image.start_ticks == now.image.start_ticks &&
+         before.image.start_stack == now.image.start_stack &&
+         std::ranges::all_of(*before.mappings, [&now](const MapEntry& mapping) {
+           return is_same_code(mapping, *now.mappings);
+         });
+}
+
+void AddressSpaces::retire(uint32_t pid, Space space) {
+  if (space.number == 0) return;
+  forget_rules(space);
+  owners_.erase(space.number);
+  const uint32_t number = space.number;
+  past_[number] = {.pid = pid, .end_mono_ns = clock_.mono_ns(), .space = std::move(space)};
+  if (past_.size() > kMaxPast) past_.erase(past_.begin());
+}
+
+// What a running program loads it may unload again, before a stack that leads through it is looked
+// at.
+void AddressSpaces::hold_new_code(uint32_t pid, const Space& before, Space& now) {
+  for (const MapEntry& mapping : *now.mappings) {
+    const MapEntry* const known = find_mapping(before, mapping.start_address);
+    if (known != nullptr && *known == mapping) {
+      const auto held = before.held.find(mapping.start_address);
+      if (held != before.held.end()) now.held.insert(*held);
+    } else if (mapping.file.inode != 0 && now.held.size() < kMaxHeld) {
+      auto code = open_code(pid, mapping);
+      if (code.ok()) now.held[mapping.start_address] = *std::move(code);
+    }
+  }
+}
+
+bool AddressSpaces::prepare(uint32_t pid) {
+  Space fresh;
+  if (!read_mappings(pid, fresh)) return false;
+  const auto known = spaces_.find(pid);
+  if (known == spaces_.end() && spaces_.size() >= kMaxProcesses) return false;
+  Space& space = known == spaces_.end() ? spaces_[pid] : known->second;
+  if (space.number != 0) hold_new_code(pid, space, fresh);
+  if (space.number != 0 && still_holds(space, fresh)) {
+    fresh.number = space.number;
+    fresh.first_code_changes = space.first_code_changes;
+    fresh.rules = std::move(space.rules);
+    fresh.python = space.python;
+    fresh.examined = std::move(space.examined);
+  } else {
+    retire(pid, std::move(space));
+    fresh.number = ++last_number_;
+    fresh.first_code_changes = fresh.image.code_changes;
+    owners_[fresh.number] = pid;
+  }
+  space = std::move(fresh);
+  watch_loader(pid, space);
+  look_for_python(pid, space);
+  tell(pid, space);
+  return true;
+}
+
+// Where the kernel side has no room the process's stacks are walked here, until it has.
+void AddressSpaces::tell(uint32_t pid, Space& space) {
+  gpuperf_address_space told{.start_stack = space.image.start_stack,
+                             .code_pages = space.image.code_pages,
+                             .python_runtime = space.python ? space.python->address : 0,
+                             .space = space.number,
+                             .code_changes = space.image.code_changes};
+  if (space.python) told.python = space.python->layout;
+  space.is_told = options_.tables.set_space(pid, told);
+}
+
+uint32_t AddressSpaces::find_owner(uint32_t number) const {
+  const auto owner = owners_.find(number);
+  return owner == owners_.end() ? 0 : owner->second;
+}
+
+void AddressSpaces::note_walk(const RawStack& raw) {
+  if (find_owner(raw.space) != 0) return;
+  const auto known = spaces_.find(raw.process.pid);
+  // What came before the mappings were read says nothing new.
+  if (known != spaces_.end() && read_image(raw.process.pid) == known->second.image) {
+    if (!known->second.is_told) tell(raw.process.pid, known->second);
+    return;
+  }
+  (void)prepare(raw.process.pid);  // gone: nothing to prepare
+}
+
+bool AddressSpaces::held_at(const Space& space, uint32_t code_changes) {
+  return code_changes >= space.first_code_changes && code_changes <= space.image.code_changes;
+}
+
+// Where the kernel side knew no rules, the loader's count tells which mappings were meant.
+uint32_t AddressSpaces::find_number(const RawStack& raw) const {
+  if (raw.space != 0) return raw.space;
+  const auto known = spaces_.find(raw.process.pid);
+  if (known != spaces_.end() && held_at(known->second, raw.code_changes)) {
+    return known->second.number;
+  }
+  for (const auto& [number, past] : past_) {
+    if (past.pid == raw.process.pid && held_at(past.space, raw.code_changes)) return number;
+  }
+  return kNoSpace;
+}
+
+AddressSpaces::Space* AddressSpaces::find_present(const ProcessKey& process) {
+  auto known = spaces_.find(process.pid);
+  if (known == spaces_.end()) {
+    if (!prepare(process.pid)) return nullptr;
+    known = spaces_.find(process.pid);
+  }
+  constexpr uint64_t kTickNs = 10'000'000;  // of /proc/PID/stat
+  const bool is_its = known->second.image.start_ticks == process.start_boot_ns / kTickNs;
+  return is_its ? &known->second : nullptr;  // else the pid has a new owner
+}
+
+AddressSpaces::Space* AddressSpaces::find_space(const ProcessKey& process, uint32_t number) {
+  if (number == 0) return find_present(process);
+  if (const uint32_t owner = find_owner(number)) return &spaces_.at(owner);
+  const auto past = past_.find(number);
+  return past == past_.end() ? nullptr : &past->second.space;
+}
+
+gpuperf_unwind_rule AddressSpaces::find_rule(const ProcessKey& process, uint32_t number,
+                                             uint64_t pc, bool is_exact) {
+  Space* space = find_space(process, number);
+  if (space == nullptr) return kNoRule;
+  const uint64_t code_address = get_code_address(pc, is_exact);
+  const uint32_t owner = find_owner(space->number);
+  if (owner != 0 && find_mapping(*space, code_address) == nullptr &&
+      std::chrono::nanoseconds(clock_.mono_ns() - space->read_mono_ns) >= kMinAge) {
+    (void)prepare(owner);
+    space = find_space(process, number);
+    if (space == nullptr) return kNoRule;
+  }
+  const uint64_t place = make_place(pc, is_exact);
+  if (const auto known = space->rules.find(place); known != space->rules.end()) {
+    return known->second;
+  }
+  const auto rule = make_rule(process.pid, *space, code_address);
+  if (!rule) return kNoRule;
+  const bool is_present = find_owner(space->number) != 0;
+  if (is_present && rule_count_ < kMaxRules &&
+      options_.tables.set_rule(make_key(space->number, place), *rule)) {
+    space->rules.emplace(place, *rule);
+    ++rule_count_;
+  }
+  return *rule;
+}
+
+Result<CodeFiles::CodePtr> AddressSpaces::open_code(uint32_t pid, const MapEntry& mapping) {
+  if (is_vdso(mapping)) return files_.open_vdso(mapping, make_process_reader(pid));
+  return files_.open(options_.proc_root, pid, mapping);
+}
+
+// Nothing for what is no code, or cannot be read now.
+std::optional<gpuperf_unwind_rule> AddressSpaces::make_rule(uint32_t pid, Space& space,
+                                                            uint64_t pc) {
+  const MapEntry* const found = find_mapping(space, pc);
+  if (found == nullptr) return std::nullopt;
+  const MapEntry& mapping = *found;
+  if (is_anonymous(mapping)) return kGuessRule;
+  if (mapping.file.inode == 0 && !is_vdso(mapping)) return std::nullopt;  // "[uprobes]"
+  auto held = space.held.find(mapping.start_address);
+  if (held == space.held.end()) {
+    auto code = open_code(pid, mapping);
+    if (absl::IsInvalidArgument(code.status()))
+      return kGuessRule;  // no ELF file, as JITs make them
+    if (!code.ok()) return std::nullopt;
+    held = space.held.emplace(mapping.start_address, *std::move(code)).first;
+  }
+  const CodeFile& file = held->second->file;
+  const auto vaddr = file.find_vaddr(pc - mapping.start_address + mapping.offset_bytes);
+  if (!vaddr) return std::nullopt;
+  const auto rule = find_unwind_rule(file, *vaddr);
+  return rule.ok() ? *rule : kNoRule;  // damaged: never walked through
+}
+
+AddressSpaces::Mapped AddressSpaces::find_mapped(const ProcessKey& process, uint32_t number) const {
+  if (const auto past = past_.find(number); past != past_.end()) {
+    const Space& space = past->second.space;
+    return {.space = number, .mappings = space.mappings, .held = space.held};
+  }
+  const auto known = spaces_.find(number == 0 ? process.pid : find_owner(number));
+  if (known == spaces_.end()) return {};
+  const Space& space = known->second;
+  return {.space = space.number, .mappings = space.mappings, .held = space.held};
+}
+
+const PythonRuntime* AddressSpaces::find_python(const ProcessKey& process, uint32_t number) const {
+  const auto known = spaces_.find(number == 0 ? process.pid : find_owner(number));
+  return known != spaces_.end() && known->second.python ? &*known->second.python : nullptr;
+}
+
+void AddressSpaces::watch_loader(uint32_t pid, const Space& space) {
+  const auto loader = std::ranges::find_if(*space.mappings, [](const MapEntry& mapping) {
+    const std::string_view name = get_file_name(mapping.path);
+    return name.starts_with("ld-") && name.find(".so") != std::string_view::npos;
+  });
+  if (loader == space.mappings->end()) return;  // a static program
+  const auto code = open_code(pid, *loader);
+  if (!code.ok() || !loaders_.insert((*code)->identity).second) return;
+  const auto sections = (*code)->file.elf().read_sections();
+  if (!sections.ok()) return;
+  const auto exports = ElfExports::open((*code)->file.elf(), *sections);
+  if (!exports.ok()) return;
+  const auto place = exports->find("_dl_debug_state");
+  if (!place.ok() || !*place) return;
+  const auto offset = (*code)->file.find_offset((*place)->vaddr);
+  if (!offset) return;
+  const Status status = options_.tables.watch_loader((*code)->fd.get(), (*code)->identity, *offset);
+  if (!status.ok()) {
+    log_warn("changes of a loader are not seen",
+             {{"file", loader->path}, {"error", std::string(status.message())}});
+  }
+}
+
+// In the program itself and in libraries named after it: an embedded one is linked as libpython, or
+// into the program.
+void AddressSpaces::look_for_python(uint32_t pid, Space& space) {
+  if (space.python) return;
+  std::error_code error;  // empty then: no program is named so
+  const std::string program =
+      std::filesystem::read_symlink(get_proc_path(options_.proc_root, pid, "exe"), error).string();
+  for (const MapEntry& mapping : *space.mappings) {
+    if (mapping.file.inode == 0) continue;
+    if (mapping.path != program && !is_python_name(mapping.path)) continue;
+    if (!space.examined.insert(mapping.start_address).second) continue;
+    space.python = examine(pid, mapping);
+    if (space.python) return;
+  }
+}
+
+std::optional<PythonRuntime> AddressSpaces::examine(uint32_t pid, const MapEntry& mapping) {
+  const auto code = open_code(pid, mapping);
+  if (!code.ok()) return std::nullopt;
+  const FileIdentity& identity = (*code)->identity;
+  const std::optional<PythonFile>* file = pythons_.find(identity);
+  if (file == nullptr) {
+    auto found = gpuperf::find_python((*code)->fd.get());
+    if (!found.ok()) {
+      log_warn("Python without stacks",
+               {{"file", mapping.path}, {"error", std::string(found.status().message())}});
+    }
+    (void)pythons_.put(identity, found.ok() ? *found : std::nullopt, 1);
+    file = pythons_.find(identity);
+  }
+  const auto vaddr = (*code)->file.find_vaddr(mapping.offset_bytes);
+  if (!*file || !vaddr) return std::nullopt;
+  auto runtime =
+      load_python_runtime(**file, mapping.start_address - *vaddr, make_process_reader(pid));
+  if (runtime.ok()) return *std::move(runtime);
+  log_warn("Python without stacks", {{"file", mapping.path},
+                                     {"pid", std::to_string(pid)},
+                                     {"error", std::string(runtime.status().message())}});
+  return std::nullopt;
+}
+
+void AddressSpaces::sweep() {
+  files_.close_idle();
+  const int64_t now_ns = clock_.mono_ns();
+  std::erase_if(past_, [now_ns](const auto& entry) {
+    return std::chrono::nanoseconds(now_ns - entry.second.end_mono_ns) >= kPastAge;
+  });
+  for (auto entry = spaces_.begin(); entry != spaces_.end();) {
+    entry->second.held.clear();
+    const auto ticks = read_start_ticks(options_.proc_root, entry->first);
+    if (ticks.ok() && *ticks == entry->second.image.start_ticks) {
+      ++entry;
+      continue;
+    }
+    options_.tables.erase_space(entry->first);
+    retire(entry->first, std::move(entry->second));
+    entry = spaces_.erase(entry);
+  }
+}
+
+bool is_python_name(std::string_view path) {
+  return get_file_name(path).find("python") != std::string_view::npos;
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "daemon/base/byte_lru.h"
+#include "daemon/base/fd.h"
+#include "daemon/base/result.h"
+#include "daemon/probe/code_file.h"
+#include "daemon/probe/file_opener.h"
+#include "daemon/probe/process_maps.h"
+#include "daemon/unwind/process_memory.h"
+
+namespace gpuperf {
+
+// Files with code, opened and their headers read, one of each content.
+//
+// Thread: one at a time. Keeps at most kMaxOpen files open, those used least recently are closed;
+// whoever still holds one keeps it open.
+class CodeFiles {
+ public:
+  struct Code {
+    Fd fd;
+    FileIdentity identity;
+    CodeFile file;
+  };
+  using CodePtr = std::shared_ptr<const Code>;
+  // The libraries that stacks of a few large programs lead through.
+  static constexpr size_t kMaxOpen = 256;
+
+  // The file behind a mapping of a process. Errors: what opening it, or its headers, said.
+  Result<CodePtr> open(const std::string& proc_root, uint32_t pid, const MapEntry& mapping);
+  // The code that the kernel maps into every process ("[vdso]"), from a process's memory.
+  Result<CodePtr> open_vdso(const MapEntry& mapping, const ReadMemory& read);
+  // Closes all, so that file systems can be unmounted: to be called now and then.
+  void close_idle() { open_.clear(); }
+
+ private:
+  ByteLru<FileIdentity, CodePtr> open_{kMaxOpen};  // each counts as one byte
+  CodePtr vdso_;                                   // one for the whole host
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,184 @@
+#include "daemon/resolve/perf_map.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "daemon/resolve/frame_finder.h"
+#include "tests/unit/probe/fake_proc.h"
+#include "tests/unit/resolve/print_frames.h"
+
+namespace gpuperf {
+namespace {
+
+namespace fs = std::filesystem;
+using Match = PerfMap::Match;
+
+constexpr size_t kRoom = size_t{1} << 20;
+
+TEST(PerfMapTest, FindsTheFunctionThatCoversAnAddress) {
+  PerfMap map(kRoom);
+  map.append("7f0010 20 LazyCompile:~f /a.js:3\n0x7f0000 10 stub\n");
+
+  EXPECT_EQ(map.find(0x7effff), std::nullopt);
+  EXPECT_EQ(map.find(0x7f0000), (Match{"stub", 0x7f0000}));
+  EXPECT_EQ(map.find(0x7f000f), (Match{"stub", 0x7f0000}));
+  EXPECT_EQ(map.find(0x7f0010), (Match{"LazyCompile:~f /a.js:3", 0x7f0010}));
+  EXPECT_EQ(map.find(0x7f0030), std::nullopt);
+}
+
+TEST(PerfMapTest, SkipsLinesOfAnotherForm) {
+  PerfMap map(kRoom);
+  map.append(
+      "\n"
+      "no numbers\n"
+      "1000\n"
+      "1000 10\n"
+      "1000 10 \n"
+      "fffffffffffffffff 10 too_large\n"
+      "-1000 10 negative\n"
+      "1000 10 good\n");
+
+  EXPECT_EQ(map.find(0x1000), (Match{"good", 0x1000}));
+  EXPECT_EQ(map.find(0), std::nullopt);
+}
+
+TEST(PerfMapTest, TakesWholeLinesOnly) {
+  PerfMap map(kRoom);
+
+  EXPECT_EQ(map.append("1000 10 whole\n2000 10 par"), 14u);
+
+  EXPECT_EQ(map.find(0x2000), std::nullopt);
+  EXPECT_EQ(map.append(""), 0u);
+}
+
+TEST(PerfMapTest, LetsALaterFunctionReplaceOneAtItsAddress) {
+  PerfMap map(kRoom);
+  map.append("1000 10 first\n1000 10 second\n");
+  map.append("1000 10 third\n");
+
+  EXPECT_EQ(map.find(0x1000), (Match{"third", 0x1000}));
+}
+
+TEST(PerfMapTest, StaysWithinItsRoom) {
+  PerfMap map(4'000);
+  std::string text = "10 8 " + std::string(100'000, 'x') + "\n";
+  for (int i = 1; i < 1'000; ++i) text += std::to_string(i) + "000 10 function\n";
+
+  map.append(text);
+
+  EXPECT_LE(map.size_bytes(), 4'000u);
+  EXPECT_EQ(map.find(0x10)->name.size(), PerfMap::kMaxNameBytes);
+  EXPECT_EQ(map.find(0x1000)->name, "function");
+}
+
+class FakeClock final : public Clock {
+ public:
+  int64_t mono_ns() const override { return now_mono_ns; }
+  int64_t unix_ns() const override { return now_mono_ns; }
+  void advance(std::chrono::nanoseconds by) { now_mono_ns += by.count(); }
+  int64_t now_mono_ns = 1;
+};
+
+class PerfMapCacheTest : public testing::Test {
+ protected:
+  PerfMapCacheTest() {
+    fake_.add_process(7, "/usr/bin/node");
+    fake_.write(7, "status", "Name:\tnode\nUid:\t0\t0\t0\t0\nNSpid:\t7\t3\n");
+    fake_.write(7, "maps",
+                "10000-20000 r-xp 00000000 00:00 0 \n"
+                "30000-40000 r-xs 00000000 00:01 99                     /memfd:jit (deleted)\n");
+  }
+  StackFrame find(uint64_t address) {
+    const CodeAddress code{address, true};
+    return finder_.find_frames({.pid = 7, .start_boot_ns = 10'000'000}, {&code, 1}).at(0).at(0);
+  }
+  fs::path write_map(const std::string& text, const std::string& name = "/tmp/perf-3.map") {
+    return fake_.add_file(7, name, text);
+  }
+
+  FakeProc fake_;
+  FakeClock clock_;
+  FrameFinder finder_{{.proc_root = fake_.proc()}, clock_};
+};
+
+TEST_F(PerfMapCacheTest, NamesCodeMadeAtRunTime) {
+  write_map("10100 40 compiled\n30100 40 in_memfd\n");
+
+  EXPECT_EQ(find(0x10110), (StackFrame{.symbol = "compiled",
+                                       .offset_bytes = 0x10,
+                                       .address = 0x10110,
+                                       .kind = StackFrameKind::kJit}));
+  EXPECT_EQ(find(0x30100), (StackFrame{.symbol = "in_memfd",
+                                       .module = "/memfd:jit",
+                                       .address = 0x30100,
+                                       .kind = StackFrameKind::kJit}));
+  EXPECT_EQ(find(0x10200), StackFrame{.address = 0x10200});
+}
+
+TEST_F(PerfMapCacheTest, TakesTheMapOfTheOuterPidWhereThereIsNoOther) {
+  write_map("10100 40 compiled\n", "/tmp/perf-7.map");
+
+  EXPECT_EQ(find(0x10110).symbol, "compiled");
+}
+
+TEST_F(PerfMapCacheTest, ReadsOnWhatIsAppendedAfterAWhile) {
+  const fs::path map = write_map("10100 40 first\n10200 40 unfini");
+  ASSERT_EQ(find(0x10110).symbol, "first");
+  ASSERT_EQ(find(0x10210).symbol, "");
+  std::ofstream(map, std::ios::app) << "shed\n";
+
+  EXPECT_EQ(find(0x10210).symbol, "");
+  clock_.advance(PerfMapCache::kMinAge);
+  EXPECT_EQ(find(0x10210).symbol, "unfinished");
+  EXPECT_EQ(find(0x10110).symbol, "first");
+}
+
+TEST_F(PerfMapCacheTest, ReadsAMapAgainThatBeginsAnew) {
+  const fs::path map = write_map("10100 40 first\n10200 40 second\n");
+  ASSERT_EQ(find(0x10110).symbol, "first");
+  fs::remove(map);
+  write_map("10100 40 other\n");
+  clock_.advance(PerfMapCache::kMinAge);
+
+  EXPECT_EQ(find(0x10110).symbol, "other");
+  EXPECT_EQ(find(0x10210).symbol, "");
+}
+
+TEST_F(PerfMapCacheTest, KnowsWhatItReadOfAProcessThatIsGone) {
+  write_map("10100 40 compiled\n");
+  ASSERT_EQ(find(0x10110).symbol, "compiled");
+  fake_.remove_process(7);
+  clock_.advance(std::chrono::hours(1));
+
+  EXPECT_EQ(find(0x10110).symbol, "compiled");
+}
+
+TEST_F(PerfMapCacheTest, RefusesMapsOfAnotherUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "gives a file to another user: needs root";
+  const fs::path map = write_map("10100 40 planted\n");
+  ASSERT_EQ(::chown(map.c_str(), 12'345, 12'345), 0);
+
+  EXPECT_EQ(find(0x10110).symbol, "");
+}
+
+TEST_F(PerfMapCacheTest, RefusesWhatIsNoRegularFile) {
+  fs::create_directories(fake_.root(7) / "tmp");
+  ASSERT_EQ(::mkfifo((fake_.root(7) / "tmp/perf-3.map").c_str(), 0600), 0);
+
+  EXPECT_EQ(find(0x10110).symbol, "");
+}
+
+TEST_F(PerfMapCacheTest, ReadsNoMoreOfAMapThanItsBound) {
+  const fs::path map = write_map("10100 40 early\n");
+  fs::resize_file(map, PerfMapCache::kMaxFileBytes);  // zeroes up to there: one long line
+  std::ofstream(map, std::ios::app) << "\n10200 40 late\n";
+
+  EXPECT_EQ(find(0x10110).symbol, "early");
+  EXPECT_EQ(find(0x10210).symbol, "");
+}
+
+}  // namespace
+}  // namespace gpuperf

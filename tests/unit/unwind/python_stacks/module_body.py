@@ -1,0 +1,6 @@
+import inner
+
+value = [
+    1,
+    inner.block(),
+]
