@@ -80,15 +80,16 @@ PerfMapCache::PerfMapCache(std::string proc_root, size_t max_bytes, const Clock&
 std::optional<PerfMap::Match> PerfMapCache::find(const ProcessKey& process, uint64_t address) {
   Kept* kept = maps_.find(process);
   const int64_t now_mono_ns = clock_.mono_ns();
-  if (kept == nullptr || std::chrono::nanoseconds(now_mono_ns - kept->looked_mono_ns) >= kMinAge) {
-    Kept fresh = kept != nullptr ? std::move(*kept) : Kept{.map = PerfMap(max_map_bytes_)};
-    refresh(process, fresh);
-    fresh.looked_mono_ns = now_mono_ns;
-    const size_t bytes = kEntryBytes + fresh.map.size_bytes();
-    if (!maps_.put(process, std::move(fresh), bytes)) return std::nullopt;
-    kept = maps_.find(process);
+  if (kept != nullptr && std::chrono::nanoseconds(now_mono_ns - kept->looked_mono_ns) < kMaxAge) {
+    // What is not in it may have been made since.
+    if (const auto match = kept->map.find(address)) return match;
   }
-  return kept->map.find(address);
+  Kept fresh = kept != nullptr ? std::move(*kept) : Kept{.map = PerfMap(max_map_bytes_)};
+  refresh(process, fresh);
+  fresh.looked_mono_ns = now_mono_ns;
+  const size_t bytes = kEntryBytes + fresh.map.size_bytes();
+  if (!maps_.put(process, std::move(fresh), bytes)) return std::nullopt;
+  return maps_.find(process)->map.find(address);
 }
 
 std::optional<OpenedFile> PerfMapCache::open_map(const ProcessKey& process) const {

@@ -19,13 +19,14 @@ namespace gpuperf {
 // /tmp/perf-PID.map, in their own mount namespace and with the pid of their own pid namespace.
 //
 // Thread: one; `clock` must outlive it. A map is read when an address is first asked for, and what
-// was appended to it at most every kMinAge. It must be a regular file of the process's user or of
-// root: anybody may put files into /tmp. Bounds: kMaxFileBytes of each are read and all together
-// take `max_bytes`, least recently used leave first; one map takes half of that at most.
+// was appended to it when one is not in it, or after kMaxAge. It must be a regular file of the
+// process's user or of root: anybody may put files into /tmp. Bounds: kMaxFileBytes of each are
+// read and all together take `max_bytes`, least recently used leave first; one map takes half of
+// that at most.
 class PerfMapCache {
  public:
   static constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
-  static constexpr std::chrono::milliseconds kMinAge{1};
+  static constexpr std::chrono::milliseconds kMaxAge{100};
 
   PerfMapCache(std::string proc_root, size_t max_bytes, const Clock& clock);
 
