@@ -97,9 +97,9 @@ struct gpuperf_python_layout {
 	__u16 bytes_data;                 /* PyBytesObject ob_sval */
 };
 
-/* What walks need to know of one process. Key: struct gpuperf_process_key. Producer: daemon. Since 4. */
+/* What walks need to know of one process. Key: its pid. Producer: daemon. Since 4. */
 struct gpuperf_address_space {
-	__u64 start_stack;        /* mm_struct.start_stack: another after exec, and then this is not valid */
+	__u64 start_stack;        /* mm_struct.start_stack: another after exec, or of another process; then not valid */
 	__u64 code_pages;         /* mm_struct.exec_vm: likewise when code was mapped or unmapped */
 	__u64 python_runtime;     /* address of _PyRuntime; 0 = no Python */
 	__u32 space;              /* a number never used before, new whenever code was unmapped */

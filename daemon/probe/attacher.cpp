@@ -2,9 +2,6 @@
 
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
-#include <linux/bpf.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -14,6 +11,7 @@
 #include <utility>
 
 #include "daemon/probe/kernel_abi.h"
+#include "daemon/probe/multi_link.h"
 
 namespace gpuperf {
 namespace {
@@ -199,22 +197,19 @@ Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const 
     cookies.push_back(place.cookie);
     any_semaphore = any_semaphore || place.semaphore_offset_bytes != 0;
   }
-  const std::string path = get_path(file);
+  if (!any_semaphore) semaphores.clear();
   const std::string_view name(program);
-  UprobeMultiLinkAttr attr;
-  attr.prog_fd = static_cast<uint32_t>(programs_.program_fd(program));
-  attr.attach_type = name == "probe_session" ? kAttachUprobeSession : kAttachUprobeMulti;
-  attr.path = reinterpret_cast<uint64_t>(path.c_str());
-  attr.offsets = reinterpret_cast<uint64_t>(offsets.data());
-  attr.cookies = reinterpret_cast<uint64_t>(cookies.data());
-  if (any_semaphore) {
-    attr.ref_ctr_offsets = reinterpret_cast<uint64_t>(semaphores.data());
-  }
-  attr.cnt = static_cast<uint32_t>(offsets.size());
-  attr.multi_flags = name == "probe_return" ? kUprobeMultiReturn : 0;
-  const long fd = syscall(SYS_bpf, BPF_LINK_CREATE, &attr, sizeof attr);
-  if (fd < 0) return errno_status(errno, file.name + ": attach " + program);
-  links.push_back({.fd = Fd(static_cast<int>(fd))});
+  ASSIGN_OR_RETURN(Fd link,
+                   create_multi_link({.program_fd = programs_.program_fd(program),
+                                      .file_fd = file.fd,
+                                      .attach_type = name == "probe_session" ? kAttachUprobeSession
+                                                                             : kAttachUprobeMulti,
+                                      .flags = name == "probe_return" ? kUprobeMultiReturn : 0,
+                                      .offsets = offsets,
+                                      .cookies = cookies,
+                                      .semaphores = semaphores},
+                                     file.name + ": attach " + program));
+  links.push_back({.fd = std::move(link)});
   return absl::OkStatus();
 }
 

@@ -388,7 +388,7 @@ std::optional<PythonRuntime> AddressSpaces::examine(uint32_t pid, const MapEntry
 }
 
 void AddressSpaces::sweep() {
-  files_.close_idle();
+  files_.close_all();
   const int64_t now_ns = clock_.mono_ns();
   std::erase_if(past_, [now_ns](const auto& entry) {
     return std::chrono::nanoseconds(now_ns - entry.second.end_mono_ns) >= kPastAge;

@@ -34,7 +34,7 @@ class CodeFiles {
   // The code that the kernel maps into every process ("[vdso]"), from a process's memory.
   Result<CodePtr> open_vdso(const MapEntry& mapping, const ReadMemory& read);
   // Closes all, so that file systems can be unmounted: to be called now and then.
-  void close_idle() { open_.clear(); }
+  void close_all() { open_.clear(); }
 
  private:
   ByteLru<FileIdentity, CodePtr> open_{kMaxOpen};  // each counts as one byte
