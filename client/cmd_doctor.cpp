@@ -39,6 +39,15 @@ Status read_answers(Connection& connection, bool here, DaemonAnswers& answers) {
   RETURN_IF_ERROR(connection.call(&Connection::Stub::GetConfig, "read the configuration",
                                   v1::GetConfigRequest(), &answers.config));
   ASSIGN_OR_RETURN(answers.probes, read_pages(connection, kListProbes, {}, 0));
+  ASSIGN_OR_RETURN(answers.sessions, read_pages(connection, kListSessions, {}, 0));
+  v1::ListFunctionsRequest cuda;
+  cuda.mutable_filter()->set_category("cuda");
+  cuda.set_per_process(true);
+  ASSIGN_OR_RETURN(answers.cuda_calls, read_pages(connection, kListFunctions, cuda, 0));
+  v1::ListGpusResponse gpus;
+  const Status listed =
+      connection.call(&Connection::Stub::ListGpus, "list GPUs", v1::ListGpusRequest(), &gpus);
+  if (listed.ok()) answers.gpus = std::move(gpus);  // else: an older daemon, which is said
   if (here) answers.config_file = find_file_text(answers.config.path());
   return absl::OkStatus();
 }

@@ -1,4 +1,4 @@
-// gpuperfctl processes: who calls the probed functions.
+// gpuperfctl processes: who calls the probed functions, and who is injected.
 
 #include <fmt/format.h>
 
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "client/pages.h"
+#include "client/session_text.h"
 #include "client/sort.h"
 #include "client/view.h"
 
@@ -31,6 +32,7 @@ std::string render_table(const std::vector<Process>& rows, const TextStyle& styl
                {"CALLS", kRight},
                {"SLOW", kRight},
                {"OVERHEAD", kRight},
+               {.title = "SESSION", .optional = true},
                {.title = "CONTAINER", .optional = true},
                {.title = "POD", .optional = true, .shrink_to = 12},
                {.title = "NAMESPACE", .optional = true, .shrink_to = 12},
@@ -45,6 +47,7 @@ std::string render_table(const std::vector<Process>& rows, const TextStyle& styl
          {format_count(row.calls())},
          {format_count(row.slow_calls()), row.slow_calls() > 0 ? Tone::kWarning : Tone::kPlain},
          {row.overhead_ratio() == 0 ? "" : format_ratio(row.overhead_ratio())},
+         {row.session_state(), find_session_tone(row.session_state())},
          {row.container()},
          {row.pod()},
          {row.namespace_()},

@@ -5,6 +5,7 @@
 #include <array>
 #include <string>
 
+#include "client/session_text.h"
 #include "client/suspension_table.h"
 #include "client/view.h"
 
@@ -68,10 +69,30 @@ std::string describe_cost(const GetStatusResponse& status) {
   return fmt::format("{}, memory {}", text, format_bytes(status.resident_bytes()));
 }
 
+std::string describe_sessions(const GetStatusResponse& status, const TextStyle& style) {
+  const std::string text = describe_session_counts(status.sessions(), style);
+  if (status.session_lost_records() == 0) return text;
+  const std::string lost =
+      fmt::format("{} records lost", format_count(status.session_lost_records()));
+  return fmt::format("{}; {}", text, paint(lost, Tone::kWarning, style));
+}
+
 std::string describe_store(const GetStatusResponse& status) {
   if (status.store_path().empty()) return "none: slow calls are kept in memory only";
   return fmt::format("{}, {} used", make_printable(status.store_path()),
                      format_bytes(status.store_bytes()));
+}
+
+std::string describe_gpus(const GetStatusResponse& status, const TextStyle& style) {
+  if (status.gpus() == 0) {
+    return status.gpus_reason().empty() ? "none" : "none: " + make_printable(status.gpus_reason());
+  }
+  const std::string count = format_count(status.gpus());
+  if (status.gpus_in_trouble() == 0) return count;
+  return fmt::format(
+      "{}, {}", count,
+      paint(fmt::format("{} in trouble: gpuperfctl gpus", format_count(status.gpus_in_trouble())),
+            Tone::kWarning, style));
 }
 
 // What the probes cost the workloads, where it is most.
@@ -131,8 +152,12 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
          make_line("Files", fmt::format("{} probed", format_count(status.files())), style) +
          make_line("Processes", fmt::format("{} running", format_count(status.processes())),
                    style) +
+         make_line("GPUs", describe_gpus(status, style), style) +
          make_line("Calls", format_count(status.calls()), style) +
          make_line("Slow calls", format_count(status.slow_calls()), style) +
+         make_line("Sessions", describe_sessions(status, style), style) +
+         make_line("Kernels", fmt::format("{} launches", format_count(status.kernel_launches())),
+                   style) +
          make_line("Store", describe_store(status), style) +
          make_line("Cost", describe_cost(status), style) +
          make_line("Overhead", describe_overhead(status), style) +

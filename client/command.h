@@ -29,9 +29,12 @@ struct Command {
 
 void declare_status(CLI::App& app, Invocation& invocation);
 void declare_functions(CLI::App& app, Invocation& invocation);
+void declare_kernels(CLI::App& app, Invocation& invocation);
+void declare_sessions(CLI::App& app, Invocation& invocation);
 void declare_slow(CLI::App& app, Invocation& invocation);
 void declare_probes(CLI::App& app, Invocation& invocation);
 void declare_processes(CLI::App& app, Invocation& invocation);
+void declare_gpus(CLI::App& app, Invocation& invocation);
 void declare_config(CLI::App& app, Invocation& invocation);
 void declare_top(CLI::App& app, Invocation& invocation);
 void declare_doctor(CLI::App& app, Invocation& invocation);

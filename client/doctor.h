@@ -43,11 +43,19 @@ struct DaemonAnswers {
   v1::GetStatusResponse status;
   std::vector<v1::Probe> probes;
   v1::GetConfigResponse config;
+  std::optional<v1::ListGpusResponse> gpus;  // empty = an older daemon that does not tell
   std::optional<std::string> config_file;  // the file's text now; empty = cannot be read from here
+  std::vector<v1::Session> sessions;       // open ones
+  std::vector<v1::FunctionStats> cuda_calls;  // of the category "cuda", per process
 };
 std::vector<Check> check_daemon(const DaemonAnswers& answers);
 // The probes of each category, in the configuration's order.
 std::vector<Check> check_probes(const std::vector<v1::Probe>& probes);
+
+// Injected processes, and those that use CUDA and are not.
+std::vector<Check> check_sessions(const DaemonAnswers& answers);
+// What GPUs are slow, and why; what is wrong with them is among the daemon's problems.
+std::vector<Check> check_gpus(const v1::ListGpusResponse& response);
 
 // The checks in their three forms.
 std::string render_checks(const std::vector<Check>& checks, const TextStyle& style);

@@ -215,9 +215,11 @@ std::vector<Check> check_daemon(const DaemonAnswers& answers) {
   const v1::GetStatusResponse& status = answers.status;
   std::vector<Check> checks = {check_version(status), check_mechanism(status),
                                check_config(answers)};
-  for (auto& list : {check_problems(status), check_probes(answers.probes),
-                     std::vector<Check>{check_calls(status), check_overhead(status)},
-                     check_suspensions(status), check_drops(status)}) {
+  for (auto& list :
+       {check_problems(status), check_probes(answers.probes),
+        std::vector<Check>{check_calls(status), check_overhead(status)}, check_sessions(answers),
+        answers.gpus ? check_gpus(*answers.gpus) : std::vector<Check>(), check_suspensions(status),
+        check_drops(status)}) {
     checks.insert(checks.end(), list.begin(), list.end());
   }
   return checks;

@@ -19,14 +19,18 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 10> kCommands = {{
+constexpr std::array<Command, 13> kCommands = {{
     {"status", "The daemon's state: probes, problems, drops, cost", declare_status},
     {"top", "Where the time goes right now, and which calls do not come back", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
+    {"kernels", "Statistics per GPU kernel: launches, durations, launch latency", declare_kernels},
     {"slow", "Slow calls: list, show one, watch them happen", declare_slow},
     {"probes", "Configured functions and what became of each; add, enable, disable, threshold",
      declare_probes},
     {"processes", "Processes that call the probed functions", declare_processes},
+    {"sessions", "Injected processes: what they send, why not; run, pause, off, burst",
+     declare_sessions},
+    {"gpus", "The GPUs: clocks and what limits them, power, heat, errors", declare_gpus},
     {"config", "The configuration: show what is in force, check a file, reload", declare_config},
     {"doctor", "Check by check: why there is no data", declare_doctor},
     {"completion", "Completion of commands and flags for bash, zsh and fish", declare_completion},

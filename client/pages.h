@@ -31,6 +31,12 @@ inline constexpr ListCall<v1::ListFunctionsRequest, v1::ListFunctionsResponse, v
                       .action = "list functions",
                       .page_rows = 1000};
 
+inline constexpr ListCall<v1::ListSessionsRequest, v1::ListSessionsResponse, v1::Session>
+    kListSessions = {.method = &Connection::Stub::ListSessions,
+                     .rows = &v1::ListSessionsResponse::mutable_sessions,
+                     .action = "list sessions",
+                     .page_rows = 1000};
+
 template <typename Response>
 using PageReader = std::type_identity_t<std::function<void(const Response&)>>;
 

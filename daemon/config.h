@@ -33,7 +33,17 @@ struct Settings {
     uint64_t keep_exited_seconds = 600;
     uint64_t max_exited_processes = 1000;
     uint64_t summary_interval_seconds = 60;  // 0 = no summary in the log
+    uint64_t gpu_interval_ms = 1000;         // how often GPUs are read; 0 = never
   } stats;
+  struct {
+    bool enabled = true;
+    std::string socket;                           // empty = ingest.sock in the runtime directory
+    uint64_t max_sessions = 1024;                 // processes connected at once
+    uint64_t max_sessions_per_user = 768;         // of them
+    uint64_t max_records_per_second = 2'000'000;  // of one session
+    uint64_t sample_every = 1;                    // launches; 1 = all
+    uint64_t flush_interval_ms = 250;
+  } ingest;
   struct {
     double budget_percent = 1;  // of each process's time that probes may cost; 0 = no limit
   } overhead;
@@ -46,6 +56,7 @@ struct Settings {
   struct {
     std::string listen = "127.0.0.1:9465";  // empty = off
     uint64_t max_series = 2000;             // sets (function, owner), 31 time series each
+    uint64_t max_kernels = 100;             // names of kernels with sets of their own
   } metrics;
   struct {
     std::string listen = "unix:/run/gpuperf/api.sock";  // empty = off

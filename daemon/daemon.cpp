@@ -32,6 +32,8 @@ namespace {
 constexpr std::chrono::milliseconds kPublishPeriod{250};
 // The budget must see a hot function within two seconds: totals are read at least this often.
 constexpr std::chrono::milliseconds kBudgetWindow{1000};
+// NVIDIA's driver makes new values about ten times a second at most.
+constexpr std::chrono::milliseconds kFastestGpuInterval{100};
 
 uint64_t read_cpu_ns() {
   rusage usage{};
@@ -89,12 +91,16 @@ const Daemon::Part Daemon::kParts[] = {
     {&Daemon::start_lock, &Daemon::stop_lock},
     {&Daemon::start_loop, &Daemon::stop_loop},
     {&Daemon::start_store, &Daemon::stop_store},
+    // Before whatever takes long: a process that starts CUDA meanwhile asks only once while its
+    // graphs can be covered.
+    {&Daemon::start_sessions, &Daemon::stop_sessions},
     {&Daemon::start_metrics, &Daemon::stop_metrics},
     {&Daemon::start_api, &Daemon::stop_api},
     {&Daemon::start_programs, &Daemon::stop_programs},
     {&Daemon::start_symbolizer, &Daemon::stop_symbolizer},
     {&Daemon::start_drain, &Daemon::stop_drain},
     {&Daemon::start_prober, &Daemon::stop_prober},
+    {&Daemon::start_gpu_health, &Daemon::stop_gpu_health},
     {&Daemon::start_timers, nullptr},  // they end with the loop
 };
 
@@ -102,7 +108,8 @@ Daemon::Daemon(DaemonOptions options, Config config)
     : options_(std::move(options)),
       start_settings_(config.settings),
       registry_(static_cast<uint32_t>(start_settings_.stats.max_functions)),
-      metrics_(board_, drops_, start_settings_.metrics.max_series),
+      metrics_(board_, drops_, start_settings_.metrics.max_series,
+               start_settings_.metrics.max_kernels),
       config_(std::move(config)),
       stats_({.keep_exited = std::chrono::seconds(start_settings_.stats.keep_exited_seconds),
               .max_exited_processes = start_settings_.stats.max_exited_processes},
@@ -111,7 +118,11 @@ Daemon::Daemon(DaemonOptions options, Config config)
       slow_call_log_(static_cast<uint32_t>(start_settings_.slow.log_per_second), clock_, drops_),
       shapes_(drops_),
       kernel_names_(drops_),
-      budget_({.percent = start_settings_.overhead.budget_percent}, clock_.mono_ns()) {
+      budget_({.percent = start_settings_.overhead.budget_percent}, clock_.mono_ns()),
+      session_intake_(clock_),
+      gpu_sessions_({.keep_exited = std::chrono::seconds(start_settings_.stats.keep_exited_seconds),
+                     .max_exited_processes = start_settings_.stats.max_exited_processes},
+                    drops_) {
   exporters_.push_back(&slow_call_log_);
 }
 
@@ -316,8 +327,6 @@ Status Daemon::start_drain() {
   const auto is_alive = [](const ProcessKey& process) {
     return is_running_since("/proc", process.pid, process.start_boot_ns);
   };
-  pod_names_ = std::make_unique<PodNames>(
-      [](const std::string& container) { return find_pod(cri_sockets(), container); }, drops_);
   const auto name_pod = [this](Owner& owner) {
     return pod_names_->name(owner) != PodNames::State::kAsked;
   };
@@ -347,12 +356,12 @@ Status Daemon::start_drain() {
   return absl::OkStatus();
 }
 void Daemon::stop_drain() {
-  if (!drain_) return;
-  drain_->stop();
-  take_batches();
-  log_summary();
-  drain_.reset();
-  pod_names_.reset();
+  if (drain_) {
+    drain_->stop();
+    take_batches();
+    log_summary();
+    drain_.reset();
+  }
 }
 
 Status Daemon::start_prober() {
@@ -371,6 +380,22 @@ Status Daemon::start_prober() {
   return prober_->start();
 }
 void Daemon::stop_prober() { prober_.reset(); }
+
+Status Daemon::start_gpu_health() {
+  const std::chrono::milliseconds interval(start_settings_.stats.gpu_interval_ms);
+  if (interval.count() == 0) return absl::OkStatus();
+  gpu_source_ = std::make_unique<GpuSource>(
+      GpuSource::Options{.interval = std::max(interval, kFastestGpuInterval)}, [this](auto report) {
+        loop_->post([this, report = std::move(report)] { take_gpus(report); });
+      });
+  return absl::OkStatus();
+}
+void Daemon::stop_gpu_health() { gpu_source_.reset(); }
+
+void Daemon::take_gpus(std::shared_ptr<const GpuHealthReport> report) {
+  gpus_ = std::move(report);
+  changed_ = true;
+}
 
 Status Daemon::start_timers() {
   publish();
@@ -559,6 +584,7 @@ void Daemon::apply_settings() {
   set_up_log(settings.log.level);
   slow_call_log_.set_rate(static_cast<uint32_t>(settings.slow.log_per_second));
   stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
+  gpu_sessions_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
   budget_.set_percent(settings.overhead.budget_percent);
   adaptive_.set_options(make_adaptive_options(settings));
   facts_ = std::make_shared<DaemonFacts>(*facts_);
@@ -585,6 +611,8 @@ void Daemon::put_in_force(Result<ProbeChange> change, Done done) {
 
 void Daemon::publish_if_changed() {
   stats_.expire(clock_.mono_ns());
+  gpu_sessions_.expire(clock_.mono_ns());
+  if (gpu_source_ && gpu_source_->find_stall().has_value() != gpus_stalled_) changed_ = true;
   if (std::exchange(changed_, false)) publish();
 }
 
@@ -598,8 +626,10 @@ void Daemon::publish() {
   shapes_.fill(*snapshot);
   budget_.fill(*snapshot);
   adaptive_.fill(*snapshot);
+  gpu_sessions_.fill(snapshot->gpu);
   snapshot->in_flight = in_flight_;
   snapshot->problems = problems_;
+  add_gpus(*snapshot);
   if (store_ != nullptr) {
     snapshot->store = {.path = start_settings_.storage.path, .used_bytes = store_->used_bytes()};
     if (const std::string problem = store_->problem(); !problem.empty()) {
@@ -611,6 +641,17 @@ void Daemon::publish() {
   snapshot->cpu_ns = read_cpu_ns();
   snapshot->resident_bytes = read_resident_bytes();
   board_.publish(std::move(snapshot));
+}
+
+void Daemon::add_gpus(Snapshot& snapshot) {
+  const auto stall = gpu_source_ ? gpu_source_->find_stall() : std::nullopt;
+  gpus_stalled_ = stall.has_value();
+  if (stall) snapshot.problems.push_back(*stall);
+  snapshot.gpus = gpus_;
+  if (!gpus_) return;
+  for (Problem& problem : list_gpu_problems(*gpus_, snapshot.taken_mono_ns)) {
+    snapshot.problems.push_back(std::move(problem));
+  }
 }
 
 void Daemon::log_summary() {

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -13,10 +14,12 @@
 #include "daemon/base/result.h"
 #include "daemon/base/task_loop.h"
 #include "daemon/collect/drain.h"
+#include "daemon/collect/session_source.h"
 #include "daemon/config.h"
 #include "daemon/export/http.h"
 #include "daemon/export/prometheus.h"
 #include "daemon/export/slow_call_log.h"
+#include "daemon/gpu/gpu_source.h"
 #include "daemon/live_config.h"
 #include "daemon/model/control_port.h"
 #include "daemon/model/drops.h"
@@ -27,10 +30,12 @@
 #include "daemon/resolve/symbolizer.h"
 #include "daemon/rpc/server.h"
 #include "daemon/rpc/watch_hub.h"
+#include "daemon/session_intake.h"
 #include "daemon/slow_call_namer.h"
 #include "daemon/state/adaptive_thresholds.h"
 #include "daemon/state/budget.h"
 #include "daemon/state/function_stats.h"
+#include "daemon/state/gpu_sessions.h"
 #include "daemon/state/kernel_names.h"
 #include "daemon/state/shape_table.h"
 #include "daemon/state/slow_calls.h"
@@ -73,9 +78,11 @@ class Daemon final : private ControlPort {
   Status start_programs();
   Status start_symbolizer();
   Status start_drain();
+  Status start_sessions();
   Status start_prober();
   Status start_metrics();
   Status start_api();
+  Status start_gpu_health();
   Status start_timers();
   void stop_lock();
   void stop_loop();
@@ -83,9 +90,11 @@ class Daemon final : private ControlPort {
   void stop_programs();
   void stop_symbolizer();
   void stop_drain();
+  void stop_sessions();
   void stop_prober();
   void stop_metrics();
   void stop_api();
+  void stop_gpu_health();
 
   void post_reload(Done done) override;
   void post_add_probe(std::string section, std::string name, std::string value_json,
@@ -93,9 +102,12 @@ class Daemon final : private ControlPort {
   void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override;
   void post_set_threshold(std::string category, std::string name,
                           std::optional<uint64_t> threshold_ns, Done done) override;
+  void post_session_order(const SessionTarget& target, const SessionOrder& order,
+                          SessionsDone done) override;
 
   Status choose_mechanism();
   void take_report(std::shared_ptr<const ProbeReport> report);
+  void take_gpus(std::shared_ptr<const GpuHealthReport> report);
   void take_batches();
   void take_event(CellDelta& delta);
   void take_event(ProcessExited& exited);
@@ -106,6 +118,7 @@ class Daemon final : private ControlPort {
   void take_event(InFlightCalls& calls);
   void take_event(SlowInFlightCalls& calls);
   void take_event(TotalsRead& read);
+  void take_session_events();
   void keep_slow_call(SlowCall call);
   void store_slow_call(const SlowCalls::Kept& kept);
   void tell_slow_call(const SlowCalls::Kept& kept, bool is_stored);
@@ -115,6 +128,7 @@ class Daemon final : private ControlPort {
   void put_in_force(Result<ProbeChange> change, Done done);
   void publish_if_changed();
   void publish();
+  void add_gpus(Snapshot& snapshot);
   void log_summary();
 
   // Set once in the constructor.
@@ -135,7 +149,9 @@ class Daemon final : private ControlPort {
   std::unique_ptr<SlowCallNamer> namer_;
   std::unique_ptr<PodNames> pod_names_;
   std::unique_ptr<Drain> drain_;
+  std::unique_ptr<SessionSource> session_source_;  // null = sessions are not wanted
   std::unique_ptr<Prober> prober_;
+  std::unique_ptr<GpuSource> gpu_source_;  // null = switched off
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<WatchHub> watch_hub_;
   std::unique_ptr<RpcServer> api_;
@@ -151,9 +167,13 @@ class Daemon final : private ControlPort {
   ShapeTable shapes_;
   KernelNames kernel_names_;
   Budget budget_;
+  SessionIntake session_intake_;
+  GpuSessions gpu_sessions_;
   std::set<uint32_t> suspended_;
   std::shared_ptr<const InFlightCalls> in_flight_;
-  std::vector<Problem> problems_;  // beside those of the probes
+  std::shared_ptr<const GpuHealthReport> gpus_;  // null = none yet
+  bool gpus_stalled_ = false;                    // as last published
+  std::vector<Problem> problems_;                // beside those of the probes
   std::vector<Exporter*> exporters_;
   bool changed_ = true;
   uint64_t summarised_calls_ = 0;

@@ -80,4 +80,17 @@ std::optional<std::string> find_folder_fault(std::string_view path) {
   return std::nullopt;
 }
 
+std::optional<std::string> find_socket_path_fault(std::string_view path) {
+  constexpr size_t kPathMaxBytes = 107;  // sockaddr_un.sun_path and its zero
+  if (path.size() > kPathMaxBytes) {
+    return "the path of a socket has at most " + std::to_string(kPathMaxBytes) + " bytes";
+  }
+  if (path.empty()) return std::nullopt;
+  if (!path.starts_with('/') || path.ends_with('/')) {
+    return "the path must be absolute and name a socket: /run/gpuperf/ingest.sock";
+  }
+  if (has_control_character(path)) return "the path holds a control character";
+  return std::nullopt;
+}
+
 }  // namespace gpuperf

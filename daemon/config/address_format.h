@@ -24,4 +24,9 @@ inline constexpr std::string_view kFolderFormat = "an absolute path or empty";
 inline constexpr std::string_view kFolderPattern = R"(^$|^/.+$)";
 std::optional<std::string> find_folder_fault(std::string_view path);
 
+inline constexpr std::string_view kSocketPathFormat =
+    "an absolute path of at most 107 bytes or empty";
+inline constexpr std::string_view kSocketPathPattern = R"(^$|^/.{1,106}$)";
+std::optional<std::string> find_socket_path_fault(std::string_view path);
+
 }  // namespace gpuperf

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/export/gpu_health_metrics.h"
 #include "daemon/export/metric_families.h"
 #include "daemon/model/display_text.h"
 #include "daemon/model/metric_catalog.h"
@@ -112,6 +113,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   for (const auto& [key, parts] : group_series(*snapshot)) add_function(key, parts, families);
   add_coverage(*snapshot, families);
   add_memcpy(*snapshot, families);
+  gpu_.add(snapshot->gpu, families);
   const auto probes = count_probes(*snapshot);
   for (size_t i = 0; i < probes.size(); ++i) {
     const std::string state(get_probe_state_name(static_cast<ProbeState>(i)));
@@ -122,6 +124,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   add_overhead(*snapshot, families);
   families.add_gauge(Metric::kProcesses, {},
                      static_cast<double>(count_running_processes(*snapshot)));
+  if (snapshot->gpus) add_gpu_health_metrics(*snapshot->gpus, families);
   add_daemon(*snapshot, drops_, families);  // last: it shows the drops of the above
   return families.take();
 }

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/export/gpu_metrics.h"
 #include "daemon/export/metric_families.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
@@ -28,8 +29,12 @@ namespace gpuperf {
 // Not here: serving (HttpServer), names and help (the catalog).
 class PrometheusMetrics final : public prometheus::Collectable {
  public:
-  PrometheusMetrics(const SnapshotBoard& board, DropCounters& drops, uint64_t max_series)
-      : board_(board), drops_(drops), max_series_(max_series) {}
+  PrometheusMetrics(const SnapshotBoard& board, DropCounters& drops, uint64_t max_series,
+                    uint64_t max_kernels)
+      : board_(board),
+        drops_(drops),
+        max_series_(max_series),
+        gpu_(drops, max_kernels, max_series) {}
   PrometheusMetrics(const PrometheusMetrics&) = delete;
   PrometheusMetrics& operator=(const PrometheusMetrics&) = delete;
 
@@ -72,6 +77,7 @@ class PrometheusMetrics final : public prometheus::Collectable {
   // Highest count of abandoned calls exported so far. The only total that can fall: a call given up
   // for lost may return after all.
   mutable std::map<SeriesKey, uint64_t> abandoned_;
+  mutable GpuMetrics gpu_;
 };
 
 // Metrics in the text format of Prometheus, version 0.0.4.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/base/result.h"
+#include "daemon/model/session.h"
 
 namespace gpuperf {
 
@@ -30,6 +31,7 @@ struct ProbeChange {
 class ControlPort {
  public:
   using Done = std::function<void(Result<ProbeChange>)>;
+  using SessionsDone = std::function<void(Result<size_t>)>;  // how many sessions were told
   virtual ~ControlPort() = default;
 
   // Reads the configuration file anew. InvalidArgument: it has errors, each on a line of the
@@ -47,6 +49,10 @@ class ControlPort {
   // too; 0 = never slow by it, empty = as configured. NotFound: there is none.
   virtual void post_set_threshold(std::string category, std::string name,
                                   std::optional<uint64_t> threshold_ns, Done done) = 0;
+  // Tells the open sessions of the target what to collect. NotFound: there is none. Unavailable:
+  // this daemon takes no sessions.
+  virtual void post_session_order(const SessionTarget& target, const SessionOrder& order,
+                                  SessionsDone done) = 0;
 };
 
 }  // namespace gpuperf

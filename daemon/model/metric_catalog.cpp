@@ -28,16 +28,37 @@ constexpr MetricLabelRow kLabelRows[] = {
      "as `kind`; `plain` for bytes that have none: allocated, set, or sent"},
     {L::kKind, "kind",
      "`host_to_host`, `host_to_device`, `device_to_host`, `device_to_device`; `default` where the "
-     "call leaves it to the driver"},
+     "call leaves it to the driver. Of what GPUs copied also `peer_to_peer`, those with `array`, "
+     "and `set`. Of errors of a GPU's memory: `corrected`, `uncorrected`"},
     {L::kState, "state",
      "`attached`, `entry_only`, `waiting`, `symbol_missing`, `failed`, `disabled`, `suspended` "
-     "(by the overhead budget), `alias` (counted under another name)"},
+     "(by the overhead budget), `alias` (counted under another name). Of sessions: `starting`, "
+     "`waiting` (for CUDA), `collecting`, `paused`, `yielded` (to another client of CUPTI), `off`, "
+     "`failed`"},
     {L::kStage, "stage", "where it was dropped, see the list below"},
-    {L::kReason, "reason", "why it was dropped, see the list below"},
+    {L::kReason, "reason",
+     "why it was dropped, see the list below. Of records that sessions lost: `cupti_buffer`, "
+     "`device_buffer`, `reversed`, `queue_full`, `no_daemon`, `table_full`, `unknown_record`, "
+     "`pool_empty`, `incomplete`; `sampled` were left out as told. Of a GPU's clocks: `idle`, "
+     "`clock_settings`, "
+     "`power_cap`, `hw_slowdown`, `sync_boost`, `sw_thermal`, `hw_thermal`, `power_brake`, "
+     "`display_clocks`"},
     {L::kVersion, "version", "version of the daemon"},
     {L::kKernel, "kernel", "release of the kernel it runs on"},
     {L::kMechanism, "mechanism",
      "how probes are attached: `session`, `multi`, `perf`; `none` while they cannot be"},
+    {L::kKernelName, "kernel_name",
+     "name of the GPU kernel without return type, parameters and namespaces; `other` for those "
+     "without a set of their own"},
+    {L::kUuid, "uuid", "UUID of the GPU, or of the MIG instance, `GPU-…`; empty where not known"},
+    {L::kSync, "sync",
+     "what was waited for: `event`, `stream`, `context`; `stream_event` where a stream waited"},
+    {L::kGpu, "gpu", "number of the GPU, as nvidia-smi counts"},
+    {L::kName, "name", "its product name"},
+    {L::kDriver, "driver", "version of NVIDIA's driver"},
+    {L::kPciBusId, "pci_bus_id", "where it is plugged in"},
+    {L::kClock, "clock", "`sm` (multiprocessors), `memory`"},
+    {L::kXid, "xid", "the driver's error code; `0` for those that make no sense"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -47,11 +68,29 @@ constexpr L kOwnerAndError[] = {L::kCategory,  L::kFunction, L::kComm,      L::k
 constexpr L kOwnerAndDirection[] = {L::kCategory,  L::kFunction,  L::kComm,
                                     L::kContainer, L::kPod,       L::kNamespace,
                                     L::kSlurmJob,  L::kSlurmRank, L::kDirection};
+constexpr L kProcessOwner[] = {L::kComm,      L::kContainer, L::kPod,
+                               L::kNamespace, L::kSlurmJob,  L::kSlurmRank};
+constexpr L kProcessOwnerAndKind[] = {L::kComm,     L::kContainer, L::kPod, L::kNamespace,
+                                      L::kSlurmJob, L::kSlurmRank, L::kKind};
+constexpr L kProcessOwnerAndSync[] = {L::kComm,     L::kContainer, L::kPod, L::kNamespace,
+                                      L::kSlurmJob, L::kSlurmRank, L::kSync};
+constexpr L kKernelAndOwner[] = {L::kKernelName, L::kComm,     L::kContainer, L::kPod,
+                                 L::kNamespace,  L::kSlurmJob, L::kSlurmRank};
+constexpr L kUuidAndOwner[] = {L::kUuid,      L::kComm,     L::kContainer, L::kPod,
+                               L::kNamespace, L::kSlurmJob, L::kSlurmRank};
+constexpr L kUuidOnly[] = {L::kUuid};
+constexpr L kReasonOnly[] = {L::kReason};
 constexpr L kFunctionOnly[] = {L::kCategory, L::kFunction};
 constexpr L kKind[] = {L::kKind};
 constexpr L kPodAndComm[] = {L::kPod, L::kComm};
 constexpr L kState[] = {L::kState};
 constexpr L kStageAndReason[] = {L::kStage, L::kReason};
+constexpr L kGpuOnly[] = {L::kGpu, L::kUuid};
+constexpr L kGpuAndFacts[] = {L::kGpu, L::kUuid, L::kName, L::kDriver, L::kPciBusId};
+constexpr L kGpuAndClock[] = {L::kGpu, L::kUuid, L::kClock};
+constexpr L kGpuAndReason[] = {L::kGpu, L::kUuid, L::kReason};
+constexpr L kGpuAndXid[] = {L::kGpu, L::kUuid, L::kXid};
+constexpr L kGpuAndKind[] = {L::kGpu, L::kUuid, L::kKind};
 constexpr L kBuild[] = {L::kVersion, L::kKernel, L::kMechanism};
 
 constexpr MetricRow kMetricRows[] = {
@@ -138,6 +177,103 @@ constexpr MetricRow kMetricRows[] = {
      .source = "gpuperf_function_bytes_total, all functions with a direction",
      .help = "Bytes of copies by direction, as the calls asked for them. A copy that one probed "
              "function makes by calling another is in both."},
+    {.metric = Metric::kKernelDuration,
+     .name = "gpuperf_kernel_duration_seconds",
+     .type = MetricType::kHistogram,
+     .unit = MetricUnit::kSeconds,
+     .labels = kKernelAndOwner,
+     .source = "CUPTI records of injected processes",
+     .help = "Time of kernels on the GPU, each launch that was seen. Where a session samples, the "
+             "sample, unscaled."},
+    {.metric = Metric::kKernelLaunchLatency,
+     .name = "gpuperf_kernel_launch_latency_seconds",
+     .type = MetricType::kHistogram,
+     .unit = MetricUnit::kSeconds,
+     .labels = kKernelAndOwner,
+     .source = "CUPTI records of injected processes, joined by correlation id",
+     .help = "From the beginning of the call that launched a kernel to its start on the GPU. "
+             "Launches outside graphs."},
+    {.metric = Metric::kGraphLaunches,
+     .name = "gpuperf_graph_launches_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kLaunches,
+     .labels = kProcessOwner,
+     .source = "CUPTI records of injected processes",
+     .help = "Launches of CUDA graphs, seen as a whole. A series appears with its first launch."},
+    {.metric = Metric::kGpuCopiedBytes,
+     .name = "gpuperf_gpu_copied_bytes_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kBytes,
+     .labels = kProcessOwnerAndKind,
+     .source = "CUPTI records of injected processes",
+     .help =
+         "Bytes that GPUs copied or set, as they did it. A series appears with its first copy."},
+    {.metric = Metric::kGpuSync,
+     .name = "gpuperf_gpu_sync_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kProcessOwnerAndSync,
+     .source = "CUPTI records of injected processes",
+     .help = "Time that threads, or streams, waited for GPU work. A series appears with its first "
+             "wait."},
+    {.metric = Metric::kGpuAllocated,
+     .name = "gpuperf_gpu_allocated_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kUuidAndOwner,
+     .source = "CUPTI records of injected processes: allocations less releases",
+     .help = "Device memory that running processes hold, as far as was seen: gpuperfctl sessions "
+             "says where that is not all."},
+    {.metric = Metric::kGpuBusy,
+     .name = "gpuperf_gpu_busy_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kUuidOnly,
+     .source = "CUPTI records of injected processes: their union over streams and processes",
+     .help = "Time in which a kernel, copy, set or graph of an injected process ran on the GPU."},
+    {.metric = Metric::kGpuKernelBusy,
+     .name = "gpuperf_gpu_kernel_busy_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kUuidOnly,
+     .source = "as gpuperf_gpu_busy_seconds_total",
+     .help =
+         "Time in which a kernel ran; those within graphs only where they are seen one by one."},
+    {.metric = Metric::kGpuCopyBusy,
+     .name = "gpuperf_gpu_copy_busy_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kUuidOnly,
+     .source = "as gpuperf_gpu_busy_seconds_total",
+     .help = "Time in which a copy or set ran."},
+    {.metric = Metric::kGpuGraphBusy,
+     .name = "gpuperf_gpu_graph_busy_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kUuidOnly,
+     .source = "as gpuperf_gpu_busy_seconds_total",
+     .help = "Time in which a graph ran, seen as a whole."},
+    {.metric = Metric::kSessions,
+     .name = "gpuperf_sessions",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kSessions,
+     .labels = kState,
+     .source = "the daemon",
+     .help = "Injected processes that are connected, by what they do."},
+    {.metric = Metric::kSessionLostRecords,
+     .name = "gpuperf_session_lost_records_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kRecords,
+     .labels = kReasonOnly,
+     .source = "the injected library's own account",
+     .help = "Records that never came, by where they were lost. Every reason is always present."},
+    {.metric = Metric::kSessionClockError,
+     .name = "gpuperf_session_clock_error_seconds",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kSeconds,
+     .labels = {},
+     .source = "the injected library's measure, and kernels that seemed to begin before their call",
+     .help = "How far times of GPU work may be off: the worst of the sessions that are open."},
     {.metric = Metric::kProbes,
      .name = "gpuperf_probes",
      .type = MetricType::kGauge,
@@ -169,6 +305,135 @@ constexpr MetricRow kMetricRows[] = {
      .labels = {},
      .source = "the daemon",
      .help = "Running processes that called a probed function."},
+    {.metric = Metric::kGpuInfo,
+     .name = "gpuperf_gpu_info",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kInfo,
+     .labels = kGpuAndFacts,
+     .source = "NVML",
+     .help = "Always 1; the labels say which GPU it is."},
+    {.metric = Metric::kGpuUp,
+     .name = "gpuperf_gpu_up",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kInfo,
+     .labels = kGpuOnly,
+     .source = "NVML",
+     .help = "1 while the GPU answers its driver, 0 when it is lost. Of a lost GPU only this, "
+             "gpuperf_gpu_info and its errors are shown."},
+    {.metric = Metric::kGpuUtilization,
+     .name = "gpuperf_gpu_utilization_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kGpuOnly,
+     .source = "NVML, nvmlDeviceGetUtilizationRates",
+     .help = "Share of the driver's last sample period (up to a second) with a kernel running."},
+    {.metric = Metric::kGpuMemoryUtilization,
+     .name = "gpuperf_gpu_memory_utilization_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kGpuOnly,
+     .source = "NVML, nvmlDeviceGetUtilizationRates",
+     .help = "Share of the driver's last sample period with its memory read or written."},
+    {.metric = Metric::kGpuMemoryUsed,
+     .name = "gpuperf_gpu_memory_used_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kGpuOnly,
+     .source = "NVML, nvmlDeviceGetMemoryInfo",
+     .help = "Memory in use, without what the driver keeps for itself."},
+    {.metric = Metric::kGpuMemoryTotal,
+     .name = "gpuperf_gpu_memory_total_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kGpuOnly,
+     .source = "NVML, nvmlDeviceGetMemoryInfo",
+     .help = "Memory the GPU has. No counter, in spite of its name."},
+    {.metric = Metric::kGpuPower,
+     .name = "gpuperf_gpu_power_watts",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kWatts,
+     .labels = kGpuOnly,
+     .source = "NVML, NVML_FI_DEV_POWER_AVERAGE",
+     .help = "Power, averaged over a second where the GPU does that."},
+    {.metric = Metric::kGpuPowerLimit,
+     .name = "gpuperf_gpu_power_limit_watts",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kWatts,
+     .labels = kGpuOnly,
+     .source = "NVML, nvmlDeviceGetEnforcedPowerLimit",
+     .help = "Power the GPU may use."},
+    {.metric = Metric::kGpuEnergy,
+     .name = "gpuperf_gpu_energy_joules_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kJoules,
+     .labels = kGpuOnly,
+     .source = "NVML, NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
+     .help = "Energy used since the driver was loaded."},
+    {.metric = Metric::kGpuClock,
+     .name = "gpuperf_gpu_clock_hertz",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kHertz,
+     .labels = kGpuAndClock,
+     .source = "NVML, nvmlDeviceGetClockInfo",
+     .help = "Clocks right now."},
+    {.metric = Metric::kGpuClockMax,
+     .name = "gpuperf_gpu_clock_max_hertz",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kHertz,
+     .labels = kGpuAndClock,
+     .source = "NVML, nvmlDeviceGetMaxClockInfo",
+     .help = "The highest they can be."},
+    {.metric = Metric::kGpuThrottle,
+     .name = "gpuperf_gpu_throttle_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kGpuAndReason,
+     .source = "NVML, NVML_FI_DEV_CLOCKS_EVENT_REASON_*",
+     .help = "Time clocks were held down since the driver was loaded. Only the reasons whose time "
+             "the GPU counts; gpuperf_gpu_throttled has all."},
+    {.metric = Metric::kGpuThrottled,
+     .name = "gpuperf_gpu_throttled",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kInfo,
+     .labels = kGpuAndReason,
+     .source = "NVML, nvmlDeviceGetCurrentClocksEventReasons",
+     .help = "1 while clocks are held down for that reason, else 0."},
+    {.metric = Metric::kGpuTemperature,
+     .name = "gpuperf_gpu_temperature_celsius",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kCelsius,
+     .labels = kGpuOnly,
+     .source = "NVML, nvmlDeviceGetTemperature",
+     .help = "Temperature of the chip."},
+    {.metric = Metric::kGpuXids,
+     .name = "gpuperf_gpu_xid_errors_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kErrors,
+     .labels = kGpuAndXid,
+     .source = "NVML events",
+     .help = "Errors that the driver told of since the daemon started, by code. A series appears "
+             "with its first error."},
+    {.metric = Metric::kGpuEcc,
+     .name = "gpuperf_gpu_ecc_errors_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kErrors,
+     .labels = kGpuAndKind,
+     .source = "NVML, NVML_FI_DEV_ECC_*_VOL_TOTAL",
+     .help = "Memory errors since the driver was loaded."},
+    {.metric = Metric::kGpuRemappedRows,
+     .name = "gpuperf_gpu_remapped_rows_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kRows,
+     .labels = kGpuAndKind,
+     .source = "NVML, NVML_FI_DEV_REMAPPED_*",
+     .help = "Memory rows put out of use after errors of that kind, over the board's life."},
+    {.metric = Metric::kGpuPcieReplays,
+     .name = "gpuperf_gpu_pcie_replays_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kPackets,
+     .labels = kGpuOnly,
+     .source = "NVML, NVML_FI_DEV_PCIE_REPLAY_COUNTER",
+     .help = "Packets sent again over the GPU's link to its host."},
     {.metric = Metric::kDropped,
      .name = "gpuperf_dropped_total",
      .type = MetricType::kCounter,
@@ -254,6 +519,26 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "processes";
     case MetricUnit::kDrops:
       return "drops";
+    case MetricUnit::kLaunches:
+      return "launches";
+    case MetricUnit::kSessions:
+      return "sessions";
+    case MetricUnit::kRecords:
+      return "records";
+    case MetricUnit::kWatts:
+      return "watts";
+    case MetricUnit::kJoules:
+      return "joules";
+    case MetricUnit::kHertz:
+      return "hertz";
+    case MetricUnit::kCelsius:
+      return "degrees Celsius";
+    case MetricUnit::kErrors:
+      return "errors";
+    case MetricUnit::kRows:
+      return "rows";
+    case MetricUnit::kPackets:
+      return "packets";
     case MetricUnit::kInfo:
       return "none";
   }
@@ -292,6 +577,13 @@ one once exported stays. What comes later is added to the set of the same functi
 one per error code, per direction of bytes, and for operations. The sets (pod, comm) of
 `gpuperf_overhead_ratio` count among them.
 
+Kernels have a bound of their own, `metrics.max_kernels` names: half of them go to the names with the
+most time when they are first looked at, the rest to names that come to take 1 % of all kernels' time.
+Whatever has no room counts under `kernel_name="other"`, and once in
+`gpuperf_dropped_total{stage="metrics",reason="kernels_full"}`; what a name counted there before it got
+its own set stays there. Sets (kernel name, owner) and owners are bounded by `metrics.max_series` once
+more, apart from those of functions. A set is up to 54 Prometheus series.
+
 Calls per second, the 99th percentile, the share of calls that are slow, and bytes per second to and
 from the device, per function:
 
@@ -303,8 +595,17 @@ sum by (function) (rate(gpuperf_function_slow_calls_total[5m]))
 sum by (function, direction) (rate(gpuperf_function_bytes_total[5m]))
 ```
 
-`gpuperf_memcpy_bytes_total` counts what calls asked for, on the host; what the device copied, also
-within graphs and kernels, probes do not see.
+How busy each GPU is, which kernels take its time, and how long launches take to reach it, of injected
+processes:
+
+```promql
+rate(gpuperf_gpu_busy_seconds_total[5m])
+topk(10, sum by (kernel_name) (rate(gpuperf_kernel_duration_seconds_sum[5m])))
+histogram_quantile(0.99, sum by (le) (rate(gpuperf_kernel_launch_latency_seconds_bucket[5m])))
+```
+
+`gpuperf_memcpy_bytes_total` counts what calls asked for, on the host; `gpuperf_gpu_copied_bytes_total`
+what the devices of injected processes copied, also within graphs.
 
 )";
 

@@ -25,10 +25,41 @@ enum class Metric : size_t {
   kFunctionFlops,
   kFunctionCoverage,
   kMemcpyBytes,
+  kKernelDuration,
+  kKernelLaunchLatency,
+  kGraphLaunches,
+  kGpuCopiedBytes,
+  kGpuSync,
+  kGpuAllocated,
+  kGpuBusy,
+  kGpuKernelBusy,
+  kGpuCopyBusy,
+  kGpuGraphBusy,
+  kSessions,
+  kSessionLostRecords,
+  kSessionClockError,
   kProbes,
   kSuspendedFunctions,
   kOverhead,
   kProcesses,
+  kGpuInfo,
+  kGpuUp,
+  kGpuUtilization,
+  kGpuMemoryUtilization,
+  kGpuMemoryUsed,
+  kGpuMemoryTotal,
+  kGpuPower,
+  kGpuPowerLimit,
+  kGpuEnergy,
+  kGpuClock,
+  kGpuClockMax,
+  kGpuThrottle,
+  kGpuThrottled,
+  kGpuTemperature,
+  kGpuXids,
+  kGpuEcc,
+  kGpuRemappedRows,
+  kGpuPcieReplays,
   kDropped,
   kBuildInfo,
   kDaemonCpu,
@@ -47,6 +78,16 @@ enum class MetricUnit {
   kProbes,
   kProcesses,
   kDrops,
+  kLaunches,
+  kSessions,
+  kRecords,
+  kWatts,
+  kJoules,
+  kHertz,
+  kCelsius,
+  kErrors,
+  kRows,
+  kPackets,
   kInfo
 };
 
@@ -69,6 +110,15 @@ enum class MetricLabel : size_t {
   kVersion,
   kKernel,
   kMechanism,
+  kKernelName,
+  kUuid,
+  kSync,
+  kGpu,
+  kName,
+  kDriver,
+  kPciBusId,
+  kClock,
+  kXid,
   kCount,
 };
 
@@ -93,7 +143,7 @@ std::span<const MetricLabelRow> metric_label_rows();
 const MetricRow& get_metric(Metric metric);
 std::string_view get_label_name(MetricLabel label);
 
-// Upper edges (`le`) of gpuperf_function_duration_seconds, nanoseconds: every power of two from
+// Upper edges (`le`) of every histogram, nanoseconds: every power of two from
 // 2^10 (1.02 us) to 2^30 (1.07 s), then 2^32, 2^34 and 2^36 (68.7 s).
 // Why these: a power of two from 2^8 on is where a row of 16 buckets of Histogram begins, so the
 // cumulative counts are sums of whole buckets, exact, and need no interpolation here. One edge per

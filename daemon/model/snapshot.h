@@ -13,6 +13,8 @@
 
 #include "daemon/model/event.h"
 #include "daemon/model/function.h"
+#include "daemon/model/gpu_health.h"
+#include "daemon/model/gpu_rows.h"
 #include "daemon/model/histogram.h"
 
 namespace gpuperf {
@@ -258,7 +260,9 @@ struct Snapshot {
   uint64_t cpu_ns = 0;                // used by the daemon
   uint64_t resident_bytes = 0;        // of the daemon
   StoreReport store;
-  std::vector<Problem> problems;  // beside those of the probes
+  std::shared_ptr<const GpuHealthReport> gpus;  // null = not read: switched off, or not yet
+  std::vector<Problem> problems;                // beside those of the probes
+  GpuReport gpu;                                // of injected processes
 };
 
 // Processes that run. pid 0 stands for calls that could not be kept per process: none itself.

@@ -47,16 +47,16 @@ uint8_t next_generation(uint8_t generation) {
 // /proc/self/fd/N: the very file that was opened and read.
 std::string get_path(const ProbedFile& file) { return "/proc/self/fd/" + std::to_string(file.fd); }
 
-struct Place {
+struct AttachPlace {
   uint64_t offset_bytes = 0;
   uint64_t semaphore_offset_bytes = 0;
   uint64_t cookie = 0;
 };
 
 // Where the functions begin, or every exit they have.
-std::vector<Place> list_places(std::span<const ProbePoint> points, uint32_t lane,
-                               uint8_t generation, bool at_exits) {
-  std::vector<Place> places;
+std::vector<AttachPlace> list_places(std::span<const ProbePoint> points, uint32_t lane,
+                                     uint8_t generation, bool at_exits) {
+  std::vector<AttachPlace> places;
   for (const ProbePoint& point : points) {
     if (!at_exits) {
       places.push_back({point.offset_bytes, point.semaphore_offset_bytes,
@@ -191,7 +191,8 @@ Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const 
                                 bool at_exits, Links& links) const {
   std::vector<uint64_t> offsets, semaphores, cookies;
   bool any_semaphore = false;
-  for (const Place& place : list_places(lane.points, lane.number, lane.generation, at_exits)) {
+  for (const AttachPlace& place :
+       list_places(lane.points, lane.number, lane.generation, at_exits)) {
     offsets.push_back(place.offset_bytes);
     semaphores.push_back(place.semaphore_offset_bytes);
     cookies.push_back(place.cookie);
@@ -216,7 +217,8 @@ Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const 
 Status Attacher::add_perf_links(const ProbedFile& file, const Lane& lane, const char* program,
                                 bool at_exits, bool at_return, Links& links) const {
   const std::string path = get_path(file);
-  for (const Place& place : list_places(lane.points, lane.number, lane.generation, at_exits)) {
+  for (const AttachPlace& place :
+       list_places(lane.points, lane.number, lane.generation, at_exits)) {
     LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = place.semaphore_offset_bytes,
                 .bpf_cookie = place.cookie, .retprobe = at_return);
     bpf_link* link = bpf_program__attach_uprobe_opts(programs_.program(program), -1, path.c_str(),

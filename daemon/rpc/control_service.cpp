@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -9,6 +10,7 @@
 
 #include "daemon/rpc/grpc_status.h"
 #include "daemon/rpc/to_proto.h"
+#include "injector/session_abi.h"
 
 namespace gpuperf {
 namespace {
@@ -30,18 +32,22 @@ Status shorten(const Status& status) {
 //
 // Thread: any. Lifetime: owns itself until gRPC says OnDone; the daemon's `done` holds it too, and
 // may come after that.
+template <typename Answer>
 class ControlCall final : public grpc::ServerUnaryReactor {
  public:
-  static std::shared_ptr<ControlCall> make(v1::ProbeChange* change) {
-    std::shared_ptr<ControlCall> call(new ControlCall(change));
+  using Write = std::function<void(const Answer& answer)>;
+
+  // `write` puts the answer into the response.
+  static std::shared_ptr<ControlCall> make(Write write) {
+    std::shared_ptr<ControlCall> call(new ControlCall(std::move(write)));
     call->self_ = call;
     return call;
   }
 
-  void answer(const Result<ProbeChange>& result) {
+  void answer(const Result<Answer>& result) {
     // gRPC keeps the response until Finish, and only the first to answer touches it.
     if (answered_.exchange(true)) return;
-    if (result.ok()) *change_ = to_proto(*result);
+    if (result.ok()) write_(*result);
     Finish(to_grpc_status(shorten(result.status())));
   }
 
@@ -54,9 +60,9 @@ class ControlCall final : public grpc::ServerUnaryReactor {
   }
 
  private:
-  explicit ControlCall(v1::ProbeChange* change) : change_(change) {}
+  explicit ControlCall(Write write) : write_(std::move(write)) {}
 
-  v1::ProbeChange* const change_;
+  const Write write_;
   std::atomic<bool> answered_ = false;
   std::shared_ptr<ControlCall> self_;  // reset in OnDone
 };
@@ -66,12 +72,45 @@ Status check_pattern(const std::string& function) {
   return absl::InvalidArgumentError("function: empty; write * for every function");
 }
 
+Result<SessionOrder::Mode> find_mode(v1::SessionMode mode) {
+  if (mode == v1::SESSION_MODE_RUN) return SessionOrder::Mode::kRun;
+  if (mode == v1::SESSION_MODE_PAUSE) return SessionOrder::Mode::kPause;
+  if (mode == v1::SESSION_MODE_OFF) return SessionOrder::Mode::kOff;
+  return absl::InvalidArgumentError("mode: none; SESSION_MODE_RUN, _PAUSE or _OFF");
+}
+
+Result<SessionOrder> make_order(const v1::SetSessionRequest& request) {
+  if (request.pid() == 0 && request.session_id() == 0) {
+    return absl::InvalidArgumentError("pid: 0, and session_id too; name one of both");
+  }
+  SessionOrder order;
+  ASSIGN_OR_RETURN(order.mode, find_mode(request.mode()));
+  order.sample_every = std::max<uint32_t>(request.sample_every(), 1);
+  if (request.burst_nodes()) order.burst_flags |= GPUPERF_SESSION_BURST_NODES;
+  if (request.burst_all_apis()) order.burst_flags |= GPUPERF_SESSION_BURST_ALL_APIS;
+  order.burst_ms = request.burst_ms();
+  const bool has_burst = order.burst_flags != 0;
+  if (has_burst != (order.burst_ms != 0)) {
+    return absl::InvalidArgumentError(
+        "burst_ms: a burst has a length and says of what: burst_nodes or burst_all_apis");
+  }
+  if (order.burst_ms > GPUPERF_SESSION_BURST_MS_MAX) {
+    return absl::InvalidArgumentError("burst_ms: more than 60000");
+  }
+  const bool is_plain = !has_burst && request.sample_every() == 0;
+  if (order.mode != SessionOrder::Mode::kRun && !is_plain) {
+    return absl::InvalidArgumentError("mode: bursts and sampling are for SESSION_MODE_RUN");
+  }
+  return order;
+}
+
 }  // namespace
 
 Status ControlService::check_caller() const {
   switch (caller_) {
     case Caller::kRoot:
-      return absl::OkStatus();
+      if (port_ != nullptr) return absl::OkStatus();
+      return absl::UnavailableError("this daemon cannot be changed while it runs");
     case Caller::kOther:
       return absl::PermissionDeniedError(
           "only root may change the daemon; run it as root: sudo gpuperfctl …");
@@ -84,11 +123,10 @@ Status ControlService::check_caller() const {
 }
 
 grpc::ServerUnaryReactor* ControlService::start(v1::ProbeChange* change, const Post& post) const {
-  const std::shared_ptr<ControlCall> call = ControlCall::make(change);
+  const auto call = ControlCall<ProbeChange>::make(
+      [change](const ProbeChange& answer) { *change = to_proto(answer); });
   if (const Status status = check_caller(); !status.ok()) {
     call->answer(status);
-  } else if (port_ == nullptr) {
-    call->answer(absl::UnavailableError("this daemon cannot be changed while it runs"));
   } else {
     post(*port_, [call](const Result<ProbeChange>& result) { call->answer(result); });
   }
@@ -151,6 +189,23 @@ grpc::ServerUnaryReactor* ControlService::SetSlowThreshold(
     port.post_set_threshold(request->category(), request->function(), threshold_ns,
                             std::move(done));
   });
+}
+
+grpc::ServerUnaryReactor* ControlService::SetSession(grpc::CallbackServerContext*,
+                                                     const v1::SetSessionRequest* request,
+                                                     v1::SetSessionResponse* response) {
+  const auto call = ControlCall<uint32_t>::make(
+      [response](uint32_t sessions) { response->set_sessions(sessions); });
+  Status status = check_caller();
+  const Result<SessionOrder> order = make_order(*request);
+  status.Update(order.status());
+  if (status.ok()) {
+    port_->post_session_order({.pid = request->pid(), .session_id = request->session_id()}, *order,
+                              [call](const Result<size_t>& result) { call->answer(result); });
+  } else {
+    call->answer(status);
+  }
+  return call.get();
 }
 
 }  // namespace gpuperf

@@ -41,6 +41,9 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerUnaryReactor* SetSlowThreshold(grpc::CallbackServerContext* context,
                                              const v1::SetSlowThresholdRequest* request,
                                              v1::SetSlowThresholdResponse* response) override;
+  grpc::ServerUnaryReactor* SetSession(grpc::CallbackServerContext* context,
+                                       const v1::SetSessionRequest* request,
+                                       v1::SetSessionResponse* response) override;
 
  private:
   using Post = std::function<void(ControlPort& port, ControlPort::Done done)>;
@@ -49,6 +52,7 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerUnaryReactor* start_set_enabled(const std::string& category,
                                               const std::string& function, bool enabled,
                                               v1::ProbeChange* change) const;
+  // Why nothing may be asked for; OK = it may.
   Status check_caller() const;
 
   ControlPort* const port_;

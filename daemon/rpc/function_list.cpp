@@ -1,19 +1,16 @@
 #include "daemon/rpc/function_list.h"
 
-#include <google/protobuf/descriptor.h>
-#include <spdlog/fmt/fmt.h>
-
 #include <algorithm>
 #include <map>
 #include <string>
 #include <tuple>
 
+#include "daemon/rpc/number_sort.h"
 #include "daemon/rpc/to_proto.h"
 
 namespace gpuperf {
 namespace {
 
-using google::protobuf::FieldDescriptor;
 using v1::FunctionStats;
 
 template <typename Row>
@@ -34,35 +31,6 @@ OldestCalls find_oldest_calls(const Snapshot& snapshot) {
   return oldest;
 }
 
-bool is_numeric(const FieldDescriptor& field) {
-  if (field.is_repeated()) return false;
-  return field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32 ||
-         field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64 ||
-         field.cpp_type() == FieldDescriptor::CPPTYPE_DOUBLE;
-}
-
-// long double holds every uint64 and every double exactly on the machines CUDA runs on.
-long double get_number(const FunctionStats& stats, const FieldDescriptor& field) {
-  const google::protobuf::Reflection& reflection = *FunctionStats::GetReflection();
-  if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32) {
-    return reflection.GetUInt32(stats, &field);
-  }
-  if (field.cpp_type() == FieldDescriptor::CPPTYPE_UINT64) {
-    return static_cast<long double>(reflection.GetUInt64(stats, &field));
-  }
-  return reflection.GetDouble(stats, &field);
-}
-
-std::string list_sort_fields() {
-  std::string names = "function";
-  const google::protobuf::Descriptor& type = *FunctionStats::descriptor();
-  for (int i = 0; i < type.field_count(); ++i) {
-    if (is_numeric(*type.field(i))) names += ", " + type.field(i)->name();
-  }
-  return names;
-}
-
-// What decides between rows whose sort fields are equal, so that lists do not jump about.
 auto get_name_order(const FunctionStats& stats) {
   return std::make_tuple(std::cref(stats.function()), std::cref(stats.category()), stats.pid());
 }
@@ -119,18 +87,7 @@ std::vector<FunctionStats> list_summed(const Snapshot& snapshot, const RowFilter
 }
 
 Status sort_functions(std::string_view field_name, std::vector<FunctionStats>& functions) {
-  std::ranges::stable_sort(functions, std::ranges::less(), get_name_order);
-  if (field_name == "function") return absl::OkStatus();
-  const FieldDescriptor* field = FunctionStats::descriptor()->FindFieldByName(
-      field_name.empty() ? "total_ns" : std::string(field_name));
-  if (field == nullptr || !is_numeric(*field)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "sort: \"{}\" is no field to sort by; there are {}", field_name, list_sort_fields()));
-  }
-  std::ranges::stable_sort(functions, std::ranges::greater(), [field](const FunctionStats& stats) {
-    return get_number(stats, *field);
-  });
-  return absl::OkStatus();
+  return sort_by_number(field_name, "function", get_name_order, functions);
 }
 
 }  // namespace gpuperf

@@ -8,8 +8,12 @@
 #include <utility>
 
 #include "daemon/rpc/function_list.h"
+#include "daemon/rpc/gpu_list.h"
+#include "daemon/rpc/gpu_to_proto.h"
 #include "daemon/rpc/grpc_status.h"
+#include "daemon/rpc/kernel_list.h"
 #include "daemon/rpc/row_filter.h"
+#include "daemon/rpc/session_list.h"
 #include "daemon/rpc/shape_list.h"
 #include "daemon/rpc/to_proto.h"
 #include "daemon/rpc/watch_stream.h"
@@ -21,7 +25,7 @@ constexpr size_t kMaxConfigBytes = size_t{1024} * 1024;  // as the proto says
 // gRPC clients refuse messages over 4 MiB unless told otherwise; one row more still fits.
 constexpr size_t kPageBytes = size_t{3} * 1024 * 1024;
 
-using Place = SnapshotPages::Place;
+using ListPlace = SnapshotPages::Place;
 
 grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const Status& status) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -58,19 +62,17 @@ ObserveService::ObserveService(ObserveSources sources)
 Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
                                       v1::ListProcessesResponse& response) {
   const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
-  const RowFilter filter(request.filter());
-  std::vector<const ProcessRow*> rows;
-  for (const ProcessRow& row : place.snapshot->processes) {
-    if (filter.matches(row.process) && filter.matches(row.owner)) rows.push_back(&row);
-  }
-  std::stable_partition(rows.begin(), rows.end(),
-                        [](const ProcessRow* row) { return !row->exited; });
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<ProcessRow> rows =
+      gpuperf::list_processes(*place.snapshot, RowFilter(request.filter()));
+  auto sessions = get_session_states(place.snapshot->gpu);
   std::map<ProcessKey, double> overhead;
   for (const OverheadRow& row : place.snapshot->overhead) overhead[row.process] = row.ratio;
-  const uint64_t next = fill_page(
-      rows, place.offset, request.page(), *response.mutable_processes(),
-      [&overhead](const ProcessRow* row) { return to_proto(*row, overhead[row->process]); });
+  const uint64_t next =
+      fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
+                [&](const ProcessRow& row) {
+                  return to_proto(row, overhead[row.process], sessions[row.process]);
+                });
   if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
   return absl::OkStatus();
 }
@@ -78,7 +80,7 @@ Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
 Status ObserveService::list_probes(const v1::ListProbesRequest& request,
                                    v1::ListProbesResponse& response) {
   const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   if (place.snapshot->probes == nullptr) return absl::OkStatus();
   const RowFilter filter(request.filter());
   std::vector<const ProbeRow*> rows;
@@ -96,7 +98,7 @@ Status ObserveService::list_probes(const v1::ListProbesRequest& request,
 Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
                                       v1::ListFunctionsResponse& response) {
   const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const RowFilter filter(request.filter(), *place.snapshot);
   std::vector<v1::FunctionStats> rows = request.per_process()
                                             ? list_per_process(*place.snapshot, filter)
@@ -112,7 +114,7 @@ Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
 Status ObserveService::list_in_flight_calls(const v1::ListInFlightCallsRequest& request,
                                             v1::ListInFlightCallsResponse& response) {
   const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const Snapshot& snapshot = *place.snapshot;
   if (snapshot.in_flight == nullptr) return absl::OkStatus();
   const InFlightCalls& look = *snapshot.in_flight;
@@ -139,7 +141,7 @@ Status ObserveService::list_in_flight_calls(const v1::ListInFlightCallsRequest& 
 Status ObserveService::list_shapes(const v1::ListShapesRequest& request,
                                    v1::ListShapesResponse& response) {
   const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const Place place, pages_.find_place(request.page(), key));
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   ASSIGN_OR_RETURN(
       const std::vector<v1::Shape> shapes,
       gpuperf::list_shapes(*place.snapshot, RowFilter(request.filter(), *place.snapshot),
@@ -147,6 +149,39 @@ Status ObserveService::list_shapes(const v1::ListShapesRequest& request,
   const uint64_t next = fill_page(shapes, place.offset, request.page(), *response.mutable_shapes(),
                                   [](const v1::Shape& shape) { return shape; });
   if (next < shapes.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_kernels(const v1::ListKernelsRequest& request,
+                                    v1::ListKernelsResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  ASSIGN_OR_RETURN(
+      const std::vector<v1::KernelStats> rows,
+      gpuperf::list_kernels(*place.snapshot, RowFilter(request.filter(), *place.snapshot),
+                            request.sort(), request.per_process()));
+  response.set_taken_mono_ns(static_cast<uint64_t>(place.snapshot->taken_mono_ns));
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_kernels(),
+                                  [](const v1::KernelStats& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
+                                     v1::ListSessionsResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::Session> rows =
+      gpuperf::list_sessions(*place.snapshot, RowFilter(request.filter()), request.include_closed(),
+                             sources_.clock.mono_ns());
+  if (place.offset == 0) {
+    for (const GpuActivity& activity : place.snapshot->gpu.activity) {
+      *response.add_activity() = to_proto(activity);
+    }
+  }
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_sessions(),
+                                  [](const v1::Session& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
   return absl::OkStatus();
 }
 
@@ -207,6 +242,25 @@ grpc::ServerUnaryReactor* ObserveService::ListShapes(grpc::CallbackServerContext
                                                      const v1::ListShapesRequest* request,
                                                      v1::ListShapesResponse* response) {
   return answer(context, list_shapes(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListKernels(grpc::CallbackServerContext* context,
+                                                      const v1::ListKernelsRequest* request,
+                                                      v1::ListKernelsResponse* response) {
+  return answer(context, list_kernels(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListSessions(grpc::CallbackServerContext* context,
+                                                       const v1::ListSessionsRequest* request,
+                                                       v1::ListSessionsResponse* response) {
+  return answer(context, list_sessions(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext* context,
+                                                   const v1::ListGpusRequest*,
+                                                   v1::ListGpusResponse* response) {
+  *response = list_gpus(*sources_.board.get(), sources_.clock.mono_ns());
+  return answer(context, absl::OkStatus());
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext* context,

@@ -64,6 +64,15 @@ class ObserveService final : public v1::Observe::CallbackService {
   grpc::ServerUnaryReactor* ListShapes(grpc::CallbackServerContext* context,
                                        const v1::ListShapesRequest* request,
                                        v1::ListShapesResponse* response) override;
+  grpc::ServerUnaryReactor* ListKernels(grpc::CallbackServerContext* context,
+                                        const v1::ListKernelsRequest* request,
+                                        v1::ListKernelsResponse* response) override;
+  grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context,
+                                         const v1::ListSessionsRequest* request,
+                                         v1::ListSessionsResponse* response) override;
+  grpc::ServerUnaryReactor* ListGpus(grpc::CallbackServerContext* context,
+                                     const v1::ListGpusRequest* request,
+                                     v1::ListGpusResponse* response) override;
   grpc::ServerUnaryReactor* GetConfig(grpc::CallbackServerContext* context,
                                       const v1::GetConfigRequest* request,
                                       v1::GetConfigResponse* response) override;
@@ -80,6 +89,8 @@ class ObserveService final : public v1::Observe::CallbackService {
   Status list_in_flight_calls(const v1::ListInFlightCallsRequest& request,
                               v1::ListInFlightCallsResponse& response);
   Status list_shapes(const v1::ListShapesRequest& request, v1::ListShapesResponse& response);
+  Status list_kernels(const v1::ListKernelsRequest& request, v1::ListKernelsResponse& response);
+  Status list_sessions(const v1::ListSessionsRequest& request, v1::ListSessionsResponse& response);
   SlowCallSources get_slow_call_sources() const;
   Status check_config(std::string_view text, v1::CheckConfigResponse& response) const;
 

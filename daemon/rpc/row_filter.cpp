@@ -9,6 +9,10 @@ RowFilter::RowFilter(v1::Filter filter, const Snapshot& snapshot) : filter_(std:
   for (const ProcessRow& row : snapshot.processes) {  // by pid, then start: the last is the newest
     if (row.process.pid == filter_.pid()) only_ = row.process;
   }
+  for (const auto& row : snapshot.gpu.processes) {  // likewise
+    const bool is_newer = !only_ || only_->start_boot_ns < row->process.start_boot_ns;
+    if (row->process.pid == filter_.pid() && is_newer) only_ = row->process;
+  }
 }
 
 bool RowFilter::matches(const ProcessKey& process) const {
@@ -24,6 +28,11 @@ bool RowFilter::matches(const Owner& owner) const {
 bool RowFilter::matches_function(std::string_view category, std::string_view function) const {
   return (filter_.category().empty() || filter_.category() == category) &&
          (filter_.function().empty() || matches_wildcard(filter_.function(), function));
+}
+
+bool RowFilter::matches_kernel(std::string_view brief, std::string_view full) const {
+  return filter_.function().empty() || matches_wildcard(filter_.function(), brief) ||
+         matches_wildcard(filter_.function(), full);
 }
 
 bool RowFilter::matches(const SlowCall& call) const {

@@ -19,6 +19,8 @@ class RowFilter {
   bool matches(const ProcessKey& process) const;
   bool matches(const Owner& owner) const;
   bool matches_function(std::string_view category, std::string_view function) const;
+  // `function` is the kernel's name, in either form.
+  bool matches_kernel(std::string_view brief, std::string_view full) const;
   bool matches(const SlowCall& call) const;
   bool matches_age(uint64_t age_ns) const { return age_ns >= filter_.min_duration_ns(); }
 

@@ -9,11 +9,11 @@
 #include <string>
 
 #include "daemon/base/result.h"
+#include "daemon/base/unix_socket.h"
 #include "daemon/model/control_port.h"
 #include "daemon/rpc/control_service.h"
 #include "daemon/rpc/observe_service.h"
 #include "daemon/rpc/peer_acceptor.h"
-#include "daemon/rpc/unix_socket.h"
 
 namespace gpuperf {
 

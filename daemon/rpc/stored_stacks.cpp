@@ -12,7 +12,7 @@ namespace {
 using Frames = google::protobuf::RepeatedPtrField<v1::StackFrame>;
 
 // Where a call has a stack that may be kept apart.
-struct Place {
+struct StackPlace {
   uint64_t id = 0;
   Frames* frames = nullptr;
 };
@@ -26,12 +26,12 @@ uint64_t parse_id(const std::string& text) {
   return error == std::errc() && rest == end && id <= kMax ? id : 0;
 }
 
-void add_waker(v1::Waker& waker, std::vector<Place>& places) {
+void add_waker(v1::Waker& waker, std::vector<StackPlace>& places) {
   places.push_back({parse_id(waker.stack_id()), waker.mutable_stack()});
 }
 
-std::vector<Place> list_places(v1::SlowCall& call) {
-  std::vector<Place> places = {{parse_id(call.user_stack_id()), call.mutable_user_stack()}};
+std::vector<StackPlace> list_places(v1::SlowCall& call) {
+  std::vector<StackPlace> places = {{parse_id(call.user_stack_id()), call.mutable_user_stack()}};
   if (call.has_time_split()) {
     v1::TimeSplit& split = *call.mutable_time_split();
     if (split.has_waker()) add_waker(*split.mutable_waker(), places);
@@ -40,7 +40,7 @@ std::vector<Place> list_places(v1::SlowCall& call) {
       if (wait.has_waker()) add_waker(*wait.mutable_waker(), places);
     }
   }
-  std::erase_if(places, [](const Place& place) { return place.id == 0; });
+  std::erase_if(places, [](const StackPlace& place) { return place.id == 0; });
   return places;
 }
 
@@ -48,7 +48,7 @@ std::vector<Place> list_places(v1::SlowCall& call) {
 
 std::vector<StoredStack> take_stacks(v1::SlowCall& call) {
   std::map<uint64_t, v1::StoredStack> taken;
-  for (const Place& place : list_places(call)) {
+  for (const StackPlace& place : list_places(call)) {
     if (place.frames->empty()) continue;
     const auto [stack, is_new] = taken.try_emplace(place.id);
     if (is_new) stack->second.mutable_frames()->Swap(place.frames);
@@ -69,7 +69,7 @@ void put_back_stacks(std::span<const StoredStack> stacks, v1::SlowCall& call) {
     if (!message.ParseFromString(stack.body))
       message.Clear();  // of what was parsed up to the fault
   }
-  for (const Place& place : list_places(call)) {
+  for (const StackPlace& place : list_places(call)) {
     const auto stack = parsed.find(place.id);
     if (stack != parsed.end() && place.frames->empty()) {
       place.frames->CopyFrom(stack->second.frames());

@@ -8,6 +8,8 @@
 #include "daemon/model/data_types.h"
 #include "daemon/model/display_text.h"
 #include "daemon/model/status_names.h"
+#include "daemon/rpc/gpu_list.h"
+#include "daemon/rpc/gpu_to_proto.h"
 
 namespace gpuperf {
 namespace {
@@ -287,7 +289,7 @@ v1::FunctionStats to_proto(const Function& function, const FunctionRow& row,
   return stats;
 }
 
-v1::Process to_proto(const ProcessRow& row, double overhead_ratio) {
+v1::Process to_proto(const ProcessRow& row, double overhead_ratio, std::string_view session_state) {
   v1::Process process;
   process.set_pid(row.process.pid);
   process.set_start_boot_ns(row.process.start_boot_ns);
@@ -298,6 +300,7 @@ v1::Process to_proto(const ProcessRow& row, double overhead_ratio) {
   process.set_slow_calls(row.slow_calls);
   process.set_exited(row.exited);
   process.set_overhead_ratio(overhead_ratio);
+  process.set_session_state(std::string(session_state));
   return process;
 }
 
@@ -433,6 +436,8 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   response.set_calls(calls);
   response.set_slow_calls(slow_calls);
   set_overhead(snapshot, now_mono_ns, response);
+  set_gpu(snapshot.gpu, response);
+  set_gpu_summary(snapshot, now_mono_ns, response);
   response.set_cpu_ns(snapshot.cpu_ns);
   response.set_resident_bytes(snapshot.resident_bytes);
   for (const DropRow& row : drop_rows()) {

@@ -5,6 +5,8 @@
 // Pure functions, any thread. Text that comes from processes and files is made valid UTF-8 on the
 // way: a message with one bad byte cannot be parsed by its reader at all.
 
+#include <string_view>
+
 #include "daemon/config.h"
 #include "daemon/model/control_port.h"
 #include "daemon/model/drops.h"
@@ -25,7 +27,8 @@ v1::FunctionStats to_proto(const Function& function, const FunctionTotals& total
                            const FunctionNow& now);
 v1::FunctionStats to_proto(const Function& function, const FunctionRow& row,
                            const FunctionNow& now);
-v1::Process to_proto(const ProcessRow& row, double overhead_ratio);
+// `session_state`: empty = not injected.
+v1::Process to_proto(const ProcessRow& row, double overhead_ratio, std::string_view session_state);
 // Process, owner and time of `row` are not shown: it may be a sum.
 v1::Shape to_proto(const Function& function, const ShapeRow& row);
 v1::InFlightCall to_proto(const Function& function, const InFlightCall& call, const Owner& owner,

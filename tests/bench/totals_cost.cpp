@@ -108,7 +108,7 @@ void measure_scrape(uint32_t buckets, DropCounters& drops) {
   snapshot->functions = std::make_shared<const FunctionList>(functions);
   SnapshotBoard board;
   board.publish(snapshot);
-  const PrometheusMetrics metrics(board, drops, kPairs);
+  const PrometheusMetrics metrics(board, drops, kPairs, 100);
   const std::string text = render_metrics_text(metrics);
   std::printf("%-46s %8zu lines, %.1f MB\n", "size of a scrape",
               static_cast<size_t>(std::ranges::count(text, '\n')),

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU tests: gpuperfd beside real PyTorch work, its counts against torch.profiler's.
 
-usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth | causes | stacks
+usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth | causes | stacks | nvml
 
 Starts the bundle's daemon, runs each check, prints PASS or FAIL per claim and writes what it saw to
 the results folder. The last line is "N passed, N failed"; exit code 1 when something failed.
@@ -487,6 +487,113 @@ def check_causes(report, daemon, folder):
             report.say(daemon.ctl("slow", "show", str(found[0]["id"])).stdout)
 
 
+# Field of nvidia-smi -> (our value as nvidia-smi shows it, tolerance). Both read within a second of each
+# other, on a GPU that works evenly.
+SMI_FIELDS = {
+    "index": (lambda gpu: gpu["index"], 0),
+    "memory.used": (lambda gpu: gpu["memory_used_bytes"] / 2**20, 64),
+    "memory.total": (lambda gpu: gpu["memory_total_bytes"] / 2**20, 1),
+    "utilization.gpu": (lambda gpu: gpu["utilization_ratio"] * 100, 30),
+    "power.draw.average": (lambda gpu: gpu["power_watts"], 60),
+    "enforced.power.limit": (lambda gpu: gpu["power_limit_watts"], 1),
+    "clocks.sm": (lambda gpu: gpu["sm_clock_hz"] / 1e6, 150),
+    "clocks.max.sm": (lambda gpu: gpu["sm_clock_max_hz"] / 1e6, 0),
+    "clocks.mem": (lambda gpu: gpu["memory_clock_hz"] / 1e6, 0),
+    "temperature.gpu": (lambda gpu: gpu["temperature_celsius"], 4),
+    "ecc.errors.corrected.volatile.total": (lambda gpu: gpu["ecc"]["corrected_volatile"], 0),
+    "ecc.errors.uncorrected.volatile.total": (lambda gpu: gpu["ecc"]["uncorrected_volatile"], 0),
+    "pcie.link.gen.max": (lambda gpu: gpu["pcie"]["max_generation"], 0),
+    "pcie.link.width.current": (lambda gpu: gpu["pcie"]["width_lanes"], 0),
+}
+# Counters of nvidia-smi, microseconds, that begin with the driver's load: our reason.
+SMI_COUNTERS = {
+    "sw_power_cap": "power_cap", "sync_boost": "sync_boost", "sw_thermal_slowdown": "sw_thermal",
+    "hw_thermal_slowdown": "hw_thermal", "hw_power_brake_slowdown": "power_brake"}
+
+
+def ask_smi(fields):
+    """One dictionary per GPU; empty where this nvidia-smi does not know a field."""
+    result = subprocess.run(["nvidia-smi", f"--query-gpu={','.join(fields)}",
+                             "--format=csv,noheader,nounits"], capture_output=True, text=True, check=False)
+    if result.returncode != 0:
+        return []
+    return [dict(zip(fields, (cell.strip() for cell in line.split(","))))
+            for line in result.stdout.splitlines() if line.strip()]
+
+
+def compare_gpu(gpu, smi):
+    """What differs by more than its tolerance, and how many values both tell."""
+    wrong, compared = {}, 0
+    for field, (get, tolerance) in SMI_FIELDS.items():
+        text = smi.get(field, "")
+        try:
+            theirs, ours = float(text), get(gpu)
+        except (ValueError, TypeError):
+            continue  # one of them does not tell it
+        compared += 1
+        if abs(theirs - ours) > tolerance:
+            wrong[field] = {"nvidia-smi": theirs, "gpuperf": ours}
+    return wrong, compared
+
+
+def check_nvml(report, daemon):
+    """What gpuperf tells of the GPUs, at work, beside nvidia-smi."""
+    work = subprocess.Popen([sys.executable, "-c",
+                             "import torch, time\n"
+                             "a = torch.randn(8192, 8192, device='cuda', dtype=torch.bfloat16)\n"
+                             "end = time.monotonic() + 30\n"
+                             "while time.monotonic() < end:\n"
+                             "    for _ in range(20): a @ a\n"
+                             "    torch.cuda.synchronize()\n"])
+    try:
+        time.sleep(15)  # the work has begun, and is even; lists of processes are read every 10 s
+        gpus = daemon.query("gpus")
+        smi = []
+        for field in SMI_FIELDS:  # one by one: an unknown field fails the whole query
+            for place, row in enumerate(ask_smi(["uuid", field])):
+                if place == len(smi):
+                    smi.append({})
+                smi[place] |= row
+        counters = [ask_smi(["uuid", f"clocks_event_reasons_counters.{name}"]) for name in SMI_COUNTERS]
+        shown = daemon.ctl("gpus").stdout
+    finally:
+        work.terminate()
+        work.wait()
+    (RESULTS / "gpus.json").write_text(json.dumps(
+        {"gpuperf": gpus, "nvidia_smi": smi, "counters": counters}, indent=2), encoding="utf-8")
+    report.say(shown)
+    by_uuid = {gpu["uuid"]: gpu for gpu in gpus}
+    report.check("every GPU of nvidia-smi is read", smi and {row["uuid"] for row in smi} == set(by_uuid),
+                 f"{len(by_uuid)} of {len(smi)}")
+    for row in smi:
+        wrong, compared = compare_gpu(by_uuid.get(row["uuid"], {}), row) \
+            if row["uuid"] in by_uuid else ({"uuid": "missing"}, 0)
+        report.check(f"values of {row['uuid'][:12]} are nvidia-smi's", not wrong and compared >= 10,
+                     f"{compared} compared; {wrong or 'none differs'}")
+    told = 0
+    for (name, reason), rows in zip(SMI_COUNTERS.items(), counters):
+        for row in rows:
+            text = row[f"clocks_event_reasons_counters.{name}"]
+            limit = next((limit for limit in by_uuid.get(row["uuid"], {}).get("clock_limits", [])
+                          if limit["reason"] == reason), None)
+            if not text.isdigit() or limit is None:
+                continue
+            told += 1
+            ours = limit["total_ns"]
+            # 5 s: what may be gained between the two readings.
+            report.check(f"time limited by {reason} is nvidia-smi's",
+                         ours is not None and abs(ours / 1000 - int(text)) <= 5_000_000,
+                         f"{ours} ns; nvidia-smi {text} us")
+    report.say(f"counters of clock limits that nvidia-smi tells: {told}")
+    status = daemon.query("status")
+    report.check("nothing is wrong with reading GPUs",
+                 not [row for row in status["problems"] if row["subject"] == "GPU health"],
+                 str(status["problems"]))
+    report.check("a process that computes is listed with its memory",
+                 any(process["memory_bytes"] for gpu in gpus for process in gpu["processes"]),
+                 str([gpu["processes"] for gpu in gpus]))
+
+
 def write_views(report, daemon):
     with urllib.request.urlopen(f"http://{METRICS_ADDRESS}/metrics", timeout=10) as answer:
         (RESULTS / "metrics.txt").write_bytes(answer.read())
@@ -506,7 +613,7 @@ def write_views(report, daemon):
 
 
 def main():
-    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth", "causes", "stacks"]
+    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth", "causes", "stacks", "nvml"]
     report = Report(RESULTS / "summary.txt")
     version = (BUNDLE / "VERSION").read_text(encoding="utf-8").strip()
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
@@ -528,6 +635,8 @@ def main():
                 check_causes(report, daemon, folder)
             if "stacks" in wanted:
                 check_stacks(report, daemon, folder)
+            if "nvml" in wanted:
+                check_nvml(report, daemon)
             write_views(report, daemon)
         finally:
             code = daemon.stop()

@@ -16,10 +16,10 @@ readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|libr
 deploy/install_packages.sh build
 cmake --preset release >/dev/null
 cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin count_calls \
-  slow_calls stack_cost
+  slow_calls stack_cost gpuperf_injector
 
 rm -rf "$BUNDLE"
-mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads}
+mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads,injector}
 
 # A wrapper per program, so that the host's own programs never see the packed libraries.
 for program in build/daemon/gpuperfd build/client/gpuperfctl build/tests/bench/stack_cost; do
@@ -52,7 +52,9 @@ cp build/tests/workloads/libcount_target.so "$BUNDLE/workloads/"
 mkdir "$BUNDLE/workloads/standin"
 cp -L build/tests/workloads/standin/lib{cudart,cublas}.so.13 "$BUNDLE/workloads/standin/"
 
-cp deploy/config.json tests/gpu/run.sh tests/gpu/*.py "$BUNDLE/"
+strip --strip-unneeded -o "$BUNDLE/injector/libgpuperf_injector.so" \
+  build/injector/libgpuperf_injector.so
+cp deploy/config.json tests/gpu/run.sh tests/gpu/*.py tests/gpu/session_{launch.cu,client.cpp} "$BUNDLE/"
 (git describe --always --dirty 2>/dev/null || echo unknown) >"$BUNDLE/VERSION"
 
 size_mib=$(du -sm "$BUNDLE" | cut -f1)

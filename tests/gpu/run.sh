@@ -2,9 +2,10 @@
 # Runs the GPU tests on a GPU host, from the folder that tests/gpu/pack.sh packed. Needs root, an
 # NVIDIA driver and a python3 with PyTorch; installs nothing.
 #
-# usage: run.sh [CHECK...]     (default: every check; the names are in checks.py)
+# usage: run.sh [CHECK...]     (default: every check; the names are in checks.py, those that begin with
+#                              sessions_ in sessions.py)
 #
-# Results go to ${OUT:-./gpu-results}; the last line is "N passed, N failed".
+# Results go to ${OUT:-./gpu-results}; either program's last line is "N passed, N failed".
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -22,4 +23,15 @@ python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || {
 
 export OUT=${OUT:-$PWD/gpu-results}
 mkdir -p "$OUT"
-exec python3 "$here/checks.py" "$here" "$OUT" "$@"
+others=() sessions=()
+for check in "$@"; do
+  if [[ $check == sessions_* ]]; then sessions+=("$check"); else others+=("$check"); fi
+done
+status=0
+if (($# == 0 || ${#others[@]})); then
+  python3 "$here/checks.py" "$here" "$OUT" "${others[@]}" || status=$?
+fi
+if (($# == 0 || ${#sessions[@]})); then
+  python3 "$here/sessions.py" "$here" "$OUT" "${sessions[@]}" || status=$?
+fi
+exit "$status"

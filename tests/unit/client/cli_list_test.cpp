@@ -164,10 +164,11 @@ TEST_F(CliListTest, ShowsListsAsCsvThatOthersCanRead) {
 
   EXPECT_EQ(rows, ordered_json::parse(R"([
     ["pid", "start_boot_ns", "comm", "container", "pod", "namespace", "functions", "calls",
-     "slow_calls", "exited", "slurm_job", "slurm_rank", "overhead_ratio"],
+     "slow_calls", "exited", "slurm_job", "slurm_rank", "overhead_ratio",
+     "session_state"],
     ["4242", "77000000000", "a,\"b\"\nc", "", "", "", "3", "1004608", "12", "false", "", "",
-     "0.0"],
-    ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0"]])"));
+     "0.0", ""],
+    ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0", ""]])"));
 }
 
 TEST_F(CliListTest, PutsErrorCountsIntoCsvAsJson) {

@@ -46,8 +46,11 @@ TEST_F(CliStatusTest, SaysHowTheDaemonIs) {
             "Probes      412 attached, 3 entry only, 57 waiting for a library, 2 symbol missing\n"
             "Files       7 probed\n"
             "Processes   2 running\n"
+            "GPUs        none: there is no NVIDIA GPU on this host\n"
             "Calls       1,234,567\n"
             "Slow calls  12\n"
+            "Sessions    none\n"
+            "Kernels     0 launches\n"
             "Store       /var/lib/gpuperf/slow, 50.2 MiB used\n"
             "Cost        CPU 3.21 s (0.04 % of one CPU since start), memory 45.3 MiB\n"
             "Overhead    none measured\n"
@@ -108,6 +111,14 @@ TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
       HasSubstr("Suspended   1 taken out for a while by the overhead budget\n"
                 "  CATEGORY  FUNCTION           SHARE   PID  COMM            BACK IN  TIMES\n"
                 "  cuda      cudaLaunchKernel  3.40 %  4242  evil\\x1b[2J  any moment      2\n"));
+}
+
+TEST_F(CliStatusTest, CountsTheGpusAndThoseInTrouble) {
+  daemon_.answers.status.clear_gpus_reason();
+  daemon_.answers.status.set_gpus(8);
+  daemon_.answers.status.set_gpus_in_trouble(1);
+
+  EXPECT_THAT(run({"status"}).out, HasSubstr("\nGPUs        8, 1 in trouble: gpuperfctl gpus\n"));
 }
 
 TEST_F(CliStatusTest, SaysThatThereIsNoStore) {

@@ -272,5 +272,93 @@ TEST(DoctorTextTest, IsAnArrayInJson) {
                 R"([{"check": "daemon", "state": "hint", "message": "m", "hint": "h"}])"));
 }
 
+v1::Session make_session(uint32_t pid, const std::string& state, const std::string& cause,
+                         const std::string& detail = "") {
+  v1::Session session;
+  session.set_pid(pid);
+  session.set_comm("python3");
+  session.set_state(state);
+  session.set_cause(cause);
+  session.set_detail(detail);
+  return session;
+}
+
+v1::FunctionStats make_cuda_call(uint32_t pid) {
+  v1::FunctionStats row;
+  row.set_category("cuda");
+  row.set_pid(pid);
+  row.set_comm("train");
+  row.set_calls(3);
+  return row;
+}
+
+TEST(DoctorSessionsTest, CountsProcessesThatSendTheirKernels) {
+  DaemonAnswers answers = make_healthy();
+  answers.sessions = {make_session(7, "collecting", "none"), make_session(8, "collecting", "none")};
+  answers.cuda_calls = {make_cuda_call(7)};
+
+  EXPECT_THAT(check_sessions(answers),
+              ElementsAre(is_check("sessions", CheckState::kOk, "send their kernels: 2")));
+}
+
+TEST(DoctorSessionsTest, NamesProcessesThatCallCudaWithoutASession) {
+  DaemonAnswers answers = make_healthy();
+  answers.sessions = {make_session(7, "waiting", "none")};
+  v1::FunctionStats exited = make_cuda_call(9);
+  exited.set_exited(true);
+  answers.cuda_calls = {make_cuda_call(7), make_cuda_call(8), make_cuda_call(8), exited};
+
+  EXPECT_THAT(check_sessions(answers),
+              ElementsAre(is_check("injection", CheckState::kHint, "not seen: 8 (train)",
+                                   "CUDA_INJECTION64_PATH")));
+}
+
+TEST(DoctorSessionsTest, SaysWhoHasCuptiInstead) {
+  DaemonAnswers answers = make_healthy();
+  answers.sessions = {make_session(7, "yielded", "other_client", "libkineto.so")};
+
+  EXPECT_THAT(
+      check_sessions(answers),
+      ElementsAre(is_check("session", CheckState::kHint,
+                           "process 7 (python3) is yielded: CUPTI is left to another client "
+                           "in the process: libkineto.so",
+                           "torch.profiler")));
+}
+
+TEST(DoctorSessionsTest, SaysWhatCuptiIsMissing) {
+  DaemonAnswers answers = make_healthy();
+  answers.sessions = {make_session(7, "failed", "no_cupti"),
+                      make_session(8, "failed", "cupti_version", "12.1 with a runtime of 13.0")};
+
+  EXPECT_THAT(check_sessions(answers),
+              ElementsAre(is_check("session", CheckState::kProblem, "no libcupti", "install CUPTI"),
+                          is_check("session", CheckState::kProblem, "12.1 with", "CUDA toolkit")));
+}
+
+TEST(DoctorSessionsTest, SaysWhatToDoAboutGraphsThatWereMadeBefore) {
+  DaemonAnswers answers = make_healthy();
+  answers.sessions = {make_session(7, "collecting", "graphs_unseen")};
+
+  EXPECT_THAT(check_sessions(answers),
+              Contains(is_check("session", CheckState::kHint, "graphs were made before",
+                                "sessions burst 7 --nodes")));
+}
+
+TEST(DoctorSessionsTest, NamesWhatWasLost) {
+  DaemonAnswers answers = make_healthy();
+  v1::Session session = make_session(7, "collecting", "none");
+  session.set_lost_records(1'500);
+  for (const auto& [reason, count] : {std::pair("queue_full", 1'500), std::pair("sampled", 9)}) {
+    session.add_losses()->set_reason(reason);
+    session.mutable_losses()->rbegin()->set_count(static_cast<uint64_t>(count));
+  }
+  answers.sessions = {session};
+
+  EXPECT_THAT(check_sessions(answers),
+              Contains(is_check("session", CheckState::kHint,
+                                "process 7 (python3) lost 1,500 records: queue_full 1,500",
+                                "run 7 --sample-every 10")));
+}
+
 }  // namespace
 }  // namespace gpuperf::client

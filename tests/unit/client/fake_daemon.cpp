@@ -140,6 +140,8 @@ FakeAnswers make_example_answers() {
   process.set_exited(true);
   answers.processes.push_back(process);
   answers.slow_calls = {make_slow_call(17, 250'000'000), make_slow_call(9, 120'000'000)};
+  answers.gpus.set_reason("there is no NVIDIA GPU on this host");
+  answers.status.set_gpus_reason(answers.gpus.reason());
   answers.config.set_path("/etc/gpuperf/config.json");
   answers.config.set_json("{\"cuda_func_sym\": {\"cudaMalloc\": \"cudaMalloc\"}}\n");
   answers.config.set_effective_json(
@@ -299,6 +301,34 @@ grpc::Status FakeDaemon::ListShapes(grpc::ServerContext*, const v1::ListShapesRe
   fill_page(request->page(), answers.shapes, response->mutable_shapes(),
             response->mutable_next_page_token());
   return note("ListShapes", *request);
+}
+
+grpc::Status FakeDaemon::ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest* request,
+                                     v1::ListKernelsResponse* response) {
+  fill_page(request->page(), answers.kernels, response->mutable_kernels(),
+            response->mutable_next_page_token());
+  return note("ListKernels", *request);
+}
+
+grpc::Status FakeDaemon::ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest* request,
+                                      v1::ListSessionsResponse* response) {
+  fill_page(request->page(), answers.sessions, response->mutable_sessions(),
+            response->mutable_next_page_token());
+  return note("ListSessions", *request);
+}
+
+grpc::Status FakeDaemon::Control::SetSession(grpc::ServerContext*,
+                                             const v1::SetSessionRequest* request,
+                                             v1::SetSessionResponse* response) {
+  response->set_sessions(daemon_.answers.told_sessions);
+  const grpc::Status status = daemon_.note("SetSession", *request);
+  return status.ok() ? daemon_.answers.control_failure : status;
+}
+
+grpc::Status FakeDaemon::ListGpus(grpc::ServerContext*, const v1::ListGpusRequest* request,
+                                  v1::ListGpusResponse* response) {
+  *response = answers.gpus;
+  return note("ListGpus", *request);
 }
 
 grpc::Status FakeDaemon::note_change(const char* method, const google::protobuf::Message& request,

@@ -37,6 +37,9 @@ struct FakeAnswers {
   std::vector<v1::InFlightCall> in_flight_calls;
   uint64_t look_age_ns = 1'200'000'000;
   std::vector<v1::Shape> shapes;
+  std::vector<v1::KernelStats> kernels;
+  std::vector<v1::Session> sessions;
+  v1::ListGpusResponse gpus;
   v1::GetConfigResponse config;
   v1::CheckConfigResponse check;
   std::vector<v1::WatchSlowCallsResponse> watch;  // sent at once; then the stream stays open
@@ -45,7 +48,8 @@ struct FakeAnswers {
   // microsecond each, and so many bytes, and shows a moment 0.1 s later.
   uint64_t calls_between_answers = 0;
   uint64_t bytes_between_answers = 0;
-  v1::ProbeChange change;  // of every call to Control
+  v1::ProbeChange change;  // of every call to Control that changes probes
+  uint32_t told_sessions = 1;
   grpc::Status control_failure = grpc::Status::OK;
   size_t largest_page = 1000;
   bool repeat_page_token = false;
@@ -91,6 +95,12 @@ class FakeDaemon final : public v1::Observe::Service {
                                  v1::ListInFlightCallsResponse*) override;
   grpc::Status ListShapes(grpc::ServerContext*, const v1::ListShapesRequest*,
                           v1::ListShapesResponse*) override;
+  grpc::Status ListKernels(grpc::ServerContext*, const v1::ListKernelsRequest*,
+                           v1::ListKernelsResponse*) override;
+  grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
+                            v1::ListSessionsResponse*) override;
+  grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,
+                        v1::ListGpusResponse*) override;
   grpc::Status GetConfig(grpc::ServerContext*, const v1::GetConfigRequest*,
                          v1::GetConfigResponse*) override;
   grpc::Status CheckConfig(grpc::ServerContext*, const v1::CheckConfigRequest*,
@@ -112,6 +122,8 @@ class FakeDaemon final : public v1::Observe::Service {
                                v1::DisableProbesResponse*) override;
     grpc::Status SetSlowThreshold(grpc::ServerContext*, const v1::SetSlowThresholdRequest*,
                                   v1::SetSlowThresholdResponse*) override;
+    grpc::Status SetSession(grpc::ServerContext*, const v1::SetSessionRequest*,
+                            v1::SetSessionResponse*) override;
 
     FakeDaemon& daemon_;
   };

@@ -116,7 +116,17 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "max_functions": 64,
     "keep_exited_seconds": 60,
     "max_exited_processes": 10,
-    "summary_interval_seconds": 0
+    "summary_interval_seconds": 0,
+    "gpu_interval_ms": 0
+  },
+  "ingest": {
+    "enabled": false,
+    "socket": "/srv/ingest.sock",
+    "max_sessions": 16,
+    "max_sessions_per_user": 8,
+    "max_records_per_second": 5000,
+    "sample_every": 10,
+    "flush_interval_ms": 100
   },
   "overhead": {
     "budget_percent": 2.5
@@ -129,7 +139,8 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
   },
   "metrics": {
     "listen": "[::1]:0",
-    "max_series": 5000
+    "max_series": 5000,
+    "max_kernels": 50
   },
   "grpc": {
     "listen": "localhost:50051"

@@ -73,7 +73,7 @@ TEST(SettingsTest, ReachTheFieldTheyAreNamedAfter) {
     if (std::holds_alternative<NumberSetting>(row.kind)) field = 7;
     if (std::holds_alternative<SwitchSetting>(row.kind)) field = !field.get<bool>();
     if (std::holds_alternative<ChoiceSetting>(row.kind)) field = "error";
-    if (std::holds_alternative<TextSetting>(row.kind)) field = "";
+    if (std::holds_alternative<TextSetting>(row.kind)) field = field == "" ? "/run/other" : "";
 
     const auto parsed = parse_with(row, field);
 

@@ -60,7 +60,7 @@ class HttpTest : public ::testing::Test {
 
   SnapshotBoard board_;
   DropCounters drops_;
-  PrometheusMetrics metrics_{board_, drops_, 100};
+  PrometheusMetrics metrics_{board_, drops_, 100, 100};
   std::unique_ptr<HttpServer> server_;
   std::unique_ptr<httplib::Client> client_;
 };

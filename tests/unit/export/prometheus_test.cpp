@@ -95,7 +95,70 @@ class PrometheusTest : public ::testing::Test {
                                 {.state = ProbeState::kSymbolMissing},
                                 {.state = ProbeState::kSuspended},
                                 {.state = ProbeState::kAlias}};
+    snapshot.gpus = make_gpus();
     drops_.add(DropCause::kBpfSlowRingFull, 17);
+    build_golden_gpu(rank);
+  }
+  void build_golden_gpu(const Owner& owner) {
+    GpuReport& gpu = builder_.snapshot().gpu;
+    KernelRow kernel{.name = std::make_shared<const KernelText>(
+                         KernelText{.full = "void f<int>(int)", .brief = "f<int>"}),
+                     .owner = owner};
+    add_duration(kernel.totals.duration, 5'000);
+    add_duration(kernel.totals.launch_latency, 7'000);
+    gpu.kernels = {std::make_shared<const KernelRow>(kernel)};
+    GpuProcessRow process{.owner = owner};
+    process.totals.copies = {{.direction = GPUPERF_MEMCPY_HOST_TO_DEVICE, .bytes = 4096}};
+    add_duration(process.totals.syncs[GPUPERF_SYNC_CONTEXT], 2'000'000);
+    process.totals.graphs.resize(1);
+    add_duration(process.totals.graphs[0].duration, 9'000);
+    process.memory = {{.uuid = {0xab}, .memory = GPUPERF_MEMORY_DEVICE, .used_bytes = 1 << 20}};
+    gpu.processes = {std::make_shared<const GpuProcessRow>(process)};
+    gpu.activity = {{.uuid = {0xab},
+                     .busy_ns = 4'000'000'000,
+                     .kernel_ns = 3'000'000'000,
+                     .copy_ns = 2'000'000'000,
+                     .graph_ns = 1'000'000'000}};
+    SessionRow session;
+    session.status.state = GPUPERF_SESSION_STATE_COLLECTING;
+    session.status.clock_error_ns = 250;
+    gpu.sessions = {std::make_shared<const SessionRow>(session)};
+    gpu.lost_records[GPUPERF_SESSION_LOSS_QUEUE_FULL] = 6;
+  }
+  // One with every value, and one that was lost.
+  static std::shared_ptr<const GpuHealthReport> make_gpus() {
+    GpuHealth gpu{.uuid_text = "GPU-0123abcd-0000-1111-2222-000000000000",
+                  .name = "NVIDIA H200",
+                  .pci_bus_id = "00000000:19:00.0",
+                  .utilization_ratio = 0.87,
+                  .memory_utilization_ratio = 0.41,
+                  .memory_used_bytes = uint64_t{45} << 30,
+                  .memory_total_bytes = uint64_t{140} << 30,
+                  .power_mw = 512'000,
+                  .power_limit_mw = 700'000,
+                  .energy_mj = 123'456'000,
+                  .sm_clock_hz = 1'755'000'000,
+                  .sm_clock_max_hz = 1'980'000'000,
+                  .memory_clock_hz = 3'201'000'000,
+                  .memory_clock_max_hz = 3'201'000'000,
+                  .temperature_celsius = 54,
+                  .has_clock_limits = true,
+                  .ecc = {.corrected_volatile = 2, .uncorrected_volatile = 0},
+                  .pcie = {.replays = 5},
+                  .repair = {.remapped_corrected = 1, .remapped_uncorrected = 0},
+                  .xids = {{31, {.count = 3}}}};
+    ClockLimitState& capped = gpu.clock_limits[static_cast<size_t>(ClockLimit::kPowerCap)];
+    capped.is_active = true;
+    capped.total_ns = 1'500'000'000;
+    GpuHealth lost{.index = 1,
+                   .uuid_text = "GPU-0123abcd-0000-1111-2222-000000000001",
+                   .name = "NVIDIA H200",
+                   .pci_bus_id = "00000000:3b:00.0",
+                   .is_lost = true,
+                   .power_mw = 90'000,
+                   .xids = {{79, {.count = 1}}}};
+    return std::make_shared<const GpuHealthReport>(
+        GpuHealthReport{.driver_version = "580.65.06", .gpus = {std::move(gpu), std::move(lost)}});
   }
 
   SnapshotBuilder builder_;
@@ -105,14 +168,14 @@ class PrometheusTest : public ::testing::Test {
 
 TEST_F(PrometheusTest, RendersTheGoldenExposition) {
   build_golden();
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   testing::expect_golden("tests/unit/export/golden/metrics.txt", scrape(metrics));
 }
 
 TEST_F(PrometheusTest, ExportsEveryMetricOfTheCatalog) {
   build_golden();
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const std::string text = scrape(metrics);
 
@@ -122,7 +185,7 @@ TEST_F(PrometheusTest, ExportsEveryMetricOfTheCatalog) {
 }
 
 TEST_F(PrometheusTest, ShowsEveryDropCauseBeforeTheFirstSnapshot) {
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(render_metrics_text(metrics));
 
@@ -142,7 +205,7 @@ TEST_F(PrometheusTest, CountsDurationsExactlyAtEveryEdge) {
   }
   add_series(id, "p", totals);
   board_.publish(builder_.build());
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto families = metrics.Collect();
 
@@ -163,7 +226,7 @@ TEST_F(PrometheusTest, CountsDurationsExactlyAtEveryEdge) {
 TEST_F(PrometheusTest, FoldsOwnersBeyondTheBoundIntoOther) {
   const uint32_t f = add_function("f");
   const uint32_t g = add_function("g");
-  const PrometheusMetrics metrics(board_, drops_, 2);
+  const PrometheusMetrics metrics(board_, drops_, 2, 100);
   add_series(f, "a", make_totals({500}));
   add_series(f, "b", make_totals({500}));
   add_series(f, "c", make_totals({500, 600}));
@@ -184,7 +247,7 @@ TEST_F(PrometheusTest, FoldsOwnersBeyondTheBoundIntoOther) {
 
 TEST_F(PrometheusTest, CountsAFoldedSetOnceAndNotPerScrape) {
   const uint32_t f = add_function("f");
-  const PrometheusMetrics metrics(board_, drops_, 1);
+  const PrometheusMetrics metrics(board_, drops_, 1, 100);
   add_series(f, "a", make_totals({500}));
   add_series(f, "b", make_totals({500}));
   add_series(f, "c", make_totals({500}));
@@ -198,7 +261,7 @@ TEST_F(PrometheusTest, CountsAFoldedSetOnceAndNotPerScrape) {
 
 TEST_F(PrometheusTest, KeepsWhatItOnceExportedWhateverTheOrder) {
   const uint32_t f = add_function("f");
-  const PrometheusMetrics metrics(board_, drops_, 1);
+  const PrometheusMetrics metrics(board_, drops_, 1, 100);
   add_series(f, "z", make_totals({500}));
   scrape(metrics);
   std::vector<std::shared_ptr<const FunctionSeries>>& series = builder_.snapshot().series;
@@ -213,7 +276,7 @@ TEST_F(PrometheusTest, KeepsWhatItOnceExportedWhateverTheOrder) {
 
 TEST_F(PrometheusTest, MergesTheStatesOwnOtherWithWhatItFolds) {
   const uint32_t f = add_function("f");
-  const PrometheusMetrics metrics(board_, drops_, 1);
+  const PrometheusMetrics metrics(board_, drops_, 1, 100);
   add_series(f, "other", make_totals({500}));  // takes no place: it may always exist
   add_series(f, "a", make_totals({500}));
   add_series(f, "b", make_totals({500}));
@@ -229,7 +292,7 @@ TEST_F(PrometheusTest, MergesSetsWhoseLabelsAreTheSame) {
   const uint32_t same_name = add_function("f");
   add_series(f, "bad\xFF", make_totals({500}));
   add_series(same_name, "bad\xFE", make_totals({500}));
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
@@ -242,7 +305,7 @@ TEST_F(PrometheusTest, NamesErrorsAndAddsThoseBeyondTheSlots) {
   totals.errors = {{2, 4}, {999'999, 1}};
   totals.other_errors = 3;
   add_series(f, "p", totals);
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
@@ -257,7 +320,7 @@ TEST_F(PrometheusTest, NamesErrorsAndAddsThoseBeyondTheSlots) {
 
 TEST_F(PrometheusTest, CountersNeverFallBetweenScrapes) {
   const uint32_t f = add_function("f");
-  const PrometheusMetrics metrics(board_, drops_, 2);
+  const PrometheusMetrics metrics(board_, drops_, 2, 100);
   const auto is_counter = [](const std::string& sample) {
     const size_t name_end = sample.find('{');
     const std::string name = sample.substr(0, name_end);
@@ -290,7 +353,7 @@ TEST_F(PrometheusTest, IgnoresAbandonedCallsBelowZero) {
   FunctionTotals totals;
   totals.abandoned = static_cast<uint64_t>(-1);
   add_series(f, "p", totals);
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
@@ -300,7 +363,7 @@ TEST_F(PrometheusTest, IgnoresAbandonedCallsBelowZero) {
 TEST_F(PrometheusTest, LeavesTheHistogramOutWhereNothingIsTimed) {
   const uint32_t f = builder_.add_function({.category = "cuda", .name = "f"});
   add_series(f, "p", {.calls = 3, .untimed = 3});
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const std::string text = scrape(metrics);
 
@@ -311,7 +374,7 @@ TEST_F(PrometheusTest, LeavesTheHistogramOutWhereNothingIsTimed) {
 TEST_F(PrometheusTest, ShowsOnlyTheDirectionsThatHaveBytes) {
   const uint32_t f = add_function("f");
   add_series(f, "p", {.calls = 1, .bytes = {0, 0, 70, 0, 0, 5}});
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const std::string text = scrape(metrics);
 
@@ -331,7 +394,7 @@ TEST_F(PrometheusTest, AddsUpTheBytesOfCopiesByKind) {
   add_series(f, "p", {.bytes = {1'000, 1, 2, 3, 4, 5}});
   add_series(f, "q", {.bytes = {0, 0, 20, 0, 0, 0}});
   add_series(g, "p", {.bytes = {0, 0, 0, 30, 0, 0}});
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
@@ -356,7 +419,7 @@ TEST_F(PrometheusTest, ShowsTheOldestCallInFlightOfEverySet) {
                 {.function_id = f, .process = {.pid = 2}, .start_mono_ns = 1'000'000'000},
                 {.function_id = g, .process = {.pid = 3}, .start_mono_ns = 4'000'000'000}},
       .look_mono_ns = 5'000'000'000});
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
@@ -375,7 +438,7 @@ TEST_F(PrometheusTest, ShowsTheCoverageOfFunctionsThatWereOutOnly) {
   add_function("same");
   add_function("same");
   builder_.snapshot().coverage = {1, 0.5, 0.75, 0.25};
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
@@ -389,7 +452,7 @@ TEST_F(PrometheusTest, ShowsTheHighestOverheadOfProcessesWithTheSameLabels) {
   builder_.snapshot().overhead = {{.owner = {.comm = "a", .pod = "p"}, .ratio = 0.25},
                                   {.owner = {.comm = "a", .pod = "p"}, .ratio = 0.5},
                                   {.owner = {.comm = "a", .pod = "q"}, .ratio = 0.125}};
-  const PrometheusMetrics metrics(board_, drops_, kNoBound);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
@@ -401,7 +464,7 @@ TEST_F(PrometheusTest, FoldsOverheadBeyondTheBoundIntoOther) {
   builder_.snapshot().overhead = {{.owner = {.comm = "a"}, .ratio = 0.25},
                                   {.owner = {.comm = "b"}, .ratio = 0.5},
                                   {.owner = {.comm = "c", .pod = "p"}, .ratio = 0.125}};
-  const PrometheusMetrics metrics(board_, drops_, 1);
+  const PrometheusMetrics metrics(board_, drops_, 1, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 

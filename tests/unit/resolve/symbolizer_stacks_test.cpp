@@ -26,15 +26,15 @@ namespace gpuperf {
 namespace symbolizer_sample {
 
 // As a call in flight is told of: where its return address stands, and its caller's bp.
-struct Place {
+struct StackPlace {
   LiveStack live;
   std::vector<uint64_t> callers;
 };
 
-using Use = std::function<void(const Place&)>;
+using Use = std::function<void(const StackPlace&)>;
 
 // Lives while `use` runs.
-extern "C" [[gnu::noinline]] void gpuperf_symbolizer_sample_innermost(Place& place,
+extern "C" [[gnu::noinline]] void gpuperf_symbolizer_sample_innermost(StackPlace& place,
                                                                       const Use& use) {
   const auto frame = reinterpret_cast<uint64_t>(__builtin_frame_address(0));
   place.live.sp = frame + 8;
@@ -47,7 +47,7 @@ extern "C" [[gnu::noinline]] void gpuperf_symbolizer_sample_innermost(Place& pla
 }
 
 template <typename T>
-[[gnu::noinline]] T middle(Place& place, T value, const Use& use) {
+[[gnu::noinline]] T middle(StackPlace& place, T value, const Use& use) {
   gpuperf_symbolizer_sample_innermost(place, use);
   asm volatile("");
   return value + 1;
@@ -57,7 +57,7 @@ template <typename T>
 
 namespace {
 
-using symbolizer_sample::Place;
+using symbolizer_sample::StackPlace;
 using testing::IsNull;
 using testing::NotNull;
 using testing::SizeIs;
@@ -183,8 +183,8 @@ std::vector<uint64_t> get_addresses(const StackPtr& stack) {
 
 TEST_F(SymbolizerStacksTest, NamesAStackThatWasTaken) {
   const auto symbolizer = make();
-  Place place;
-  (void)symbolizer_sample::middle(place, 1L, [](const Place&) {});
+  StackPlace place;
+  (void)symbolizer_sample::middle(place, 1L, [](const StackPlace&) {});
 
   ASSERT_TRUE(symbolizer->post_stacks({make_walked(71, place.callers)}));
   const Stacks stacks = resolve(*symbolizer, {TakenStack{71}});
@@ -199,9 +199,9 @@ TEST_F(SymbolizerStacksTest, NamesAStackThatWasTaken) {
 
 TEST_F(SymbolizerStacksTest, WalksACopyToItsEnd) {
   const auto symbolizer = make();
-  Place place;
+  StackPlace place;
   RawStack copied;
-  (void)symbolizer_sample::middle(place, 1L, [&copied](const Place& known) {
+  (void)symbolizer_sample::middle(place, 1L, [&copied](const StackPlace& known) {
     const uint64_t sp = known.live.sp + 8;
     copied = {.id = 72,
               .process = self(),
@@ -223,10 +223,10 @@ TEST_F(SymbolizerStacksTest, WalksACopyToItsEnd) {
 
 TEST_F(SymbolizerStacksTest, WalksTheStackOfACallInFlight) {
   const auto symbolizer = make();
-  Place place;
+  StackPlace place;
   Stacks stacks;
 
-  (void)symbolizer_sample::middle(place, 1L, [&](const Place& known) {
+  (void)symbolizer_sample::middle(place, 1L, [&](const StackPlace& known) {
     stacks = resolve(*symbolizer, {StackInFlight{self(), known.live}});
   });
 

@@ -56,6 +56,8 @@ class ControlServiceTest : public RpcFixture {
     };
     control(&v1::Control::Stub::ReloadConfig);
     expect_refused();
+    control(&v1::Control::Stub::SetSession, "pid: 7 mode: SESSION_MODE_OFF");
+    expect_refused();
     control(&v1::Control::Stub::AddProbe, R"(section: "s_sym" name: "n" value_json: "\"f\"")");
     expect_refused();
     control(&v1::Control::Stub::EnableProbes, R"(function: "*")");
@@ -153,6 +155,51 @@ TEST_F(ControlServiceTest, RefusesEverybodyOverTcp) {
   control_ = v1::Control::NewStub(connect());
 
   expect_every_call_refused("over TCP");
+}
+
+TEST_F(ControlServiceTest, TellsSessionsWhatToCollect) {
+  port_.told_sessions = 2;
+  start_for_root();
+  if (IsSkipped()) return;
+
+  const auto response = control(&v1::Control::Stub::SetSession,
+                                "pid: 7 mode: SESSION_MODE_RUN burst_nodes: true burst_ms: 5000");
+  control(&v1::Control::Stub::SetSession, "session_id: 3 mode: SESSION_MODE_OFF");
+
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_EQ(response.sessions(), 2u);
+  EXPECT_THAT(port_.orders(),
+              ElementsAre(std::pair(SessionTarget{.pid = 7},
+                                    SessionOrder{.burst_flags = GPUPERF_SESSION_BURST_NODES,
+                                                 .burst_ms = 5000}),
+                          std::pair(SessionTarget{.session_id = 3},
+                                    SessionOrder{.mode = SessionOrder::Mode::kOff})));
+}
+
+TEST_F(ControlServiceTest, RefusesOrdersToSessionsThatMakeNoSense) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  for (const char* request : {"mode: SESSION_MODE_RUN", "pid: 7", "pid: 7 mode: 9",
+                              "pid: 7 mode: SESSION_MODE_RUN burst_nodes: true",
+                              "pid: 7 mode: SESSION_MODE_RUN burst_ms: 5",
+                              "pid: 7 mode: SESSION_MODE_RUN burst_nodes: true burst_ms: 60001",
+                              "pid: 7 mode: SESSION_MODE_OFF burst_nodes: true burst_ms: 5",
+                              "pid: 7 mode: SESSION_MODE_PAUSE sample_every: 5"}) {
+    control(&v1::Control::Stub::SetSession, request);
+    EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << request;
+  }
+  EXPECT_THAT(port_.orders(), IsEmpty());
+}
+
+TEST_F(ControlServiceTest, PassesOnThatNoSessionsAreTaken) {
+  port_.told_sessions = absl::UnavailableError("sessions are not taken");
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::SetSession, "pid: 7 mode: SESSION_MODE_OFF");
+
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
 TEST_F(ControlServiceTest, NeverMistakesOnePeerForAnother) {

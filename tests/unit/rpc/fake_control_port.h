@@ -15,6 +15,7 @@ namespace gpuperf::testing {
 class FakeControlPort final : public ControlPort {
  public:
   Result<ProbeChange> result = ProbeChange{};  // set before the first call
+  Result<size_t> told_sessions = 1;            // likewise
   bool answers_at_once = true;                 // likewise
 
   void post_reload(Done done) override { take("reload", std::move(done)); }
@@ -32,6 +33,19 @@ class FakeControlPort final : public ControlPort {
          std::move(done));
   }
 
+  void post_session_order(const SessionTarget& target, const SessionOrder& order,
+                          SessionsDone done) override {
+    {
+      const std::lock_guard lock(mutex_);
+      orders_.emplace_back(target, order);
+    }
+    done(told_sessions);
+  }
+
+  std::vector<std::pair<SessionTarget, SessionOrder>> orders() const {
+    const std::lock_guard lock(mutex_);
+    return orders_;
+  }
   std::vector<std::string> asked() const {
     const std::lock_guard lock(mutex_);
     return asked_;
@@ -61,8 +75,9 @@ class FakeControlPort final : public ControlPort {
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<std::string> asked_;  // guarded by mutex_
-  std::vector<Done> waiting_;       // guarded by mutex_
+  std::vector<std::string> asked_;                              // guarded by mutex_
+  std::vector<Done> waiting_;                                   // guarded by mutex_
+  std::vector<std::pair<SessionTarget, SessionOrder>> orders_;  // guarded by mutex_
 };
 
 }  // namespace gpuperf::testing

@@ -213,7 +213,8 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
       problems { subject: "probes" message: "libfoo.so: unreadable" hint: "check its mode" }
       drops { stage: "bpf" reason: "slow_ring_full" count: 17
               meaning: "records of slow calls; the calls themselves are counted" }
-      kernel: "6.18.0")")
+      kernel: "6.18.0" sessions {}
+      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms")")
                                         .DebugString());
 }
 

@@ -7,7 +7,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "daemon/rpc/unix_socket.h"
+#include "daemon/base/unix_socket.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 #include "tests/unit/rpc/unix_peer.h"
 

@@ -146,10 +146,10 @@ TEST(ToProtoTest, ConvertsAProcess) {
                        .calls = 30,
                        .slow_calls = 1};
 
-  expect_message(to_proto(row, 0.25), R"(
+  expect_message(to_proto(row, 0.25, "yielded"), R"(
       pid: 42 start_boot_ns: 9 comm: "python" container: "0123456789ab" pod: "train-0"
       namespace: "ml" functions: 2 calls: 30 slow_calls: 1 exited: true
-      slurm_job: "4711" slurm_rank: "3" overhead_ratio: 0.25)");
+      slurm_job: "4711" slurm_rank: "3" overhead_ratio: 0.25 session_state: "yielded")");
 }
 
 TEST(ToProtoTest, ConvertsAProbeInEveryState) {
@@ -251,7 +251,8 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
       mechanism: "none" probes {} suspensions { category: "cuda" function: "cudaMalloc" pid: 42 comm: "bad\357\277\275"
                     share_ratio: 0.5 remaining_ns: 500 times: 2 }
       suspensions { category: "cuda" function: "cudaMalloc" }
-      overhead_ratio: 0.5 overhead_pid: 42)");
+      overhead_ratio: 0.5 overhead_pid: 42 sessions {}
+      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms")");
 }
 
 TEST(ToProtoTest, ConvertsAConfigError) {

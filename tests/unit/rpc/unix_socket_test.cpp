@@ -1,4 +1,4 @@
-#include "daemon/rpc/unix_socket.h"
+#include "daemon/base/unix_socket.h"
 
 #include <gmock/gmock.h>
 #include <grp.h>

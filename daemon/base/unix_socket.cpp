@@ -1,4 +1,4 @@
-#include "daemon/rpc/unix_socket.h"
+#include "daemon/base/unix_socket.h"
 
 #include <grp.h>
 #include <spdlog/fmt/fmt.h>
@@ -47,8 +47,8 @@ std::string name_peer(const Fd& connection) {
 }
 
 // Whether nobody listens at the socket `path`: its owner was killed.
-Result<bool> is_stale(const std::string& path, const sockaddr_un& address) {
-  const Fd probe(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+Result<bool> is_stale(const std::string& path, const sockaddr_un& address, int type) {
+  const Fd probe(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe.valid()) return errno_status(errno, path + ": make a socket to try it");
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
     return absl::AlreadyExistsError(fmt::format(
@@ -56,6 +56,10 @@ Result<bool> is_stale(const std::string& path, const sockaddr_un& address) {
   }
   if (errno == ECONNREFUSED) return true;
   if (errno == ENOENT) return false;  // removed meanwhile
+  if (errno == EPROTOTYPE) {
+    return absl::AlreadyExistsError(
+        path + ": socket in use by a program of another kind; `ss -xlp` names it");
+  }
   if (errno == EAGAIN) {
     return absl::AlreadyExistsError(
         path + ": socket in use by a program that does not accept; `ss -xlp` names it");
@@ -65,7 +69,7 @@ Result<bool> is_stale(const std::string& path, const sockaddr_un& address) {
 
 }  // namespace
 
-Status prepare_unix_socket(const std::string& path) {
+Status prepare_unix_socket(const std::string& path, int type) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   if (!path.starts_with('/')) {
     return absl::InvalidArgumentError("unix:" + path + ": the path must begin with /");
@@ -89,17 +93,17 @@ Status prepare_unix_socket(const std::string& path) {
     return absl::AlreadyExistsError(
         path + ": exists and is no socket; move it away or choose another path");
   }
-  ASSIGN_OR_RETURN(const bool stale, is_stale(path, address));
+  ASSIGN_OR_RETURN(const bool stale, is_stale(path, address, type));
   if (stale && unlink(path.c_str()) != 0 && errno != ENOENT) {
     return errno_status(errno, path + ": remove the socket of a daemon that is gone");
   }
   return absl::OkStatus();
 }
 
-Result<Fd> listen_on_unix_socket(const std::string& path) {
+Result<Fd> listen_on_unix_socket(const std::string& path, int type) {
   sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
   std::memcpy(address.sun_path, path.c_str(), std::min(path.size(), sizeof address.sun_path - 1));
-  Fd listening(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  Fd listening(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.valid()) return errno_status(errno, path + ": make a socket");
   // Before bind: Linux gives the file the mode of the socket, so that it is never open to others.
   if (fchmod(listening.get(), 0600) != 0) return errno_status(errno, path + ": set mode 0600");

@@ -1,0 +1,150 @@
+// gpuperfctl kernels: what ran on the GPUs, for how long, and how long it took to get there.
+
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/pages.h"
+#include "client/view.h"
+
+namespace gpuperf::client {
+namespace {
+
+using v1::KernelStats;
+using v1::ListKernelsRequest;
+using v1::ListKernelsResponse;
+
+constexpr ListCall<ListKernelsRequest, ListKernelsResponse, KernelStats> kListKernels = {
+    .method = &Connection::Stub::ListKernels,
+    .rows = &ListKernelsResponse::mutable_kernels,
+    .action = "list kernels",
+    .page_rows = 1000};
+
+Table make_table(bool per_process) {
+  constexpr auto kRight = Column::Align::kRight;
+  std::vector<Column> columns;
+  if (per_process) columns = {{"PID", kRight}, {.title = "COMM", .shrink_to = 8}};
+  for (const Column& column :
+       std::vector<Column>{{.title = "KERNEL", .shrink_to = 30},
+                           {"LAUNCHES", kRight},
+                           {.title = "IN GRAPHS", .align = kRight, .optional = true},
+                           {"TOTAL", kRight},
+                           {"SHARE", kRight},
+                           {"AVG", kRight},
+                           {"P50", kRight},
+                           {"P99", kRight},
+                           {"MAX", kRight},
+                           {.title = "LATENCY P50", .align = kRight, .optional = true},
+                           {.title = "LATENCY P99", .align = kRight, .optional = true},
+                           {.title = "COVERAGE", .align = kRight, .optional = true}}) {
+    columns.push_back(column);
+  }
+  return Table(std::move(columns));
+}
+
+std::string render_table(const std::vector<KernelStats>& rows, bool per_process,
+                         const TextStyle& style) {
+  Table table = make_table(per_process);
+  for (const KernelStats& row : rows) {
+    const auto latency = [&row](uint64_t ns) {
+      return Cell{row.joined_launches() == 0 ? "" : format_duration(ns)};
+    };
+    std::vector<Cell> cells;
+    if (per_process) {
+      cells = {{std::to_string(row.pid())}, {row.comm() + (row.exited() ? " (exited)" : "")}};
+    }
+    for (Cell& cell : std::vector<Cell>{
+             {row.short_name()},
+             {format_count(row.launches())},
+             {row.graph_launches() == 0 ? "" : format_count(row.graph_launches())},
+             {format_duration(row.total_ns())},
+             {format_ratio(row.share_ratio())},
+             {format_duration(row.avg_ns())},
+             {format_duration(row.p50_ns())},
+             {format_duration(row.p99_ns())},
+             {format_duration(row.max_ns())},
+             latency(row.launch_latency_p50_ns()),
+             latency(row.launch_latency_p99_ns()),
+             {row.coverage() < 1 ? format_ratio(row.coverage()) : "", Tone::kWarning}}) {
+      cells.push_back(std::move(cell));
+    }
+    table.add_row(std::move(cells));
+  }
+  return table.take_text(style);
+}
+
+uint64_t count_sessions(const v1::SessionCounts& counts) {
+  return uint64_t{counts.starting()} + counts.waiting() + counts.collecting() + counts.paused() +
+         counts.yielded() + counts.off() + counts.failed();
+}
+
+// What the numbers above do not say by themselves; empty when there is nothing.
+std::string render_notes(const std::vector<KernelStats>& rows, const v1::GetStatusResponse& status,
+                         bool filtered) {
+  std::string notes;
+  if (rows.empty() && filtered) {
+    notes += "No kernel matches. Without filters: gpuperfctl kernels\n";
+  } else if (rows.empty() && count_sessions(status.sessions()) == 0) {
+    notes +=
+        "No process is injected. Start the workload with "
+        "CUDA_INJECTION64_PATH=…/libgpuperf_injector.so; why not: gpuperfctl doctor\n";
+  } else if (rows.empty()) {
+    notes += "No kernel was seen yet. What the sessions do: gpuperfctl sessions\n";
+  }
+  uint64_t sampled = 0;
+  for (const KernelStats& row : rows) sampled += row.coverage() < 1 ? 1 : 0;
+  if (sampled > 0) {
+    notes += fmt::format(
+        "Rows that show a sample of the launches, unscaled (COVERAGE): {}. Who samples: "
+        "gpuperfctl sessions\n",
+        format_count(sampled));
+  }
+  if (status.session_lost_records() > 0) {
+    notes += fmt::format("Records lost since the daemon started: {}. Where: gpuperfctl sessions\n",
+                         format_count(status.session_lost_records()));
+  }
+  return notes;
+}
+
+Result<std::string> draw_kernels(Connection& connection, const View& view, const Options& options,
+                                 bool per_process) {
+  ListKernelsRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
+  request.set_sort(options.sort);
+  request.set_per_process(per_process);
+  ASSIGN_OR_RETURN(const std::vector<KernelStats> rows,
+                   read_pages(connection, kListKernels, request, options.limit));
+  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
+  v1::GetStatusResponse status;
+  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
+                                  v1::GetStatusRequest(), &status));
+  const std::string notes = render_notes(rows, status, has_filter(options));
+  return fmt::format("{}{}{}", render_table(rows, per_process, view.style),
+                     notes.empty() ? "" : "\n", paint(notes, Tone::kDim, view.style));
+}
+
+}  // namespace
+
+void declare_kernels(CLI::App& app, Invocation& invocation) {
+  Options& options = invocation.options;
+  const auto per_process = std::make_shared<bool>(false);
+  add_process_flags(app, options);
+  app.add_option("--kernel", options.function,
+                 "Only kernels of this name, short or full; * matches any run of characters")
+      ->check(make_text_check());
+  add_sort_flag(app, options, "any number of the JSON form, like launches or p99_ns, or kernel");
+  add_limit_flag(app, options);
+  add_watch_flag(app, options);
+  app.add_flag("--per-process", *per_process, "One row per kernel and process, not summed");
+  app.callback([&invocation, per_process] {
+    invocation.run = [&invocation, per_process] {
+      return run_view(invocation, [&](Connection& connection, const View& view) {
+        return draw_kernels(connection, view, invocation.options, *per_process);
+      });
+    };
+  });
+}
+
+}  // namespace gpuperf::client

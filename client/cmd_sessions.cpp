@@ -1,0 +1,215 @@
+// gpuperfctl sessions [list]|run|pause|off|burst: the injected processes, what each one sends and
+// lost; and telling them what to collect.
+
+#include <absl/strings/str_join.h>
+#include <fmt/format.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "client/duration.h"
+#include "client/pages.h"
+#include "client/session_text.h"
+#include "client/sort.h"
+#include "client/view.h"
+#include "gpuperf/v1/control.pb.h"
+
+namespace gpuperf::client {
+namespace {
+
+using v1::Session;
+
+constexpr uint64_t kBurstLimitMs = 60'000;  // as SetSession takes it
+
+std::string describe_sampling(const Session& row) {
+  return row.sample_every() <= 1 ? "" : fmt::format("1 of {}", format_count(row.sample_every()));
+}
+
+std::string render_table(const std::vector<Session>& rows, const TextStyle& style) {
+  constexpr auto kRight = Column::Align::kRight;
+  Table table({{"PID", kRight},
+               {.title = "COMM", .shrink_to = 8},
+               {"STATE"},
+               {"AGE", kRight},
+               {"RECORDS", kRight},
+               {"LOST", kRight},
+               {.title = "SAMPLED", .align = kRight, .optional = true},
+               {.title = "MEMORY", .align = kRight, .optional = true},
+               {.title = "LEVEL", .optional = true, .shrink_to = 12},
+               {.title = "CONTAINER", .optional = true},
+               {.title = "POD", .optional = true, .shrink_to = 12},
+               {.title = "CAUSE", .optional = true, .shrink_to = 30}});
+  for (const Session& row : rows) {
+    uint64_t used_bytes = 0;
+    for (const v1::GpuMemory& memory : row.memory()) {
+      if (memory.memory() == "device") used_bytes += memory.used_bytes();
+    }
+    // What is not complete says so: it is at least this much, or less after releases unseen.
+    const std::string sign = row.memory_complete() ? "" : "~";
+    table.add_row(
+        {{std::to_string(row.pid())},
+         {row.comm()},
+         {row.state(), find_session_tone(row.state())},
+         {format_duration(row.age_ns())},
+         {format_count(row.received_records())},
+         {format_count(row.lost_records()), row.lost_records() > 0 ? Tone::kWarning : Tone::kPlain},
+         {describe_sampling(row)},
+         {used_bytes == 0 ? "" : sign + format_bytes(used_bytes)},
+         {absl::StrJoin(row.level(), ",")},
+         {row.container()},
+         {row.pod()},
+         {describe_cause(row)}});
+  }
+  return table.take_text(style);
+}
+
+Result<std::string> draw_sessions(Connection& connection, const View& view, const Options& options,
+                                  bool all) {
+  v1::ListSessionsRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
+  request.set_include_closed(all);
+  const uint64_t read_limit = options.sort.empty() ? options.limit : 0;  // all, to sort them here
+  ASSIGN_OR_RETURN(std::vector<Session> rows,
+                   read_pages(connection, kListSessions, request, read_limit));
+  RETURN_IF_ERROR(sort_rows(rows, options.sort, options.limit));
+  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
+  std::string text = render_table(rows, view.style);
+  if (rows.empty()) {
+    const std::string_view note =
+        has_filter(options) ? "\nNo session matches. Without filters: gpuperfctl sessions\n"
+        : all               ? "\nNo process is injected: gpuperfctl doctor\n"
+              : "\nNo process is injected. Sessions that have ended: gpuperfctl sessions --all\n";
+    text += paint(note, Tone::kDim, view.style);
+  }
+  return text;
+}
+
+// Asks, and says how many sessions were told.
+Status run_order(const Invocation& invocation, const std::string& action,
+                 const v1::SetSessionRequest& request) {
+  const Options& options = invocation.options;
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection,
+                   Connection::open(options.address, find_change_timeout(options), nullptr));
+  v1::SetSessionResponse response;
+  RETURN_IF_ERROR(
+      connection->call(&Connection::ControlStub::SetSession, action, request, &response));
+  const View view = {find_format(options), JsonShape::kIndented, invocation.output.read_style()};
+  if (view.format != Format::kTable) {
+    return invocation.output.write(render_message(response, view.format, view.shape, view.style));
+  }
+  return invocation.output.write(
+      fmt::format("{} {} told; what came of it: gpuperfctl sessions --pid {}\n",
+                  format_count(response.sessions()),
+                  response.sessions() == 1 ? "session" : "sessions", request.pid()));
+}
+
+// `sessions` alone lists, so it has flags; behind another subcommand they would be accepted and
+// ignored.
+void refuse_list_flags(const CLI::App& app) {
+  for (const CLI::Option* flag : app.get_options()) {
+    if (flag->count() > 0) throw CLI::ExtrasError(app.get_name(), {flag->get_name()});
+  }
+}
+
+void add_pid(CLI::App& command, v1::SetSessionRequest& request) {
+  command
+      .add_option_function<uint32_t>(
+          "PID", [&request](uint32_t pid) { request.set_pid(pid); }, "Process to tell")
+      ->required()
+      ->type_name("PID")
+      ->check(make_whole_number_check(1, UINT32_MAX));
+}
+
+CLI::App& declare_order(CLI::App& app, Invocation& invocation, const char* verb,
+                        const char* summary, const std::shared_ptr<v1::SetSessionRequest>& request,
+                        v1::SessionMode mode) {
+  // "cannot …" goes before it in an error.
+  const std::string action = mode == v1::SESSION_MODE_OFF ? "switch off" : verb;
+  CLI::App& command = *app.add_subcommand(verb, summary);
+  add_pid(command, *request);
+  command.callback([&app, &invocation, request, action, mode] {
+    refuse_list_flags(app);
+    request->set_mode(mode);
+    invocation.run = [&invocation, request, action] {
+      return run_order(invocation, fmt::format("{} process {}", action, request->pid()), *request);
+    };
+  });
+  return command;
+}
+
+void declare_run(CLI::App& app, Invocation& invocation) {
+  const auto request = std::make_shared<v1::SetSessionRequest>();
+  CLI::App& command =
+      declare_order(app, invocation, "run", "Collect again, or one of so many launches (root)",
+                    request, v1::SESSION_MODE_RUN);
+  command
+      .add_option_function<uint32_t>(
+          "--sample-every", [request](uint32_t every) { request->set_sample_every(every); },
+          "Keep one of so many launches")
+      ->type_name("COUNT")
+      ->check(make_whole_number_check(1, 1'000'000));
+}
+
+void declare_burst(CLI::App& app, Invocation& invocation) {
+  const auto request = std::make_shared<v1::SetSessionRequest>();
+  const auto length = std::make_shared<std::string>("5s");
+  CLI::App& command = *app.add_subcommand("burst", "Collect more for a while (root)");
+  add_pid(command, *request);
+  command.add_flag_callback(
+      "--nodes", [request] { request->set_burst_nodes(true); },
+      "The kernels inside CUDA graphs, one by one");
+  command.add_flag_callback(
+      "--all-apis", [request] { request->set_burst_all_apis(true); },
+      "Every call of the CUDA runtime and driver");
+  command.add_option("--for", *length, "How long, at most 1m")->type_name("5s|500ms|1m");
+  command.callback([&app, &invocation, request, length] {
+    refuse_list_flags(app);
+    if (!request->burst_nodes() && !request->burst_all_apis()) {
+      throw CLI::ValidationError("burst", "of what? --nodes, --all-apis, or both");
+    }
+    const Result<uint64_t> parsed = parse_duration_ns(*length);
+    if (!parsed.ok()) throw CLI::ValidationError("--for", std::string(parsed.status().message()));
+    const uint64_t milliseconds = *parsed / 1'000'000;
+    if (milliseconds == 0 || milliseconds > kBurstLimitMs) {
+      throw CLI::ValidationError("--for", fmt::format("\"{}\": from 1ms to 1m", *length));
+    }
+    request->set_mode(v1::SESSION_MODE_RUN);
+    request->set_burst_ms(static_cast<uint32_t>(milliseconds));
+    invocation.run = [&invocation, request] {
+      return run_order(invocation, fmt::format("begin a burst of process {}", request->pid()),
+                       *request);
+    };
+  });
+}
+
+}  // namespace
+
+void declare_sessions(CLI::App& app, Invocation& invocation) {
+  Options& options = invocation.options;
+  const auto all = std::make_shared<bool>(false);
+  for (CLI::App* named : {&app, app.add_subcommand("list", "The same as sessions alone")}) {
+    add_process_flags(*named, options);
+    named->add_flag("--all", *all, "Also sessions that have ended lately");
+    add_sort_flag(*named, options, list_sort_fields(*Session::descriptor()));
+    add_limit_flag(*named, options);
+    add_watch_flag(*named, options);
+  }
+  declare_run(app, invocation);
+  declare_order(app, invocation, "pause", "Collect nothing, but stay ready (root)",
+                std::make_shared<v1::SetSessionRequest>(), v1::SESSION_MODE_PAUSE);
+  declare_order(app, invocation, "off", "Collect nothing and give CUPTI up (root)",
+                std::make_shared<v1::SetSessionRequest>(), v1::SESSION_MODE_OFF);
+  declare_burst(app, invocation);
+  app.callback([&invocation, all] {
+    if (invocation.run) return;  // a subcommand's callback came first
+    invocation.run = [&invocation, all]() -> Status {
+      RETURN_IF_ERROR(check_sort_field(*Session::descriptor(), invocation.options.sort));
+      return run_view(invocation, [&](Connection& connection, const View& view) {
+        return draw_sessions(connection, view, invocation.options, *all);
+      });
+    };
+  });
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,45 @@
+#include <fmt/format.h>
+
+#include "client/doctor.h"
+#include "client/text.h"
+
+namespace gpuperf::client {
+namespace {
+
+// Failing and lost ones are among the daemon's problems already.
+bool is_worth_saying(const v1::Gpu& gpu) {
+  const bool said = gpu.state() == v1::GPU_STATE_FAILING || gpu.state() == v1::GPU_STATE_LOST;
+  return !said && !gpu.hint().empty();
+}
+
+}  // namespace
+
+std::vector<Check> check_gpus(const v1::ListGpusResponse& response) {
+  if (response.gpus().empty()) return {{"gpus", CheckState::kOk, response.reason(), ""}};
+  std::vector<Check> checks;
+  checks.push_back(
+      {"gpus", CheckState::kOk,
+       fmt::format("GPUs read: {}, driver {}", response.gpus_size(), response.driver_version()),
+       ""});
+  for (const v1::Gpu& gpu : response.gpus()) {
+    if (!is_worth_saying(gpu)) continue;
+    checks.push_back({"gpus", CheckState::kHint,
+                      fmt::format("GPU {}: {}", gpu.index(), gpu.verdict()), gpu.hint()});
+  }
+  if (!response.events_problem().empty()) {
+    checks.push_back({"gpus", CheckState::kHint,
+                      "the driver does not tell of errors (XID): " + response.events_problem(),
+                      "gpuperfd needs root for that; dmesg | grep -i xid has them, too"});
+  }
+  for (const v1::GpuCallCost& cost : response.costs()) {
+    if (cost.slow_down() <= 1) continue;
+    checks.push_back(
+        {"gpus", CheckState::kHint,
+         fmt::format("reading {} takes {} and is done {} times rarer", cost.call(),
+                     format_duration(cost.p99_ns()), cost.slow_down()),
+         "the driver is slow, which workloads feel, too: nvidia-smi -pm 1 keeps GPUs initialised"});
+  }
+  return checks;
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <set>
+#include <utility>
+
+#include "client/doctor.h"
+#include "client/session_text.h"
+#include "client/text.h"
+
+namespace gpuperf::client {
+namespace {
+
+constexpr size_t kNamed = 5;  // of a list in a sentence
+
+std::string name_process(const v1::Session& session) {
+  return fmt::format("process {} ({})", session.pid(), session.comm());
+}
+
+// A runtime call needs no GPU: only processes that have done something with it are asked for.
+std::vector<Check> check_not_injected(const DaemonAnswers& answers) {
+  std::set<uint32_t> injected;
+  for (const v1::Session& session : answers.sessions) injected.insert(session.pid());
+  std::map<uint32_t, std::string> missing;
+  for (const v1::FunctionStats& row : answers.cuda_calls) {
+    const bool counts = row.pid() != 0 && !row.exited() && row.calls() > 0;
+    if (counts && !injected.contains(row.pid())) missing.emplace(row.pid(), row.comm());
+  }
+  if (missing.empty()) return {};
+  std::string names;
+  size_t named = 0;
+  for (const auto& [pid, comm] : missing) {
+    if (++named > kNamed) break;
+    names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", pid, comm);
+  }
+  if (missing.size() > kNamed) names += fmt::format(" and {} more", missing.size() - kNamed);
+  return {
+      {"injection", CheckState::kHint,
+       fmt::format("processes that call CUDA and are not injected, so that their kernels are "
+                   "not seen: {}",
+                   names),
+       "start them with CUDA_INJECTION64_PATH=…/libgpuperf_injector.so in their environment; in "
+       "a container the library and /run/gpuperf/ingest.sock must be there, too"}};
+}
+
+CheckState find_weight(const v1::Session& session) {
+  return session.state() == "failed" ? CheckState::kProblem : CheckState::kHint;
+}
+
+// A session that does not collect, or not everything.
+std::vector<Check> check_session(const v1::Session& session) {
+  std::vector<Check> checks;
+  const bool is_collecting = session.state() == "collecting";
+  const bool is_odd =
+      !is_collecting && session.state() != "starting" && session.state() != "waiting";
+  if (is_odd || (is_collecting && session.cause() == "graphs_unseen")) {
+    const std::string cause = describe_cause(session);
+    checks.push_back({"session", find_weight(session),
+                      fmt::format("{} is {}{}{}", name_process(session), session.state(),
+                                  cause.empty() ? "" : ": ", cause),
+                      find_cause_hint(session)});
+  }
+  if (session.lost_records() > 0) {
+    std::string reasons;
+    for (const v1::SessionLoss& loss : session.losses()) {
+      if (loss.reason() == "sampled") continue;
+      reasons += fmt::format("{}{} {}", reasons.empty() ? "" : ", ", loss.reason(),
+                             format_count(loss.count()));
+    }
+    checks.push_back({"session", CheckState::kHint,
+                      fmt::format("{} lost {} records: {}", name_process(session),
+                                  format_count(session.lost_records()), reasons),
+                      fmt::format("they are in no statistics; where it goes on, keep fewer: sudo "
+                                  "gpuperfctl sessions run {} --sample-every 10",
+                                  session.pid())});
+  }
+  return checks;
+}
+
+}  // namespace
+
+std::vector<Check> check_sessions(const DaemonAnswers& answers) {
+  std::vector<Check> checks;
+  size_t collecting = 0;
+  for (const v1::Session& session : answers.sessions) {
+    if (session.state() == "collecting") ++collecting;
+    for (Check& check : check_session(session)) checks.push_back(std::move(check));
+  }
+  if (collecting > 0) {
+    checks.insert(checks.begin(),
+                  {"sessions", CheckState::kOk,
+                   fmt::format("processes that send their kernels: {}", collecting), ""});
+  } else if (answers.sessions.empty() && answers.cuda_calls.empty()) {
+    checks.push_back(
+        {"sessions", CheckState::kOk, "no process is injected, and none calls CUDA", ""});
+  }
+  for (Check& check : check_not_injected(answers)) checks.push_back(std::move(check));
+  return checks;
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,68 @@
+// The daemon's dealings with injected processes.
+
+#include <string>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/daemon.h"
+#include "daemon/resolve/cri.h"
+
+namespace gpuperf {
+
+Status Daemon::start_sessions() {
+  pod_names_ = std::make_unique<PodNames>(
+      [](const std::string& container) { return find_pod(cri_sockets(), container); }, drops_);
+  if (!start_settings_.ingest.enabled) return absl::OkStatus();
+  auto source = make_session_source(
+      start_settings_, options_.runtime_dir,
+      {.clock = clock_, .drops = drops_, .pod_names = *pod_names_, .on_batch = [this] {
+         loop_->post([this] { take_session_events(); });
+       }});
+  // Another daemon's processes are not to be taken over.
+  if (absl::IsAlreadyExists(source.status())) return source.status();
+  if (!source.ok()) {
+    const std::string why(source.status().message());
+    problems_.push_back({"sessions", why,
+                         "no process can tell what its GPU does until this is mended and gpuperfd "
+                         "restarted; ingest.enabled = false says that none is wanted"});
+    log_warn("no sessions", {{"error", why}});
+    return absl::OkStatus();
+  }
+  session_source_ = *std::move(source);
+  session_source_->start();
+  return absl::OkStatus();
+}
+void Daemon::stop_sessions() {
+  if (session_source_) {
+    session_source_->stop();
+    take_session_events();
+    session_source_.reset();
+  }
+  pod_names_.reset();
+}
+
+void Daemon::take_session_events() {
+  if (session_source_ == nullptr) return;  // posted before the stop, run after it: all was taken
+  const int64_t now_mono_ns = clock_.mono_ns();
+  while (auto batch = session_source_->try_pop()) {
+    for (SessionEvent& event : *batch) {
+      gpu_sessions_.apply(event, now_mono_ns);
+      session_intake_.take(event);
+    }
+    changed_ = true;
+  }
+}
+
+void Daemon::post_session_order(const SessionTarget& target, const SessionOrder& order,
+                                SessionsDone done) {
+  loop_->post([this, target, order, done = std::move(done)] {
+    if (session_source_ == nullptr) {
+      return done(absl::UnavailableError("sessions of injected processes are not taken"));
+    }
+    session_source_->post_order(target, order, [this, done](Result<size_t> told) {
+      loop_->post([done, told = std::move(told)] { done(told); });
+    });
+  });
+}
+
+}  // namespace gpuperf

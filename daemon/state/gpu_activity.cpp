@@ -1,0 +1,74 @@
+#include "daemon/state/gpu_activity.h"
+
+#include <algorithm>
+
+namespace gpuperf {
+
+uint32_t GpuActivities::get_device(const GpuUuid& uuid, const ProcessKey& process,
+                                   uint32_t ordinal) {
+  const bool is_known = uuid != GpuUuid{};
+  const Key key = is_known ? Key{uuid, {}, 0} : Key{uuid, process, ordinal};
+  const auto found = numbers_.find(key);
+  if (found != numbers_.end()) return found->second;
+  if (devices_.size() >= kMaxDevices) {
+    drops_.add(DropCause::kGpuDevicesFull);
+    return kNone;
+  }
+  const auto number = static_cast<uint32_t>(devices_.size());
+  Device& device = devices_.emplace_back(budget_);
+  device.facts.uuid = uuid;
+  device.facts.ordinal = ordinal;
+  if (!is_known) device.facts.process = process;
+  numbers_[key] = number;
+  return number;
+}
+
+BusyIntervals& GpuActivities::get_intervals(Device& device, Kind kind) {
+  switch (kind) {
+    case Kind::kKernel:
+      return device.kernel;
+    case Kind::kCopy:
+      return device.copy;
+    case Kind::kGraph:
+      return device.graph;
+  }
+  return device.busy;  // only reached with a value outside the enum
+}
+
+void GpuActivities::add(uint32_t number, Kind kind, uint64_t start_ns, uint64_t duration_ns,
+                        int64_t now_mono_ns) {
+  if (number == kNone) return;
+  const uint64_t latest_ns = static_cast<uint64_t>(now_mono_ns) + kMaxAheadNs;
+  if (start_ns > latest_ns || duration_ns > latest_ns - start_ns) {
+    return drops_.add(DropCause::kGpuFutureRecords);
+  }
+  Device& device = devices_[number];
+  GpuActivity& facts = device.facts;
+  const uint64_t end_ns = start_ns + duration_ns;
+  const auto start = static_cast<int64_t>(start_ns);
+  facts.since_mono_ns = facts.newest_mono_ns == 0 ? start : std::min(facts.since_mono_ns, start);
+  facts.newest_mono_ns = std::max(facts.newest_mono_ns, static_cast<int64_t>(end_ns));
+  (void)get_intervals(device, kind).add(start_ns, end_ns);  // late there is late here
+  const uint64_t late_ns = device.busy.add(start_ns, end_ns);
+  if (late_ns == 0) return;
+  facts.late_ns += late_ns;
+  drops_.add(DropCause::kGpuLateRecords);
+}
+
+std::vector<GpuActivity> GpuActivities::list(std::vector<uint32_t>& numbers) const {
+  std::vector<GpuActivity> activity;
+  numbers.clear();
+  for (uint32_t number = 0; number < devices_.size(); ++number) {
+    const Device& device = devices_[number];
+    if (device.facts.newest_mono_ns == 0) continue;
+    GpuActivity& row = activity.emplace_back(device.facts);
+    row.busy_ns = device.busy.busy_ns();
+    row.kernel_ns = device.kernel.busy_ns();
+    row.copy_ns = device.copy.busy_ns();
+    row.graph_ns = device.graph.busy_ns();
+    numbers.push_back(number);
+  }
+  return activity;
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,285 @@
+#include "daemon/state/gpu_state.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace gpuperf {
+namespace {
+
+// A dictionary's ids ascend without a gap; room for them is made at this pace, not to the far end
+// of what one bad id names.
+constexpr size_t kLargestIdStep = 4'096;
+
+CopyTotals& get_copy(std::vector<CopyTotals>& copies, const CopyRecord& record) {
+  const CopyTotals key{.is_set = record.is_set,
+                       .direction = record.direction,
+                       .source_memory = record.source_memory,
+                       .target_memory = record.target_memory};
+  const auto order = [](const CopyTotals& copy) {
+    return std::make_tuple(copy.is_set, copy.direction, copy.source_memory, copy.target_memory);
+  };
+  const auto place = std::ranges::lower_bound(copies, order(key), {}, order);
+  if (place != copies.end() && order(*place) == order(key)) return *place;
+  return *copies.insert(place, key);
+}
+
+// Makes room for an id that comes next, or nearly. False = it is too far out to be believed.
+template <typename Entry>
+bool make_room(std::vector<Entry>& entries, uint32_t id, size_t max, Entry empty) {
+  if (id < entries.size()) return true;
+  if (id > max || id >= entries.size() + kLargestIdStep) return false;
+  entries.resize(id + size_t{1}, empty);
+  return true;
+}
+
+template <typename Record, typename Take>
+void for_each_prefetched(const LaunchJoin& join, const std::vector<Record>& records, Take take) {
+  constexpr size_t kAhead = 8;  // about a microsecond: longer than memory takes
+  for (size_t i = 0; i < records.size(); ++i) {
+    if (i + kAhead < records.size()) join.prefetch(records[i + kAhead].correlation_id);
+    take(records[i]);
+  }
+}
+
+bool is_in_use(const GpuProcess& process, uint32_t device) {
+  return process.open_sessions > 0 &&
+         std::ranges::find(process.devices, device) != process.devices.end();
+}
+
+}  // namespace
+
+void GpuStatistics::apply(const SessionOpened& opened) {
+  if (sessions_.contains(opened.session_id)) return;
+  GpuProcess& process = processes_.open(opened.process, opened.owner);
+  sessions_.try_emplace(opened.session_id, process, drops_);
+}
+
+void GpuStatistics::apply(const SessionStatus& status) {
+  const auto found = sessions_.find(status.session_id);
+  if (found == sessions_.end()) return;
+  Session& session = found->second;
+  session.sample_every = std::max<uint32_t>(status.sample_every, 1);
+  const auto has = [&](uint32_t levels) { return (status.level & levels) != 0; };
+  session.sends_apis = has(GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_ALL_APIS);
+  session.expects_work = !has(GPUPERF_SESSION_LEVEL_ALL_APIS) && session.sample_every == 1 &&
+                         has(GPUPERF_SESSION_LEVEL_KERNELS) && has(GPUPERF_SESSION_LEVEL_COPIES) &&
+                         has(GPUPERF_SESSION_LEVEL_GRAPHS | GPUPERF_SESSION_LEVEL_NODES);
+}
+
+void GpuStatistics::apply(const SessionClosed& closed) {
+  const auto found = sessions_.find(closed.session_id);
+  if (found == sessions_.end()) return;
+  processes_.close(found->second.process, closed.mono_ns);
+  sessions_.erase(found);
+}
+
+void GpuStatistics::expire(int64_t now_mono_ns) {
+  for (auto& [id, session] : sessions_) {
+    for (const LaunchJoin::Match& match : session.join.expire(now_mono_ns)) join(session, match);
+  }
+  processes_.expire(now_mono_ns);
+  texts_.allow_sweep();
+}
+
+void GpuStatistics::apply(const SessionBatch& batch, int64_t now_mono_ns) {
+  const auto found = sessions_.find(batch.session_id);
+  if (found == sessions_.end()) {
+    const size_t records = batch.kernels.size() + batch.copies.size() + batch.apis.size() +
+                           batch.graphs.size() + batch.syncs.size() + batch.memory.size() +
+                           batch.overheads.size();
+    return drops_.add(DropCause::kSessionUnknown, records);
+  }
+  Session& session = found->second;
+  learn(session, batch);
+  for (const SessionGap& gap : batch.gaps) apply(session, gap);
+  // Calls first: then most kernels find theirs, and need not wait.
+  for_each_prefetched(session.join, batch.apis,
+                      [&](const ApiRecord& record) { apply(session, record, now_mono_ns); });
+  for_each_prefetched(session.join, batch.kernels,
+                      [&](const KernelRecord& record) { apply(session, record, now_mono_ns); });
+  for (const GraphRecord& record : batch.graphs) apply(session, record, now_mono_ns);
+  for (const CopyRecord& record : batch.copies) apply(session, record, now_mono_ns);
+  for (const SyncRecord& record : batch.syncs) apply(session, record);
+  for (const MemoryRecord& record : batch.memory) apply(session, record);
+  for (const OverheadRecord& record : batch.overheads) apply(session, record);
+}
+
+void GpuStatistics::learn(Session& session, const SessionBatch& batch) {
+  for (const KernelName& name : batch.names) {
+    if (!make_room(session.kernels, name.id, GPUPERF_NAMES_MAX, kNone)) {
+      drops_.add(DropCause::kSessionBadIds);
+      continue;
+    }
+    // Without text: there was no room for it on the way.
+    const KernelTextPtr text =
+        name.text.empty() ? KernelTexts::get_other() : texts_.get(name.text, name.is_cut);
+    session.kernels[name.id] = processes_.get_kernel(session.process, text);
+  }
+  for (const Place& place : batch.places) learn(session, place);
+}
+
+void GpuStatistics::learn(Session& session, const Place& place) {
+  if (!make_room(session.places, place.id, GPUPERF_PLACES_MAX, PlaceFacts())) {
+    return drops_.add(DropCause::kSessionBadIds);
+  }
+  GpuProcess& process = session.process;
+  const uint32_t device =
+      activities_.get_device(place.device_uuid, process.row->process, place.device);
+  session.places[place.id] = {
+      .uuid = place.device_uuid, .ordinal = place.device, .device = device, .is_known = true};
+  if (device != GpuActivities::kNone && std::ranges::count(process.devices, device) == 0) {
+    process.devices.push_back(device);
+  }
+}
+
+const GpuStatistics::PlaceFacts* GpuStatistics::find_place(const Session& session,
+                                                           uint32_t place_id) {
+  if (place_id < session.places.size() && session.places[place_id].is_known) {
+    return &session.places[place_id];
+  }
+  drops_.add(DropCause::kSessionBadIds);
+  return nullptr;
+}
+
+void GpuStatistics::apply(Session& session, const ApiRecord& record, int64_t now_mono_ns) {
+  GpuProcessTotals& totals = GpuProcesses::change(session.process).totals;
+  ++totals.api_calls;
+  if (record.return_value != 0) {
+    ++totals.api_errors;
+    return;  // it caused nothing
+  }
+  const auto match =
+      session.join.add(LaunchJoin::Api{.correlation_id = record.correlation_id,
+                                       .start_ns = record.start_mono_ns,
+                                       .end_ns = record.start_mono_ns + record.duration_ns,
+                                       .expects_work = session.expects_work},
+                       now_mono_ns);
+  if (match) join(session, *match);
+}
+
+void GpuStatistics::apply(Session& session, const KernelRecord& record, int64_t now_mono_ns) {
+  const PlaceFacts* place = find_place(session, record.place_id);
+  if (place == nullptr) return;
+  const uint32_t kernel =
+      record.name_id < session.kernels.size() ? session.kernels[record.name_id] : kNone;
+  if (kernel == kNone) return drops_.add(DropCause::kSessionBadIds);
+  KernelTotals& totals = GpuProcesses::change_kernel(session.process, kernel);
+  add_duration(totals.duration, record.duration_ns);
+  totals.estimated_launches += session.sample_every;
+  activities_.add(place->device, GpuActivities::Kind::kKernel, record.start_mono_ns,
+                  record.duration_ns, now_mono_ns);
+  const bool is_node = record.graph_id != 0 || (record.flags & GPUPERF_KERNEL_FROM_GRAPH) != 0;
+  if (is_node) ++totals.graph_launches;
+  // A kernel that launches kernels gives them its own id, and no call of the CPU is behind them.
+  if ((record.flags & GPUPERF_KERNEL_DEVICE_LAUNCHED) != 0 || !session.sends_apis) return;
+  LaunchJoin::Work work{
+      .correlation_id = record.correlation_id, .start_ns = record.start_mono_ns, .target = kernel};
+  if (is_node) {
+    work.kind = LaunchJoin::WorkKind::kNode;
+    work.target = processes_.get_graph(session.process, record.graph_id) | kGraphTarget;
+  }
+  if (const auto match = session.join.add(work, now_mono_ns)) join(session, *match);
+}
+
+void GpuStatistics::apply(Session& session, const GraphRecord& record, int64_t now_mono_ns) {
+  const PlaceFacts* place = find_place(session, record.place_id);
+  if (place == nullptr) return;
+  const uint32_t graph = processes_.get_graph(session.process, record.graph_id);
+  add_duration(GpuProcesses::change(session.process).totals.graphs[graph].duration,
+               record.duration_ns);
+  activities_.add(place->device, GpuActivities::Kind::kGraph, record.start_mono_ns,
+                  record.duration_ns, now_mono_ns);
+  if (!session.sends_apis) return;
+  const auto match = session.join.add(LaunchJoin::Work{.correlation_id = record.correlation_id,
+                                                       .start_ns = record.start_mono_ns,
+                                                       .target = graph | kGraphTarget},
+                                      now_mono_ns);
+  if (match) join(session, *match);
+}
+
+void GpuStatistics::apply(Session& session, const CopyRecord& record, int64_t now_mono_ns) {
+  const PlaceFacts* place = find_place(session, record.place_id);
+  if (place == nullptr) return;
+  CopyTotals& totals = get_copy(GpuProcesses::change(session.process).totals.copies, record);
+  totals.bytes += record.bytes;
+  add_duration(totals.duration, record.duration_ns);
+  activities_.add(place->device, GpuActivities::Kind::kCopy, record.start_mono_ns,
+                  record.duration_ns, now_mono_ns);
+  // The launch of a graph is joined with the graph's kernels.
+  if (record.graph_id != 0 || !session.sends_apis) return;
+  // So that its call is not taken for one without any work.
+  (void)session.join.add(LaunchJoin::Work{.correlation_id = record.correlation_id,
+                                          .start_ns = record.start_mono_ns,
+                                          .target = kNone,
+                                          .kind = LaunchJoin::WorkKind::kSeveral},
+                         now_mono_ns);
+}
+
+void GpuStatistics::apply(Session& session, const SyncRecord& record) {
+  if (record.type >= GPUPERF_SYNC_COUNT) return drops_.add(DropCause::kSessionBadIds);
+  add_duration(GpuProcesses::change(session.process).totals.syncs[record.type], record.duration_ns);
+}
+
+void GpuStatistics::apply(Session& session, const MemoryRecord& record) {
+  const PlaceFacts* place = find_place(session, record.place_id);
+  if (place == nullptr) return;
+  GpuProcess& process = session.process;
+  GpuProcessRow& row = GpuProcesses::change(process);
+  if (!process.memory.apply(record, place->uuid, place->ordinal, row.memory)) {
+    row.memory_complete = false;
+  }
+}
+
+void GpuStatistics::apply(Session& session, const OverheadRecord& record) {
+  if (record.type >= GPUPERF_OVERHEAD_COUNT) return drops_.add(DropCause::kSessionBadIds);
+  OverheadTotals& totals = GpuProcesses::change(session.process).totals.overheads[record.type];
+  ++totals.count;
+  totals.total_ns += record.duration_ns;
+}
+
+void GpuStatistics::apply(Session& session, const SessionGap& gap) {
+  GpuProcesses::change(session.process).memory_complete = false;
+  // CUPTI was given up and taken up again: it counts its ids anew.
+  const bool is_anew = gap.cause == GPUPERF_SESSION_CAUSE_OTHER_CLIENT ||
+                       gap.cause == GPUPERF_SESSION_CAUSE_NSIGHT ||
+                       gap.cause == GPUPERF_SESSION_CAUSE_CUPTI_ERROR;
+  if (is_anew) session.join.forget_before(gap.start_mono_ns + gap.duration_ns);
+}
+
+void GpuStatistics::join(Session& session, const LaunchJoin::Match& match) {
+  if (match.target == kNone) return;
+  if (match.work_start_ns < match.api_start_ns) {
+    ++session.join_totals.clock_violations;
+    session.join_totals.clock_worst_ns =
+        std::max(session.join_totals.clock_worst_ns, match.api_start_ns - match.work_start_ns);
+    return;
+  }
+  ++session.join_totals.joined;
+  const uint64_t latency_ns = match.work_start_ns - match.api_start_ns;
+  if ((match.target & kGraphTarget) != 0) {
+    GpuProcessRow& row = GpuProcesses::change(session.process);
+    return add_duration(row.totals.graphs[match.target & ~kGraphTarget].launch_latency, latency_ns);
+  }
+  KernelTotals& totals = GpuProcesses::change_kernel(session.process, match.target);
+  add_duration(totals.launch_latency, latency_ns);
+  add_duration(totals.queue_delay,
+               match.work_start_ns - std::min(match.work_start_ns, match.api_end_ns));
+}
+
+void GpuStatistics::fill(GpuReport& report) const {
+  processes_.fill(report);
+  std::vector<uint32_t> numbers;
+  report.activity = activities_.list(numbers);
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    for (const auto& [key, process] : processes_.processes()) {
+      if (is_in_use(process, numbers[i])) report.activity[i].processes.push_back(key);
+    }
+  }
+}
+
+const JoinTotals* GpuStatistics::find_join(uint64_t session_id) const {
+  const auto found = sessions_.find(session_id);
+  return found == sessions_.end() ? nullptr : &found->second.join_totals;
+}
+
+}  // namespace gpuperf

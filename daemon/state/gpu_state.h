@@ -1,0 +1,92 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include "daemon/model/drops.h"
+#include "daemon/model/gpu_rows.h"
+#include "daemon/model/session.h"
+#include "daemon/state/gpu_activity.h"
+#include "daemon/state/gpu_processes.h"
+#include "daemon/state/kernel_texts.h"
+#include "daemon/state/launch_join.h"
+
+namespace gpuperf {
+
+// Turns the records of sessions into statistics of kernels, copies, waits, graphs and memory per
+// process, joins launches with their kernels, and follows how busy each GPU is.
+//
+// Thread: loop only; times are passed in. Owns everything it fills a report with; `drops` must
+// outlive it. A record costs about 100 ns and allocates nothing once its kernel, place and kind of
+// copy are known (docs/overhead.md, "GPU records"). Bounds: those of its parts (GpuProcesses,
+// KernelTexts, GpuActivities, LaunchJoin, DeviceMemory); a session's dictionary is as large as the
+// contract lets it be, 8 bytes a name. A record whose ids were never announced is counted
+// (kSessionBadIds) and left out.
+// Not here: what sessions say about themselves (SessionTable).
+class GpuStatistics {
+ public:
+  GpuStatistics(const GpuProcesses::Limits& limits, DropCounters& drops)
+      : drops_(drops), texts_(drops), activities_(drops), processes_(limits, drops) {}
+  GpuStatistics(const GpuStatistics&) = delete;
+  GpuStatistics& operator=(const GpuStatistics&) = delete;
+
+  void apply(const SessionOpened& opened);
+  void apply(const SessionBatch& batch, int64_t now_mono_ns);
+  void apply(const SessionStatus& status);
+  void apply(const SessionClosed& closed);
+  void set_keep_exited(std::chrono::seconds keep) { processes_.set_keep_exited(keep); }
+  void expire(int64_t now_mono_ns);
+
+  // Sets everything but the sessions.
+  void fill(GpuReport& report) const;
+  // Null where it is not open.
+  const JoinTotals* find_join(uint64_t session_id) const;
+
+ private:
+  static constexpr uint32_t kNone = UINT32_MAX;
+  // Of a join's target: it is a graph, not a kernel.
+  static constexpr uint32_t kGraphTarget = uint32_t{1} << 31;
+
+  struct PlaceFacts {
+    GpuUuid uuid{};
+    uint32_t ordinal = 0;
+    uint32_t device = GpuActivities::kNone;
+    bool is_known = false;
+  };
+  struct Session {
+    Session(GpuProcess& its_process, DropCounters& drops) : process(its_process), join(drops) {}
+    GpuProcess& process;
+    std::vector<uint32_t> kernels;   // by name id: where its process keeps it
+    std::vector<PlaceFacts> places;  // by place id
+    LaunchJoin join;
+    JoinTotals join_totals;
+    uint32_t sample_every = 1;
+    bool sends_apis = true;     // as far as its status says
+    bool expects_work = false;  // each call it sends causes something that it sends, too
+  };
+
+  void learn(Session& session, const SessionBatch& batch);
+  void learn(Session& session, const Place& place);
+  void apply(Session& session, const ApiRecord& record, int64_t now_mono_ns);
+  void apply(Session& session, const KernelRecord& record, int64_t now_mono_ns);
+  void apply(Session& session, const GraphRecord& record, int64_t now_mono_ns);
+  void apply(Session& session, const CopyRecord& record, int64_t now_mono_ns);
+  void apply(Session& session, const SyncRecord& record);
+  void apply(Session& session, const MemoryRecord& record);
+  void apply(Session& session, const OverheadRecord& record);
+  void apply(Session& session, const SessionGap& gap);
+  void join(Session& session, const LaunchJoin::Match& match);
+  const PlaceFacts* find_place(const Session& session, uint32_t place_id);
+
+  // Set once in the constructor.
+  DropCounters& drops_;
+  // Loop thread only.
+  KernelTexts texts_;
+  GpuActivities activities_;
+  GpuProcesses processes_;
+  std::map<uint64_t, Session> sessions_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,123 @@
+#include "injector/buffers.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+namespace gpuperf::injector {
+
+// Lies behind the buffer's bytes, in a page of its own: CUPTI never sees it.
+struct Buffers::Header {
+  uint8_t* bytes;
+  size_t valid_bytes;
+  Header* next;
+};
+
+namespace {
+constexpr size_t kMappedBytes = Buffers::kBufferBytes + 4096;
+}  // namespace
+
+bool Buffers::replace_made(uint8_t* from, uint8_t* to) {
+  for (auto& slot : made_) {
+    uint8_t* expected = from;
+    if (slot.compare_exchange_strong(expected, to, std::memory_order_acq_rel)) return true;
+  }
+  return false;
+}
+
+uint8_t* Buffers::make() {
+  if (made_count_.fetch_add(1, std::memory_order_relaxed) >= kBuffersMax) {
+    made_count_.fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  void* memory = mmap(nullptr, kMappedBytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    made_count_.fetch_sub(1, std::memory_order_relaxed);
+    return nullptr;
+  }
+  auto* bytes = static_cast<uint8_t*>(memory);
+  (void)replace_made(nullptr, bytes);  // the count says that one is free
+  return bytes;
+}
+
+void Buffers::unmake(uint8_t* bytes) {
+  (void)replace_made(bytes, nullptr);
+  (void)munmap(bytes, kMappedBytes);  // cannot fail for a mapping of our own
+  made_count_.fetch_sub(1, std::memory_order_relaxed);
+}
+
+uint8_t* Buffers::acquire() {
+  uint8_t* bytes = nullptr;
+  for (auto& slot : ready_) {
+    bytes = slot.exchange(nullptr, std::memory_order_acquire);
+    if (bytes != nullptr) break;
+  }
+  if (bytes == nullptr) bytes = make();
+  if (bytes != nullptr) out_count_.fetch_add(1, std::memory_order_relaxed);
+  return bytes;
+}
+
+bool Buffers::complete(uint8_t* bytes, size_t valid_bytes) {
+  bool is_ours = false;
+  for (const auto& slot : made_) is_ours |= slot.load(std::memory_order_acquire) == bytes;
+  if (!is_ours) return false;
+  auto* header = reinterpret_cast<Header*>(bytes + kBufferBytes);
+  header->bytes = bytes;
+  header->valid_bytes = valid_bytes;
+  header->next = complete_.load(std::memory_order_relaxed);
+  while (!complete_.compare_exchange_weak(header->next, header, std::memory_order_release)) {
+  }
+  if (complete_count_.fetch_add(1, std::memory_order_relaxed) + 1 == kManyComplete) {
+    const uint64_t one = 1;
+    (void)!write(wake_fd_, &one, sizeof(one));  // non-blocking
+  }
+  return true;
+}
+
+Buffers::Completed Buffers::take() {
+  if (taken_ == nullptr) {
+    Header* newest = complete_.exchange(nullptr, std::memory_order_acquire);
+    while (newest != nullptr) {
+      Header* next = newest->next;
+      newest->next = taken_;
+      taken_ = newest;
+      newest = next;
+    }
+    if (taken_ == nullptr) return {};
+  }
+  Header* oldest = taken_;
+  taken_ = oldest->next;
+  complete_count_.fetch_sub(1, std::memory_order_relaxed);
+  return {oldest->bytes, oldest->valid_bytes};
+}
+
+void Buffers::release(uint8_t* bytes) {
+  out_count_.fetch_sub(1, std::memory_order_relaxed);
+  for (auto& slot : ready_) {
+    uint8_t* empty = nullptr;
+    if (slot.compare_exchange_strong(empty, bytes, std::memory_order_release)) return;
+  }
+  unmake(bytes);
+}
+
+void Buffers::stock_up() {
+  for (auto& slot : ready_) {
+    if (slot.load(std::memory_order_relaxed) != nullptr) continue;
+    uint8_t* bytes = make();
+    if (bytes == nullptr) return;
+    // So that the first records do not fault page by page on a thread of the workload.
+    (void)madvise(bytes, kMappedBytes, MADV_WILLNEED);
+    for (size_t at = 0; at < kMappedBytes; at += 4096) bytes[at] = 0;
+    uint8_t* empty = nullptr;
+    if (!slot.compare_exchange_strong(empty, bytes, std::memory_order_release)) unmake(bytes);
+  }
+}
+
+void Buffers::shrink() {
+  for (auto& slot : ready_) {
+    uint8_t* bytes = slot.exchange(nullptr, std::memory_order_acquire);
+    if (bytes != nullptr) unmake(bytes);
+  }
+}
+
+}  // namespace gpuperf::injector

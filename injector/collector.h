@@ -1,0 +1,193 @@
+#pragma once
+
+// What is collected in this process, and when.
+//
+// Three parties ask for changes: the daemon (order), other clients of CUPTI (on_foreign_call, on
+// their threads), and what is seen in the records (tend). All go through one lock, which the
+// workload's own threads never take: CUPTI's requests for buffers do without it.
+//
+// Levels. Kernels that are launched one by one are always recorded; of graphs only their launches,
+// by CUPTI's GRAPH_TRACE. Two facts of CUPTI 13.0 rule that kind, both seen on an H200:
+//   - A graph that was captured while GRAPH_TRACE was off crashes the process when it is launched
+//     with GRAPH_TRACE on; and switching it on while graphs are launched crashed in 2 of 5 cases.
+//     So it is switched on only while CUDA initialises, when there can be no graph yet; once off,
+//     it stays off.
+//   - Without GRAPH_TRACE, CONCURRENT_KERNEL records each kernel inside graphs, which can double
+//     what a launch of short kernels takes. So where graphs are launched that GRAPH_TRACE cannot
+//     cover, kernels are not recorded at all, but in bursts.
+// No subscriber is ever held: there is one place for it, PyTorch's profiler wants it, and taking it
+// while other threads launch crashes (13.0, in 6 of 12 runs on an H200). For the same reason CUPTI
+// is never ended by cuptiFinalize, which would take the 0.5 us off each launch (of 3 us) that
+// remain once CUPTI was on, whatever is switched off: it crashes too. docs/decisions/0012-cupti.md.
+
+#include <pthread.h>
+
+#include <atomic>
+#include <cstdint>
+
+#include "injector/buffers.h"
+#include "injector/cupti_api.h"
+#include "injector/cupti_clock.h"
+#include "injector/cupti_records.h"
+#include "injector/session_abi.h"
+
+namespace gpuperf::injector {
+
+// What a call of another client means for us.
+enum class ForeignCall {
+  kRegister,  // buffers: ours would be lost, and theirs filled with our records
+  kEnable,    // a kind of record
+  kDisable,
+  kEnableRuntimeCall,  // one function of the API, by its callback id
+  kEnableDriverCall,
+  kDisableRuntimeCall,
+  kDisableDriverCall,
+  kProfileBegin,  // counters and samples, which do not go together with tracing
+  kProfileEnd,
+  kFinalize,
+  kClock,
+};
+
+// A set of callback ids.
+class CallSet {
+ public:
+  void set(uint32_t id, bool is_in) {
+    if (id >= CallClasses::kCountMax || has(id) == is_in) return;
+    words_[id / 64] ^= uint64_t{1} << id % 64;
+    count_ = is_in ? count_ + 1 : count_ - 1;
+  }
+  void clear() { *this = {}; }
+  bool is_empty() const { return count_ == 0; }
+
+ private:
+  bool has(uint32_t id) const { return (words_[id / 64] >> id % 64 & 1) != 0; }
+
+  uint64_t words_[CallClasses::kCountMax / 64] = {};
+  uint32_t count_ = 0;
+};
+
+class Collector {
+ public:
+  Collector(Buffers& buffers, Batch& batch)
+      : records_(api_, clock_, calls_, batch), buffers_(buffers), batch_(batch) {}
+
+  // Bursts by node may be asked for: what they cost is graph level, for good.
+  void allow_nodes() { allows_nodes_ = true; }
+  // The first order, from within cuInit: the only time when graphs can be covered.
+  void start_in_initialisation(const gpuperf_control& control, uint64_t now_ms);
+  // The daemon's ruling. Injector's thread, as are all below.
+  void order(const gpuperf_control& control, uint64_t now_ms);
+  // No daemon rules any more: what is collected is counted as lost, nothing else changes.
+  void set_connected(bool is_connected, uint64_t now_ms);
+  // The daemon stayed away: nothing is collected until there is one again.
+  void leave(uint64_t now_ms);
+  // Flushes, decodes what is complete, and does what is due: ends bursts, takes CUPTI up again
+  // after another client, reacts to what the records show.
+  void tend(bool flush, uint64_t now_ms);
+  // Last words at the process's exit; CUPTI is not called after it.
+  void finish(uint64_t now_ms);
+  void fill_status(gpuperf_status& status) const;
+  bool is_collecting() const;
+  // Looks for libcupti in the process, and stands between it and its other clients.
+  void watch_clients();
+
+  // On another client's thread, before its call does its work.
+  void on_foreign_call(ForeignCall call, uint32_t kind, const void* caller);
+  void after_fork_in_child() { is_dead_.store(true, std::memory_order_relaxed); }
+
+ private:
+  class Locked;
+  struct Want {
+    uint32_t active = 0;  // kKind* bits
+    bool all_apis = false;
+  };
+
+  Want choose_kinds(uint64_t now_ms) const;
+  bool can_collect() const;
+  bool prepare();
+  void apply(uint64_t now_ms);
+  void switch_kinds(const Want& want, uint64_t now_ms);
+  void enable_calls(bool is_driver, bool all);
+  void disable_calls(bool is_driver);
+  void disable_kind(uint32_t bit, uint32_t kind);
+  // Calls f(id) for those that are recorded, or for those that are not.
+  template <typename Function>
+  void for_each_wanted_call(bool is_driver, bool wanted, Function f) const {
+    const CallClass* classes = is_driver ? calls_.driver : calls_.runtime;
+    const uint32_t count = is_driver ? calls_.driver_count : calls_.runtime_count;
+    for (uint32_t id = 1; id < count; ++id) {
+      if ((classes[id] != CallClass::kOther) == wanted) f(id);
+    }
+  }
+  void begin_gap(gpuperf_session_cause cause);
+  void end_gap(uint64_t now_ms);
+  void set_state(gpuperf_session_state state, gpuperf_session_cause cause, const char* detail);
+  void fail(gpuperf_session_cause cause, const char* what, int result);
+  void step_aside(const void* caller);
+  void begin_burst(uint64_t now_ms);
+  void end_burst(uint64_t now_ms);
+  void drain(bool is_stopping, uint64_t now_ms);
+  void judge_records(uint64_t now_ms);
+
+  static void on_buffer_requested(uint8_t** buffer, size_t* size, size_t* records_max);
+  static void on_buffer_completed(CUcontext context, uint32_t stream, uint8_t* buffer, size_t size,
+                                  size_t valid_size);
+  static bool read_cupti_clock(uint64_t& cupti);
+
+  // Guarded by lock_, but for what is atomic.
+  mutable pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
+  CuptiApi api_;
+  CuptiClock clock_;
+  CallClasses calls_;
+  CuptiRecords records_;
+  Buffers& buffers_;
+  Batch& batch_;
+  gpuperf_control control_ = {};
+  bool has_order_ = false;
+  bool is_connected_ = false;
+  bool is_prepared_ = false;
+  uint32_t active_ = 0;  // kKind* bits that CUPTI has on
+  bool all_apis_ = false;
+  bool calls_by_id_ = false;  // single calls are on, not the whole kind without the others
+  gpuperf_session_state state_ = GPUPERF_SESSION_STATE_WAITING;
+  gpuperf_session_cause cause_ = GPUPERF_SESSION_CAUSE_NONE;
+  char detail_[96] = "";
+  uint64_t find_again_ms_ = 0;
+  // Graphs.
+  bool in_initialisation_ = false;
+  bool graphs_covered_ = false;   // GRAPH_TRACE has been on since before the first graph
+  bool kernels_barred_ = false;   // graphs are launched that it does not cover
+  uint64_t kernels_from_ms_ = 0;  // no kernels before
+  uint64_t calls_before_ = 0;     // records when calls were switched on
+  uint64_t kernels_before_ = 0;
+  uint64_t seen_graph_launches_ = 0;
+  uint64_t seen_nodes_ = 0;
+  uint64_t seen_untimed_ = 0;
+  uint32_t device_buffer_trips_ = 0;
+  // A burst under way.
+  bool allows_nodes_ = false;   // set once, before the first order
+  bool refuses_nodes_ = false;  // one by node was asked for and not allowed
+  uint32_t burst_flags_ = 0;
+  uint64_t burst_end_ms_ = 0;
+  uint64_t burst_nodes_before_ = 0;
+  uint64_t burst_launches_before_ = 0;  // when the last kernel inside a graph was seen
+  uint64_t settle_end_ms_ = 0;  // nothing is on until then, so that graphs lose their instruments
+  // Other clients.
+  uint64_t foreign_kinds_ = 0;  // by CUpti_ActivityKind
+  CallSet foreign_calls_[2];    // runtime, driver
+  uint32_t foreign_profiles_ = 0;
+  uint64_t foreign_last_ms_ = 0;
+  bool has_yielded_ = false;
+  uint64_t yields_ = 0;
+  // What was not collected.
+  bool in_gap_ = false;
+  gpuperf_session_cause gap_cause_ = GPUPERF_SESSION_CAUSE_NONE;
+  uint64_t gap_start_unix_ns_ = 0;
+  std::atomic<bool> is_dead_ = false;  // forked child, or the process is at its end
+};
+
+// There is one collector, which CUPTI's callbacks find here.
+extern Collector* g_collector;
+extern Buffers* g_buffers;
+
+}  // namespace gpuperf::injector

@@ -1,0 +1,394 @@
+#include "injector/cupti_records.h"
+
+#include <cstring>
+
+namespace gpuperf::injector {
+namespace {
+
+bool begins_with(const char* text, const char* prefix) {
+  return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
+}
+
+// Overheads that CUPTI causes; the others are the driver's own, which it only reports.
+bool is_of_cupti(uint32_t type) {
+  return type == GPUPERF_OVERHEAD_BUFFER_FLUSH || type == GPUPERF_OVERHEAD_INSTRUMENTATION ||
+         type == GPUPERF_OVERHEAD_RESOURCE || type == GPUPERF_OVERHEAD_ACTIVITY_BUFFER;
+}
+
+uint32_t to_overhead_type(CUpti_ActivityOverheadKind kind) {
+  switch (static_cast<uint32_t>(kind)) {
+    case CUPTI_ACTIVITY_OVERHEAD_DRIVER_COMPILER:
+      return GPUPERF_OVERHEAD_DRIVER_COMPILER;
+    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH:
+      return GPUPERF_OVERHEAD_BUFFER_FLUSH;
+    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_INSTRUMENTATION:
+      return GPUPERF_OVERHEAD_INSTRUMENTATION;
+    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE:
+      return GPUPERF_OVERHEAD_RESOURCE;
+    case CUPTI_ACTIVITY_OVERHEAD_RUNTIME_TRIGGERED_MODULE_LOADING:
+      return GPUPERF_OVERHEAD_MODULE_LOADING;
+    case CUPTI_ACTIVITY_OVERHEAD_LAZY_FUNCTION_LOADING:
+      return GPUPERF_OVERHEAD_FUNCTION_LOADING;
+    case CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL:
+      return GPUPERF_OVERHEAD_COMMAND_BUFFER_FULL;
+    case CUPTI_ACTIVITY_OVERHEAD_ACTIVITY_BUFFER_REQUEST:
+      return GPUPERF_OVERHEAD_ACTIVITY_BUFFER;
+    default:  // of versions to come
+      return GPUPERF_OVERHEAD_UNKNOWN;
+  }
+}
+
+uint32_t to_sync_type(CallClass call) {
+  if (call == CallClass::kSyncEvent) return GPUPERF_SYNC_EVENT;
+  if (call == CallClass::kSyncStream) return GPUPERF_SYNC_STREAM;
+  return call == CallClass::kSyncContext ? GPUPERF_SYNC_CONTEXT : GPUPERF_SYNC_UNKNOWN;
+}
+
+uint8_t to_memory(uint32_t kind) {
+  return static_cast<uint8_t>(kind < GPUPERF_MEMORY_COUNT ? kind : GPUPERF_MEMORY_UNKNOWN);
+}
+
+constexpr uint32_t kNoStream = UINT32_MAX;
+
+}  // namespace
+
+// Names are those of cuptiGetCallbackName: "cudaLaunchKernel_v7000", "cuMemcpyHtoDAsync_v2".
+CallClass classify_call(const char* name) {
+  const char* rest = begins_with(name, "cuda") ? name + 4 : begins_with(name, "cu") ? name + 2 : "";
+  if (begins_with(rest, "GraphLaunch")) return CallClass::kGraphLaunch;
+  static const char* const kMaking[] = {"GraphInstantiate", "GraphExecUpdate", "StreamBeginCapture",
+                                        "StreamEndCapture", "GraphCreate",     "GraphClone"};
+  for (const char* making : kMaking) {
+    if (begins_with(rest, making)) return CallClass::kGraphMaking;
+  }
+  if (begins_with(rest, "LaunchHostFunc")) return CallClass::kOther;
+  if (begins_with(rest, "Launch")) return CallClass::kLaunch;
+  if (begins_with(rest, "Memcpy")) return CallClass::kCopy;
+  if (begins_with(rest, "Memset")) return CallClass::kSet;
+  if (begins_with(rest, "EventSynchronize")) return CallClass::kSyncEvent;
+  if (begins_with(rest, "StreamSynchronize")) return CallClass::kSyncStream;
+  if (begins_with(rest, "DeviceSynchronize") || begins_with(rest, "ThreadSynchronize") ||
+      begins_with(rest, "CtxSynchronize")) {
+    return CallClass::kSyncContext;
+  }
+  return CallClass::kOther;
+}
+
+void CuptiRecords::start_connection() {
+  names_.clear();
+  shapes_.clear();
+  places_.clear();
+  batch_.clear();
+}
+
+template <typename Record>
+void CuptiRecords::put(Record record, uint16_t kind, uint32_t id) {
+  record.record = {kind, sizeof(record), id};
+  batch_.make_room(sizeof(record), now_ms_);
+  batch_.add_record(&record, sizeof(record));
+}
+
+bool CuptiRecords::read_span(uint64_t start, uint64_t end, Span& span) {
+  span.start_unix_ns = clock_.to_unix_ns(start);
+  const uint64_t end_unix_ns = clock_.to_unix_ns(end);
+  if (span.start_unix_ns == 0 || end_unix_ns == 0) {
+    ++losses_[is_stopping_ ? GPUPERF_SESSION_LOSS_INCOMPLETE : GPUPERF_SESSION_LOSS_DEVICE_BUFFER];
+    return false;
+  }
+  if (end_unix_ns < span.start_unix_ns) {
+    ++losses_[GPUPERF_SESSION_LOSS_REVERSED];
+    return false;
+  }
+  span.duration_ns = end_unix_ns - span.start_unix_ns;
+  return true;
+}
+
+// A launch is left out as a whole: what it caused has its correlation id.
+bool CuptiRecords::is_left_out(uint32_t correlation_id) {
+  if (sample_every_ == 1) return false;
+  if (((correlation_id * 2654435761u) >> 8) % sample_every_ == 0) return false;
+  ++losses_[GPUPERF_SESSION_LOSS_SAMPLED];
+  return true;
+}
+
+uint32_t CuptiRecords::find_place(uint32_t device, uint32_t context, uint32_t stream) {
+  gpuperf_session_place place = {};
+  place.record = {GPUPERF_SESSION_PLACE, sizeof(place), 0};
+  place.device = device;
+  place.context = context;
+  place.stream = stream;
+  if (device < 64) {
+    if (!has_uuid_[device]) {
+      read_device_uuid(device, uuids_[device]);
+      has_uuid_[device] = true;
+    }
+    std::memcpy(place.device_uuid, uuids_[device], sizeof(place.device_uuid));
+  }
+  bool is_new = false;
+  const uint32_t id = places_.find_or_add(place, is_new);
+  if (id == 0) ++losses_[GPUPERF_SESSION_LOSS_TABLE_FULL];
+  if (is_new) {
+    place.record.id = id;
+    batch_.make_room(sizeof(place), now_ms_);
+    batch_.add_entry(&place, sizeof(place));
+  }
+  return id;
+}
+
+void CuptiRecords::decode(uint8_t* buffer, size_t valid_bytes, uint64_t now_ms) {
+  now_ms_ = now_ms;
+  CUpti_Activity* activity = nullptr;
+  while (api_.cuptiActivityGetNextRecord(buffer, valid_bytes, &activity) == CUPTI_SUCCESS) {
+    take(activity);
+  }
+}
+
+void CuptiRecords::discard(uint8_t* buffer, size_t valid_bytes, gpuperf_session_loss loss) {
+  CUpti_Activity* activity = nullptr;
+  while (api_.cuptiActivityGetNextRecord(buffer, valid_bytes, &activity) == CUPTI_SUCCESS) {
+    ++losses_[loss];
+  }
+}
+
+void CuptiRecords::add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns,
+                           uint64_t end_unix_ns, uint64_t now_ms) {
+  now_ms_ = now_ms;
+  if (end_unix_ns < start_unix_ns) return;
+  gpuperf_session_gap gap = {};
+  gap.start_unix_ns = start_unix_ns;
+  gap.duration_ns = end_unix_ns - start_unix_ns;
+  gap.record = {GPUPERF_SESSION_GAP, sizeof(gap), static_cast<uint32_t>(cause)};
+  batch_.make_room(sizeof(gap), now_ms_);
+  batch_.add_entry(&gap, sizeof(gap));
+}
+
+void CuptiRecords::take(const CUpti_Activity* activity) {
+  switch (static_cast<uint32_t>(activity->kind)) {
+    case CUPTI_ACTIVITY_KIND_KERNEL:
+    case CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL:
+      return take_kernel(activity);
+    case CUPTI_ACTIVITY_KIND_MEMCPY:
+      return take_memcpy(activity);
+    case CUPTI_ACTIVITY_KIND_MEMCPY2:
+      return take_memcpy_peer(activity);
+    case CUPTI_ACTIVITY_KIND_MEMSET:
+      return take_memset(activity);
+    case CUPTI_ACTIVITY_KIND_RUNTIME:
+      return take_api(activity, false);
+    case CUPTI_ACTIVITY_KIND_DRIVER:
+      return take_api(activity, true);
+    case CUPTI_ACTIVITY_KIND_GRAPH_TRACE:
+      return take_graph(activity);
+    case CUPTI_ACTIVITY_KIND_MEMORY2:
+      return take_memory(activity);
+    case CUPTI_ACTIVITY_KIND_OVERHEAD:
+      return take_overhead(activity);
+    default:
+      ++losses_[GPUPERF_SESSION_LOSS_UNKNOWN_RECORD];
+  }
+}
+
+void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
+  const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(activity);
+  ++kernel_count_;
+  if (kernel->graphNodeId != 0) ++node_count_;
+  Span span;
+  if (is_left_out(kernel->correlationId) || !read_span(kernel->start, kernel->end, span)) return;
+  bool is_new = false;
+  size_t text_bytes = 0;
+  const char* text = kernel->name != nullptr ? kernel->name : "";
+  const uint32_t name_id = names_.find_or_add(text, text_bytes, is_new);
+  if (is_new) {
+    gpuperf_session_name name = {};
+    const size_t padded_bytes = (text_bytes + 7) / 8 * 8;
+    name.record = {GPUPERF_SESSION_NAME, static_cast<uint16_t>(sizeof(name) + padded_bytes),
+                   name_id};
+    name.text_bytes = static_cast<uint16_t>(text_bytes);
+    name.cut = text_bytes == GPUPERF_NAME_BYTES_MAX && text[text_bytes] != '\0';
+    alignas(8) uint8_t entry[sizeof(name) + GPUPERF_NAME_BYTES_MAX] = {};
+    std::memcpy(entry, &name, sizeof(name));
+    std::memcpy(entry + sizeof(name), text, text_bytes);
+    batch_.make_room(name.record.length_bytes, now_ms_);
+    batch_.add_entry(entry, name.record.length_bytes);
+  }
+  gpuperf_session_shape shape = {};
+  shape.record = {GPUPERF_SESSION_SHAPE, sizeof(shape), 0};
+  shape.grid[0] = static_cast<uint32_t>(kernel->gridX);
+  shape.grid[1] = static_cast<uint32_t>(kernel->gridY);
+  shape.grid[2] = static_cast<uint32_t>(kernel->gridZ);
+  shape.block[0] = static_cast<uint32_t>(kernel->blockX);
+  shape.block[1] = static_cast<uint32_t>(kernel->blockY);
+  shape.block[2] = static_cast<uint32_t>(kernel->blockZ);
+  shape.cluster[0] = kernel->clusterX;
+  shape.cluster[1] = kernel->clusterY;
+  shape.cluster[2] = kernel->clusterZ;
+  shape.shared_memory_bytes =
+      static_cast<uint32_t>(kernel->staticSharedMemory + kernel->dynamicSharedMemory);
+  shape.registers_per_thread = kernel->registersPerThread;
+  shape.local_memory_bytes = kernel->localMemoryPerThread;
+  const uint32_t shape_id = shapes_.find_or_add(shape, is_new);
+  if (is_new) {
+    shape.record.id = shape_id;
+    batch_.make_room(sizeof(shape), now_ms_);
+    batch_.add_entry(&shape, sizeof(shape));
+  }
+  if (name_id == 0 || shape_id == 0) {
+    ++losses_[GPUPERF_SESSION_LOSS_TABLE_FULL];
+    return;
+  }
+  gpuperf_session_kernel record = {};
+  record.start_unix_ns = span.start_unix_ns;
+  record.duration_ns = span.duration_ns;
+  record.name_id = name_id;
+  record.shape_id = shape_id;
+  record.place_id = find_place(kernel->deviceId, kernel->contextId, kernel->streamId);
+  if (record.place_id == 0) return;
+  if (kernel->graphNodeId != 0) {
+    record.flags |= GPUPERF_KERNEL_FROM_GRAPH;
+    record.graph_id = kernel->graphId;
+    record.node_id = static_cast<uint32_t>(kernel->graphNodeId);
+  }
+  if (kernel->launchType == CUPTI_ACTIVITY_LAUNCH_TYPE_COOPERATIVE_SINGLE_DEVICE ||
+      kernel->launchType == CUPTI_ACTIVITY_LAUNCH_TYPE_COOPERATIVE_MULTI_DEVICE) {
+    record.flags |= GPUPERF_KERNEL_COOPERATIVE;
+  }
+  put(record, GPUPERF_SESSION_KERNEL, kernel->correlationId);
+}
+
+void CuptiRecords::take_memcpy(const CUpti_Activity* activity) {
+  const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy5*>(activity);
+  Span span;
+  if (is_left_out(copy->correlationId) || !read_span(copy->start, copy->end, span)) return;
+  gpuperf_session_memcpy record = {};
+  record.start_unix_ns = span.start_unix_ns;
+  record.duration_ns = span.duration_ns;
+  record.copied_bytes = copy->bytes;
+  record.direction = static_cast<uint8_t>(
+      copy->copyKind < GPUPERF_MEMCPY_COUNT ? copy->copyKind : GPUPERF_MEMCPY_UNKNOWN);
+  record.source_memory = to_memory(copy->srcKind);
+  record.target_memory = to_memory(copy->dstKind);
+  record.flags = (copy->flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 ? GPUPERF_MEMCPY_ASYNC : 0;
+  record.graph_id = copy->graphNodeId != 0 ? copy->graphId : 0;
+  record.node_id = static_cast<uint32_t>(copy->graphNodeId);
+  record.place_id = find_place(copy->deviceId, copy->contextId, copy->streamId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMCPY, copy->correlationId);
+}
+
+void CuptiRecords::take_memcpy_peer(const CUpti_Activity* activity) {
+  const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(activity);
+  Span span;
+  if (is_left_out(copy->correlationId) || !read_span(copy->start, copy->end, span)) return;
+  gpuperf_session_memcpy record = {};
+  record.start_unix_ns = span.start_unix_ns;
+  record.duration_ns = span.duration_ns;
+  record.copied_bytes = copy->bytes;
+  record.direction = GPUPERF_MEMCPY_PEER_TO_PEER;
+  record.source_memory = to_memory(copy->srcKind);
+  record.target_memory = to_memory(copy->dstKind);
+  record.flags = (copy->flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 ? GPUPERF_MEMCPY_ASYNC : 0;
+  record.graph_id = copy->graphNodeId != 0 ? copy->graphId : 0;
+  record.node_id = static_cast<uint32_t>(copy->graphNodeId);
+  record.place_id = find_place(copy->deviceId, copy->contextId, copy->streamId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMCPY, copy->correlationId);
+}
+
+void CuptiRecords::take_memset(const CUpti_Activity* activity) {
+  const auto* set = reinterpret_cast<const CUpti_ActivityMemset4*>(activity);
+  Span span;
+  if (is_left_out(set->correlationId) || !read_span(set->start, set->end, span)) return;
+  gpuperf_session_memset record = {};
+  record.start_unix_ns = span.start_unix_ns;
+  record.duration_ns = span.duration_ns;
+  record.set_bytes = set->bytes;
+  record.memory = to_memory(set->memoryKind);
+  record.flags = (set->flags & CUPTI_ACTIVITY_FLAG_MEMSET_ASYNC) != 0 ? GPUPERF_MEMCPY_ASYNC : 0;
+  record.graph_id = set->graphNodeId != 0 ? set->graphId : 0;
+  record.node_id = static_cast<uint32_t>(set->graphNodeId);
+  record.place_id = find_place(set->deviceId, set->contextId, set->streamId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMSET, set->correlationId);
+}
+
+void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
+  const auto* call = reinterpret_cast<const CUpti_ActivityAPI*>(activity);
+  ++call_count_;
+  const CallClass* classes = is_driver ? calls_.driver : calls_.runtime;
+  const CallClass call_class =
+      call->cbid < CallClasses::kCountMax ? classes[call->cbid] : CallClass::kOther;
+  if (call_class == CallClass::kGraphLaunch) ++graph_launch_count_;
+  Span span;
+  if (is_left_out(call->correlationId) || !read_span(call->start, call->end, span)) return;
+  // CUPTI's own records of waits cost every launch 0.2 us on an H200, whether anybody waits or not;
+  // the call that waits says the same.
+  const uint32_t sync_type = to_sync_type(call_class);
+  if (sync_type != GPUPERF_SYNC_UNKNOWN &&
+      (kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC)) != 0) {
+    gpuperf_session_sync sync = {};
+    sync.start_unix_ns = span.start_unix_ns;
+    sync.duration_ns = span.duration_ns;
+    sync.type = sync_type;
+    sync.place_id = find_place(UINT32_MAX, UINT32_MAX, kNoStream);
+    if (sync.place_id != 0) put(sync, GPUPERF_SESSION_SYNC, call->correlationId);
+  }
+  if ((kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_API)) == 0) return;
+  gpuperf_session_api record = {};
+  record.start_unix_ns = span.start_unix_ns;
+  record.duration_ns = span.duration_ns;
+  record.tid = call->threadId;
+  record.callback_id = call->cbid;
+  record.return_value = call->returnValue;
+  record.domain = is_driver ? GPUPERF_API_DRIVER : GPUPERF_API_RUNTIME;
+  put(record, GPUPERF_SESSION_API, call->correlationId);
+}
+
+void CuptiRecords::take_graph(const CUpti_Activity* activity) {
+  const auto* graph = reinterpret_cast<const CUpti_ActivityGraphTrace*>(activity);
+  Span span;
+  if (is_left_out(graph->correlationId) || !read_span(graph->start, graph->end, span)) return;
+  gpuperf_session_graph record = {};
+  record.start_unix_ns = span.start_unix_ns;
+  record.duration_ns = span.duration_ns;
+  record.graph_id = graph->graphId;
+  record.place_id = find_place(graph->deviceId, graph->contextId, graph->streamId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_GRAPH, graph->correlationId);
+}
+
+void CuptiRecords::take_memory(const CUpti_Activity* activity) {
+  const auto* memory = reinterpret_cast<const CUpti_ActivityMemory3*>(activity);
+  const bool is_allocation =
+      memory->memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_ALLOCATION;
+  const bool is_release =
+      memory->memoryOperationType == CUPTI_ACTIVITY_MEMORY_OPERATION_TYPE_RELEASE;
+  if (!is_allocation && !is_release) {
+    ++losses_[GPUPERF_SESSION_LOSS_UNKNOWN_RECORD];
+    return;
+  }
+  gpuperf_session_memory record = {};
+  record.unix_ns = clock_.to_unix_ns(memory->timestamp);
+  if (record.unix_ns == 0) {
+    ++losses_[GPUPERF_SESSION_LOSS_DEVICE_BUFFER];
+    return;
+  }
+  record.address = memory->address;
+  record.size_bytes = memory->bytes;
+  record.operation = is_release ? GPUPERF_MEMORY_RELEASE : GPUPERF_MEMORY_ALLOCATE;
+  record.memory = to_memory(memory->memoryKind);
+  record.from_pool =
+      memory->memoryPoolConfig.memoryPoolType != CUPTI_ACTIVITY_MEMORY_POOL_TYPE_INVALID;
+  record.place_id = find_place(memory->deviceId, memory->contextId, memory->streamId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMORY, memory->correlationId);
+}
+
+void CuptiRecords::take_overhead(const CUpti_Activity* activity) {
+  const auto* overhead = reinterpret_cast<const CUpti_ActivityOverhead*>(activity);
+  Span span;
+  if (!read_span(overhead->start, overhead->end, span)) return;
+  gpuperf_session_overhead record = {};
+  record.start_unix_ns = span.start_unix_ns;
+  record.duration_ns = span.duration_ns;
+  record.type = to_overhead_type(overhead->overheadKind);
+  if (is_of_cupti(record.type)) cupti_overhead_ns_ += span.duration_ns;
+  const bool is_thread = overhead->objectKind == CUPTI_ACTIVITY_OBJECT_THREAD;
+  put(record, GPUPERF_SESSION_OVERHEAD, is_thread ? overhead->objectId.pt.threadId : 0);
+}
+
+}  // namespace gpuperf::injector

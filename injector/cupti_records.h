@@ -1,0 +1,112 @@
+#pragma once
+
+// CUPTI's records to those of the contract. Injector's thread.
+//
+// Records are read with the library's own stepping function, fields only where every supported
+// version has them. What cannot be handed on is counted by cause.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/batch.h"
+#include "injector/cupti_api.h"
+#include "injector/cupti_clock.h"
+#include "injector/dictionary.h"
+#include "injector/session_abi.h"
+
+namespace gpuperf::injector {
+
+// What a function of the CUDA API does, as far as it matters here.
+enum class CallClass : uint8_t {
+  kOther,
+  kLaunch,
+  kGraphLaunch,
+  kGraphMaking,  // captures, creates, instantiates or updates one: rare, and slow
+  kCopy,
+  kSet,
+  kSyncEvent,
+  kSyncStream,
+  kSyncContext,
+};
+
+// By callback id; filled from the names that the library gives them.
+struct CallClasses {
+  static constexpr uint32_t kCountMax = 2048;
+  CallClass runtime[kCountMax] = {};
+  CallClass driver[kCountMax] = {};
+  uint32_t runtime_count = 0;
+  uint32_t driver_count = 0;
+};
+CallClass classify_call(const char* name);
+
+class CuptiRecords {
+ public:
+  CuptiRecords(const CuptiApi& api, const CuptiClock& clock, const CallClasses& calls, Batch& batch)
+      : api_(api), clock_(clock), calls_(calls), batch_(batch) {}
+
+  // What follows is for another connection: everything is announced anew.
+  void start_connection();
+  void set_kinds(uint64_t kinds) { kinds_ = kinds; }
+  void set_sample_every(uint32_t every) { sample_every_ = every == 0 ? 1 : every; }
+  // Records that come without an end now were cut off by us: collection is being stopped.
+  void set_stopping(bool is_stopping) { is_stopping_ = is_stopping; }
+
+  void decode(uint8_t* buffer, size_t valid_bytes, uint64_t now_ms);
+  // Counts its records as lost to `loss`, without looking at them.
+  void discard(uint8_t* buffer, size_t valid_bytes, gpuperf_session_loss loss);
+  void count(gpuperf_session_loss loss, uint64_t count) { losses_[loss] += count; }
+  void add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns, uint64_t end_unix_ns,
+               uint64_t now_ms);
+
+  const uint64_t* losses() const { return losses_; }
+  uint64_t cupti_overhead_ns() const { return cupti_overhead_ns_; }
+  // Since the process began, of records that were looked at: kernels that came as nodes of a graph,
+  // kernels, calls, calls that launched a graph, records without times.
+  uint64_t node_count() const { return node_count_; }
+  uint64_t kernel_count() const { return kernel_count_; }
+  uint64_t call_count() const { return call_count_; }
+  uint64_t graph_launch_count() const { return graph_launch_count_; }
+  uint64_t untimed_count() const { return losses_[GPUPERF_SESSION_LOSS_DEVICE_BUFFER]; }
+
+ private:
+  struct Span {
+    uint64_t start_unix_ns = 0;
+    uint64_t duration_ns = 0;
+  };
+  template <typename Record>
+  void put(Record record, uint16_t kind, uint32_t id);
+  bool read_span(uint64_t start, uint64_t end, Span& span);
+  bool is_left_out(uint32_t correlation_id);
+  uint32_t find_place(uint32_t device, uint32_t context, uint32_t stream);
+  void take(const CUpti_Activity* activity);
+  void take_kernel(const CUpti_Activity* activity);
+  void take_memcpy(const CUpti_Activity* activity);
+  void take_memcpy_peer(const CUpti_Activity* activity);
+  void take_memset(const CUpti_Activity* activity);
+  void take_api(const CUpti_Activity* activity, bool is_driver);
+  void take_graph(const CUpti_Activity* activity);
+  void take_memory(const CUpti_Activity* activity);
+  void take_overhead(const CUpti_Activity* activity);
+
+  const CuptiApi& api_;
+  const CuptiClock& clock_;
+  const CallClasses& calls_;
+  Batch& batch_;
+  uint64_t kinds_ = 0;
+  uint32_t sample_every_ = 1;
+  bool is_stopping_ = false;
+  uint64_t now_ms_ = 0;
+  uint64_t losses_[GPUPERF_SESSION_LOSS_COUNT] = {};
+  uint64_t cupti_overhead_ns_ = 0;
+  uint64_t node_count_ = 0;
+  uint64_t kernel_count_ = 0;
+  uint64_t call_count_ = 0;
+  uint64_t graph_launch_count_ = 0;
+  NameDictionary names_;
+  Dictionary<gpuperf_session_shape, GPUPERF_SHAPES_MAX - 1> shapes_;
+  Dictionary<gpuperf_session_place, GPUPERF_PLACES_MAX - 1> places_;
+  uint8_t uuids_[64][16] = {};  // by CUDA ordinal
+  bool has_uuid_[64] = {};
+};
+
+}  // namespace gpuperf::injector

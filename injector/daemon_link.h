@@ -1,0 +1,75 @@
+#pragma once
+
+// The connection to the daemon. Injector's thread, but for what InitializeInjection does before
+// that thread exists.
+//
+// Never blocks: what the socket does not take waits in a bounded queue, and what does not fit there
+// is refused to the caller, who counts it. The daemon may be absent, stopped or dead: connecting is
+// tried again, quietly and ever more rarely.
+
+#include <cstddef>
+#include <cstdint>
+
+#include "injector/session_abi.h"
+
+namespace gpuperf::injector {
+
+class DaemonLink {
+ public:
+  // Bounds what a daemon that does not read can make this process keep: half a second of 200,000
+  // kernels a second.
+  static constexpr size_t kQueueBytes = 8 << 20;
+  static constexpr uint64_t kRetryFirstMs = 500;
+  static constexpr uint64_t kRetryLastMs = 15'000;
+  static constexpr uint64_t kAnswerMs = 5'000;
+
+  enum class State { kApart, kWaiting, kTogether };
+
+  // `path` of the daemon's socket is copied.
+  void set_up(const char* path);
+
+  State state() const { return state_; }
+  int fd() const { return fd_; }  // -1 = apart
+  bool has_room(size_t bytes) const { return kQueueBytes - queued_bytes_ >= bytes; }
+  bool has_queued() const { return queued_bytes_ > 0; }
+  uint32_t connections() const { return connections_; }
+  // The ruling of the daemon: of its welcome, and of its last control.
+  const gpuperf_control& control() const { return control_; }
+  // When the daemon last took a message.
+  uint64_t last_taken_ms() const { return last_taken_ms_; }
+  uint64_t next_try_ms() const { return next_try_ms_; }
+
+  // Connects and says hello if it is time to. True: waiting for the daemon's answer.
+  bool try_connect(uint64_t now_ms);
+  // Reads what has come. True: there is a new control.
+  bool receive(uint64_t now_ms);
+  // Sends what is queued, as far as the socket takes it.
+  void send_queued(uint64_t now_ms);
+  // Fills in the header's sequence and version. False: no room, or apart; nothing was kept.
+  bool send(gpuperf_message* message, uint64_t now_ms);
+  // For good in a forked child: the descriptor is closed, nothing else is touched.
+  void abandon_after_fork();
+  void disconnect(uint64_t now_ms);
+
+ private:
+  bool send_hello();
+  bool send_now(const void* bytes, size_t length_bytes, uint64_t now_ms);
+  bool take_message(const uint8_t* bytes, size_t length_bytes, uint64_t now_ms);
+
+  char path_[108] = "";
+  int fd_ = -1;
+  State state_ = State::kApart;
+  uint32_t connections_ = 0;
+  uint32_t sequence_ = 0;
+  uint64_t next_try_ms_ = 0;
+  uint64_t retry_ms_ = kRetryFirstMs;
+  uint64_t hello_ms_ = 0;
+  uint64_t last_taken_ms_ = 0;
+  gpuperf_control control_ = {};
+  // Ring of messages: length (4 bytes) and bytes, back to back.
+  uint8_t* queue_ = nullptr;
+  size_t queue_first_ = 0;
+  size_t queued_bytes_ = 0;
+};
+
+}  // namespace gpuperf::injector

@@ -1,0 +1,263 @@
+// What the CUDA driver calls, and the thread that does everything else.
+//
+// The driver loads the library that CUDA_INJECTION64_PATH names and calls InitializeInjection from
+// within cuInit, on a thread of the workload. There the daemon is asked, for a few milliseconds at
+// most and only where one listens; all else happens on one thread of our own, with every signal
+// blocked. Nothing here throws, prints, exits or waits for the daemon.
+
+#include <fcntl.h>
+#include <limits.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "injector/batch.h"
+#include "injector/buffers.h"
+#include "injector/clocks.h"
+#include "injector/collector.h"
+#include "injector/daemon_link.h"
+
+namespace gpuperf::injector {
+namespace {
+
+constexpr const char* kSocketPath = "/run/gpuperf/ingest.sock";
+// The daemon's answer is awaited so long within cuInit, which takes hundreds of milliseconds
+// itself: graphs can be covered only from there (see Collector). A daemon that is stopped costs
+// this once.
+constexpr uint64_t kAnswerInInitMs = 20;
+// At the process's exit, for what is still in CUPTI's buffers.
+constexpr int kLastWordsMs = 200;
+// CUPTI's calls run on this stack.
+constexpr size_t kStackBytes = 1 << 20;
+constexpr uint64_t kStatusMs = 1'000;
+constexpr uint32_t kFlushMsDefault = 250;
+constexpr uint64_t kAbandonMsDefault = 30'000;
+constexpr uint64_t kWatchMs = 1'000;
+
+struct Injector {
+  Buffers buffers;
+  DaemonLink link;
+  Batch batch{link};
+  Collector collector{buffers, batch};
+  int wake_fd = -1;
+  int gone_fd = -1;  // told when the last words are spoken
+  std::atomic<bool> is_ending = false;
+  uint64_t apart_since_ms = 0;
+  uint64_t next_flush_ms = 0;
+  uint64_t next_status_ms = 0;
+  uint64_t next_watch_ms = 0;
+  uint32_t last_state = 0;
+  uint32_t last_level = 0;
+};
+
+// Never destroyed: CUPTI may call back until the process is gone.
+alignas(Injector) unsigned char g_storage[sizeof(Injector)];
+Injector* g_injector = nullptr;
+
+void send_status(Injector& self, uint64_t now_ms) {
+  gpuperf_status status = {};
+  status.header.kind = GPUPERF_MESSAGE_STATUS;
+  status.header.length_bytes = sizeof(status);
+  self.collector.fill_status(status);
+  status.mono_ns = read_mono_ns();
+  status.unix_ns = read_unix_ns();
+  status.records_sent = self.batch.sent_records();
+  status.losses[GPUPERF_SESSION_LOSS_QUEUE_FULL] += self.batch.refused_records();
+  status.injector_cpu_ns = read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
+  self.last_state = status.state;
+  self.last_level = status.level;
+  self.next_status_ms = now_ms + kStatusMs;
+  (void)self.link.send(&status.header, now_ms);  // the next one counts everything again
+}
+
+uint32_t flush_interval_ms(const Injector& self) {
+  const uint32_t asked_ms = self.link.control().flush_interval_ms;
+  return asked_ms < 10 ? kFlushMsDefault : asked_ms;
+}
+
+// The daemon is there: hears it, and notices when it no longer takes anything.
+void talk(Injector& self, uint64_t now_ms) {
+  if (self.link.state() == DaemonLink::State::kApart) {
+    if (!self.link.try_connect(now_ms)) return;
+    // Before its answer, which may be there at once: all is announced anew to whom it is.
+    self.collector.set_connected(false, now_ms);
+  }
+  const bool was_together = self.link.state() == DaemonLink::State::kTogether;
+  if (self.link.receive(now_ms)) {
+    const gpuperf_control& control = self.link.control();
+    self.batch.set_limit(control.batch_bytes_max);
+    if (!was_together) self.collector.set_connected(true, now_ms);
+    self.collector.order(control, now_ms);
+    self.next_status_ms = now_ms;
+  }
+  if (self.link.state() != DaemonLink::State::kTogether) return;
+  self.apart_since_ms = 0;
+  self.link.send_queued(now_ms);
+  const uint32_t abandon_ms = self.link.control().abandon_ms;
+  const uint64_t patience_ms = abandon_ms == 0 ? kAbandonMsDefault : abandon_ms;
+  const bool is_deaf = self.link.has_queued() && now_ms - self.link.last_taken_ms() > patience_ms;
+  // A name it will never hear of would make everything after it unreadable.
+  if (is_deaf || self.batch.has_lost_entries()) self.link.disconnect(now_ms);
+}
+
+void notice_absence(Injector& self, uint64_t now_ms) {
+  if (self.link.state() == DaemonLink::State::kTogether) return;
+  self.collector.set_connected(false, now_ms);
+  if (self.apart_since_ms == 0) self.apart_since_ms = now_ms;
+  const uint32_t abandon_ms = self.link.control().abandon_ms;
+  if (now_ms - self.apart_since_ms > (abandon_ms == 0 ? kAbandonMsDefault : abandon_ms)) {
+    self.collector.leave(now_ms);
+  }
+}
+
+void work_once(Injector& self) {
+  const uint64_t now_ms = read_mono_ms();
+  talk(self, now_ms);
+  notice_absence(self, now_ms);
+  if (now_ms >= self.next_watch_ms) {
+    self.next_watch_ms = now_ms + kWatchMs;
+    self.collector.watch_clients();
+  }
+  const bool is_due = now_ms >= self.next_flush_ms;
+  if (is_due) self.next_flush_ms = now_ms + flush_interval_ms(self);
+  self.collector.tend(is_due, now_ms);
+  self.batch.send(now_ms);
+  if (self.link.state() == DaemonLink::State::kTogether && now_ms >= self.next_status_ms) {
+    send_status(self, now_ms);
+  }
+}
+
+int get_patience_ms(const Injector& self) {
+  const uint64_t now_ms = read_mono_ms();
+  uint64_t until_ms = self.next_watch_ms;
+  if (self.collector.is_collecting() && self.next_flush_ms < until_ms)
+    until_ms = self.next_flush_ms;
+  if (self.link.state() == DaemonLink::State::kApart && !self.collector.is_collecting()) {
+    // Nobody to talk to and nothing to do.
+    until_ms =
+        self.link.next_try_ms() < now_ms + kWatchMs ? self.link.next_try_ms() : now_ms + kWatchMs;
+  }
+  return until_ms <= now_ms ? 1 : static_cast<int>(until_ms - now_ms);
+}
+
+void* run(void* argument) {
+  auto& self = *static_cast<Injector*>(argument);
+  (void)prctl(PR_SET_NAME, "gpuperf");
+  while (!self.is_ending.load()) {
+    work_once(self);
+    pollfd waits[] = {{self.wake_fd, POLLIN, 0},
+                      {self.link.fd(),
+                       static_cast<short>(self.link.has_queued() ? POLLIN | POLLOUT : POLLIN), 0}};
+    (void)poll(waits, self.link.fd() >= 0 ? 2 : 1, get_patience_ms(self));
+    uint64_t count = 0;
+    (void)!read(self.wake_fd, &count, sizeof(count));
+  }
+  const uint64_t now_ms = read_mono_ms();
+  self.collector.finish(now_ms);
+  self.batch.send(now_ms);
+  if (self.link.state() == DaemonLink::State::kTogether) send_status(self, now_ms);
+  self.link.send_queued(now_ms);
+  self.link.disconnect(now_ms);
+  const uint64_t one = 1;
+  (void)!write(self.gone_fd, &one, sizeof(one));
+  return nullptr;
+}
+
+void wake(Injector& self) {
+  const uint64_t one = 1;
+  (void)!write(self.wake_fd, &one, sizeof(one));
+}
+
+// Registered from within cuInit, so it runs before what the driver and the libraries have
+// registered: CUDA is still whole. The thread is given a moment to hand over the last records.
+void on_exit() {
+  Injector& self = *g_injector;
+  if (self.is_ending.exchange(true)) return;
+  wake(self);
+  pollfd wait = {self.gone_fd, POLLIN, 0};
+  (void)poll(&wait, 1, kLastWordsMs);
+  self.collector.after_fork_in_child();  // nor any more here
+}
+
+void on_fork_in_child() {
+  g_injector->collector.after_fork_in_child();
+  g_injector->is_ending.store(true);
+  g_injector->link.abandon_after_fork();
+}
+
+bool start_thread(Injector& self) {
+  // The new thread has every signal blocked: none of the workload's is delivered to it.
+  uint64_t all = UINT64_MAX, before = 0;
+  if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)) != 0) return false;
+  pthread_attr_t attributes;
+  (void)pthread_attr_init(&attributes);
+  (void)pthread_attr_setstacksize(&attributes, kStackBytes);
+  (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+  pthread_t thread;
+  const bool is_started = pthread_create(&thread, &attributes, run, &self) == 0;
+  (void)pthread_attr_destroy(&attributes);
+  (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof(before));
+  return is_started;
+}
+
+// Asks the daemon, if there is one, and does at once what it rules: there are no graphs yet.
+void ask_in_initialisation(Injector& self, uint64_t patience_ms) {
+  const uint64_t start_ms = read_mono_ms();
+  if (!self.link.try_connect(start_ms)) return;
+  uint64_t now_ms = start_ms;
+  while (self.link.state() == DaemonLink::State::kWaiting && now_ms - start_ms < patience_ms) {
+    pollfd wait = {self.link.fd(), POLLIN, 0};
+    (void)poll(&wait, 1, static_cast<int>(patience_ms - (now_ms - start_ms)));
+    now_ms = read_mono_ms();
+    if (!self.link.receive(now_ms)) continue;
+    self.batch.set_limit(self.link.control().batch_bytes_max);
+    self.collector.start_in_initialisation(self.link.control(), now_ms);
+  }
+}
+
+bool is_set(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && value[0] != '\0' && std::strcmp(value, "0") != 0;
+}
+
+void initialise() {
+  const char* path = std::getenv("GPUPERF_SOCKET");
+  g_injector = new (g_storage) Injector;
+  Injector& self = *g_injector;
+  g_buffers = &self.buffers;
+  g_collector = &self.collector;
+  self.link.set_up(path != nullptr && path[0] != '\0' ? path : kSocketPath);
+  self.wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  self.gone_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (self.wake_fd < 0 || self.gone_fd < 0) return;
+  self.buffers.set_wake_fd(self.wake_fd);
+  if (is_set("GPUPERF_NODE_BURSTS")) self.collector.allow_nodes();
+  self.collector.watch_clients();
+  const char* patience_ms = std::getenv("GPUPERF_INIT_WAIT_MS");
+  ask_in_initialisation(self, patience_ms != nullptr && patience_ms[0] != '\0'
+                                  ? std::strtoull(patience_ms, nullptr, 10)
+                                  : kAnswerInInitMs);
+  if (pthread_atfork(nullptr, nullptr, on_fork_in_child) != 0) return;
+  if (std::atexit(on_exit) != 0) return;
+  if (!start_thread(self)) self.is_ending.store(true);
+}
+
+}  // namespace
+}  // namespace gpuperf::injector
+
+// Called by the CUDA driver, once; 1 = done. The name is NVIDIA's.
+extern "C" __attribute__((visibility("default"))) int InitializeInjection() {
+  static std::atomic<bool> is_called = false;
+  if (is_called.exchange(true) || gpuperf::injector::is_set("GPUPERF_DISABLE")) return 1;
+  gpuperf::injector::initialise();
+  return 1;
+}

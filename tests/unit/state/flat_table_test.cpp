@@ -1,0 +1,71 @@
+#include "daemon/state/flat_table.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+namespace gpuperf {
+namespace {
+
+TEST(FlatTableTest, FindsNothingWhereThereIsNothing) {
+  FlatTable<uint32_t, int> table;
+
+  EXPECT_EQ(table.find(0), nullptr);
+  table.erase(0);
+  table.erase_if([](uint32_t, int) { return true; });
+  EXPECT_EQ(table.size(), 0u);
+}
+
+template <int kRunBits>
+void compare_with_map() {
+  const uint32_t seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  std::mt19937 random(seed);
+  FlatTable<uint32_t, uint32_t, kRunBits> table;
+  std::map<uint32_t, uint32_t> expected;
+
+  for (uint32_t step = 0; step < 50'000; ++step) {
+    const uint32_t key =
+        random() % 700;  // more than are in it at once, so that runs form and break
+    const uint32_t what = random() % 1'000;
+    if (what < 500) {
+      table.get(key) = step;
+      expected[key] = step;
+    } else if (what < 998) {
+      table.erase(key);
+      expected.erase(key);
+    } else {
+      const auto leaves = [](uint32_t, uint32_t value) { return value % 3 == 0; };
+      table.erase_if(leaves);
+      std::erase_if(expected, [&](const auto& entry) { return leaves(entry.first, entry.second); });
+    }
+    ASSERT_EQ(table.size(), expected.size());
+  }
+
+  for (uint32_t key = 0; key < 700; ++key) {
+    const uint32_t* found = table.find(key);
+    const auto known = expected.find(key);
+    ASSERT_EQ(found != nullptr, known != expected.end()) << key;
+    if (found != nullptr) {
+      EXPECT_EQ(*found, known->second);
+    }
+  }
+}
+
+TEST(FlatTableTest, KeepsWhatAMapKeeps) { compare_with_map<0>(); }
+
+TEST(FlatTableTest, KeepsWhatAMapKeepsInRuns) { compare_with_map<4>(); }
+
+TEST(FlatTableTest, TakesTheLargestKeys) {
+  FlatTable<uint64_t, int, 4> table;
+
+  table.get(UINT64_MAX) = 1;
+  table.get(0) = 2;
+
+  EXPECT_EQ(*table.find(UINT64_MAX), 1);
+  EXPECT_EQ(*table.find(0), 2);
+}
+
+}  // namespace
+}  // namespace gpuperf

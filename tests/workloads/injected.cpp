@@ -1,0 +1,302 @@
+// A CUDA program that does as it is told, line by line on standard input, and answers each line
+// with one line of JSON. It prints nothing else: what else comes is a library's. Runs on the fake
+// driver.
+//
+// init                          cuInit
+// launch COUNT THREADS [NS]     kernels of three names, each thread as many; by both APIs
+// memory COUNT                  a copy, a peer copy, a set, an allocation and a release, so often
+// graph make NAME NODES | graph launch NAME COUNT
+// sync | device COUNT           waits for the GPU; calls that are not about launches
+// steady THREADS | halt         launches all the time, until told
+// open PATH                     maps a library
+// profiler start PATH ARGUMENT | profiler stop
+// fail FUNCTION | untimed COUNT | reversed COUNT
+// truth | forget | state        what was done; nothing before now counts; what CUPTI says
+// fork [quiet] | exec | quit HOW  the child launches and exits, or exits only; exit, _exit, abort
+
+#include <dlfcn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cinttypes>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tests/fakes/cupti/fake_cupti.h"
+#include "tests/fakes/cupti/fake_profiler.h"
+
+namespace {
+
+const char* const kNames[] = {"_Z6squarePfi", "_ZN2at6native6reduceE", "copy_kernel"};
+char* const* g_arguments = nullptr;
+
+std::string say(const char* format, uint64_t a = 0, uint64_t b = 0, uint64_t c = 0) {
+  char text[256];
+  std::snprintf(text, sizeof(text), format, a, b, c);
+  return text;
+}
+
+void launch_some(uint64_t count, uint64_t duration_ns, uint32_t stream) {
+  FakeWork work;
+  work.stream = stream;
+  for (uint64_t i = 0; i < count; ++i) {
+    work.name = kNames[i % 3];
+    work.grid[0] = static_cast<uint32_t>(i % 5 + 1);
+    work.block[0] = 128;
+    (void)fake_launch(work, duration_ns, i % 4 == 3);
+  }
+}
+
+std::string launch(std::istream& line) {
+  uint64_t count = 0, threads = 1, duration_ns = 1'000;
+  line >> count >> threads;
+  if (!(line >> duration_ns)) duration_ns = 1'000;
+  std::vector<std::thread> all;
+  for (uint32_t i = 0; i < threads; ++i) {
+    all.emplace_back([=] { launch_some(count, duration_ns, 7 + i); });
+  }
+  for (auto& thread : all) thread.join();
+  return "{}";
+}
+
+std::string use_memory(std::istream& line) {
+  uint64_t count = 0;
+  line >> count;
+  for (uint64_t i = 0; i < count; ++i) {
+    FakeWork work;
+    work.bytes = 4096 * (i + 1);
+    work.detail = 1;  // host to device
+    (void)fake_memcpy(work, 500, false);
+    (void)fake_memcpy(work, 500, true);
+    (void)fake_memset(work, 200);
+    (void)fake_allocate(0x7000'0000 + i * 4096, work.bytes);
+    (void)fake_release(0x7000'0000 + i * 4096, work.bytes);
+  }
+  return "{}";
+}
+
+std::string use_graph(std::istream& line) {
+  static std::map<std::string, FakeGraph*> graphs;
+  std::string verb, name;
+  uint32_t count = 0;
+  line >> verb >> name >> count;
+  if (verb == "make") {
+    graphs[name] = fake_graph_make(count, kNames[0]);
+  } else {
+    for (uint32_t i = 0; i < count; ++i) (void)fake_graph_launch(graphs.at(name));
+  }
+  return "{}";
+}
+
+std::atomic<bool> g_is_steady = false;
+// Never destroyed: threads that launch while the process exits are part of the test.
+std::vector<std::thread>& g_steady = *new std::vector<std::thread>;
+std::atomic<uint64_t> g_steady_launches = 0;
+std::atomic<uint64_t> g_slowest_ns = 0;  // of fifty launches
+
+uint64_t read_mono_ns() {
+  timespec now = {};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+std::string go_steady(std::istream& line) {
+  uint32_t threads = 1;
+  line >> threads;
+  g_is_steady = true;
+  for (uint32_t i = 0; i < threads; ++i) {
+    g_steady.emplace_back([i] {
+      FakeWork work;
+      work.name = kNames[0];
+      work.stream = 7 + i;
+      while (g_is_steady) {
+        const uint64_t start_ns = read_mono_ns();
+        for (int burst = 0; burst < 50; ++burst) (void)fake_launch(work, 100, false);
+        const uint64_t took_ns = read_mono_ns() - start_ns;
+        if (took_ns > g_slowest_ns) g_slowest_ns = took_ns;
+        g_steady_launches += 50;
+        usleep(1'000);
+      }
+    });
+  }
+  return "{}";
+}
+
+std::string halt(std::istream&) {
+  g_is_steady = false;
+  for (auto& thread : g_steady) thread.join();
+  g_steady.clear();
+  return say("{\"launches\": %" PRIu64 ", \"slowest_ns\": %" PRIu64 "}",
+             g_steady_launches.exchange(0), g_slowest_ns.exchange(0));
+}
+
+std::string open_library(std::istream& line) {
+  std::string path;
+  line >> path;
+  return dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) != nullptr ? "{}" : "{\"error\": \"dlopen\"}";
+}
+
+std::string use_profiler(std::istream& line) {
+  static void* library = nullptr;
+  std::string verb, path, argument;
+  line >> verb >> path >> argument;
+  if (verb == "start") {
+    library = dlopen(path.c_str(), RTLD_LAZY | RTLD_LOCAL);
+    if (library == nullptr) return "{\"error\": \"dlopen\"}";
+    reinterpret_cast<void (*)(const char*)>(dlsym(library, "fake_profiler_start"))(
+        argument.c_str());
+    return "{}";
+  }
+  FakeProfilerCounts counts;
+  reinterpret_cast<void (*)(FakeProfilerCounts*)>(dlsym(library, "fake_profiler_stop"))(&counts);
+  return say("{\"kernels\": %" PRIu64 ", \"calls\": %" PRIu64 ", \"error\": %" PRIu64 "}",
+             counts.kernels, counts.calls, counts.first_error);
+}
+
+// The libcupti of this process, whoever brought it. Null = none.
+template <typename Function>
+Function find_in_cupti(const char* name) {
+  for (const char* library : {"libcupti.so.13", "libcupti.so.12"}) {
+    if (void* found = dlopen(library, RTLD_NOW | RTLD_NOLOAD)) {
+      return reinterpret_cast<Function>(dlsym(found, name));
+    }
+  }
+  return nullptr;
+}
+
+std::string set_knob(const char* function, std::istream& line) {
+  uint64_t count = 0;
+  line >> count;
+  find_in_cupti<void (*)(uint64_t)>(function)(count);
+  return "{}";
+}
+
+std::string tell_state(std::istream&) {
+  FakeCuptiState state;
+  const auto read = find_in_cupti<void (*)(FakeCuptiState*)>("fake_cupti_read_state");
+  if (read != nullptr) read(&state);
+  std::ostringstream text;
+  text << "{\"mapped\": " << (read != nullptr) << ", \"attached\": " << state.is_attached
+       << ", \"subscriber\": " << state.has_subscriber << ", \"kinds\": " << state.enabled_kinds
+       << ", \"finalised\": " << state.finalised << ", \"subscriptions\": " << state.subscriptions
+       << ", \"buffers_out\": " << state.buffers_out << ", \"refused\": " << state.buffers_refused
+       << ", \"dropped\": " << state.dropped << ", \"records\": " << state.records
+       << ", \"incomplete\": " << state.forced_incomplete
+       << ", \"foreign_clock\": " << state.has_foreign_clock
+       << ", \"injection_ns\": " << fake_cuda_injection_ns()
+       << ", \"slowed_launches\": " << fake_cuda_slowed_launches()
+       << ", \"steady_launches\": " << g_steady_launches << ", \"pid\": " << getpid() << "}";
+  return text.str();
+}
+
+// One element of a list of JSON behind another.
+std::ostream& next_element(std::ostringstream& list) {
+  return list << (list.tellp() == 0 ? "" : ",");
+}
+
+std::string tell_truth(std::istream&) {
+  std::ostringstream lists[2];  // calls, works
+  fake_cuda_visit(
+      [](const FakeCall& call, void* data) {
+        next_element(static_cast<std::ostringstream*>(data)[0])
+            << '[' << call.is_driver << ',' << call.callback_id << ',' << call.correlation_id << ','
+            << call.tid << ',' << call.start_unix_ns << ',' << call.end_unix_ns << ']';
+      },
+      [](const FakeWork& work, void* data) {
+        next_element(static_cast<std::ostringstream*>(data)[1])
+            << '[' << static_cast<uint32_t>(work.kind) << ',' << work.correlation_id << ','
+            << work.stream << ',' << work.graph_id << ',' << work.node_id << ','
+            << work.start_unix_ns << ',' << work.end_unix_ns << ",\""
+            << (work.name != nullptr ? work.name : "") << "\"," << work.grid[0] << ','
+            << work.block[0] << ',' << work.bytes << ',' << work.address << ',' << work.detail
+            << ']';
+      },
+      lists);
+  return "{\"calls\": [" + lists[0].str() + "], \"works\": [" + lists[1].str() + "]}";
+}
+
+std::string fork_child(std::istream& line) {
+  std::string how;
+  line >> how;
+  const pid_t child = fork();
+  if (child == 0) {
+    // A child that goes on for a while, launches included, and leaves as programs do.
+    if (how != "quiet") (void)fake_launch({.name = kNames[0]}, 0, false);
+    usleep(100'000);
+    std::exit(7);
+  }
+  int status = 0;
+  (void)waitpid(child, &status, 0);
+  return say("{\"pid\": %" PRIu64 ", \"status\": %" PRIu64 "}", static_cast<uint64_t>(child),
+             static_cast<uint64_t>(WEXITSTATUS(status) + (WIFSIGNALED(status) ? 1000 : 0)));
+}
+
+[[noreturn]] std::string quit(std::istream& line) {
+  std::string how;
+  line >> how;
+  if (how == "_exit") _exit(0);
+  if (how == "abort") std::abort();
+  std::exit(0);
+}
+
+std::string answer(const std::string& verb, std::istream& line) {
+  const std::map<std::string, std::function<std::string(std::istream&)>> verbs = {
+      {"init",
+       [](std::istream&) {
+         return say("{\"result\": %" PRIu64 "}", static_cast<uint64_t>(cuInit(0)));
+       }},
+      {"launch", launch},
+      {"memory", use_memory},
+      {"graph", use_graph},
+      {"sync", [](std::istream&) { return fake_synchronise(), "{}"; }},
+      {"device",
+       [](std::istream& rest) {
+         uint64_t count = 0;
+         rest >> count;
+         for (; count > 0; --count) (void)fake_get_device();
+         return "{}";
+       }},
+      {"steady", go_steady},
+      {"halt", halt},
+      {"open", open_library},
+      {"profiler", use_profiler},
+      {"fail",
+       [](std::istream& rest) {
+         static std::string name;
+         rest >> name;
+         find_in_cupti<void (*)(const char*)>("fake_cupti_set_failing")(name.c_str());
+         return "{}";
+       }},
+      {"untimed", [](std::istream& rest) { return set_knob("fake_cupti_set_untimed", rest); }},
+      {"reversed", [](std::istream& rest) { return set_knob("fake_cupti_set_reversed", rest); }},
+      {"truth", tell_truth},
+      {"forget", [](std::istream&) { return fake_cuda_forget(), "{}"; }},
+      {"state", tell_state},
+      {"fork", fork_child},
+      {"exec", [](std::istream&) { return execv("/proc/self/exe", g_arguments), "{}"; }},
+      {"quit", quit},
+  };
+  const auto found = verbs.find(verb);
+  return found != verbs.end() ? found->second(line) : "{\"error\": \"no such verb\"}";
+}
+
+}  // namespace
+
+int main(int, char** arguments) {
+  g_arguments = arguments;
+  for (std::string text; std::getline(std::cin, text);) {
+    std::istringstream line(text);
+    std::string verb;
+    line >> verb;
+    std::cout << answer(verb, line) << std::endl;
+  }
+  return 0;
+}
