@@ -35,11 +35,11 @@ constexpr CauseText kCauses[] = {
     {"daemon_gone", "the daemon took nothing for a while", ""},
     {"device_buffers", "the GPU's buffers ran out, so that times were missing",
      "sample: fewer launches are kept; the workload itself is not affected"},
-    {"burst", "collection is being re-arranged for a burst", ""},
+    {"burst", "collection is being re-arranged for a burst, or the process does not allow one", ""},
     {"graphs_unseen",
      "CUDA graphs were made before the session began: their launches are not recorded",
      "start gpuperfd before the workload; or look inside for a while: sudo gpuperfctl sessions "
-     "burst PID --nodes"},
+     "burst PID --nodes, where it was started with GPUPERF_NODE_BURSTS=1"},
 };
 
 const CauseText* find_cause(std::string_view cause) {

@@ -255,41 +255,35 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
   put(record, GPUPERF_SESSION_KERNEL, kernel->correlationId);
 }
 
-void CuptiRecords::take_memcpy(const CUpti_Activity* activity) {
-  const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpy5*>(activity);
+// Copies of one device and between two, which CUPTI tells with different records.
+template <typename Copy>
+void CuptiRecords::take_copy(const Copy& copy, uint8_t direction) {
   Span span;
-  if (is_left_out(copy->correlationId) || !read_span(copy->start, copy->end, span)) return;
+  if (is_left_out(copy.correlationId) || !read_span(copy.start, copy.end, span)) return;
   gpuperf_session_memcpy record = {};
   record.start_unix_ns = span.start_unix_ns;
   record.duration_ns = span.duration_ns;
-  record.copied_bytes = copy->bytes;
-  record.direction = static_cast<uint8_t>(
-      copy->copyKind < GPUPERF_MEMCPY_COUNT ? copy->copyKind : GPUPERF_MEMCPY_UNKNOWN);
-  record.source_memory = to_memory(copy->srcKind);
-  record.target_memory = to_memory(copy->dstKind);
-  record.flags = (copy->flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 ? GPUPERF_MEMCPY_ASYNC : 0;
-  record.graph_id = copy->graphNodeId != 0 ? copy->graphId : 0;
-  record.node_id = static_cast<uint32_t>(copy->graphNodeId);
-  record.place_id = find_place(copy->deviceId, copy->contextId, copy->streamId);
-  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMCPY, copy->correlationId);
+  record.copied_bytes = copy.bytes;
+  record.direction = direction;
+  record.source_memory = to_memory(copy.srcKind);
+  record.target_memory = to_memory(copy.dstKind);
+  record.flags = (copy.flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 ? GPUPERF_MEMCPY_ASYNC : 0;
+  record.graph_id = copy.graphNodeId != 0 ? copy.graphId : 0;
+  record.node_id = static_cast<uint32_t>(copy.graphNodeId);
+  record.place_id = find_place(copy.deviceId, copy.contextId, copy.streamId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMCPY, copy.correlationId);
+}
+
+void CuptiRecords::take_memcpy(const CUpti_Activity* activity) {
+  const auto& copy = *reinterpret_cast<const CUpti_ActivityMemcpy5*>(activity);
+  take_copy(copy,
+            static_cast<uint8_t>(copy.copyKind < GPUPERF_MEMCPY_COUNT ? copy.copyKind
+                                                                      : GPUPERF_MEMCPY_UNKNOWN));
 }
 
 void CuptiRecords::take_memcpy_peer(const CUpti_Activity* activity) {
-  const auto* copy = reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(activity);
-  Span span;
-  if (is_left_out(copy->correlationId) || !read_span(copy->start, copy->end, span)) return;
-  gpuperf_session_memcpy record = {};
-  record.start_unix_ns = span.start_unix_ns;
-  record.duration_ns = span.duration_ns;
-  record.copied_bytes = copy->bytes;
-  record.direction = GPUPERF_MEMCPY_PEER_TO_PEER;
-  record.source_memory = to_memory(copy->srcKind);
-  record.target_memory = to_memory(copy->dstKind);
-  record.flags = (copy->flags & CUPTI_ACTIVITY_FLAG_MEMCPY_ASYNC) != 0 ? GPUPERF_MEMCPY_ASYNC : 0;
-  record.graph_id = copy->graphNodeId != 0 ? copy->graphId : 0;
-  record.node_id = static_cast<uint32_t>(copy->graphNodeId);
-  record.place_id = find_place(copy->deviceId, copy->contextId, copy->streamId);
-  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMCPY, copy->correlationId);
+  take_copy(*reinterpret_cast<const CUpti_ActivityMemcpyPtoP4*>(activity),
+            GPUPERF_MEMCPY_PEER_TO_PEER);
 }
 
 void CuptiRecords::take_memset(const CUpti_Activity* activity) {

@@ -80,6 +80,8 @@ class CuptiRecords {
   uint32_t find_place(uint32_t device, uint32_t context, uint32_t stream);
   void take(const CUpti_Activity* activity);
   void take_kernel(const CUpti_Activity* activity);
+  template <typename Copy>
+  void take_copy(const Copy& copy, uint8_t direction);
   void take_memcpy(const CUpti_Activity* activity);
   void take_memcpy_peer(const CUpti_Activity* activity);
   void take_memset(const CUpti_Activity* activity);

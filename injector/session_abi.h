@@ -3,17 +3,17 @@
  * Binary contract between the injected library and the daemon. Plain C that also compiles as C++.
  *
  * One message = one packet of a SOCK_SEQPACKET Unix socket; it begins with struct gpuperf_message.
- * The injector sends HELLO first; the daemon answers WELCOME, or REFUSE and closes. Then BATCHes
- * and STATUSes go up and CONTROLs come down. A batch holds records back to back, each a multiple of
- * 8 bytes long:
+ * The injector sends HELLO first; the daemon answers WELCOME, or REFUSE and closes. Then BATCHes and
+ * STATUSes go up and CONTROLs come down. A batch holds records back to back, each a multiple of 8
+ * bytes long:
  *
  *   | struct gpuperf_batch | record | record | ... |
  *
- * Byte order is that of the machine; both ends run on it. Every struct: fixed-width fields,
- * explicit padding that is zero, 8-byte aligned. Append only: fields are added at the end of a
- * struct and seen by its length; readers skip messages and records of a kind they do not know, by
- * their length, and count them. The daemon believes nothing here: who the peer is comes from the
- * kernel, and every length, count, id, enum and time is checked on a copy.
+ * Byte order is that of the machine; both ends run on it. Every struct: fixed-width fields, explicit
+ * padding that is zero, 8-byte aligned. Append only: fields are added at the end of a struct and seen
+ * by its length; readers skip messages and records of a kind they do not know, by their length, and
+ * count them. The daemon believes nothing here: who the peer is comes from the kernel, and every
+ * length, count, id, enum and time is checked on a copy.
  *
  * Times named unix_ns are CLOCK_REALTIME of the sender's machine, CUPTI's default clock. Times of
  * CUPTI in another domain are converted by the injector before they are sent.
@@ -24,9 +24,9 @@
 
 #define GPUPERF_SESSION_MAGIC 0x46525047u /* "GPRF" in memory, little endian */
 #define GPUPERF_SESSION_VERSION 1u
-#define GPUPERF_MESSAGE_BYTES_MAX 65536u /* one packet; well under the default socket buffer */
-#define GPUPERF_NAME_BYTES_MAX 1024u     /* mangled kernel names; longer ones are cut and flagged */
-#define GPUPERF_NAMES_MAX 65536u         /* of one session; ids go from 1 up to this */
+#define GPUPERF_MESSAGE_BYTES_MAX 65536u  /* one packet; well under the default socket buffer */
+#define GPUPERF_NAME_BYTES_MAX 1024u      /* mangled kernel names; longer ones are cut and flagged */
+#define GPUPERF_NAMES_MAX 65536u          /* of one session; ids go from 1 up to this */
 #define GPUPERF_SHAPES_MAX 65536u
 #define GPUPERF_PLACES_MAX 4096u
 
@@ -56,232 +56,229 @@
 /* Bit of a record kind in capability and control masks. */
 #define GPUPERF_SESSION_BIT(kind) (1ull << (kind))
 /* The kinds that a mask may ask for; the others come with them. */
-#define GPUPERF_SESSION_ALL_KINDS                                                              \
-  (GPUPERF_SESSION_BIT(GPUPERF_SESSION_KERNEL) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMCPY) | \
-   GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMSET) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_API) |    \
-   GPUPERF_SESSION_BIT(GPUPERF_SESSION_GRAPH) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC) |    \
-   GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMORY) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_OVERHEAD))
+#define GPUPERF_SESSION_ALL_KINDS                                                          \
+	(GPUPERF_SESSION_BIT(GPUPERF_SESSION_KERNEL) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMCPY) | \
+	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMSET) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_API) |    \
+	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_GRAPH) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC) |    \
+	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMORY) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_OVERHEAD))
 
 /* Every message begins with this. Since 1. */
 struct gpuperf_message {
-  __u32 magic;        /* GPUPERF_SESSION_MAGIC */
-  __u16 version;      /* of the sender; the receiver uses the smaller of both */
-  __u16 kind;         /* GPUPERF_MESSAGE_* */
-  __u32 length_bytes; /* of the whole message, this header included */
-  __u32 sequence;     /* counts this sender's messages on this connection from 0 */
+	__u32 magic;              /* GPUPERF_SESSION_MAGIC */
+	__u16 version;            /* of the sender; the receiver uses the smaller of both */
+	__u16 kind;               /* GPUPERF_MESSAGE_* */
+	__u32 length_bytes;       /* of the whole message, this header included */
+	__u32 sequence;           /* counts this sender's messages on this connection from 0 */
 };
 
 /* Who the sender is. Producer: injector, once, first. Consumer: session_source. Since 1.
  * The daemon takes pid and start time from the kernel and only compares these. */
 struct gpuperf_hello {
-  struct gpuperf_message header;
-  __u64 capabilities;        /* GPUPERF_SESSION_BIT of every kind it can send */
-  __u64 process_start_ticks; /* field 22 of /proc/self/stat: clock ticks after boot, 0 = unknown */
-  __u64 mono_ns;             /* CLOCK_MONOTONIC here: shows a time namespace */
-  __u64 unix_ns;             /* CLOCK_REALTIME at the same moment */
-  __u32 pid;                 /* getpid(): in the sender's own pid namespace */
-  __u32 oldest_version;      /* oldest contract version it can speak */
-  __u32 connection;          /* how often this process has connected before */
-  __u32 pad;
-  char injector_version[16]; /* zero-terminated */
-  char comm[16];             /* of the main thread, zero-terminated */
+	struct gpuperf_message header;
+	__u64 capabilities;       /* GPUPERF_SESSION_BIT of every kind it can send */
+	__u64 process_start_ticks; /* field 22 of /proc/self/stat: clock ticks after boot, 0 = unknown */
+	__u64 mono_ns;            /* CLOCK_MONOTONIC here: shows a time namespace */
+	__u64 unix_ns;            /* CLOCK_REALTIME at the same moment */
+	__u32 pid;                /* getpid(): in the sender's own pid namespace */
+	__u32 oldest_version;     /* oldest contract version it can speak */
+	__u32 connection;         /* how often this process has connected before */
+	__u32 pad;
+	char injector_version[16]; /* zero-terminated */
+	char comm[16];            /* of the main thread, zero-terminated */
 };
 
 /* struct gpuperf_refuse.reason */
 enum gpuperf_session_refusal {
-  GPUPERF_SESSION_REFUSED_VERSION = 1,  /* no version that both speak */
-  GPUPERF_SESSION_REFUSED_FULL = 2,     /* as many sessions as the daemon takes */
-  GPUPERF_SESSION_REFUSED_IDENTITY = 3, /* not the process it says it is */
-  GPUPERF_SESSION_REFUSED_CONFIG = 4    /* sessions are not wanted here */
+	GPUPERF_SESSION_REFUSED_VERSION = 1,   /* no version that both speak */
+	GPUPERF_SESSION_REFUSED_FULL = 2,      /* as many sessions as the daemon takes */
+	GPUPERF_SESSION_REFUSED_IDENTITY = 3,  /* not the process it says it is */
+	GPUPERF_SESSION_REFUSED_CONFIG = 4     /* sessions are not wanted here */
 };
 
 /* Ends a session before it begins. Producer: daemon, in answer to HELLO. Consumer: injector, which
  * loads no CUPTI and asks again after retry_ms. Since 1. */
 struct gpuperf_refuse {
-  struct gpuperf_message header;
-  __u32 reason;   /* enum gpuperf_session_refusal */
-  __u32 retry_ms; /* at least so long; 0 = never again */
+	struct gpuperf_message header;
+	__u32 reason;             /* enum gpuperf_session_refusal */
+	__u32 retry_ms;           /* at least so long; 0 = never again */
 };
 
 /* struct gpuperf_control.mode */
 enum gpuperf_session_mode {
-  GPUPERF_SESSION_RUN = 1, /* collect enabled_kinds */
-  GPUPERF_SESSION_PAUSE =
-      2,                  /* send nothing; what cannot be taken up again later stays on in CUPTI */
-  GPUPERF_SESSION_OFF = 3 /* nothing of ours is on in CUPTI; graph level is lost for good */
+	GPUPERF_SESSION_RUN = 1,   /* collect enabled_kinds */
+	GPUPERF_SESSION_PAUSE = 2, /* send nothing; what cannot be taken up again later stays on in CUPTI */
+	GPUPERF_SESSION_OFF = 3    /* nothing of ours is on in CUPTI; graph level is lost for good */
 };
 
 /* struct gpuperf_control.burst_flags: dearer detail for a while. */
-#define GPUPERF_SESSION_BURST_NODES 1u    /* the kernels inside graphs */
-#define GPUPERF_SESSION_BURST_ALL_APIS 2u /* every call of the runtime and the driver API */
+#define GPUPERF_SESSION_BURST_NODES 1u     /* the kernels inside graphs */
+#define GPUPERF_SESSION_BURST_ALL_APIS 2u  /* every call of the runtime and the driver API */
 #define GPUPERF_SESSION_BURST_MS_MAX 60000u
 
 /* Accepts the session and rules it: as WELCOME once, in answer to HELLO, and as CONTROL at any time
  * after it. Producer: daemon. Consumer: injector. Since 1. */
 struct gpuperf_control {
-  struct gpuperf_message header;
-  __u64 session_id;        /* never 0 */
-  __u64 enabled_kinds;     /* GPUPERF_SESSION_BIT of the kinds wanted */
-  __u32 mode;              /* enum gpuperf_session_mode */
-  __u32 sample_every;      /* keep one of so many launches; at least 1 = all */
-  __u32 flush_interval_ms; /* longest time a complete record may wait before it is sent */
-  __u32 batch_bytes_max;   /* longest BATCH message, at most GPUPERF_MESSAGE_BYTES_MAX */
-  __u32 burst_flags;       /* GPUPERF_SESSION_BURST_*; 0 = ends a burst under way */
-  __u32 burst_ms;          /* from receipt; the injector ends it by itself */
-  __u32 heartbeat_ms;      /* STATUS at least so often */
-  __u32 abandon_ms;        /* a daemon that has taken nothing for so long is taken for dead */
+	struct gpuperf_message header;
+	__u64 session_id;         /* never 0 */
+	__u64 enabled_kinds;      /* GPUPERF_SESSION_BIT of the kinds wanted */
+	__u32 mode;               /* enum gpuperf_session_mode */
+	__u32 sample_every;       /* keep one of so many launches; at least 1 = all */
+	__u32 flush_interval_ms;  /* longest time a complete record may wait before it is sent */
+	__u32 batch_bytes_max;    /* longest BATCH message, at most GPUPERF_MESSAGE_BYTES_MAX */
+	__u32 burst_flags;        /* GPUPERF_SESSION_BURST_*; 0 = ends a burst under way */
+	__u32 burst_ms;           /* from receipt; the injector ends it by itself */
+	__u32 heartbeat_ms;       /* STATUS at least so often */
+	__u32 abandon_ms;         /* a daemon that has taken nothing for so long is taken for dead */
 };
 
 /* struct gpuperf_status.state */
 enum gpuperf_session_state {
-  GPUPERF_SESSION_STATE_WAITING = 1, /* CUDA is not up yet */
-  GPUPERF_SESSION_STATE_COLLECTING = 2,
-  GPUPERF_SESSION_STATE_PAUSED = 3,
-  GPUPERF_SESSION_STATE_YIELDED = 4, /* CUPTI is left to another client */
-  GPUPERF_SESSION_STATE_OFF = 5,
-  GPUPERF_SESSION_STATE_FAILED = 6 /* CUPTI cannot be used in this process; detail says why */
+	GPUPERF_SESSION_STATE_WAITING = 1,    /* CUDA is not up yet */
+	GPUPERF_SESSION_STATE_COLLECTING = 2,
+	GPUPERF_SESSION_STATE_PAUSED = 3,
+	GPUPERF_SESSION_STATE_YIELDED = 4,    /* CUPTI is left to another client */
+	GPUPERF_SESSION_STATE_OFF = 5,
+	GPUPERF_SESSION_STATE_FAILED = 6      /* CUPTI cannot be used in this process; detail says why */
 };
 
 /* struct gpuperf_status.cause, struct gpuperf_session_gap.cause */
 enum gpuperf_session_cause {
-  GPUPERF_SESSION_CAUSE_NONE = 0,
-  GPUPERF_SESSION_CAUSE_CONTROL = 1,        /* told by the daemon */
-  GPUPERF_SESSION_CAUSE_OTHER_CLIENT = 2,   /* another client of CUPTI; detail names its library */
-  GPUPERF_SESSION_CAUSE_NSIGHT = 3,         /* an Nsight tool or debugger is in the process */
-  GPUPERF_SESSION_CAUSE_NO_CUPTI = 4,       /* no libcupti found */
-  GPUPERF_SESSION_CAUSE_CUPTI_VERSION = 5,  /* one that does not fit the CUDA runtime, or too old */
-  GPUPERF_SESSION_CAUSE_CUPTI_ERROR = 6,    /* a CUPTI call failed; detail says which */
-  GPUPERF_SESSION_CAUSE_DAEMON_GONE = 7,    /* the daemon went away or took nothing */
-  GPUPERF_SESSION_CAUSE_DEVICE_BUFFERS = 8, /* times stopped being valid: device buffers ran out */
-  GPUPERF_SESSION_CAUSE_BURST = 9,          /* collection was re-arranged for a burst */
-  GPUPERF_SESSION_CAUSE_GRAPHS_UNSEEN = 10, /* kernels would come by node: see LEVEL_GRAPHS */
-  GPUPERF_SESSION_CAUSE_COUNT = 11
+	GPUPERF_SESSION_CAUSE_NONE = 0,
+	GPUPERF_SESSION_CAUSE_CONTROL = 1,          /* told by the daemon */
+	GPUPERF_SESSION_CAUSE_OTHER_CLIENT = 2,     /* another client of CUPTI; detail names its library */
+	GPUPERF_SESSION_CAUSE_NSIGHT = 3,           /* an Nsight tool or debugger is in the process */
+	GPUPERF_SESSION_CAUSE_NO_CUPTI = 4,         /* no libcupti found */
+	GPUPERF_SESSION_CAUSE_CUPTI_VERSION = 5,    /* one that does not fit the CUDA runtime, or too old */
+	GPUPERF_SESSION_CAUSE_CUPTI_ERROR = 6,      /* a CUPTI call failed; detail says which */
+	GPUPERF_SESSION_CAUSE_DAEMON_GONE = 7,      /* the daemon went away or took nothing */
+	GPUPERF_SESSION_CAUSE_DEVICE_BUFFERS = 8,   /* times stopped being valid: device buffers ran out */
+	GPUPERF_SESSION_CAUSE_BURST = 9,            /* collection was re-arranged for a burst */
+	GPUPERF_SESSION_CAUSE_GRAPHS_UNSEEN = 10,   /* kernels would come by node: see LEVEL_GRAPHS */
+	GPUPERF_SESSION_CAUSE_COUNT = 11
 };
 
 /* struct gpuperf_status.level: what is collected at present. */
-#define GPUPERF_SESSION_LEVEL_KERNELS 1u /* kernels launched one by one */
-#define GPUPERF_SESSION_LEVEL_GRAPHS                                                         \
-  2u                                   /* one record per graph launch. Needs to have been on \
-                                        * before the first graph was made: else CUPTI crashes */
-#define GPUPERF_SESSION_LEVEL_NODES 4u /* kernels inside graphs */
-#define GPUPERF_SESSION_LEVEL_APIS 8u  /* launch-class API calls */
+#define GPUPERF_SESSION_LEVEL_KERNELS 1u   /* kernels launched one by one */
+#define GPUPERF_SESSION_LEVEL_GRAPHS 2u    /* one record per graph launch. Needs to have been on
+                                            * before the first graph was made: else CUPTI crashes */
+#define GPUPERF_SESSION_LEVEL_NODES 4u     /* kernels inside graphs */
+#define GPUPERF_SESSION_LEVEL_APIS 8u      /* launch-class API calls */
 #define GPUPERF_SESSION_LEVEL_ALL_APIS 16u
-#define GPUPERF_SESSION_LEVEL_COPIES 32u /* copies and sets */
+#define GPUPERF_SESSION_LEVEL_COPIES 32u   /* copies and sets */
 #define GPUPERF_SESSION_LEVEL_SYNCS 64u
 #define GPUPERF_SESSION_LEVEL_MEMORY 128u
 
 /* struct gpuperf_status.losses: what was lost, and where. Records unless said otherwise. */
 enum gpuperf_session_loss {
-  GPUPERF_SESSION_LOSS_CUPTI_BUFFER = 0, /* CUPTI had no buffer for a record and said so */
-  GPUPERF_SESSION_LOSS_DEVICE_BUFFER =
-      1,                               /* a record came without times: device buffers were full */
-  GPUPERF_SESSION_LOSS_REVERSED = 2,   /* its end lies before its start */
-  GPUPERF_SESSION_LOSS_QUEUE_FULL = 3, /* the daemon did not read: our own queue was full */
-  GPUPERF_SESSION_LOSS_NO_DAEMON = 4,  /* taken while no daemon was connected */
-  GPUPERF_SESSION_LOSS_TABLE_FULL = 5, /* no id left for its name, shape or place */
-  GPUPERF_SESSION_LOSS_SAMPLED = 6,    /* left out by sample_every: not lost, wanted so */
-  GPUPERF_SESSION_LOSS_UNKNOWN_RECORD = 7, /* CUPTI sent a kind that is not understood */
-  GPUPERF_SESSION_LOSS_POOL_EMPTY = 8,     /* buffers asked for while none was free */
-  GPUPERF_SESSION_LOSS_INCOMPLETE = 9,     /* work still running when collection was stopped */
-  GPUPERF_SESSION_LOSS_COUNT = 10
+	GPUPERF_SESSION_LOSS_CUPTI_BUFFER = 0,  /* CUPTI had no buffer for a record and said so */
+	GPUPERF_SESSION_LOSS_DEVICE_BUFFER = 1, /* a record came without times: device buffers were full */
+	GPUPERF_SESSION_LOSS_REVERSED = 2,      /* its end lies before its start */
+	GPUPERF_SESSION_LOSS_QUEUE_FULL = 3,    /* the daemon did not read: our own queue was full */
+	GPUPERF_SESSION_LOSS_NO_DAEMON = 4,     /* taken while no daemon was connected */
+	GPUPERF_SESSION_LOSS_TABLE_FULL = 5,    /* no id left for its name, shape or place */
+	GPUPERF_SESSION_LOSS_SAMPLED = 6,       /* left out by sample_every: not lost, wanted so */
+	GPUPERF_SESSION_LOSS_UNKNOWN_RECORD = 7, /* CUPTI sent a kind that is not understood */
+	GPUPERF_SESSION_LOSS_POOL_EMPTY = 8,    /* buffers asked for while none was free */
+	GPUPERF_SESSION_LOSS_INCOMPLETE = 9,    /* work still running when collection was stopped */
+	GPUPERF_SESSION_LOSS_COUNT = 10
 };
 
 /* How the session is, at least every heartbeat_ms. Everything counted since the process began.
  * Producer: injector. Consumer: session_source. Since 1. */
 struct gpuperf_status {
-  struct gpuperf_message header;
-  __u64 enabled_kinds; /* GPUPERF_SESSION_BIT of the kinds collected at present */
-  __u64 mono_ns;       /* CLOCK_MONOTONIC of the sender */
-  __u64 unix_ns;       /* CLOCK_REALTIME at the same moment */
-  __u64 records_sent;  /* without dictionaries; those in batches before this message */
-  __u64 losses[GPUPERF_SESSION_LOSS_COUNT]; /* by enum gpuperf_session_loss */
-  __u64 cupti_overhead_ns;                  /* as CUPTI's own overhead records say */
-  __u64 injector_cpu_ns;                    /* used by the injector's thread */
-  __u64 clock_error_ns; /* how far a CUPTI time may be off CLOCK_REALTIME; 0 = not known yet */
-  __u64 yields;         /* how often CUPTI was left to another client */
-  __u32 state;          /* enum gpuperf_session_state */
-  __u32 cause;          /* of a state that is not COLLECTING: enum gpuperf_session_cause */
-  __u32 level;          /* GPUPERF_SESSION_LEVEL_* */
-  __u32 sample_every;   /* in force */
-  __u32 cupti_version;  /* cuptiGetVersion(); 0 = CUPTI not loaded */
-  __u32 driver_version; /* cuDriverGetVersion(): 1000 x major + 10 x minor; 0 = unknown */
-  __u32 clock_foreign;  /* 1 = CUPTI runs on another clock and is converted */
-  __u32 buffer_mib;     /* host memory held for CUPTI's buffers */
-  char detail[96];      /* of the cause, zero-terminated: a library, a call, a reason */
+	struct gpuperf_message header;
+	__u64 enabled_kinds;      /* GPUPERF_SESSION_BIT of the kinds collected at present */
+	__u64 mono_ns;            /* CLOCK_MONOTONIC of the sender */
+	__u64 unix_ns;            /* CLOCK_REALTIME at the same moment */
+	__u64 records_sent;       /* without dictionaries; those in batches before this message */
+	__u64 losses[GPUPERF_SESSION_LOSS_COUNT]; /* by enum gpuperf_session_loss */
+	__u64 cupti_overhead_ns;  /* as CUPTI's own overhead records say */
+	__u64 injector_cpu_ns;    /* used by the injector's thread */
+	__u64 clock_error_ns;     /* how far a CUPTI time may be off CLOCK_REALTIME; 0 = not known yet */
+	__u64 yields;             /* how often CUPTI was left to another client */
+	__u32 state;              /* enum gpuperf_session_state */
+	__u32 cause;              /* of a state that is not COLLECTING: enum gpuperf_session_cause */
+	__u32 level;              /* GPUPERF_SESSION_LEVEL_* */
+	__u32 sample_every;       /* in force */
+	__u32 cupti_version;      /* cuptiGetVersion(); 0 = CUPTI not loaded */
+	__u32 driver_version;     /* cuDriverGetVersion(): 1000 x major + 10 x minor; 0 = unknown */
+	__u32 clock_foreign;      /* 1 = CUPTI runs on another clock and is converted */
+	__u32 buffer_mib;         /* host memory held for CUPTI's buffers */
+	char detail[96];          /* of the cause, zero-terminated: a library, a call, a reason */
 };
 
 /* Records of one session, in the order they were decoded. Producer: injector. Consumer:
  * session_source. Since 1. */
 struct gpuperf_batch {
-  struct gpuperf_message header;
-  __u32 record_count;
-  __u32 records_bytes; /* after this struct */
-  __u64 sent_unix_ns;  /* CLOCK_REALTIME when it was made */
+	struct gpuperf_message header;
+	__u32 record_count;
+	__u32 records_bytes;      /* after this struct */
+	__u64 sent_unix_ns;       /* CLOCK_REALTIME when it was made */
 };
 
 /* Every record of a batch begins with this. Since 1. */
 struct gpuperf_session_record {
-  __u16 kind;         /* GPUPERF_SESSION_* */
-  __u16 length_bytes; /* of the whole record, a multiple of 8 */
-  __u32 id;           /* meaning by kind, below */
+	__u16 kind;               /* GPUPERF_SESSION_* */
+	__u16 length_bytes;       /* of the whole record, a multiple of 8 */
+	__u32 id;                 /* meaning by kind, below */
 };
 
 /* A name, before the first record that uses it. id = name id, from 1 up without a gap, for the life
  * of the connection; sent once. Source: CUPTI's record, as linked (mangled). Since 1. */
 struct gpuperf_session_name {
-  struct gpuperf_session_record record;
-  __u16 text_bytes; /* that follow this struct; not terminated, then zeros up to 8 */
-  __u16 cut;        /* 1 = the name was longer than GPUPERF_NAME_BYTES_MAX */
-  __u32 pad;
+	struct gpuperf_session_record record;
+	__u16 text_bytes;         /* that follow this struct; not terminated, then zeros up to 8 */
+	__u16 cut;                /* 1 = the name was longer than GPUPERF_NAME_BYTES_MAX */
+	__u32 pad;
 };
 
 /* A launch shape, before the first record that uses it. id = shape id, as for names. Since 1. */
 struct gpuperf_session_shape {
-  struct gpuperf_session_record record;
-  __u32 grid[3];             /* blocks in x, y, z */
-  __u32 block[3];            /* threads in x, y, z */
-  __u32 cluster[3];          /* blocks in x, y, z; 0 = no cluster */
-  __u32 shared_memory_bytes; /* static + dynamic */
-  __u32 registers_per_thread;
-  __u32 local_memory_bytes; /* per thread; above 0 shows spills */
+	struct gpuperf_session_record record;
+	__u32 grid[3];            /* blocks in x, y, z */
+	__u32 block[3];           /* threads in x, y, z */
+	__u32 cluster[3];         /* blocks in x, y, z; 0 = no cluster */
+	__u32 shared_memory_bytes; /* static + dynamic */
+	__u32 registers_per_thread;
+	__u32 local_memory_bytes; /* per thread; above 0 shows spills */
 };
 
 /* A stream and where it is, before the first record that uses it. id = place id. Since 1. */
 struct gpuperf_session_place {
-  struct gpuperf_session_record record;
-  __u32 device;  /* CUDA ordinal in this process */
-  __u32 context; /* CUPTI context id */
-  __u32 stream;  /* CUPTI stream id; UINT32_MAX = none, or not known */
-  __u32 pad;
-  __u8 device_uuid[16]; /* the same in every process; of the MIG instance where there is one;
-                         * zero = unknown */
+	struct gpuperf_session_record record;
+	__u32 device;             /* CUDA ordinal in this process */
+	__u32 context;            /* CUPTI context id */
+	__u32 stream;             /* CUPTI stream id; UINT32_MAX = none, or not known */
+	__u32 pad;
+	__u8 device_uuid[16];     /* the same in every process; of the MIG instance where there is one;
+	                           * zero = unknown */
 };
 
 /* Nothing, or less, was collected for a while; sent when it is over. id = enum
  * gpuperf_session_cause. Since 1. */
 struct gpuperf_session_gap {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
 };
 
 /* struct gpuperf_session_kernel.flags */
-#define GPUPERF_KERNEL_FROM_GRAPH 1u      /* part of a graph launch; graph and node are set */
-#define GPUPERF_KERNEL_DEVICE_LAUNCHED 2u /* launched by another kernel */
+#define GPUPERF_KERNEL_FROM_GRAPH 1u       /* part of a graph launch; graph and node are set */
+#define GPUPERF_KERNEL_DEVICE_LAUNCHED 2u  /* launched by another kernel */
 #define GPUPERF_KERNEL_COOPERATIVE 4u
 
-/* One kernel that ran. id = CUPTI correlation id: that of the call that launched it; wraps. Times
- * of the GPU are interpolated by CUPTI. Since 1. */
+/* One kernel that ran. id = CUPTI correlation id: that of the call that launched it; wraps. Times of
+ * the GPU are interpolated by CUPTI. Since 1. */
 struct gpuperf_session_kernel {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
-  __u32 name_id;
-  __u32 shape_id;
-  __u32 place_id;
-  __u32 graph_id; /* 0 = not from a graph */
-  __u32 node_id;  /* low half of CUPTI's graphNodeId, which is the node within its graph */
-  __u32 flags;    /* GPUPERF_KERNEL_* */
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u32 name_id;
+	__u32 shape_id;
+	__u32 place_id;
+	__u32 graph_id;           /* 0 = not from a graph */
+	__u32 node_id;            /* low half of CUPTI's graphNodeId, which is the node within its graph */
+	__u32 flags;              /* GPUPERF_KERNEL_* */
 };
 
 /* struct gpuperf_session_memcpy.direction: the numbers of CUpti_ActivityMemcpyKind, fixed here. */
@@ -314,74 +311,74 @@ struct gpuperf_session_kernel {
 
 /* One copy that ran. id and times as for kernels. Since 1. */
 struct gpuperf_session_memcpy {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
-  __u64 copied_bytes;
-  __u32 place_id;
-  __u8 direction;     /* GPUPERF_MEMCPY_* */
-  __u8 source_memory; /* GPUPERF_MEMORY_* */
-  __u8 target_memory; /* GPUPERF_MEMORY_* */
-  __u8 flags;         /* GPUPERF_MEMCPY_ASYNC */
-  __u32 graph_id;     /* 0 = not from a graph */
-  __u32 node_id;
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u64 copied_bytes;
+	__u32 place_id;
+	__u8 direction;           /* GPUPERF_MEMCPY_* */
+	__u8 source_memory;       /* GPUPERF_MEMORY_* */
+	__u8 target_memory;       /* GPUPERF_MEMORY_* */
+	__u8 flags;               /* GPUPERF_MEMCPY_ASYNC */
+	__u32 graph_id;           /* 0 = not from a graph */
+	__u32 node_id;
 };
 
 /* One set that ran. id and times as for kernels. Since 1. */
 struct gpuperf_session_memset {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
-  __u64 set_bytes;
-  __u32 place_id;
-  __u8 memory; /* GPUPERF_MEMORY_* */
-  __u8 flags;  /* GPUPERF_MEMCPY_ASYNC */
-  __u16 pad;
-  __u32 graph_id; /* 0 = not from a graph */
-  __u32 node_id;
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u64 set_bytes;
+	__u32 place_id;
+	__u8 memory;              /* GPUPERF_MEMORY_* */
+	__u8 flags;               /* GPUPERF_MEMCPY_ASYNC */
+	__u16 pad;
+	__u32 graph_id;           /* 0 = not from a graph */
+	__u32 node_id;
 };
 
 /* struct gpuperf_session_api.domain */
 #define GPUPERF_API_RUNTIME 1u
 #define GPUPERF_API_DRIVER 2u
 
-/* One call of the CUDA API, as the CPU saw it. id = CUPTI correlation id, that of the work it
- * caused. Since 1. */
+/* One call of the CUDA API, as the CPU saw it. id = CUPTI correlation id, that of the work it caused.
+ * Since 1. */
 struct gpuperf_session_api {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
-  __u32 tid;          /* gettid() of the caller: in the sender's own pid namespace */
-  __u32 callback_id;  /* CUpti_runtime_api_trace_cbid or CUpti_driver_api_trace_cbid */
-  __u32 return_value; /* cudaError_t or CUresult */
-  __u16 domain;       /* GPUPERF_API_* */
-  __u16 pad;
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u32 tid;                /* gettid() of the caller: in the sender's own pid namespace */
+	__u32 callback_id;        /* CUpti_runtime_api_trace_cbid or CUpti_driver_api_trace_cbid */
+	__u32 return_value;       /* cudaError_t or CUresult */
+	__u16 domain;             /* GPUPERF_API_* */
+	__u16 pad;
 };
 
 /* One launch of a whole graph, as the GPU ran it. id and times as for kernels. Since 1. */
 struct gpuperf_session_graph {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
-  __u32 graph_id;
-  __u32 place_id;
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u32 graph_id;
+	__u32 place_id;
 };
 
 /* struct gpuperf_session_sync.type: CUpti_ActivitySynchronizationType, fixed here. */
 #define GPUPERF_SYNC_UNKNOWN 0u
-#define GPUPERF_SYNC_EVENT 1u        /* a thread waits for an event */
-#define GPUPERF_SYNC_STREAM_EVENT 2u /* a stream waits for an event */
-#define GPUPERF_SYNC_STREAM 3u       /* a thread waits for a stream */
-#define GPUPERF_SYNC_CONTEXT 4u      /* a thread waits for a whole context */
+#define GPUPERF_SYNC_EVENT 1u         /* a thread waits for an event */
+#define GPUPERF_SYNC_STREAM_EVENT 2u  /* a stream waits for an event */
+#define GPUPERF_SYNC_STREAM 3u        /* a thread waits for a stream */
+#define GPUPERF_SYNC_CONTEXT 4u       /* a thread waits for a whole context */
 #define GPUPERF_SYNC_COUNT 5u
 
 /* One wait for the GPU. id as for kernels. Since 1. */
 struct gpuperf_session_sync {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
-  __u32 type; /* GPUPERF_SYNC_* */
-  __u32 place_id;
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u32 type;               /* GPUPERF_SYNC_* */
+	__u32 place_id;
 };
 
 /* struct gpuperf_session_memory.operation: CUpti_ActivityMemoryOperationType, fixed here. */
@@ -390,18 +387,17 @@ struct gpuperf_session_sync {
 
 /* One allocation or release. id as for kernels. Since 1. */
 struct gpuperf_session_memory {
-  struct gpuperf_session_record record;
-  __u64 unix_ns;
-  __u64 address;
-  __u64 size_bytes; /* of a release: as CUPTI says, 0 where it does not know */
-  __u32 place_id;
-  __u16 operation; /* GPUPERF_MEMORY_ALLOCATE, GPUPERF_MEMORY_RELEASE */
-  __u8 memory;     /* GPUPERF_MEMORY_* */
-  __u8 from_pool;  /* 1 = of a memory pool: the pool's own size does not change */
+	struct gpuperf_session_record record;
+	__u64 unix_ns;
+	__u64 address;
+	__u64 size_bytes;         /* of a release: as CUPTI says, 0 where it does not know */
+	__u32 place_id;
+	__u16 operation;          /* GPUPERF_MEMORY_ALLOCATE, GPUPERF_MEMORY_RELEASE */
+	__u8 memory;              /* GPUPERF_MEMORY_* */
+	__u8 from_pool;           /* 1 = of a memory pool: the pool's own size does not change */
 };
 
-/* struct gpuperf_session_overhead.type: CUpti_ActivityOverheadKind's meaning, numbers fixed here.
- */
+/* struct gpuperf_session_overhead.type: CUpti_ActivityOverheadKind's meaning, numbers fixed here. */
 #define GPUPERF_OVERHEAD_UNKNOWN 0u
 #define GPUPERF_OVERHEAD_DRIVER_COMPILER 1u
 #define GPUPERF_OVERHEAD_BUFFER_FLUSH 2u
@@ -416,11 +412,11 @@ struct gpuperf_session_memory {
 /* Time lost to CUPTI or to the driver's own housekeeping. id = gettid() where it happened, 0 = not
  * known. Since 1. */
 struct gpuperf_session_overhead {
-  struct gpuperf_session_record record;
-  __u64 start_unix_ns;
-  __u64 duration_ns;
-  __u32 type; /* GPUPERF_OVERHEAD_* */
-  __u32 pad;
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u32 type;               /* GPUPERF_OVERHEAD_* */
+	__u32 pad;
 };
 
 #ifndef GPUPERF_ASSERT
