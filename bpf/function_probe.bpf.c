@@ -9,6 +9,7 @@
 #include "bpf/call_state.bpf.h"
 #include "bpf/plan.bpf.h"
 #include "bpf/stack.bpf.h"
+#include "bpf/trace.bpf.h"
 
 #if GPUPERF_SESSION == 1
 extern _Bool bpf_session_is_return(void) __ksym;
@@ -33,6 +34,11 @@ enum pairing {
 #define COOKIE_FRAMED 1ull
 #define COOKIE_WITHOUT_CONDITION ((1ull << GPUPERF_COOKIE_CONDITION_SHIFT) - 1)
 #define SKIP_RETURN 1 /* a session then asks for no return; others ignore it */
+
+static __always_inline __u32 graph_call_of(const struct gpuperf_function *function)
+{
+	return function->flags >> GPUPERF_FN_GRAPH_SHIFT & GPUPERF_FN_GRAPH_MASK;
+}
 
 static __always_inline __u64 lane_word(__u64 cookie)
 {
@@ -121,14 +127,9 @@ struct ended_call {
 /* The stack from the caller on. A return probe runs in it; at an exit the return address is on top. */
 static __always_inline __u64 take_callers_stack(struct pt_regs *ctx, enum pairing pairing)
 {
-	__u64 sp = PT_REGS_SP(ctx);
-	__u64 caller;
-
-	if (pairing != PAIRING_EXITS)
-		return take_stack(PT_REGS_IP(ctx), sp, PT_REGS_FP(ctx));
-	if (bpf_probe_read_user(&caller, sizeof(caller), (void *)sp))
-		return 0;
-	return take_stack(caller, sp + 8, PT_REGS_FP(ctx));
+	if (pairing == PAIRING_EXITS)
+		return take_entry_stack(ctx);
+	return take_stack(PT_REGS_IP(ctx), PT_REGS_SP(ctx), PT_REGS_FP(ctx));
 }
 
 static __always_inline void emit_slow_call(struct pt_regs *ctx, struct task_struct *task,
@@ -210,6 +211,8 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	if (!cell || !function)
 		return SKIP_RETURN; /* cannot be: both arrays hold every index handed out */
 	__sync_fetch_and_add(&cell->calls, 1);
+	if (function->flags & GPUPERF_FN_LAUNCH)
+		trace_launch(ctx, task, thread, function_id, graph_call_of(function));
 	if (thread)
 		frame = call_stack_push(thread, PT_REGS_SP(ctx), cookie, cell_index);
 	if (frame && (function->flags & GPUPERF_FN_PLAN)) {
@@ -254,6 +257,38 @@ static __always_inline _Bool condition_holds(__u64 flags, __u32 code)
 	case 7: holds = zero || sign != overflow; break;
 	}
 	return holds != (code & 1); /* odd codes are the negated ones */
+}
+
+/* Launches have their own records. */
+static __always_inline void trace_call(struct pt_regs *ctx, struct task_struct *task,
+				       const struct ended_call *call)
+{
+	const struct gpuperf_trace_order *order = find_trace_order(task);
+	struct gpuperf_traced_call *record;
+	__u64 id = bpf_get_current_pid_tgid();
+
+	if (!order || !(order->flags & GPUPERF_TRACE_CALLS) || call->duration_ns < order->min_call_ns ||
+	    call->function->flags & GPUPERF_FN_LAUNCH)
+		return;
+	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+		return;
+	}
+	record->header.kind = GPUPERF_RECORD_CALL;
+	record->header.length_bytes = sizeof(*record);
+	record->start_mono_ns = call->start_ns;
+	record->duration_ns = call->duration_ns;
+	record->off_cpu_ns = call->frame ? off_cpu_of(call->frame) : 0;
+	record->stack_id = 0;
+	record->process_start_boot_ns = task->group_leader->start_boottime;
+	record->pid = id >> 32;
+	record->tid = (__u32)id;
+	record->function_id = call->function_id;
+	record->depth = call->thread ? call->thread->depth : 0;
+	if (call->duration_ns >= order->long_call_ns)
+		record->stack_id = take_callers_stack(ctx, call->pairing);
+	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 }
 
 /* Statuses, bytes, shapes, names, the slow test. */
@@ -346,6 +381,10 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 		call_stack_charge_parent(thread, call.function_id, call.duration_ns,
 					 call.function->outside_ns);
 	add_ended_call(ctx, task, cell_index, cell, &call, self_ns);
+	trace_call(ctx, task, &call);
+	if (frame && call.has_return_value && graph_call_of(call.function))
+		trace_graph(graph_call_of(call.function), (__u32)PT_REGS_RC(ctx), call.start_ns,
+			    frame->values[0], frame->values[1]);
 	return 0;
 }
 
@@ -355,12 +394,18 @@ int probe_count(struct pt_regs *ctx)
 {
 	__u64 cookie = bpf_get_attach_cookie(ctx);
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 cell_index;
+	const struct gpuperf_function *function;
+	__u32 function_id, cell_index;
 	struct gpuperf_cell *cell;
 
 	if (!hit_counts(cookie, task))
 		return 0;
-	cell_index = cells_find(cookie_function(cookie), task);
+	function_id = cookie_function(cookie);
+	function = bpf_map_lookup_elem(&functions, &function_id);
+	if (function && function->flags & GPUPERF_FN_LAUNCH)
+		trace_launch(ctx, task, bpf_task_storage_get(&threads, task, NULL, 0), function_id,
+			     graph_call_of(function));
+	cell_index = cells_find(function_id, task);
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
 	if (cell) {
 		__sync_fetch_and_add(&cell->untimed, 1); /* before calls: in flight is never negative */

@@ -10,6 +10,7 @@
 #include <bpf/bpf_tracing.h>
 
 #include "bpf/records.h"
+#include "bpf/unwind_frame.h"
 
 /* Only the fields used; CO-RE finds their offsets in the running kernel's BTF. */
 struct signal_struct {
@@ -136,6 +137,14 @@ struct gpuperf_frame {
 
 #define GPUPERF_GHOSTS 8 /* a power of two */
 
+#define GPUPERF_SITE_CACHE 32 /* a power of two: places in a loop of launches that take turns */
+
+/* A site that was sent, as sent_sites has it. */
+struct gpuperf_sent_site {
+	__u64 site_id;     /* 0 = none */
+	__u64 sent_ns;
+};
+
 /* A call counted as abandoned. */
 struct gpuperf_ghost {
 	__u64 sp;          /* 0 = none */
@@ -168,7 +177,7 @@ struct gpuperf_off_cpu {
 	__u64 waker_stack_id;
 };
 
-/* The probed calls a thread is inside of, outermost first. 6.2 KiB, only for threads that ever made one. */
+/* The probed calls a thread is inside of, outermost first. 6.7 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
@@ -181,6 +190,8 @@ struct gpuperf_thread {
 	__u64 cells[GPUPERF_CELL_CACHE];
 	/* The last calls given up, in a circle. */
 	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
+	__u64 next_stack_ns; /* no launch before carries a stack, where they are paced */
+	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the look-up */
 	struct gpuperf_off_cpu off_cpu;
 	struct gpuperf_wait waits[GPUPERF_WAITS]; /* the longest of the calls in flight, and stale ones */
 	struct gpuperf_frame frames[GPUPERF_CALL_DEPTH];
@@ -330,15 +341,53 @@ struct {
 	__type(value, __u32);
 } code_changes GPUPERF_MAP;
 
-/* A stack being walked. 8.6 KiB, only for threads of which a stack was taken. */
+/* A native frame, with what the next walk of the thread can do without if it meets the same one. */
+struct gpuperf_walk_frame {
+	__u64 pc;
+	__u64 sp;
+	/* How it led to its caller's; of kind UNKNOWN: not to be gone by again, and bp_at = a signal stopped it at pc. */
+	struct gpuperf_unwind_rule rule;
+	__u64 hash;               /* of this frame and those further out */
+};
+
+#define GPUPERF_WALK_PAGE_BYTES 4096
+#define GPUPERF_WALK_PIECE_BYTES 192 /* what is read of a frame of Python lies closer together, in all versions */
+#define GPUPERF_WALK_LINES 32        /* a power of two */
+
+/* The first line of a code object, as one walk read it. */
+struct gpuperf_walk_line {
+	__u64 address;            /* where it stands */
+	__u64 walk_number;        /* another walk may find another object there */
+	__u32 first_line;
+	__u32 pad;
+};
+
+/* A stack as a thread's last walk found it, and what a walk has read of the process's memory. 15.4 KiB, so that it
+ * fits into 16 with its header; only for threads of which a stack was taken. */
 struct gpuperf_walk {
-	struct gpuperf_stack stack;
+	struct gpuperf_walk_frame frames[GPUPERF_STACK_FRAMES]; /* from `start` on, the outermost last */
+	struct gpuperf_python_frame python[GPUPERF_PYTHON_FRAMES];
+	__u64 stack_id;
 	__u64 hash;
-	/* By index of `stack.frames`, what the last walks of this thread went by there: most stacks of a thread
-	 * are like the one before. */
-	struct gpuperf_unwind_rule rules[GPUPERF_STACK_FRAMES];
-	__u32 rule_count;
-	__u32 rule_space;
+	__u64 process_start_boot_ns;
+	__u64 bp;                 /* of the last frame */
+	__u64 trampoline;         /* what return probes put in the place of addresses; 0 = none was met yet */
+	__u32 pid;
+	__u32 tid;
+	__u32 space;
+	__u32 code_changes;
+	__u32 start;
+	/* Where the walk stands; here and not on the program's stack, where the verifier would follow each value. Frames
+	 * found anew stand at the front of `frames`, innermost first, until the walk is at its end; those of the last
+	 * walk at the back, and those that both have stay where they are. There are never more new ones than old ones
+	 * passed, or none of the old ones is left. */
+	__u32 new_count;
+	__u32 old;                /* the next of the last walk that may be met; GPUPERF_STACK_FRAMES = none */
+	__u32 first_same;         /* from this one on up to `old` all were met; GPUPERF_STACK_FRAMES = none */
+	struct unwind_frame frame;
+	__u32 python_count;
+	__u32 end;                /* GPUPERF_STACK_* */
+	__u32 python_is_cut;
 	/* This thread's PyThreadStates, one for each interpreter it uses, as found last. */
 	__u64 python_threads[GPUPERF_PYTHON_STATES];
 	__u32 python_thread_count;
@@ -346,7 +395,17 @@ struct gpuperf_walk {
 	__u64 python_search_ns;   /* when */
 	__u32 busy;
 	__u32 pad;
+	__u64 number;             /* of the walk */
+	/* One page of memory, and less than that, as they are during this walk. */
+	__u64 page_address;       /* GPUPERF_WALK_NOTHING = none was read */
+	__u64 piece_address;
+	__u32 is_python_near;     /* what is read now are frames of Python that lie side by side (since 3.11) */
+	__u32 pad2;
+	__u8 page[GPUPERF_WALK_PAGE_BYTES + 8];
+	__u8 piece[GPUPERF_WALK_PIECE_BYTES];
+	struct gpuperf_walk_line lines[GPUPERF_WALK_LINES];
 };
+#define GPUPERF_WALK_NOTHING (~0ull) /* no page begins there */
 
 struct {
 	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
@@ -354,6 +413,49 @@ struct {
 	__type(key, int);
 	__type(value, struct gpuperf_walk);
 } walks GPUPERF_MAP;
+
+/* A rule of a return address that a walk has gone by. */
+struct gpuperf_known_rule {
+	__u64 pc;
+	struct gpuperf_unwind_rule rule;
+};
+
+#define GPUPERF_KNOWN_RULES 1760  /* 44 ways of 40 frames that have none in common; as many as fit, see below */
+#define GPUPERF_KNOWN_PLACES 2048 /* a power of two */
+
+/* The rules by which a thread's walks went last, in the order of the walks. 31.5 KiB, so that it fits into 32 with its
+ * header; only for threads of which a stack was taken. */
+struct gpuperf_known_rules {
+	__u32 space;              /* for which they hold */
+	__u32 count;              /* so many are filled */
+	__u32 next;               /* where the next one goes: over the oldest */
+	__u32 at;                 /* behind the one found last: the next to be looked for, likely */
+	__u16 places[GPUPERF_KNOWN_PLACES]; /* by a hash of the address: where its rule may be */
+	struct gpuperf_known_rule rules[GPUPERF_KNOWN_RULES];
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_TASK_STORAGE);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, int);
+	__type(value, struct gpuperf_known_rules);
+} known_rules GPUPERF_MAP;
+
+/* A process that captures graphs, or did. */
+struct gpuperf_capturing {
+	__u64 begun_ns;    /* the capture that began last */
+	__u64 refilled_ns;
+	__s64 launches_left;
+	__u32 open;        /* captures that are followed and have not ended */
+};
+
+/* By pid. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct gpuperf_capturing);
+} capturing GPUPERF_MAP;
 
 /* Stacks that were sent: others like them are named only. The daemon keeps more. */
 struct {
@@ -369,8 +471,41 @@ struct {
 	__uint(max_entries, 1 << 22);
 } stack_ring GPUPERF_MAP;
 
-/* 4 MiB: 59 stacks to be walked by the daemon. */
+/* 16 MiB: 238 stacks to be walked by the daemon, as many as a program that begins to launch may bring
+ * before the first of them has been learned from. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 1 << 22);
+	__uint(max_entries, 1 << 24);
 } stack_copy_ring GPUPERF_MAP;
+
+/* What is traced of processes without an order of their own. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_trace_order);
+} trace_everyone GPUPERF_MAP;
+
+/* Process -> what is traced of it. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 8192);
+	__type(key, __u32);
+	__type(value, struct gpuperf_trace_order);
+} trace_processes GPUPERF_MAP;
+
+/* Sites that were sent, and when. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64);
+} sent_sites GPUPERF_MAP;
+
+/* 8 MiB: 160,000 launches between two drains. */
+struct {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 1 << 23);
+} trace_ring GPUPERF_MAP;

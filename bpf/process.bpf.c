@@ -43,8 +43,38 @@ int BPF_PROG(process_exit, struct task_struct *task)
 
 		bpf_map_delete_elem(&address_spaces, &pid);
 		bpf_map_delete_elem(&code_changes, &pid);
+		bpf_map_delete_elem(&trace_processes, &pid);
 		emit_process_exit(task);
 	}
+	return 0;
+}
+
+/* What a traced process starts is traced like it, where the order says so. */
+SEC("tp_btf/sched_process_fork")
+int BPF_PROG(inherit_trace, struct task_struct *parent, struct task_struct *child)
+{
+	__u32 parent_pid = parent->tgid, child_pid = child->tgid;
+	struct gpuperf_child_process *record;
+	struct gpuperf_trace_order *order;
+
+	if (parent_pid == child_pid) /* a thread */
+		return 0;
+	order = bpf_map_lookup_elem(&trace_processes, &parent_pid);
+	if (!order || !(order->flags & GPUPERF_TRACE_INHERIT))
+		return 0;
+	bpf_map_update_elem(&trace_processes, &child_pid, order, BPF_ANY);
+	record = bpf_ringbuf_reserve(&process_ring, sizeof(*record), 0);
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_PROCESS_RING_FULL);
+		return 0;
+	}
+	record->header.kind = GPUPERF_RECORD_CHILD;
+	record->header.length_bytes = sizeof(*record);
+	record->parent_start_boot_ns = parent->group_leader->start_boottime;
+	record->child_start_boot_ns = child->start_boottime;
+	record->parent_pid = parent_pid;
+	record->child_pid = child_pid;
+	bpf_ringbuf_submit(record, 0);
 	return 0;
 }
 
@@ -87,5 +117,10 @@ const struct gpuperf_slow_call *gpuperf_btf_slow_call;
 const struct gpuperf_process_exit *gpuperf_btf_process_exit;
 const struct gpuperf_handle_name *gpuperf_btf_handle_name;
 const struct gpuperf_in_flight *gpuperf_btf_in_flight;
+const struct gpuperf_launch *gpuperf_btf_launch;
+const struct gpuperf_site *gpuperf_btf_site;
+const struct gpuperf_traced_call *gpuperf_btf_traced_call;
+const struct gpuperf_child_process *gpuperf_btf_child_process;
+const struct gpuperf_graph *gpuperf_btf_graph;
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -4,6 +4,7 @@
  * the daemon. Plain C that also compiles as C++. No loops in here: the caller bounds them. A step reads at most 7
  * times. Who includes it defines, before:
  *   static inline int python_read(void *memory, __u64 address, void *to, __u32 size_bytes); 0 = it was read
+ *   static inline int python_read_first_line(void *memory, __u64 address, __u32 *first_line); of a code object
  */
 #pragma once
 
@@ -103,7 +104,7 @@ static inline int python_read_position(
 	if (python_read_word(memory, at + layout->frame_code, &frame->code))
 		return -1;
 	frame->code &= ~(__u64)layout->code_tag_mask;
-	if (python_read(memory, frame->code + layout->code_first_line, &frame->first_line, sizeof(frame->first_line)))
+	if (python_read_first_line(memory, frame->code + layout->code_first_line, &frame->first_line))
 		return -1;
 	if (!layout->instruction_is_pointer) {
 		if (python_read(memory, at + layout->frame_instruction, &index, sizeof(index)))

@@ -49,6 +49,21 @@
 #define GPUPERF_FN_STACK 2u       /* slow calls carry a user stack */
 #define GPUPERF_FN_PLAN 4u        /* values come by the function's plan; else the argument registers */
 #define GPUPERF_FN_SPLIT 8u       /* threads are followed: slow calls say where their time went */
+#define GPUPERF_FN_LAUNCH 16u     /* an entry of the driver that gives a GPU work: calls are traced as launches */
+#define GPUPERF_FN_GRAPH_SHIFT 5  /* three bits: an enum gpuperf_graph_call, 0 = has nothing to do with graphs */
+#define GPUPERF_FN_GRAPH_MASK 7u
+
+/* What a function of the driver does to a CUDA graph. Since 5. */
+enum gpuperf_graph_call {
+	GPUPERF_GRAPH_NONE = 0,
+	GPUPERF_GRAPH_LAUNCHED = 1,        /* (exec, ...) */
+	GPUPERF_GRAPH_CAPTURE_BEGAN = 2,   /* (stream, ...) */
+	GPUPERF_GRAPH_CAPTURE_ENDED = 3,   /* (stream, *graph) */
+	GPUPERF_GRAPH_INSTANTIATED = 4,    /* (*exec, graph, ...) */
+	GPUPERF_GRAPH_UPDATED = 5,         /* (exec, graph, ...) */
+	GPUPERF_GRAPH_EXEC_DESTROYED = 6,  /* (exec) */
+	GPUPERF_GRAPH_DESTROYED = 7        /* (graph) */
+};
 
 /*
  * Attach cookie of a probe. A lane is the succession of links that hold the same functions of one
@@ -272,6 +287,11 @@ struct gpuperf_record {
 #define GPUPERF_RECORD_SLOW_IN_FLIGHT 4u
 #define GPUPERF_RECORD_STACK 5u
 #define GPUPERF_RECORD_STACK_COPY 6u
+#define GPUPERF_RECORD_LAUNCH 7u
+#define GPUPERF_RECORD_CALL 8u
+#define GPUPERF_RECORD_SITE 9u
+#define GPUPERF_RECORD_CHILD 10u
+#define GPUPERF_RECORD_GRAPH 11u
 
 /* One call that passed its threshold. Producer: BPF at return, or the look at calls in flight, for which
  * duration_ns is the age. Consumer: drain. Since 1; from `outer` on since 3. */
@@ -335,6 +355,92 @@ struct gpuperf_handle_name {
 	char name[GPUPERF_HANDLE_NAME_BYTES];
 };
 
+/* struct gpuperf_trace_order.flags */
+#define GPUPERF_TRACE_LAUNCHES 1u /* every entry of a GPUPERF_FN_LAUNCH function sends a record */
+#define GPUPERF_TRACE_STACKS 2u   /* with the stack of its caller */
+#define GPUPERF_TRACE_CALLS 4u    /* so does the end of every other call */
+#define GPUPERF_TRACE_INHERIT 8u  /* what a process starts is traced like it */
+
+/* What is traced of a process. Producer: daemon. Consumer: BPF. Since 5. */
+struct gpuperf_trace_order {
+	__u32 flags;              /* GPUPERF_TRACE_* */
+	__u32 scoped_count;       /* of the order for everyone: processes with orders of their own */
+	__u64 stack_interval_ns;  /* about so long a thread goes without a further stack; 0 = every launch has one */
+	__u64 min_call_ns;        /* shorter calls send no record */
+	__u64 long_call_ns;       /* calls at least so long carry the stack of their caller */
+};
+
+/* A call to a function that gives a GPU work has begun. Producer: BPF. Consumer: drain. Since 5. */
+struct gpuperf_launch {
+	struct gpuperf_record header;
+	__u64 mono_ns;            /* as late in the probe as possible: nearest to the call itself */
+	__u64 site_id;            /* of a struct gpuperf_site; 0 = could not be told */
+	__u64 process_start_boot_ns;
+	__u32 pid;                /* initial pid namespace */
+	__u32 tid;
+	__u32 function_id;
+	__u32 is_captured;        /* made while its process captured a graph: it may have become a node of it */
+	__u64 exec;               /* CUgraphExec of a graph's launch; of others 0 */
+};
+
+/* A call that made, changed or ended a graph has returned with success; of the end of a capture also one that
+ * failed. Captures that are followed no further (see GPUPERF_CAPTURED_LAUNCHES) say so by having no launches.
+ * Producer: BPF. Consumer: drain. Since 5. */
+struct gpuperf_graph {
+	struct gpuperf_record header;
+	__u64 mono_ns;            /* of the return; where something was destroyed, of the entry */
+	__u64 process_start_boot_ns;
+	__u32 pid;                /* initial pid namespace */
+	__u32 tid;
+	__u32 call;               /* enum gpuperf_graph_call */
+	__u32 is_followed;        /* of the begin of a capture: its launches are sent */
+	__u64 handle;             /* what was made, changed or destroyed; 0 = the capture failed */
+	__u64 source;             /* graph of which an exec was made or by which it was updated; stream of a capture */
+};
+
+/* Every launch that is captured carries a stack, whatever is ordered: so many at once of a process, and so many
+ * more in each second since. More come from programs that capture anew at every step. */
+#define GPUPERF_CAPTURED_LAUNCHES 200000
+#define GPUPERF_CAPTURED_LAUNCHES_PER_SECOND 1000
+/* A capture that takes longer was left without its end. */
+#define GPUPERF_CAPTURE_MAX_NS 60000000000ull
+
+/* Where launches come from: a stack and the probed calls they are made in. Sent once for many launches, and
+ * again every GPUPERF_SITE_RESEND_NS. Producer: BPF. Consumer: drain. Since 5. */
+struct gpuperf_site {
+	struct gpuperf_record header;
+	__u64 site_id;            /* never 0 */
+	__u64 stack_id;           /* from the launch's caller on; 0 = none was taken */
+	__u64 shape[4];           /* of the innermost call around it that is a GEMM: m n k batch; 0 = none is */
+	__u32 functions[GPUPERF_CALL_DEPTH]; /* of the probed calls around it, outermost first */
+	__u32 function_count;
+	__u32 shape_at;           /* index in `functions` of the call that has the shape */
+};
+#define GPUPERF_SITE_RESEND_NS 10000000000ull
+
+/* A process traced with GPUPERF_TRACE_INHERIT has started another. Producer: BPF. Consumer: drain. Since 5. */
+struct gpuperf_child_process {
+	struct gpuperf_record header;
+	__u64 parent_start_boot_ns;
+	__u64 child_start_boot_ns;
+	__u32 parent_pid;
+	__u32 child_pid;
+};
+
+/* A call has returned. Producer: BPF. Consumer: drain. Since 5. */
+struct gpuperf_traced_call {
+	struct gpuperf_record header;
+	__u64 start_mono_ns;
+	__u64 duration_ns;
+	__u64 off_cpu_ns;         /* of it: blocked or waiting for a CPU; 0 also where threads are not followed */
+	__u64 stack_id;           /* from the call's caller on, of long calls; 0 = none was taken */
+	__u64 process_start_boot_ns;
+	__u32 pid;
+	__u32 tid;
+	__u32 function_id;
+	__u32 depth;              /* probed calls around it */
+};
+
 /* The last thread of a process that has cells is exiting. Producer: BPF. Since 1. */
 struct gpuperf_process_exit {
 	struct gpuperf_record header;
@@ -358,7 +464,8 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_STACK_RING_FULL = 10, /* a stack lost: what names it goes without */
 	GPUPERF_LOSS_STACK_COPY = 11,     /* ring full or too many at once: the stack is sent as far as it was walked */
 	GPUPERF_LOSS_STACK_STATE = 12,    /* no task storage for the walk: no stack */
-	GPUPERF_LOSS_COUNT = 13
+	GPUPERF_LOSS_TRACE_RING_FULL = 13, /* a launch or call is not in the trace */
+	GPUPERF_LOSS_COUNT = 14
 };
 
 #ifdef __cplusplus
@@ -399,6 +506,12 @@ GPUPERF_ASSERT(sizeof(struct gpuperf_shape_totals) == 16);
 GPUPERF_ASSERT(sizeof(struct gpuperf_in_flight) == 56);
 GPUPERF_ASSERT(sizeof(struct gpuperf_handle_name) == 40 + GPUPERF_HANDLE_NAME_BYTES);
 GPUPERF_ASSERT(sizeof(struct gpuperf_process_exit) == 24);
+GPUPERF_ASSERT(sizeof(struct gpuperf_trace_order) == 32);
+GPUPERF_ASSERT(sizeof(struct gpuperf_launch) == 56);
+GPUPERF_ASSERT(sizeof(struct gpuperf_graph) == 56);
+GPUPERF_ASSERT(sizeof(struct gpuperf_site) == 64 + 4 * GPUPERF_CALL_DEPTH);
+GPUPERF_ASSERT(sizeof(struct gpuperf_traced_call) == 64);
+GPUPERF_ASSERT(sizeof(struct gpuperf_child_process) == 32);
 GPUPERF_ASSERT(sizeof(struct gpuperf_unwind_rule) == 8);
 GPUPERF_ASSERT(sizeof(struct gpuperf_unwind_key) == 16);
 GPUPERF_ASSERT(sizeof(struct gpuperf_python_layout) == 56);

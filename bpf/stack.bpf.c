@@ -3,97 +3,39 @@
  * Takes the stack of the current thread, native and of CPython, at the moment of an event. Native frames are
  * walked by rules that the daemon made from .eh_frame, one look-up by address for each (docs/decisions/0010).
  * Where no rule is known yet, the rest of the stack is sent as it is: the daemon walks it, and adds the rules.
+ *
+ * Every walk reads the whole stack. What the thread's last walk found saves look-ups and hashing for those frames
+ * that this one finds again; it never stands in for the memory.
  */
 #include "bpf/stack.bpf.h"
 
-static __always_inline int unwind_read(void *memory, __u64 address, void *to, __u32 size_bytes)
-{
-	return bpf_probe_read_user(to, size_bytes, (const void *)address) != 0;
-}
+#include "bpf/stack_memory.bpf.h"
+
+#include "bpf/stack_rules.bpf.h"
+
 #include "bpf/unwind.h"
 
-static __always_inline int python_read(void *memory, __u64 address, void *to, __u32 size_bytes)
-{
-	return unwind_read(memory, address, to, size_bytes);
-}
 #include "bpf/python_frames.h"
 
-#define PAGE_BYTES 4096
+#include "bpf/stack_copy.bpf.h"
+
 #define MAX_PYTHON_THREADS 4096 /* looked at when a thread is looked for */
 #define PYTHON_SEARCH_INTERVAL_NS 1000000000ull
-#define COPY_INTERVAL_NS 500000ull /* a copy takes up to 10 us, and the daemon some 100 to walk it */
-#define COPY_BURST 50              /* the ring holds 59 */
+#define FRAMES_AT_ONCE 16
 
-static __u64 copies_paid_ns; /* every copy so far moved it on by the interval */
+SEC(".rodata.walk") const volatile __u32 walks_anew = 0;
+SEC(".rodata.rules") const volatile __u32 rules_anew = 0;
 
-struct walk_context {
-	struct gpuperf_walk *walk;
-	struct unwind_frame frame;
-	__u32 space;
-};
-
-static __always_inline void mix(struct gpuperf_walk *walk, __u64 word)
-{
-	__u64 hash = (walk->hash ^ word) * 0x9e3779b97f4a7c15ull;
-
-	walk->hash = hash ^ hash >> 29;
-}
-
-static __always_inline void add_frame(struct gpuperf_walk *walk, const struct unwind_frame *frame)
-{
-	struct gpuperf_stack *stack = &walk->stack;
-	__u32 index = stack->frame_count;
-
-	barrier_var(index);
-	if (index >= GPUPERF_STACK_FRAMES)
-		return;
-	stack->frames[index].pc = frame->pc;
-	stack->frames[index].sp = frame->sp;
-	if (frame->is_exact)
-		stack->exact_frames[index / 64 & (GPUPERF_STACK_FRAMES / 64 - 1)] |= 1ull << (index & 63);
-	stack->bp = frame->bp;
-	stack->frame_count = index + 1;
-	mix(walk, frame->pc);
-}
-
-static __always_inline struct gpuperf_unwind_rule *find_rule(const struct walk_context *context)
+static __always_inline struct gpuperf_unwind_rule *find_rule(const struct gpuperf_walk *walk,
+							     const struct unwind_frame *frame)
 {
 	struct gpuperf_unwind_key key = {
-		.pc = context->frame.pc,
-		.space = context->space,
-		.is_exact = context->frame.is_exact,
+		.pc = frame->pc,
+		.space = walk->space,
+		.is_exact = frame->is_exact,
 	};
 
 	return bpf_map_lookup_elem(&unwind_rules, &key);
-}
-
-/* The rule by which the frame at that place was walked last, if it was the same one; NULL = another. */
-static __always_inline struct gpuperf_unwind_rule *find_last_rule(const struct walk_context *context, __u32 index)
-{
-	struct gpuperf_walk *walk = context->walk;
-
-	barrier_var(index);
-	if (index >= GPUPERF_STACK_FRAMES || index >= walk->rule_count || context->frame.is_exact ||
-	    walk->stack.frames[index].pc != context->frame.pc ||
-	    walk->rules[index].kind == GPUPERF_UNWIND_UNKNOWN)
-		return NULL;
-	return &walk->rules[index];
-}
-
-static __always_inline void keep_rule(const struct walk_context *context, __u32 index,
-				      const struct gpuperf_unwind_rule *rule)
-{
-	struct gpuperf_walk *walk = context->walk;
-
-	barrier_var(index);
-	if (index >= GPUPERF_STACK_FRAMES)
-		return;
-	if (rule && !context->frame.is_exact)
-		walk->rules[index] = *rule;
-	else
-		walk->rules[index].kind = GPUPERF_UNWIND_UNKNOWN;
-	if (walk->rule_count <= index)
-		walk->rule_count = index + 1;
 }
 
 struct replaced_search {
@@ -117,7 +59,7 @@ static long look_at_replaced(__u32 index, struct replaced_search *search)
 }
 
 /* The address that a return probe has replaced by its own right below `sp`; 0 = none. */
-static __attribute__((noinline)) __u64 find_replaced(__u64 sp)
+__attribute__((noinline)) __u64 find_replaced(__u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct replaced_search search = { .sp = sp - 8 };
@@ -129,56 +71,240 @@ static __attribute__((noinline)) __u64 find_replaced(__u64 sp)
 	return search.address;
 }
 
-/* One frame; 1 ends the walk. */
+/* Where a return probe has put its address, as met before, finds the one that it has replaced. */
+static __always_inline void restore_return(const struct gpuperf_walk *walk, struct unwind_frame *frame)
+{
+	__u64 replaced;
+
+	if (frame->pc != walk->trampoline)
+		return;
+	replaced = find_replaced(frame->sp);
+	if (replaced)
+		frame->pc = replaced;
+}
+
+/* Goes on to `frame`, which may be one of the last walk's. */
+static __always_inline void go_to(struct gpuperf_walk *walk, const struct unwind_frame *frame)
+{
+	walk->frame = *frame;
+	pass_old(walk, frame);
+}
+
+/* What lies outside of the frame met last is not what it was: those met join the new ones. A function of its own
+ * for the verifier. */
+__attribute__((noinline)) int move_same(struct gpuperf_walk *walk)
+{
+	__u32 from, to, end;
+
+	if (!walk)
+		return 0;
+	from = walk->first_same;
+	to = walk->new_count;
+	end = walk->old;
+	if (from != to) {
+		for (__u32 i = 0; i < GPUPERF_STACK_FRAMES; i++) {
+			if (from + i > end)
+				break;
+			*frame_at(walk, to + i) = *frame_at(walk, from + i);
+		}
+	}
+	walk->new_count = to + end + 1 - from;
+	walk->first_same = GPUPERF_STACK_FRAMES;
+	walk->old = end + 1;
+	return 0;
+}
+
+/* A frame that the last walk did not have; 1 ends the walk. */
+static __always_inline int walk_new_frame(struct gpuperf_walk *walk)
+{
+	struct unwind_frame frame = walk->frame;
+	struct gpuperf_walk_frame *known;
+	struct gpuperf_unwind_rule *rule;
+	__u32 index = walk->new_count;
+	int end;
+
+	if (index >= GPUPERF_STACK_FRAMES) {
+		walk->end = GPUPERF_STACK_CUT;
+		return 1;
+	}
+	rule = find_rule(walk, &frame);
+	if (!rule && !frame.is_exact) {
+		__u64 replaced = find_replaced(frame.sp);
+
+		if (replaced) {
+			walk->trampoline = frame.pc;
+			frame.pc = replaced;
+			rule = find_rule(walk, &frame);
+		}
+	}
+	known = frame_at(walk, index);
+	known->pc = frame.pc;
+	known->sp = frame.sp;
+	known->rule = (struct gpuperf_unwind_rule){ .kind = GPUPERF_UNWIND_UNKNOWN, .bp_at = frame.is_exact };
+	if (rule && !frame.is_exact) {
+		known->rule = *rule;
+		add_known(walk, frame.pc, *(__u64 *)rule);
+	}
+	walk->new_count = index + 1;
+	walk->bp = frame.bp;
+	if (walk->old <= index)
+		walk->old = GPUPERF_STACK_FRAMES; /* no room for both */
+	if (!rule) {
+		walk->end = GPUPERF_STACK_UNKNOWN;
+		return 1;
+	}
+	end = unwind_step(walk, rule, &frame);
+	if (end != UNWIND_GOES_ON) {
+		walk->end = end;
+		return 1;
+	}
+	restore_return(walk, &frame);
+	go_to(walk, &frame);
+	return 0;
+}
+
+/* A frame that the last walk had, too; 1 ends the walk. */
+static __always_inline int walk_same_frame(struct gpuperf_walk *walk)
+{
+	struct unwind_frame frame = walk->frame;
+	const __u32 old = walk->old;
+	int end;
+
+	walk->bp = frame.bp;
+	end = unwind_step(walk, &frame_at(walk, old)->rule, &frame);
+	if (end == UNWIND_GOES_ON) {
+		restore_return(walk, &frame);
+		if (old + 1 < GPUPERF_STACK_FRAMES && is_same(frame_at(walk, old + 1), &frame)) {
+			walk->old = old + 1;
+			walk->frame = frame;
+			return 0;
+		}
+	} else if (old == GPUPERF_STACK_FRAMES - 1) {
+		walk->end = end;
+		return 1;
+	}
+	move_same(walk);
+	if (end != UNWIND_GOES_ON) {
+		walk->end = end;
+		return 1;
+	}
+	go_to(walk, &frame);
+	return 0;
+}
+
+/* Whether `old` leads to the next of the last walk's frames still; of those that most have, by sp or bp. */
+static __always_inline _Bool leads_on(struct gpuperf_walk *walk, const struct gpuperf_walk_frame *old,
+				      const struct gpuperf_walk_frame *next, __u64 *bp)
+{
+	__u64 cfa = (old->rule.kind == GPUPERF_UNWIND_SP ? old->sp : *bp) + (__s64)old->rule.cfa_offset_bytes;
+	__u64 address = cfa - 8, offset = address & (GPUPERF_WALK_PAGE_BYTES - 1);
+
+	if (old->rule.kind > GPUPERF_UNWIND_BP || old->rule.bp_at != GPUPERF_UNWIND_BP_AT_CFA || cfa != next->sp ||
+	    cfa <= old->sp || next->rule.kind == GPUPERF_UNWIND_UNKNOWN)
+		return 0;
+	if (address - offset != walk->page_address && load_page(walk, address))
+		return 0;
+	barrier_var(offset);
+	if (offset > GPUPERF_WALK_PAGE_BYTES - 8 || *(__u64 *)(walk->page + offset) != next->pc)
+		return 0;
+	if (!old->rule.bp_offset_bytes)
+		return 1;
+	offset += 8 + (__s64)old->rule.bp_offset_bytes;
+	barrier_var(offset);
+	if (offset > GPUPERF_WALK_PAGE_BYTES - 8)
+		return 0; /* on another page */
+	*bp = *(__u64 *)(walk->page + offset);
+	return 1;
+}
+
+/* The same as walk_same_frame for as many frames as are all alike: how many. A function of its own for the verifier. */
+__attribute__((noinline)) __u32 walk_like_before(struct gpuperf_walk *walk)
+{
+	__u32 old, count = 0;
+	__u64 bp;
+
+	if (!walk)
+		return 0;
+	bp = walk->frame.bp;
+	old = walk->old;
+	for (; count < FRAMES_AT_ONCE; count++) {
+		if (old >= GPUPERF_STACK_FRAMES - 1 || !leads_on(walk, frame_at(walk, old), frame_at(walk, old + 1), &bp))
+			break;
+		old++;
+	}
+	walk->old = old;
+	walk->frame.pc = frame_at(walk, old)->pc;
+	walk->frame.sp = frame_at(walk, old)->sp;
+	walk->frame.bp = bp;
+	return count;
+}
+
+struct walk_context {
+	struct gpuperf_walk *walk;
+};
+
+/* One frame or some; 1 ends the walk. */
 static long walk_frame(__u32 index, struct walk_context *context)
 {
 	struct gpuperf_walk *walk = context->walk;
-	struct gpuperf_unwind_rule *rule = find_last_rule(context, index);
-	int end;
 
-	if (!rule) {
-		rule = find_rule(context);
-		if (!rule && !context->frame.is_exact) {
-			__u64 replaced = find_replaced(context->frame.sp);
+	if (walk->first_same >= GPUPERF_STACK_FRAMES) {
+		if (!walks_anew && walk_known(walk) == KNOWN_AT_ONCE)
+			return 0;
+		if (walk->first_same >= GPUPERF_STACK_FRAMES)
+			return walk_new_frame(walk);
+		return 0;
+	}
+	return walk_like_before(walk) < FRAMES_AT_ONCE && walk_same_frame(walk);
+}
 
-			if (replaced) {
-				context->frame.pc = replaced;
-				rule = find_rule(context);
-			}
-		}
-		keep_rule(context, index, rule);
+/* Puts the new frames in front of those that stay. A function of its own for the verifier. */
+__attribute__((noinline)) int join_frames(struct gpuperf_walk *walk)
+{
+	__u32 from, to;
+	__u64 hash;
+
+	if (!walk)
+		return 0;
+	from = walk->new_count;
+	to = walk->first_same;
+	hash = to < GPUPERF_STACK_FRAMES ? frame_at(walk, to)->hash : walk->space;
+	for (__u32 i = 0; i < GPUPERF_STACK_FRAMES; i++) {
+		struct gpuperf_walk_frame *frame;
+
+		if (!from || !to)
+			break;
+		frame = frame_at(walk, --to);
+		*frame = *frame_at(walk, --from);
+		hash = mix(hash, frame->pc);
+		if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
+			hash = mix(hash, 1);
+		frame->hash = hash;
 	}
-	if (index >= GPUPERF_STACK_FRAMES) {
-		walk->stack.end = GPUPERF_STACK_CUT;
-		return 1;
-	}
-	add_frame(walk, &context->frame);
-	if (!rule) {
-		walk->stack.end = GPUPERF_STACK_UNKNOWN;
-		return 1;
-	}
-	end = unwind_step(NULL, rule, &context->frame);
-	if (end != UNWIND_GOES_ON) {
-		walk->stack.end = end;
-		return 1;
-	}
+	walk->start = to;
+	walk->hash = hash;
 	return 0;
 }
 
 static __always_inline void walk_native(struct gpuperf_walk *walk, __u64 pc, __u64 sp, __u64 bp)
 {
-	struct walk_context context = {
-		.walk = walk,
-		.frame = { .pc = pc, .sp = sp, .bp = bp },
-		.space = walk->stack.space,
-	};
+	struct unwind_frame frame = { .pc = pc, .sp = sp, .bp = bp };
+	struct walk_context context = { .walk = walk };
 
-	if (context.space && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
+	walk->new_count = 0;
+	walk->old = walk->start;
+	walk->first_same = GPUPERF_STACK_FRAMES;
+	if (walk->space && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
+		restore_return(walk, &frame);
+		go_to(walk, &frame);
 		bpf_loop(GPUPERF_STACK_FRAMES + 1, walk_frame, &context, 0);
 	} else {
-		add_frame(walk, &context.frame);
-		walk->stack.end = GPUPERF_STACK_UNKNOWN;
+		*frame_at(walk, 0) = (struct gpuperf_walk_frame){ .pc = pc, .sp = sp };
+		walk->bp = bp;
+		walk->end = GPUPERF_STACK_UNKNOWN;
+		walk->new_count = 1;
 	}
+	join_frames(walk);
 }
 
 struct python_context {
@@ -194,7 +320,7 @@ struct python_context {
 static long look_at_python_thread(__u32 index, struct python_context *context)
 {
 	struct gpuperf_walk *walk = context->walk;
-	enum python_step step = python_step_search(NULL, context->layout, context->thread_pointer,
+	enum python_step step = python_step_search(walk, context->layout, context->thread_pointer,
 						   &context->search);
 	__u32 count = walk->python_thread_count;
 
@@ -205,7 +331,7 @@ static long look_at_python_thread(__u32 index, struct python_context *context)
 		return 1;
 	walk->python_threads[count] = context->search.thread;
 	walk->python_thread_count = count + 1;
-	return python_read(NULL, context->search.thread + context->layout->thread_next,
+	return python_read(walk, context->search.thread + context->layout->thread_next,
 			   &context->search.thread, sizeof(context->search.thread)) != 0;
 }
 
@@ -221,46 +347,45 @@ static __always_inline void find_python_threads(struct python_context *context,
 	walk->python_space = space->space;
 	walk->python_search_ns = now_ns;
 	walk->python_thread_count = 0;
-	if (!python_begin_search(NULL, context->layout, space->python_runtime, &context->search))
+	if (!python_begin_search(walk, context->layout, space->python_runtime, &context->search))
 		bpf_loop(MAX_PYTHON_THREADS, look_at_python_thread, context, 0);
 }
 
 static long walk_python_frame(__u32 index, struct python_context *context)
 {
-	struct gpuperf_stack *stack = &context->walk->stack;
-	__u32 count = stack->python_count;
+	struct gpuperf_walk *walk = context->walk;
+	__u32 count = walk->python_count;
 	struct gpuperf_python_frame frame;
 	enum python_step step;
 
 	frame.entry_sp = 0;
-	step = python_step_walk(NULL, context->layout, &context->frames, &frame);
+	step = python_step_walk(walk, context->layout, &context->frames, &frame);
 	if (step == PYTHON_STEP_NEXT)
 		return 0;
 	if (step == PYTHON_STEP_END)
 		return 1;
 	barrier_var(count);
 	if (step != PYTHON_STEP_FOUND || count >= GPUPERF_PYTHON_FRAMES) {
-		stack->python_is_cut = 1;
+		walk->python_is_cut = 1;
 		return 1;
 	}
-	stack->python[count] = frame;
-	stack->python_count = count + 1;
-	mix(context->walk, frame.code);
-	mix(context->walk, (__u64)frame.first_line << 32 | frame.instruction_bytes);
+	walk->python[count] = frame;
+	walk->python_count = count + 1;
+	/* Where one evaluation ends says between which native frames it stands. */
+	walk->hash = mix(mix(walk->hash, frame.code ^ (frame.entry_sp ? 1ull << 63 : 0)),
+			 (__u64)frame.first_line << 32 | frame.instruction_bytes);
 	return 0;
 }
 
 /* Frames of Python of the current thread, of all interpreters that it uses. A function of its own for the
  * verifier. */
-static __attribute__((noinline)) int walk_python(struct gpuperf_walk *walk)
+static __attribute__((noinline)) int walk_python(struct gpuperf_walk *walk, const struct gpuperf_address_space *space)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 pid = task->tgid;
-	struct gpuperf_address_space *space = bpf_map_lookup_elem(&address_spaces, &pid);
 	struct python_context context = { .walk = walk, .thread_pointer = task->thread.fsbase };
 	__u64 id = 0;
 
-	if (!walk || !space || !space->python_runtime || walk->stack.space != space->space)
+	if (!walk || !space || !space->python_runtime || walk->space != space->space)
 		return 0;
 	context.layout = &space->python;
 	find_python_threads(&context, space);
@@ -269,263 +394,57 @@ static __attribute__((noinline)) int walk_python(struct gpuperf_walk *walk)
 
 		if (i >= walk->python_thread_count)
 			break;
-		if (python_read(NULL, thread + space->python.thread_id, &id, sizeof(id)) ||
+		if (python_read(walk, thread + space->python.thread_id, &id, sizeof(id)) ||
 		    id != context.thread_pointer) {
 			walk->python_space = 0; /* its memory is used for something else now */
 			continue;
 		}
+		if (python_begin_walk(walk, context.layout, thread, &context.frames)) {
+			walk->python_is_cut = 1;
+			continue;
+		}
+		walk->is_python_near = space->python.form != GPUPERF_PYTHON_FRAME_OBJECTS;
 		/* The interpreter's own frames between them count as steps. */
-		if (python_begin_walk(NULL, context.layout, thread, &context.frames))
-			walk->stack.python_is_cut = 1;
-		else
-			bpf_loop(3 * GPUPERF_PYTHON_FRAMES, walk_python_frame, &context, 0);
+		bpf_loop(3 * GPUPERF_PYTHON_FRAMES, walk_python_frame, &context, 0);
+		walk->is_python_near = 0;
 	}
 	return 0;
 }
 
-/* Copies from an address on, page by page up to `end`; pages that were never touched are left out. A function of
- * its own for the verifier. */
-static __attribute__((noinline)) int copy_memory(struct gpuperf_stack_copy *record, __u64 address, __u64 end)
+/* What is known of the process; NULL = nothing. */
+static __always_inline struct gpuperf_address_space *begin(struct gpuperf_walk *walk, struct task_struct *task)
 {
-	__u64 done_bytes = PAGE_BYTES - (address & (PAGE_BYTES - 1));
-	__u32 present = 1;
-
-	if (!record)
-		return 0;
-	barrier_var(done_bytes);
-	if (done_bytes > PAGE_BYTES || !done_bytes)
-		return 0; /* cannot be */
-	if (bpf_probe_read_user(record->copy, done_bytes, (const void *)address))
-		present = 0;
-	for (__u32 page = 1; page < GPUPERF_STACK_COPY_BYTES / PAGE_BYTES; page++) {
-		barrier_var(done_bytes);
-		if (done_bytes > GPUPERF_STACK_COPY_BYTES - PAGE_BYTES || address + done_bytes >= end)
-			break;
-		if (!bpf_probe_read_user(record->copy + done_bytes, PAGE_BYTES,
-					 (const void *)(address + done_bytes)))
-			present |= 1u << page;
-		done_bytes += PAGE_BYTES;
-	}
-	record->copy_bytes = done_bytes;
-	record->present_pages = present;
-	return 0;
-}
-
-struct memory_end {
-	__u64 address;
-};
-
-static long note_memory_end(struct task_struct *task, struct vm_area_struct *area, struct memory_end *end)
-{
-	end->address = area->vm_end;
-	return 0;
-}
-
-/* Where the memory that holds the stack ends; a thread without a mapping of its own, or whose mappings are
- * being changed right now, gets what fits into a record. */
-static __always_inline __u64 find_memory_end(struct task_struct *task, __u64 address)
-{
-	struct memory_end end = { .address = 0 };
-
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
-		bpf_find_vma(task, address, note_memory_end, &end, 0);
-	return end.address ? end.address : address + GPUPERF_STACK_COPY_BYTES;
-}
-
-/* One part of a copy; NULL = no room. */
-static __always_inline struct gpuperf_stack_copy *fill_copy(const struct gpuperf_walk *walk, __u32 part,
-							    __u64 address, __u64 end)
-{
-	struct gpuperf_stack_copy *record = bpf_ringbuf_reserve(&stack_copy_ring, sizeof(*record), 0);
-
-	if (!record)
-		return NULL;
-	bpf_probe_read_kernel(&record->stack, sizeof(record->stack), &walk->stack);
-	record->stack.kind = GPUPERF_RECORD_STACK_COPY;
-	record->stack.length_bytes = sizeof(*record);
-	record->address = address;
-	record->part = part;
-	record->return_count = 0;
-	record->copy_bytes = 0;
-	record->present_pages = 0;
-	copy_memory(record, address, end);
-	return record;
-}
-
-/* Sends further parts from `address` on; the number of the next one. */
-static __attribute__((noinline)) __u32 send_parts(struct gpuperf_walk *walk, __u32 part, __u64 address)
-{
-	__u64 end = find_memory_end(bpf_get_current_task_btf(), address);
-	struct gpuperf_stack_copy *record;
-	__u64 copied_bytes;
-
-	if (!walk)
-		return part;
-	for (__u32 i = 0; i < GPUPERF_STACK_COPY_PARTS && part < GPUPERF_STACK_COPY_PARTS; i++) {
-		if (address >= end)
-			break;
-		record = fill_copy(walk, part, address, end);
-		if (!record)
-			break;
-		copied_bytes = record->copy_bytes;
-		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
-		if (!copied_bytes)
-			break;
-		address += copied_bytes;
-		part++;
-	}
-	return part;
-}
-
-/* Words of a struct ucontext's uc_stack, by which it is found on a signal stack; UNWIND_CONTEXT_*. */
-#define CONTEXT_STACK_BASE 16
-#define CONTEXT_STACK_SIZE 32
-#define CONTEXT_SEARCH_WORDS 2048 /* the kernel puts it below some KiB of floating-point registers */
-
-struct context_search {
-	__u64 top;
-	__u64 base;
-	__u64 size_bytes;
-	__u64 context; /* 0 = not found */
-};
-
-static long look_for_context(__u32 index, struct context_search *search)
-{
-	__u64 address = search->top - 8 * (__u64)index;
-	__u64 word = 0;
-
-	if (address < search->base)
-		return 1;
-	if (bpf_probe_read_user(&word, sizeof(word), (const void *)(address + CONTEXT_STACK_BASE)) ||
-	    word != search->base ||
-	    bpf_probe_read_user(&word, sizeof(word), (const void *)(address + CONTEXT_STACK_SIZE)) ||
-	    word != search->size_bytes)
-		return 0;
-	search->context = address;
-	return 1;
-}
-
-/* Where the thread's stack goes on that a handler on a signal stack has interrupted; 0 = it is on none. */
-static __attribute__((noinline)) __u64 find_interrupted_sp(__u64 sp)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct context_search search = {
-		.base = task->sas_ss_sp,
-		.size_bytes = task->sas_ss_size,
-	};
-	__u64 interrupted = 0;
-
-	if (!search.size_bytes || sp < search.base || sp >= search.base + search.size_bytes)
-		return 0;
-	search.top = (search.base + search.size_bytes - CONTEXT_STACK_SIZE - 8) & ~7ull;
-	bpf_loop(CONTEXT_SEARCH_WORDS, look_for_context, &search, 0);
-	if (!search.context ||
-	    unwind_read(NULL, search.context + UNWIND_CONTEXT_SP, &interrupted, sizeof(interrupted)))
-		return 0;
-	return interrupted;
-}
-
-/* Whether one more copy may be made now. */
-static __always_inline _Bool may_copy(__u64 now_ns)
-{
-	__u64 paid_ns = copies_paid_ns;
-
-	if (paid_ns + COPY_BURST * COPY_INTERVAL_NS < now_ns)
-		paid_ns = now_ns - COPY_BURST * COPY_INTERVAL_NS;
-	if (paid_ns + COPY_INTERVAL_NS > now_ns)
-		return 0;
-	copies_paid_ns = paid_ns + COPY_INTERVAL_NS; /* racy on purpose: two at once harm nobody */
-	return 1;
-}
-
-/* Sends the stack with the memory its walk would go on in; 0 = not possible now. The first part is handed over
- * last: the reader, who cannot pass it, then finds all. */
-static __attribute__((noinline)) int send_copy(struct gpuperf_walk *walk)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct gpuperf_stack_copy *first;
-	__u64 now_ns = bpf_ktime_get_ns();
-	__u64 address, next, interrupted;
-	__u32 last, part = 1;
-
-	if (!walk)
-		return 0;
-	last = walk->stack.frame_count - 1;
-	if (last >= GPUPERF_STACK_FRAMES)
-		return 0;
-	address = walk->stack.frames[last].sp;
-	first = may_copy(now_ns) ? fill_copy(walk, 0, address, find_memory_end(task, address)) : NULL;
-	if (!first) {
-		emit_loss(GPUPERF_LOSS_STACK_COPY);
-		return 0;
-	}
-	first->return_count = list_replaced_returns(task, first->returns);
-	next = address + first->copy_bytes;
-	if (first->copy_bytes > GPUPERF_STACK_COPY_BYTES - PAGE_BYTES)
-		part = send_parts(walk, part, next);
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
-		interrupted = find_interrupted_sp(address);
-		if (interrupted)
-			send_parts(walk, part, interrupted);
-	}
-	bpf_ringbuf_submit(first, emit_wake_flags(now_ns));
-	return 1;
-}
-
-static __always_inline void send_stack(struct gpuperf_walk *walk)
-{
-	struct gpuperf_stack *stack = &walk->stack;
-	__u64 python_bytes = stack->python_count * sizeof(struct gpuperf_python_frame);
-	__u64 id = stack->stack_id;
-	__u32 sent = 1;
-
-	barrier_var(python_bytes);
-	if (python_bytes > sizeof(stack->python))
-		return; /* cannot be */
-	stack->kind = GPUPERF_RECORD_STACK;
-	stack->length_bytes = __builtin_offsetof(struct gpuperf_stack, python) + python_bytes;
-	if (bpf_ringbuf_output(&stack_ring, stack, __builtin_offsetof(struct gpuperf_stack, python) + python_bytes,
-			       emit_wake_flags(bpf_ktime_get_ns()))) {
-		emit_loss(GPUPERF_LOSS_STACK_RING_FULL);
-		stack->stack_id = 0;
-	} else if (stack->end != GPUPERF_STACK_UNKNOWN) {
-		bpf_map_update_elem(&sent_stacks, &id, &sent, BPF_ANY);
-	}
-}
-
-static __always_inline void begin(struct gpuperf_walk *walk, struct task_struct *task)
-{
-	struct gpuperf_stack *stack = &walk->stack;
 	__u64 id = bpf_get_current_pid_tgid();
 	__u32 pid = id >> 32;
 	struct gpuperf_address_space *space = bpf_map_lookup_elem(&address_spaces, &pid);
 	struct mm_struct *mm = task->mm;
 	__u32 *changes = bpf_map_lookup_elem(&code_changes, &pid);
+	const __u32 last_space = walk->space;
 
-	stack->process_start_boot_ns = task->group_leader->start_boottime;
-	stack->pid = pid;
-	stack->tid = (__u32)id;
-	stack->code_changes = changes ? *changes : 0;
-	stack->space = 0;
+	walk->process_start_boot_ns = task->group_leader->start_boottime;
+	walk->pid = pid;
+	walk->tid = (__u32)id;
+	walk->code_changes = changes ? *changes : 0;
+	walk->space = 0;
 	if (space && mm && mm->start_stack == space->start_stack && mm->exec_vm == space->code_pages &&
-	    stack->code_changes == space->code_changes)
-		stack->space = space->space;
-	stack->frame_count = 0;
-	stack->python_count = 0;
-	stack->python_is_cut = 0;
-	stack->end = GPUPERF_STACK_CUT;
-	__builtin_memset(stack->exact_frames, 0, sizeof(stack->exact_frames));
-	walk->hash = stack->space;
-	if (walk->rule_space != stack->space) {
-		walk->rule_space = stack->space;
-		walk->rule_count = 0;
+	    walk->code_changes == space->code_changes)
+		walk->space = space->space;
+	walk->python_count = 0;
+	walk->python_is_cut = 0;
+	walk->end = GPUPERF_STACK_CUT;
+	if (walk->space != last_space || walks_anew) { /* then other rules hold */
+		walk->start = GPUPERF_STACK_FRAMES;
+		walk->trampoline = 0;
 	}
+	forget_memory(walk);
+	return space;
 }
 
 __u64 take_stack(__u64 pc, __u64 sp, __u64 bp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_walk *walk = bpf_task_storage_get(&walks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	const struct gpuperf_address_space *space;
 	__u64 id;
 
 	if (!walk || walk->busy) {
@@ -533,22 +452,24 @@ __u64 take_stack(__u64 pc, __u64 sp, __u64 bp)
 		return 0;
 	}
 	walk->busy = 1;
-	begin(walk, task);
+	space = begin(walk, task);
 	walk_native(walk, pc, sp, bp);
-	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop))
-		walk_python(walk);
-	mix(walk, (__u64)walk->stack.end << 8 | walk->stack.python_is_cut);
-	if (walk->stack.end == GPUPERF_STACK_UNKNOWN)
-		mix(walk, bpf_ktime_get_ns()); /* what is above is not known: equal to no other */
-	id = walk->hash | 1;
-	walk->stack.stack_id = id;
-	if (walk->stack.end == GPUPERF_STACK_UNKNOWN) {
-		if (!send_copy(walk))
-			send_stack(walk);
-	} else if (!bpf_map_lookup_elem(&sent_stacks, &id)) {
-		send_stack(walk);
+	if (space && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop))
+		walk_python(walk, space);
+	id = mix(walk->hash, (__u64)walk->end << 8 | walk->python_is_cut);
+	if (walk->end == GPUPERF_STACK_UNKNOWN) {
+		/* With what the daemon finds above it, it is equal to no other. */
+		walk->stack_id = mix(id, bpf_ktime_get_ns()) | 1;
+		if (send_copy(walk)) {
+			walk->busy = 0;
+			return walk->stack_id;
+		}
+		id = mix(id, walk->process_start_boot_ns); /* before anything is known of a process it has no space */
 	}
-	id = walk->stack.stack_id;
+	id |= 1;
+	walk->stack_id = id;
+	if (!bpf_map_lookup_elem(&sent_stacks, &id) && !send_stack(walk))
+		id = 0;
 	walk->busy = 0;
 	return id;
 }

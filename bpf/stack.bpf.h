@@ -4,10 +4,28 @@
 
 #include "bpf/emit.bpf.h"
 
+/* Of stacks and sites: a word at a time. */
+static __always_inline __u64 mix(__u64 hash, __u64 word)
+{
+	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+	return hash ^ hash >> 29;
+}
+
 /* Walks the stack of the current thread from the function on that goes on at pc, once the call it made has
  * returned and left these registers. Sends it unless an equal one was sent. The name by which records call it;
  * 0 = none could be taken. A function of its own for the verifier too: its callers are looked at without it. */
 __u64 take_stack(__u64 pc, __u64 sp, __u64 bp);
+
+/* Likewise from the caller on, at a function's entry or its own exit: there the return address is on top. */
+static __always_inline __u64 take_entry_stack(struct pt_regs *ctx)
+{
+	__u64 sp = PT_REGS_SP(ctx);
+	__u64 caller;
+
+	if (bpf_probe_read_user(&caller, sizeof(caller), (const void *)sp))
+		return 0;
+	return take_stack(caller, sp + 8, PT_REGS_FP(ctx));
+}
 
 /* The return addresses that probes have replaced on a task's stack, innermost first; how many. */
 static __always_inline __u32 list_replaced_returns(struct task_struct *task,

@@ -7,14 +7,7 @@
 #pragma once
 
 #include "bpf/stack_records.h"
-
-/* The function whose frame a walk looks at. */
-struct unwind_frame {
-	__u64 pc;
-	__u64 sp;
-	__u64 bp;
-	__u32 is_exact;           /* stopped at pc by a signal; else pc is where it goes on after a call */
-};
+#include "bpf/unwind_frame.h"
 
 /* Words of a struct ucontext: uc_flags, uc_link, uc_stack (3), then r8 to r15, rdi, rsi, rbp, rbx, rdx, rax,
  * rcx, rsp, rip. Linux asm/sigcontext.h, asm/ucontext.h. */

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/kernels_by.h"
 #include "client/pages.h"
 #include "client/view.h"
 
@@ -138,7 +139,13 @@ void declare_kernels(CLI::App& app, Invocation& invocation) {
   add_limit_flag(app, options);
   add_watch_flag(app, options);
   app.add_flag("--per-process", *per_process, "One row per kernel and process, not summed");
-  app.callback([&invocation, per_process] {
+  const auto by = std::make_shared<KernelsBy>();
+  add_kernels_by_flags(app, *by);
+  app.callback([&invocation, per_process, by] {
+    if (!by->by.empty()) {
+      invocation.run = [&invocation, by] { return run_kernels_by(invocation, *by); };
+      return;
+    }
     invocation.run = [&invocation, per_process] {
       return run_view(invocation, [&](Connection& connection, const View& view) {
         return draw_kernels(connection, view, invocation.options, *per_process);

@@ -4,6 +4,9 @@
 
 #include <CLI/CLI.hpp>
 #include <functional>
+#include <optional>
+#include <string>
+#include <vector>
 
 #include "client/options.h"
 #include "client/output.h"
@@ -15,7 +18,9 @@ namespace gpuperf::client {
 struct Invocation {
   Options options;
   Output output;
-  std::function<Status()> run;  // set by the command that the command line names
+  std::function<Status()> run;       // set by the command that the command line names
+  std::vector<std::string> command;  // of `record`: what stands behind "--"
+  std::optional<int> exit_code;      // of `record`: what its command ended with
 };
 
 // A row of the table in main.cpp.
@@ -32,6 +37,10 @@ void declare_functions(CLI::App& app, Invocation& invocation);
 void declare_kernels(CLI::App& app, Invocation& invocation);
 void declare_sessions(CLI::App& app, Invocation& invocation);
 void declare_slow(CLI::App& app, Invocation& invocation);
+void declare_trace(CLI::App& app, Invocation& invocation);
+void declare_flamegraph(CLI::App& app, Invocation& invocation);
+void declare_diff(CLI::App& app, Invocation& invocation);
+void declare_record(CLI::App& app, Invocation& invocation);
 void declare_probes(CLI::App& app, Invocation& invocation);
 void declare_processes(CLI::App& app, Invocation& invocation);
 void declare_gpus(CLI::App& app, Invocation& invocation);

@@ -112,6 +112,12 @@ Status Connection::explain(const grpc::Status& status, std::string_view action) 
       return absl::InvalidArgumentError(fmt::format("cannot {}: {}", action, cause));
     case grpc::StatusCode::NOT_FOUND:
       return absl::NotFoundError(fmt::format("cannot {}: {}", action, cause));
+    case grpc::StatusCode::FAILED_PRECONDITION:
+      return absl::FailedPreconditionError(fmt::format("cannot {}: {}", action, cause));
+    case grpc::StatusCode::RESOURCE_EXHAUSTED:
+      return absl::ResourceExhaustedError(fmt::format("cannot {}: {}", action, cause));
+    case grpc::StatusCode::DATA_LOSS:
+      return absl::DataLossError(fmt::format("cannot {}: {}", action, cause));
     case grpc::StatusCode::UNIMPLEMENTED:
       return absl::UnimplementedError(
           fmt::format("{} does not know this request; it is an older version than this gpuperfctl, "

@@ -45,6 +45,20 @@ Check check_mechanism(const v1::GetStatusResponse& status) {
           "a kernel from 6.6 on attaches all probes of a file at once"};
 }
 
+std::vector<Check> check_recorder(const v1::GetStatusResponse& status) {
+  if (!status.has_recorder()) return {};  // an older daemon
+  const v1::Recorder& recorder = status.recorder();
+  if (recorder.enabled()) {
+    return {{"recorder", CheckState::kOk,
+             fmt::format("holds the last {}: {} events, {} of {}",
+                         format_duration(recorder.span_ns()), format_count(recorder.events()),
+                         format_bytes(recorder.bytes()), format_bytes(recorder.max_bytes())),
+             ""}};
+  }
+  return {{"recorder", CheckState::kHint, "the flight recorder is off: nothing of the past is kept",
+           "trace.recorder = true; until then: gpuperfctl trace start"}};
+}
+
 std::vector<Check> check_problems(const v1::GetStatusResponse& status) {
   std::vector<Check> checks;
   for (const v1::Problem& problem : status.problems()) {
@@ -219,7 +233,7 @@ std::vector<Check> check_daemon(const DaemonAnswers& answers) {
        {check_problems(status), check_probes(answers.probes),
         std::vector<Check>{check_calls(status), check_overhead(status)}, check_sessions(answers),
         answers.gpus ? check_gpus(*answers.gpus) : std::vector<Check>(), check_suspensions(status),
-        check_drops(status)}) {
+        check_recorder(status), check_drops(status)}) {
     checks.insert(checks.end(), list.begin(), list.end());
   }
   return checks;

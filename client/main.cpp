@@ -11,6 +11,7 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <vector>
 
 #include "client/command.h"
 #include "client/text.h"
@@ -19,12 +20,18 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 13> kCommands = {{
+constexpr std::array<Command, 17> kCommands = {{
     {"status", "The daemon's state: probes, problems, drops, cost", declare_status},
     {"top", "Where the time goes right now, and which calls do not come back", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
     {"kernels", "Statistics per GPU kernel: launches, durations, launch latency", declare_kernels},
     {"slow", "Slow calls: list, show one, watch them happen", declare_slow},
+    {"trace", "Captures: start, stop, list, show, fetch in many forms, delete; freeze the recorder",
+     declare_trace},
+    {"flamegraph", "A flame graph of a capture, or of what the flight recorder holds now",
+     declare_flamegraph},
+    {"diff", "What changed between two captures", declare_diff},
+    {"record", "Runs a command and writes what it did on the CPU and the GPU", declare_record},
     {"probes", "Configured functions and what became of each; add, enable, disable, threshold",
      declare_probes},
     {"processes", "Processes that call the probed functions", declare_processes},
@@ -91,9 +98,25 @@ void declare_commands(CLI::App& app, Invocation& invocation) {
   }
 }
 
-ExitCode run(int argc, char** argv) {
+// The words behind "record … --" are another program's: nothing here may read them.
+int take_command(int argc, char** argv, std::vector<std::string>& command) {
+  bool is_record = false;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    if (word == "--") {
+      if (!is_record) return argc;
+      command.assign(argv + i + 1, argv + argc);
+      return i;
+    }
+    is_record = is_record || word == "record";
+  }
+  return argc;
+}
+
+int run(int argc, char** argv) {
   CLI::App app("Asks gpuperfd which GPU library calls are slow, and why.");
   Invocation invocation = {.options = {}, .output = Output(STDOUT_FILENO), .run = nullptr};
+  argc = take_command(argc, argv, invocation.command);
   declare_commands(app, invocation);
   try {
     app.parse(argc, argv);
@@ -101,14 +124,14 @@ ExitCode run(int argc, char** argv) {
     const bool version = app.get_option("--version")->count() > 0;
     const Status written = invocation.output.write(
         version ? fmt::format("gpuperfctl {}\n", get_client_version()) : app.help() + "\n");
-    return find_exit_code(written);
+    return static_cast<int>(find_exit_code(written));
   } catch (const CLI::ParseError& error) {
-    return report_usage(app, error);
+    return static_cast<int>(report_usage(app, error));
   }
   const Status status = invocation.run();
   const ExitCode code = find_exit_code(status);
   if (code != ExitCode::kOk && !status.message().empty()) report(std::string(status.message()));
-  return code;
+  return code == ExitCode::kOk ? invocation.exit_code.value_or(0) : static_cast<int>(code);
 }
 
 }  // namespace
@@ -120,7 +143,7 @@ int main(int argc, char** argv) {
   google::protobuf::SetLogHandler(nullptr);
   signal(SIGPIPE, SIG_IGN);  // a reader that leaves is an ordinary end, seen at the write
   try {
-    return static_cast<int>(gpuperf::client::run(argc, argv));
+    return gpuperf::client::run(argc, argv);
   } catch (const std::exception& error) {
     std::cerr << "gpuperfctl: failed unexpectedly: " << error.what() << "\n";
     return static_cast<int>(gpuperf::client::ExitCode::kFailed);

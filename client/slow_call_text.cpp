@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "client/gpu_during_text.h"
 #include "client/stack_text.h"
 #include "client/time_split_text.h"
 #include "client/wait_text.h"
@@ -192,8 +193,9 @@ std::string explain_slow_call(const v1::SlowCall& call, uint64_t now_unix_ns,
                               const TextStyle& style) {
   std::string text = render_summary(call, style);
   for (const std::string& section :
-       {render_explanation(call, style), render_time_split(call, style), render_waits(call, style),
-        render_neighbours(call, style), render_facts(call, now_unix_ns, style)}) {
+       {render_explanation(call, style), render_time_split(call, style), render_gpu(call, style),
+        render_waits(call, style), render_neighbours(call, style),
+        render_facts(call, now_unix_ns, style)}) {
     if (!section.empty()) text += "\n" + section;
   }
   return text;

@@ -45,6 +45,20 @@ struct Settings {
     uint64_t flush_interval_ms = 250;
   } ingest;
   struct {
+    bool recorder = true;  // the last seconds are always in memory
+    uint64_t recorder_seconds = 30;
+    uint64_t recorder_mib = 64;
+    uint64_t stacks_per_second = 100;  // of each thread, outside of captures; 0 = none
+    uint64_t min_call_us = 20;         // shorter calls are recorded in captures only
+    uint64_t long_call_us = 100;       // calls at least so long carry their caller's stack
+    uint64_t max_capture_seconds = 600;
+    uint64_t max_capture_mib = 256;  // of events, in memory
+    uint64_t freeze_on_slow_ms = 0;  // a call at least so long freezes the recorder; 0 = none
+    bool freeze_on_alert = false;    // POST /freeze on metrics.listen freezes the recorder
+    uint64_t store_mib = 1024;
+    uint64_t retention_days = 7;
+  } trace;
+  struct {
     double budget_percent = 1;  // of each process's time that probes may cost; 0 = no limit
   } overhead;
   struct {

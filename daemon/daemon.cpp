@@ -30,6 +30,8 @@ namespace {
 
 // Fresh enough for a person, rare enough to cost nothing.
 constexpr std::chrono::milliseconds kPublishPeriod{250};
+// A capture that hosts make together begins that much later at most.
+constexpr std::chrono::milliseconds kTracePeriod{20};
 // The budget must see a hot function within two seconds: totals are read at least this often.
 constexpr std::chrono::milliseconds kBudgetWindow{1000};
 // NVIDIA's driver makes new values about ten times a second at most.
@@ -91,6 +93,7 @@ const Daemon::Part Daemon::kParts[] = {
     {&Daemon::start_lock, &Daemon::stop_lock},
     {&Daemon::start_loop, &Daemon::stop_loop},
     {&Daemon::start_store, &Daemon::stop_store},
+    {&Daemon::start_tracing, &Daemon::stop_tracing},
     // Before whatever takes long: a process that starts CUDA meanwhile asks only once while its
     // graphs can be covered.
     {&Daemon::start_sessions, &Daemon::stop_sessions},
@@ -226,7 +229,12 @@ void Daemon::stop_store() {
 
 Status Daemon::start_metrics() {
   if (start_settings_.metrics.listen.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(http_, HttpServer::start(start_settings_.metrics.listen, metrics_, board_));
+  HttpServer::OnAlert on_alert;
+  if (start_settings_.trace.freeze_on_alert) {
+    on_alert = [this](const std::string& name) { return tracing_->post_alert(name); };
+  }
+  ASSIGN_OR_RETURN(http_,
+                   HttpServer::start(start_settings_.metrics.listen, metrics_, board_, on_alert));
   facts_->metrics_address = format_host_port(http_->address());
   return absl::OkStatus();
 }
@@ -234,6 +242,7 @@ void Daemon::stop_metrics() { http_.reset(); }
 
 Status Daemon::start_api() {
   if (start_settings_.grpc.listen.empty()) return absl::OkStatus();
+  publish();  // whoever asks before all parts have started is told of those that have
   watch_hub_ = std::make_unique<WatchHub>(drops_);
   ASSIGN_OR_RETURN(api_, RpcServer::start({.listen = start_settings_.grpc.listen},
                                           {.board = board_,
@@ -241,7 +250,8 @@ Status Daemon::start_api() {
                                            .clock = clock_,
                                            .watch = *watch_hub_,
                                            .check_config = check_config,
-                                           .store = store_.get()},
+                                           .store = store_.get(),
+                                           .captures = tracing_->store()},
                                           this));
   exporters_.push_back(watch_hub_.get());
   return absl::OkStatus();
@@ -254,6 +264,7 @@ Status Daemon::start_programs() {
   auto report = std::make_shared<ProbeReport>();
   const Status status = choose_mechanism();
   if (status.ok()) {
+    tracing_->set_programs(programs_.get());
     report->mechanism = get_mechanism_name(programs_->mechanism());
   } else {
     *report = explain_no_probes(config_.make_plan().config, std::string(status.message()));
@@ -264,7 +275,10 @@ Status Daemon::start_programs() {
   report_ = std::move(report);
   return absl::OkStatus();
 }
-void Daemon::stop_programs() { programs_.reset(); }
+void Daemon::stop_programs() {
+  tracing_->set_programs(nullptr);
+  programs_.reset();
+}
 
 Status Daemon::choose_mechanism() {
   Programs::Sizes sizes{.functions = registry_.capacity(),
@@ -309,12 +323,15 @@ Status Daemon::start_symbolizer() {
                                                              .drops = drops_,
                                                              .symbolizer = *symbolizer_,
                                                              .loop = *loop_},
-                                      [this](SlowCall call) { keep_slow_call(std::move(call)); });
+                                      [this](SlowCall call) { take_slow_call(std::move(call)); });
+  tracing_->set_symbolizer(symbolizer_.get());
   return absl::OkStatus();
 }
 void Daemon::stop_symbolizer() {
+  tracing_->set_symbolizer(nullptr);
   symbolizer_.reset();  // answers what waits
   loop_->run_posted();
+  tracing_->stop_holding();
 }
 
 Status Daemon::start_drain() {
@@ -338,6 +355,7 @@ Status Daemon::start_drain() {
            .name_ring_fd = programs_->map_fd("name_ring"),
            .stack_ring_fd = programs_->map_fd("stack_ring"),
            .stack_copy_ring_fd = programs_->map_fd("stack_copy_ring"),
+           .trace_ring_fd = programs_->map_fd("trace_ring"),
            .interval = std::min(std::chrono::milliseconds(start_settings_.stats.interval_ms),
                                 kBudgetWindow),
            .read_in_flight = [reader = std::make_shared<InFlightReader>(
@@ -400,6 +418,7 @@ void Daemon::take_gpus(std::shared_ptr<const GpuHealthReport> report) {
 Status Daemon::start_timers() {
   publish();
   RETURN_IF_ERROR(loop_->add_timer(kPublishPeriod, [this] { publish_if_changed(); }));
+  RETURN_IF_ERROR(loop_->add_timer(kTracePeriod, [this] { tracing_->advance(); }));
   const auto summary = std::chrono::seconds(start_settings_.stats.summary_interval_seconds);
   if (summary.count() == 0) return absl::OkStatus();
   return loop_->add_timer(summary, [this] { log_summary(); });
@@ -429,9 +448,11 @@ void Daemon::take_batches() {
       if (const auto* named = std::get_if<HandleNamed>(&event)) kernel_names_.apply(*named);
       if (auto* stack = std::get_if<RawStack>(&event)) stacks.push_back(std::move(*stack));
     }
-    const size_t count = stacks.size();
-    if (count > 0 && !symbolizer_->post_stacks(std::move(stacks))) {
-      drops_.add(DropCause::kStacksQueueFull, count);
+    std::vector<uint64_t> stack_ids;
+    for (const RawStack& stack : stacks) stack_ids.push_back(stack.id);
+    if (!stack_ids.empty() && !symbolizer_->post_stacks(std::move(stacks))) {
+      drops_.add(DropCause::kStacksQueueFull, stack_ids.size());
+      for (const uint64_t id : stack_ids) forget_sent_stack(*programs_, id);
     }
     for (Event& event : *batch) {
       std::visit([this](auto& known) { take_event(known); }, event);
@@ -452,6 +473,7 @@ void Daemon::take_event(ProcessExited& exited) {
   shapes_.apply(exited);
   kernel_names_.apply(exited);
   budget_.apply(exited);
+  tracing_->apply(exited);
 }
 
 void Daemon::take_event(InFlightCalls& calls) {
@@ -462,7 +484,14 @@ void Daemon::take_event(TotalsRead& read) {
   for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
     programs_->set_adaptive_threshold(function_id, threshold_ns);
   }
-  const Budget::Decision decision = budget_.judge(read.mono_ns, read_process_cpu_ns);
+  judge_budget(read.mono_ns);
+}
+
+// Who asks for a capture wants all of it: no probe is taken out meanwhile.
+void Daemon::judge_budget(int64_t now_mono_ns) {
+  const bool is_capturing = tracing_->needs_every_probe();
+  budget_.set_percent(is_capturing ? 0 : config_.settings().overhead.budget_percent);
+  const Budget::Decision decision = budget_.judge(now_mono_ns, read_process_cpu_ns);
   if (decision.suspend.empty() && decision.resume.empty()) return;
   const auto functions = registry_.get();
   for (const Suspension& out : decision.suspend) {
@@ -472,7 +501,7 @@ void Daemon::take_event(TotalsRead& read) {
               {"pid", std::to_string(out.process.pid)},
               {"comm", out.comm},
               {"share_ratio", std::to_string(out.share_ratio)},
-              {"pause_ms", std::to_string((out.until_mono_ns - read.mono_ns) / 1'000'000)}});
+              {"pause_ms", std::to_string((out.until_mono_ns - now_mono_ns) / 1'000'000)}});
   }
   for (const uint32_t function_id : decision.resume) {
     suspended_.erase(function_id);
@@ -489,6 +518,12 @@ void Daemon::take_event(SlowInFlightCalls& calls) {
     }
   }
   for (const auto& gone : slow_calls_->collect_gone(now_mono_ns)) store_slow_call({gone});
+}
+
+// A call of an injected process comes back, and is kept, when it is known what its GPU did.
+void Daemon::take_slow_call(SlowCall call) {
+  tracing_->note_slow_call(call);
+  if (!tracing_->hold(call)) keep_slow_call(std::move(call));
 }
 
 void Daemon::keep_slow_call(SlowCall call) {
@@ -585,7 +620,7 @@ void Daemon::apply_settings() {
   slow_call_log_.set_rate(static_cast<uint32_t>(settings.slow.log_per_second));
   stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
   gpu_sessions_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
-  budget_.set_percent(settings.overhead.budget_percent);
+  tracing_->set_settings(settings);
   adaptive_.set_options(make_adaptive_options(settings));
   facts_ = std::make_shared<DaemonFacts>(*facts_);
   facts_->config_json = config_.text();
@@ -627,6 +662,7 @@ void Daemon::publish() {
   budget_.fill(*snapshot);
   adaptive_.fill(*snapshot);
   gpu_sessions_.fill(snapshot->gpu);
+  tracing_->fill(*snapshot);
   snapshot->in_flight = in_flight_;
   snapshot->problems = problems_;
   add_gpus(*snapshot);

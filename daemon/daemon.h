@@ -40,6 +40,7 @@
 #include "daemon/state/shape_table.h"
 #include "daemon/state/slow_calls.h"
 #include "daemon/store/slow_call_store.h"
+#include "daemon/tracing.h"
 
 namespace gpuperf {
 
@@ -75,6 +76,7 @@ class Daemon final : private ControlPort {
   Status start_lock();
   Status start_loop();
   Status start_store();
+  Status start_tracing();
   Status start_programs();
   Status start_symbolizer();
   Status start_drain();
@@ -87,6 +89,7 @@ class Daemon final : private ControlPort {
   void stop_lock();
   void stop_loop();
   void stop_store();
+  void stop_tracing();
   void stop_programs();
   void stop_symbolizer();
   void stop_drain();
@@ -104,6 +107,10 @@ class Daemon final : private ControlPort {
                           std::optional<uint64_t> threshold_ns, Done done) override;
   void post_session_order(const SessionTarget& target, const SessionOrder& order,
                           SessionsDone done) override;
+  void post_start_capture(const CaptureOrder& order, CaptureDone done) override;
+  void post_stop_capture(uint64_t id, CaptureDone done) override;
+  void post_freeze_recorder(const FreezeOrder& order, CaptureDone done) override;
+  void post_delete_capture(uint64_t id, CaptureDone done) override;
 
   Status choose_mechanism();
   void take_report(std::shared_ptr<const ProbeReport> report);
@@ -118,7 +125,11 @@ class Daemon final : private ControlPort {
   void take_event(InFlightCalls& calls);
   void take_event(SlowInFlightCalls& calls);
   void take_event(TotalsRead& read);
+  void take_event(TraceBatch& batch) { tracing_->apply(batch); }
+  void take_event(ChildStarted& child) { tracing_->apply(child); }
+  void judge_budget(int64_t now_mono_ns);
   void take_session_events();
+  void take_slow_call(SlowCall call);
   void keep_slow_call(SlowCall call);
   void store_slow_call(const SlowCalls::Kept& kept);
   void tell_slow_call(const SlowCalls::Kept& kept, bool is_stored);
@@ -144,7 +155,8 @@ class Daemon final : private ControlPort {
   std::unique_ptr<TaskLoop> loop_;
   std::optional<LockFile> store_lock_;
   std::unique_ptr<SlowCallStore> store_;  // null = slow calls are kept in memory only
-  std::unique_ptr<Programs> programs_;    // null where probes cannot be used
+  std::unique_ptr<Tracing> tracing_;
+  std::unique_ptr<Programs> programs_;  // null where probes cannot be used
   std::unique_ptr<Symbolizer> symbolizer_;
   std::unique_ptr<SlowCallNamer> namer_;
   std::unique_ptr<PodNames> pod_names_;

@@ -2,6 +2,7 @@
 
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "daemon/base/log.h"
 #include "daemon/daemon.h"
@@ -30,6 +31,7 @@ Status Daemon::start_sessions() {
   }
   session_source_ = *std::move(source);
   session_source_->start();
+  facts_->ingest_socket = find_ingest_socket(start_settings_, options_.runtime_dir);
   return absl::OkStatus();
 }
 void Daemon::stop_sessions() {
@@ -47,6 +49,7 @@ void Daemon::take_session_events() {
   while (auto batch = session_source_->try_pop()) {
     for (SessionEvent& event : *batch) {
       gpu_sessions_.apply(event, now_mono_ns);
+      std::visit([this](const auto& known) { tracing_->apply(known); }, event);
       session_intake_.take(event);
     }
     changed_ = true;

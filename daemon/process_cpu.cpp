@@ -19,6 +19,10 @@ uint64_t read_host_cpu_ns() {
   return (user + nice + system) * (1'000'000'000 / ticks_per_second);
 }
 
+uint64_t to_ns(const timespec& time) {
+  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+}
+
 }  // namespace
 
 uint64_t read_process_cpu_ns(const ProcessKey& process) {
@@ -27,7 +31,13 @@ uint64_t read_process_cpu_ns(const ProcessKey& process) {
   timespec time{};
   if (clock_getcpuclockid(static_cast<pid_t>(process.pid), &clock) != 0) return 0;
   if (clock_gettime(clock, &time) != 0) return 0;
-  return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
+  return to_ns(time);
+}
+
+uint64_t read_thread_cpu_ns() {
+  timespec time{};
+  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // cannot fail for the own thread
+  return to_ns(time);
 }
 
 }  // namespace gpuperf

@@ -21,13 +21,17 @@ size_t count_records(const SessionBatch& batch) {
 
 }  // namespace
 
+std::string find_ingest_socket(const Settings& settings, const std::string& runtime_dir) {
+  if (!settings.ingest.socket.empty()) return settings.ingest.socket;
+  return (std::filesystem::absolute(runtime_dir) / "ingest.sock").string();
+}
+
 Result<std::unique_ptr<SessionSource>> make_session_source(const Settings& settings,
                                                            const std::string& runtime_dir,
                                                            SessionParts parts) {
   const auto& ingest = settings.ingest;
   return SessionSource::make(
-      {.socket_path = ingest.socket.empty() ? std::filesystem::absolute(runtime_dir) / "ingest.sock"
-                                            : std::filesystem::path(ingest.socket),
+      {.socket_path = find_ingest_socket(settings, runtime_dir),
        .limits = {.sessions = ingest.max_sessions,
                   .sessions_per_user = ingest.max_sessions_per_user,
                   .records_per_second = ingest.max_records_per_second},

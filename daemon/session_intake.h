@@ -26,6 +26,9 @@ struct SessionParts {
   std::function<void()> on_batch;
 };
 
+// Where injected processes connect.
+std::string find_ingest_socket(const Settings& settings, const std::string& runtime_dir);
+
 // By the settings of section `ingest`; the socket is in `runtime_dir` unless they say otherwise.
 Result<std::unique_ptr<SessionSource>> make_session_source(const Settings& settings,
                                                            const std::string& runtime_dir,

@@ -10,7 +10,7 @@ readonly BUILD_PACKAGES=(
   cmake ninja-build g++ clang ccache pkg-config bpftool
   libbpf-dev libzydis-dev libdw-dev liblzma-dev libiberty-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto
-  prometheus-cpp-dev libcpp-httplib-dev libsqlite3-dev
+  prometheus-cpp-dev libcpp-httplib-dev libsqlite3-dev zlib1g-dev
   libgtest-dev libgmock-dev
   python3 util-linux
 )
@@ -20,6 +20,7 @@ readonly TESTS_PACKAGES=(
   python3-jsonschema
   libtorch-dev systemtap-sdt-dev libpython3-dev
   zsh fish
+  chromium chromium-driver fonts-dejavu-core
 )
 
 fail() {

@@ -194,6 +194,21 @@ show_slow_call() {
   ctl slow show "$id"
 }
 
+# A capture of the workload: who launched what, as a flame graph and on a timeline.
+show_capture() {
+  local id=$1 weight=cpu work
+  ctl trace stop "$id" >/dev/null
+  until [[ $(ctl trace show "$id" -o json | query 'answer["capture"]["state"]') == stored ]]; do sleep 0.2; done
+  work=$(ctl trace show "$id" -o json | query 'answer["capture"]["work"]')
+  [[ $work == 0 ]] || weight=gpu
+  ctl flamegraph "$id" --weight "$weight" --output "$WORK_DIR/flamegraph.svg"
+  ctl trace fetch "$id" --format chrome --output "$WORK_DIR/timeline.json"
+  ctl trace fetch "$id" --format report --output "$WORK_DIR/report.html"
+  echo "Flame graph of the $weight's time: $WORK_DIR/flamegraph.svg"
+  echo "Timeline, for ui.perfetto.dev or chrome://tracing: $WORK_DIR/timeline.json"
+  echo "Both and more in one page: $WORK_DIR/report.html"
+}
+
 show_metrics() {
   echo "http://$1/metrics"
   /usr/bin/python3 - "http://$1/metrics" <<'PYTHON'
@@ -236,6 +251,7 @@ start_daemon
 echo "gpuperfd runs as process $daemon_pid, log in $WORK_DIR/gpuperfd.log"
 
 step "4/6 Workload: cuda_calls, $WORKLOAD_SECONDS s"
+capture=$(ctl trace start --name quickstart -o json | query 'answer["id"]')
 run_workload
 pid=$(query 'answer["pid"]' <"$WORK_DIR/cuda_calls.json")
 
@@ -245,6 +261,8 @@ ctl functions --pid "$pid"
 compare_counts || fail "the table above is not what the program did"
 printf '\nThe slowest call, with its stack:\n'
 show_slow_call "$pid"
+printf '\nWhere it launched from:\n'
+show_capture "$capture" || fail "the capture could not be shown"
 printf '\nMetrics, for Prometheus, while the daemon runs: '
 show_metrics "$metrics_address" || fail "the metrics are not what they should be"
 

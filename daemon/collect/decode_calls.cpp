@@ -187,6 +187,60 @@ Result<DecodedRecord> decode_handle_name(std::span<const std::byte> bytes) {
                      record.source_handle};
 }
 
+Result<DecodedRecord> decode_launch(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_launch>(bytes));
+  return TraceLaunch{.mono_ns = record.mono_ns,
+                     .site_id = record.site_id,
+                     .process = {record.pid, record.process_start_boot_ns},
+                     .tid = record.tid,
+                     .function_id = record.function_id,
+                     .is_captured = record.is_captured != 0,
+                     .exec = record.exec};
+}
+
+Result<DecodedRecord> decode_site(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_site>(bytes));
+  const size_t count = std::min<size_t>(record.function_count, GPUPERF_CALL_DEPTH);
+  TraceSite site{.site_id = record.site_id,
+                 .stack_id = record.stack_id,
+                 .functions = {record.functions, record.functions + count},
+                 .shape_at = record.shape_at};
+  std::ranges::copy(record.shape, site.shape.begin());
+  return site;
+}
+
+Result<DecodedRecord> decode_traced_call(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_traced_call>(bytes));
+  return TraceCall{.start_mono_ns = record.start_mono_ns,
+                   .duration_ns = record.duration_ns,
+                   .off_cpu_ns = record.off_cpu_ns,
+                   .stack_id = record.stack_id,
+                   .process = {record.pid, record.process_start_boot_ns},
+                   .tid = record.tid,
+                   .function_id = record.function_id,
+                   .depth = record.depth};
+}
+
+Result<DecodedRecord> decode_graph(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_graph>(bytes));
+  if (record.call > GPUPERF_GRAPH_DESTROYED) {
+    return absl::InvalidArgumentError("BPF record of an unknown call of a graph");
+  }
+  return TraceGraphCall{.mono_ns = record.mono_ns,
+                        .process = {record.pid, record.process_start_boot_ns},
+                        .tid = record.tid,
+                        .call = static_cast<gpuperf_graph_call>(record.call),
+                        .is_followed = record.is_followed != 0,
+                        .handle = record.handle,
+                        .source = record.source};
+}
+
+Result<DecodedRecord> decode_child(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_child_process>(bytes));
+  return ChildStarted{.parent = {record.parent_pid, record.parent_start_boot_ns},
+                      .child = {record.child_pid, record.child_start_boot_ns}};
+}
+
 struct DecoderRow {
   uint32_t kind;
   Result<DecodedRecord> (*decode)(std::span<const std::byte>);
@@ -197,6 +251,11 @@ constexpr DecoderRow kDecoders[] = {
     {GPUPERF_RECORD_HANDLE_NAME, decode_handle_name},
     {GPUPERF_RECORD_STACK, decode_stack},
     {GPUPERF_RECORD_STACK_COPY, decode_stack_copy},
+    {GPUPERF_RECORD_LAUNCH, decode_launch},
+    {GPUPERF_RECORD_CALL, decode_traced_call},
+    {GPUPERF_RECORD_SITE, decode_site},
+    {GPUPERF_RECORD_CHILD, decode_child},
+    {GPUPERF_RECORD_GRAPH, decode_graph},
 };
 
 }  // namespace

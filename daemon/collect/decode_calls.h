@@ -11,7 +11,8 @@ namespace gpuperf {
 
 // A record of the BPF rings, decoded. `SlowCallEvent::owner` is left empty: the record does not
 // know it.
-using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack>;
+using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
+                                   TraceSite, TraceCall, TraceGraphCall, ChildStarted>;
 
 // The longest kMaxInFlightCalls of the calls the iterator told of; the rest is counted. Calls that
 // have not begun yet are left out.

@@ -29,6 +29,9 @@ constexpr int kLookShare = 200;
 // worst of every function and process. Naming one takes some 100 us.
 constexpr uint32_t kSlowPerSecond = 1000;
 
+// A record's time is taken before its place in the ring; in between its thread may lose the CPU.
+constexpr int64_t kCommitNs = 20'000'000;
+
 // CLOCK_MONOTONIC.
 int64_t now_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
 
@@ -44,7 +47,8 @@ Result<std::unique_ptr<Drain>> Drain::make(Setup setup, MapSource totals, DropCo
   for (const auto& [name, fd] : {std::pair{"process_ring", drain->setup_.process_ring_fd},
                                  {"name_ring", drain->setup_.name_ring_fd},
                                  {"stack_ring", drain->setup_.stack_ring_fd},
-                                 {"stack_copy_ring", drain->setup_.stack_copy_ring_fd}}) {
+                                 {"stack_copy_ring", drain->setup_.stack_copy_ring_fd},
+                                 {"trace_ring", drain->setup_.trace_ring_fd}}) {
     const int error = ring_buffer__add(drain->rings_, fd, &Drain::on_record, drain.get());
     if (error != 0) return errno_status(-error, std::string(name) + ": open");
   }
@@ -100,10 +104,31 @@ int Drain::on_record(void* context, void* data, size_t length_bytes) {
     drain.batch_.emplace_back(std::move(*call));
   } else if (auto* stack = std::get_if<RawStack>(&*decoded)) {
     drain.take_stack(std::move(*stack));
+  } else if (const auto* launch = std::get_if<TraceLaunch>(&*decoded)) {
+    drain.trace_.launches.push_back(*launch);
+  } else if (const auto* traced = std::get_if<TraceCall>(&*decoded)) {
+    drain.trace_.calls.push_back(*traced);
+  } else if (auto* site = std::get_if<TraceSite>(&*decoded)) {
+    drain.trace_.sites.push_back(std::move(*site));
+  } else if (const auto* graph_call = std::get_if<TraceGraphCall>(&*decoded)) {
+    drain.trace_.graph_calls.push_back(*graph_call);
+  } else if (const auto* child = std::get_if<ChildStarted>(&*decoded)) {
+    drain.batch_.emplace_back(*child);
   } else {
     drain.batch_.emplace_back(std::get<HandleNamed>(std::move(*decoded)));
   }
   return 0;
+}
+
+void Drain::consume_rings() {
+  const int64_t before_ns = now_ns() - kCommitNs;
+  (void)ring_buffer__consume(rings_);  // our callback never fails
+  if (trace_.launches.empty() && trace_.calls.empty() && trace_.sites.empty() &&
+      trace_.graph_calls.empty()) {
+    return;
+  }
+  trace_.complete_mono_ns = static_cast<uint64_t>(before_ns);
+  batch_.emplace_back(std::exchange(trace_, {}));
 }
 
 // The parts of one copy come one behind the other, the first one first.
@@ -174,7 +199,7 @@ void Drain::run() {
           std::chrono::milliseconds{10});  // the loop is behind: leave it time
       continue;
     }
-    (void)ring_buffer__consume(rings_);  // our callback never fails
+    consume_rings();
     const auto now = SteadyClock::now();
     if (now >= next_sweep) {
       totals_.sweep();
@@ -187,7 +212,7 @@ void Drain::run() {
     }
     flush();
   }
-  (void)ring_buffer__consume(rings_);
+  consume_rings();
   read_totals();
   // The loop has ended and takes what is queued: there is room, and without it nobody is left to
   // tell.

@@ -38,6 +38,7 @@ class Drain {
     int name_ring_fd = -1;
     int stack_ring_fd = -1;
     int stack_copy_ring_fd = -1;
+    int trace_ring_fd = -1;
     std::chrono::milliseconds interval{1000};
     std::function<Result<InFlightCalls>()> read_in_flight;
     std::function<Result<SlowInFlightCalls>()> read_slow_in_flight;
@@ -60,6 +61,7 @@ class Drain {
   void look_at_in_flight();
   bool flush();
   void take_stack(RawStack stack);
+  void consume_rings();
   static int on_record(void* context, void* data, size_t length_bytes);
 
   const Setup setup_;
@@ -71,6 +73,7 @@ class Drain {
   MapSource totals_;
   ring_buffer* rings_ = nullptr;
   Batch batch_;
+  TraceBatch trace_;
   std::chrono::steady_clock::time_point next_look_;
   bool look_failed_ = false;  // said once
   LogLimiter slow_limiter_;

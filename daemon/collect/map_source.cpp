@@ -14,7 +14,7 @@ constexpr DropCause kLossCauses[GPUPERF_LOSS_COUNT] = {
     DropCause::kBpfCallDepth,      DropCause::kBpfSlowRingFull,  DropCause::kBpfProcessRingFull,
     DropCause::kBpfUnpairedReturn, DropCause::kBpfShapesFull,    DropCause::kBpfNameRingFull,
     DropCause::kSlowThinned,       DropCause::kBpfStackRingFull, DropCause::kBpfStackCopy,
-    DropCause::kBpfStackState,
+    DropCause::kBpfStackState,     DropCause::kBpfTraceRingFull,
 };
 
 // The kernel writes these words while we read them: each is read once and whole.

@@ -1,7 +1,5 @@
 #include "daemon/collect/thread_ids.h"
 
-#include <unistd.h>
-
 #include <chrono>
 
 #include "daemon/collect/proc_status.h"
@@ -23,19 +21,14 @@ ThreadIds::ThreadIds(std::string_view proc_root, uint32_t pid, bool is_namespace
       budget_(budget) {}
 
 uint32_t ThreadIds::find(uint32_t inner_tid) {
-  if (inner_tid == 0) return 0;
+  if (inner_tid == 0 || is_namespace_ours_) return inner_tid;
   if (const auto known = known_.find(inner_tid); known != known_.end()) return known->second;
   if (looks_ >= kLooksPerMessage) return 0;
-  if (!is_namespace_ours_ && !budget_.may_scan(now_ns())) return 0;
+  if (!budget_.may_scan(now_ns())) return 0;
   ++looks_;
   if (known_.size() >= kMaxThreads) known_.clear();
-  if (is_namespace_ours_) return known_[inner_tid] = exists(inner_tid) ? inner_tid : 0;
   scan();
   return known_.try_emplace(inner_tid, 0).first->second;
-}
-
-bool ThreadIds::exists(uint32_t tid) const {
-  return access((tasks_ + "/" + std::to_string(tid)).c_str(), F_OK) == 0;
 }
 
 void ThreadIds::scan() {

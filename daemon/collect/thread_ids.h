@@ -26,9 +26,10 @@ class ThreadScanBudget {
 
 // The daemon's ids of one process's threads, by what gettid() says in that process.
 //
-// Thread: one. The budget must outlive it. A thread is looked for once and remembered; in the
-// daemon's own pid namespace that is one look whether the thread exists, in another a scan of all
-// threads of the process, within the budget. What cannot be told, or is past a bound, is 0.
+// Thread: one. The budget must outlive it. In the daemon's own pid namespace they are the same, and
+// believed, also of threads that have gone: a process that lies mixes up its own launches only. In
+// another, a thread is looked for once and remembered, by a scan of all threads of the process,
+// within the budget. What cannot be told, or is past a bound, is 0.
 class ThreadIds {
  public:
   static constexpr size_t kMaxThreads = 8'192;  // remembered; then all are forgotten
@@ -44,7 +45,6 @@ class ThreadIds {
   uint32_t find(uint32_t inner_tid);
 
  private:
-  bool exists(uint32_t tid) const;
   void scan();
 
   // Set once in the constructor.

@@ -1,5 +1,7 @@
 #include "daemon/export/http.h"
 
+#include <utility>
+
 #include "daemon/export/http_listener.h"
 #include "daemon/export/prometheus.h"
 
@@ -17,8 +19,33 @@ constexpr char kIndex[] =
 constexpr char kNotFound[] =
     "not found: gpuperfd serves /metrics, /healthz and /readyz (GET, HEAD)\n";
 
+constexpr size_t kMaxAlertNameBytes = 100;
+
+// Alertmanager tells of the end of alerts, too, in the same way.
+bool is_resolved(const std::string& body) {
+  std::string dense;
+  for (const char c : body) {
+    if (c != ' ' && c != '\n' && c != '\r' && c != '\t') dense += c;
+  }
+  return dense.find("\"status\":\"resolved\"") != std::string::npos &&
+         dense.find("\"status\":\"firing\"") == std::string::npos;
+}
+
+void answer_alert(const HttpServer::OnAlert& on_alert, const httplib::Request& request,
+                  httplib::Response& response) {
+  if (is_resolved(request.body)) {
+    return response.set_content("nothing to do: the alert is over\n", kPlainText);
+  }
+  if (on_alert(request.get_param_value("name").substr(0, kMaxAlertNameBytes))) {
+    response.status = 202;
+    return response.set_content("the flight recorder is frozen\n", kPlainText);
+  }
+  response.status = 429;
+  response.set_content("frozen less than a minute ago: that capture has it\n", kPlainText);
+}
+
 void add_routes(HttpListener& listener, const prometheus::Collectable& metrics,
-                const SnapshotBoard& board) {
+                const SnapshotBoard& board, HttpServer::OnAlert on_alert) {
   using httplib::Request;
   using httplib::Response;
   listener.Get("/metrics", [&metrics](const Request&, Response& response) {
@@ -32,6 +59,12 @@ void add_routes(HttpListener& listener, const prometheus::Collectable& metrics,
     response.status = reasons.empty() ? 200 : 503;
     response.set_content(reasons.empty() ? "ready\n" : reasons, kPlainText);
   });
+  if (on_alert) {
+    listener.Post("/freeze",
+                  [on_alert = std::move(on_alert)](const Request& request, Response& response) {
+                    answer_alert(on_alert, request, response);
+                  });
+  }
   listener.Get(
       "/", [](const Request&, Response& response) { response.set_content(kIndex, kPlainText); });
   listener.set_error_handler([](const Request&, Response& response) {
@@ -65,7 +98,8 @@ HttpServer::~HttpServer() { stop(); }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(std::string_view listen,
                                                       const prometheus::Collectable& metrics,
-                                                      const SnapshotBoard& board) {
+                                                      const SnapshotBoard& board,
+                                                      OnAlert on_alert) {
   const std::string setting = "metrics.listen: ";
   Result<HostPort> address = parse_host_port(listen);
   if (!address.ok()) {
@@ -76,7 +110,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(std::string_view listen,
     return Status(opened.code(), setting + std::string(opened.message()));
   }
   server->address_ = *std::move(address);
-  add_routes(*server->listener_, metrics, board);
+  add_routes(*server->listener_, metrics, board, std::move(on_alert));
   server->thread_ = std::thread([listener = server->listener_.get()] { listener->run(); });
   return server;
 }

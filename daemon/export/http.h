@@ -2,6 +2,7 @@
 
 #include <prometheus/collectable.h>
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -15,18 +16,24 @@ namespace gpuperf {
 
 class HttpListener;
 
-// Serves /metrics, /healthz and /readyz over HTTP, GET and HEAD.
+// Serves /metrics, /healthz and /readyz over HTTP, GET and HEAD; and POST /freeze, where it is
+// wanted, for an Alertmanager's webhook.
 //
-// Thread: start and stop on the daemon's; accepts and answers on threads of its own. The metrics
-// and the board must outlive it.
+// Thread: start and stop on the daemon's; accepts and answers on threads of its own, where
+// `on_alert` is called, too. The metrics and the board must outlive it.
 // Bounds: see HttpListener.
 // Not here: what the metrics are (PrometheusMetrics), TLS (metrics are for this host or a proxy).
 class HttpServer {
  public:
+  // An alert has come, with the name that the query gives it; empty = none. False: it is one too
+  // many. Null = alerts are not taken.
+  using OnAlert = std::function<bool(const std::string& name)>;
+
   // Listens before it returns. `listen`: see parse_host_port. The error names address and cause.
   static Result<std::unique_ptr<HttpServer>> start(std::string_view listen,
                                                    const prometheus::Collectable& metrics,
-                                                   const SnapshotBoard& board);
+                                                   const SnapshotBoard& board,
+                                                   OnAlert on_alert = nullptr);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

@@ -89,6 +89,21 @@ void add_memcpy(const Snapshot& snapshot, MetricFamilies& families) {
   }
 }
 
+void add_tracing(const Snapshot& snapshot, MetricFamilies& families) {
+  const RecorderRow& recorder = snapshot.recorder;
+  families.add_gauge(Metric::kRecorderEvents, {}, static_cast<double>(recorder.events));
+  families.add_gauge(Metric::kRecorderBytes, {}, static_cast<double>(recorder.bytes));
+  families.add_gauge(Metric::kRecorderSpan, {}, to_seconds(recorder.span_ns));
+  for (size_t state = 0; state <= static_cast<size_t>(CaptureState::kFailed); ++state) {
+    const auto is_in = [state](const CaptureRow& row) {
+      return static_cast<size_t>(row.state) == state;
+    };
+    const std::string name(get_capture_state_name(static_cast<CaptureState>(state)));
+    families.add_gauge(Metric::kCaptures, {&name, 1},
+                       static_cast<double>(std::ranges::count_if(snapshot.captures, is_in)));
+  }
+}
+
 void add_daemon(const Snapshot& snapshot, const DropCounters& drops, MetricFamilies& families) {
   for (const DropRow& row : drop_rows()) {
     const std::string values[] = {std::string(row.stage), std::string(row.reason)};
@@ -125,6 +140,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   families.add_gauge(Metric::kProcesses, {},
                      static_cast<double>(count_running_processes(*snapshot)));
   if (snapshot->gpus) add_gpu_health_metrics(*snapshot->gpus, families);
+  add_tracing(*snapshot, families);
   add_daemon(*snapshot, drops_, families);  // last: it shows the drops of the above
   return families.take();
 }

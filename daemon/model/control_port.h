@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/base/result.h"
+#include "daemon/model/capture_order.h"
 #include "daemon/model/session.h"
 
 namespace gpuperf {
@@ -32,6 +33,7 @@ class ControlPort {
  public:
   using Done = std::function<void(Result<ProbeChange>)>;
   using SessionsDone = std::function<void(Result<size_t>)>;  // how many sessions were told
+  using CaptureDone = std::function<void(Result<CaptureRow>)>;
   virtual ~ControlPort() = default;
 
   // Reads the configuration file anew. InvalidArgument: it has errors, each on a line of the
@@ -53,6 +55,17 @@ class ControlPort {
   // this daemon takes no sessions.
   virtual void post_session_order(const SessionTarget& target, const SessionOrder& order,
                                   SessionsDone done) = 0;
+  // Starts a capture, or schedules it, and answers with it. InvalidArgument; NotFound: no process
+  // of that target; PermissionDenied: a process of another user; ResourceExhausted: as many as may
+  // run do; Unavailable: nothing can be captured here.
+  virtual void post_start_capture(const CaptureOrder& order, CaptureDone done) = 0;
+  // Ends one that runs, and answers at once: it is stored when its state says so. NotFound;
+  // FailedPrecondition: it has ended.
+  virtual void post_stop_capture(uint64_t id, CaptureDone done) = 0;
+  // Makes a capture of what the flight recorder holds. Errors as above.
+  virtual void post_freeze_recorder(const FreezeOrder& order, CaptureDone done) = 0;
+  // Deletes a stored or failed one for good. NotFound; FailedPrecondition: it has not ended.
+  virtual void post_delete_capture(uint64_t id, CaptureDone done) = 0;
 };
 
 }  // namespace gpuperf

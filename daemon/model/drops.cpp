@@ -138,6 +138,15 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kMetricsKernelsFull, "metrics", "kernels_full",
      "kernel names beyond the longest-running ones: metrics count them under "
      "kernel_name=\"other\""},
+    {DropCause::kBpfTraceRingFull, "bpf", "trace_ring_full",
+     "launches and calls that are missing in traces; they are counted"},
+    {DropCause::kTraceTablesFull, "trace", "tables_full",
+     "names, places and stacks of traces beyond the bound: what has them goes without"},
+    {DropCause::kTraceCaptureFull, "trace", "capture_full",
+     "events of a capture beyond trace.max_capture_mib; the capture says how many"},
+    {DropCause::kSlowGpuSide, "slow", "gpu_side",
+     "what the GPU did during slow calls of injected processes, too many at once: the calls are "
+     "told of without it, and say so"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

@@ -72,6 +72,10 @@ enum class DropCause : size_t {
   kJoinWorkFull,
   kJoinWorkExpired,
   kMetricsKernelsFull,
+  kBpfTraceRingFull,
+  kTraceTablesFull,
+  kTraceCaptureFull,
+  kSlowGpuSide,
   kCount,
 };
 

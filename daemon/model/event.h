@@ -43,6 +43,13 @@ struct ProcessExited {
   bool operator==(const ProcessExited&) const = default;
 };
 
+// A process that is traced with its children has started one.
+struct ChildStarted {
+  ProcessKey parent;
+  ProcessKey child;
+  bool operator==(const ChildStarted&) const = default;
+};
+
 // A slow call as the kernel recorded it: at its return, or while it is in flight.
 struct SlowCallEvent {
   uint32_t function_id = 0;
@@ -119,7 +126,66 @@ struct TotalsRead {
   bool operator==(const TotalsRead&) const = default;
 };
 
-using Event = std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed,
-                           RawStack, InFlightCalls, SlowInFlightCalls, TotalsRead>;
+// A call to a function that gives a GPU work has begun.
+struct TraceLaunch {
+  uint64_t mono_ns = 0;
+  uint64_t site_id = 0;  // of a TraceSite; 0 = could not be told
+  ProcessKey process;
+  uint32_t tid = 0;
+  uint32_t function_id = 0;
+  bool is_captured = false;  // made while its process captured a graph
+  uint64_t exec = 0;         // CUgraphExec of a graph's launch; of others 0
+  bool operator==(const TraceLaunch&) const = default;
+};
+
+// A call that made, changed or ended a graph has returned.
+struct TraceGraphCall {
+  uint64_t mono_ns = 0;
+  ProcessKey process;
+  uint32_t tid = 0;
+  gpuperf_graph_call call = GPUPERF_GRAPH_NONE;
+  bool is_followed = false;  // of the begin of a capture: its launches are told
+  uint64_t handle = 0;       // what was made, changed or destroyed; 0 = the capture failed
+  uint64_t source = 0;       // graph that an exec was made of or updated by; a capture's stream
+  bool operator==(const TraceGraphCall&) const = default;
+};
+
+// Where launches come from. Told before the first launch that names it.
+struct TraceSite {
+  uint64_t site_id = 0;
+  uint64_t stack_id = 0;            // of a RawStack; 0 = none was taken
+  std::vector<uint32_t> functions;  // of the probed calls around it, outermost first
+  uint32_t shape_at = 0;            // index in `functions` of the GEMM whose shape it is
+  std::array<uint64_t, 4> shape{};  // m n k batch; all 0 = none
+  bool operator==(const TraceSite&) const = default;
+};
+
+// A call that gives a GPU nothing to do has returned.
+struct TraceCall {
+  uint64_t start_mono_ns = 0;
+  uint64_t duration_ns = 0;
+  uint64_t off_cpu_ns = 0;
+  uint64_t stack_id = 0;  // of its caller; 0 = none was taken
+  ProcessKey process;
+  uint32_t tid = 0;
+  uint32_t function_id = 0;
+  uint32_t depth = 0;
+  bool operator==(const TraceCall&) const = default;
+};
+
+// What came through the trace ring at once. By then everything from before `complete_mono_ns` has
+// come.
+struct TraceBatch {
+  std::vector<TraceSite> sites;
+  std::vector<TraceLaunch> launches;
+  std::vector<TraceCall> calls;
+  std::vector<TraceGraphCall> graph_calls;
+  uint64_t complete_mono_ns = 0;
+  bool operator==(const TraceBatch&) const = default;
+};
+
+using Event =
+    std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed, RawStack,
+                 InFlightCalls, SlowInFlightCalls, TotalsRead, TraceBatch, ChildStarted>;
 
 }  // namespace gpuperf

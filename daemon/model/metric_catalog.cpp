@@ -274,6 +274,34 @@ constexpr MetricRow kMetricRows[] = {
      .labels = {},
      .source = "the injected library's measure, and kernels that seemed to begin before their call",
      .help = "How far times of GPU work may be off: the worst of the sessions that are open."},
+    {.metric = Metric::kRecorderEvents,
+     .name = "gpuperf_recorder_events",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kEvents,
+     .labels = {},
+     .source = "the daemon",
+     .help = "Launches, calls and pieces of GPU work that the flight recorder holds."},
+    {.metric = Metric::kRecorderBytes,
+     .name = "gpuperf_recorder_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = {},
+     .source = "the daemon",
+     .help = "Memory that they take; trace.recorder_mib bounds it."},
+    {.metric = Metric::kRecorderSpan,
+     .name = "gpuperf_recorder_span_seconds",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kSeconds,
+     .labels = {},
+     .source = "the daemon",
+     .help = "How far back the flight recorder reaches now."},
+    {.metric = Metric::kCaptures,
+     .name = "gpuperf_captures",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kCaptures,
+     .labels = kState,
+     .source = "the daemon",
+     .help = "Captures there are, by state. Every state is always present."},
     {.metric = Metric::kProbes,
      .name = "gpuperf_probes",
      .type = MetricType::kGauge,
@@ -521,6 +549,10 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "drops";
     case MetricUnit::kLaunches:
       return "launches";
+    case MetricUnit::kEvents:
+      return "events";
+    case MetricUnit::kCaptures:
+      return "captures";
     case MetricUnit::kSessions:
       return "sessions";
     case MetricUnit::kRecords:

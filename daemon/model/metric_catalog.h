@@ -38,6 +38,10 @@ enum class Metric : size_t {
   kSessions,
   kSessionLostRecords,
   kSessionClockError,
+  kRecorderEvents,
+  kRecorderBytes,
+  kRecorderSpan,
+  kCaptures,
   kProbes,
   kSuspendedFunctions,
   kOverhead,
@@ -88,6 +92,8 @@ enum class MetricUnit {
   kErrors,
   kRows,
   kPackets,
+  kEvents,
+  kCaptures,
   kInfo
 };
 

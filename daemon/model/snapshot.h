@@ -11,8 +11,10 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/model/capture_order.h"
 #include "daemon/model/event.h"
 #include "daemon/model/function.h"
+#include "daemon/model/gpu_during_call.h"
 #include "daemon/model/gpu_health.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/model/histogram.h"
@@ -170,6 +172,7 @@ struct SlowCall {
   std::vector<NamedCalls> children;     // most time first
   std::vector<std::string> outer;       // functions of the probed calls around it, outermost first
   std::string explanation;              // what dominated and what to look at next
+  std::shared_ptr<const GpuDuringCall> gpu;  // null = no session, or not returned
   bool is_gone = false;    // was in flight and left without returning, as far as was seen
   bool is_stored = false;  // on disk before anybody was told
 };
@@ -192,6 +195,7 @@ struct DaemonFacts {
   std::string config_json;      // text of the file as read
   std::string effective_json;   // every setting in force
   std::string metrics_address;  // empty = not served
+  std::string ingest_socket;    // empty = sessions are not taken
 };
 
 // The probes' side, replaced as a whole when something attaches or fails.
@@ -263,6 +267,8 @@ struct Snapshot {
   std::shared_ptr<const GpuHealthReport> gpus;  // null = not read: switched off, or not yet
   std::vector<Problem> problems;                // beside those of the probes
   GpuReport gpu;                                // of injected processes
+  std::vector<CaptureRow> captures;             // by id; stored ones of earlier runs included
+  RecorderRow recorder;
 };
 
 // Processes that run. pid 0 stands for calls that could not be kept per process: none itself.

@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/model/api_names.h"
 #include "daemon/model/status_names.h"
 #include "daemon/probe/kernel_abi.h"
 
@@ -30,7 +31,7 @@ constexpr std::pair<Mechanism, std::string_view> kMechanismNames[] = {
     {Mechanism::kSession, "session"}, {Mechanism::kMulti, "multi"}, {Mechanism::kPerf, "perf"}};
 
 // Of process.bpf.c and stack.bpf.c.
-constexpr const char* kProcessHooks[] = {"process_exit", "inherit_address_space"};
+constexpr const char* kProcessHooks[] = {"process_exit", "inherit_address_space", "inherit_trace"};
 // Of call_state.bpf.c.
 constexpr const char* kThreadHooks[] = {"follow_switch", "follow_waking", "follow_tick"};
 
@@ -179,6 +180,8 @@ Status Programs::load_form(std::span<const std::byte> object) {
                    MappedArray::map(map_fd("lanes"), "lanes", sizeof(uint64_t), GPUPERF_LANES));
   ASSIGN_OR_RETURN(
       losses_, MappedArray::map(map_fd("losses"), "losses", sizeof(uint64_t), GPUPERF_LOSS_COUNT));
+  ASSIGN_OR_RETURN(trace_everyone_, MappedArray::map(map_fd("trace_everyone"), "trace_everyone",
+                                                     sizeof(gpuperf_trace_order), 1));
   return fill_free_cells();
 }
 
@@ -228,10 +231,15 @@ void Programs::set_function(const Function& function, bool stacks) {
     plans_.as<gpuperf_plan>()[function.id] = to_contract(*function.arguments);
   }
   row.slow_threshold_ns = function.slow_threshold_ns;
+  uint32_t graph_call = get_graph_call(function.symbol);
+  // At the return of calls with a plan the kernel side does not know their first two arguments.
+  if (function.arguments && graph_call != GPUPERF_GRAPH_LAUNCHED) graph_call = GPUPERF_GRAPH_NONE;
   const uint32_t flags = (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
                          (stacks ? GPUPERF_FN_STACK : 0) |
                          (function.arguments ? GPUPERF_FN_PLAN : 0) |
-                         (follows_threads() ? GPUPERF_FN_SPLIT : 0);
+                         (follows_threads() ? GPUPERF_FN_SPLIT : 0) |
+                         (is_launch_entry(function.symbol) ? GPUPERF_FN_LAUNCH : 0) |
+                         graph_call << GPUPERF_FN_GRAPH_SHIFT;
   std::atomic_ref(row.flags).store(flags, std::memory_order_release);
 }
 
@@ -242,6 +250,32 @@ void Programs::set_outside_cost(uint32_t function_id, uint32_t outside_ns) {
 void Programs::set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns) {
   std::atomic_ref(functions_.as<gpuperf_function>()[function_id].adaptive_threshold_ns)
       .store(threshold_ns);
+}
+
+void Programs::set_trace(const gpuperf_trace_order& order) {
+  gpuperf_trace_order& everyone = trace_everyone_.as<gpuperf_trace_order>()[0];
+  std::atomic_ref(everyone.stack_interval_ns).store(order.stack_interval_ns);
+  std::atomic_ref(everyone.min_call_ns).store(order.min_call_ns);
+  std::atomic_ref(everyone.long_call_ns).store(order.long_call_ns);
+  std::atomic_ref(everyone.flags).store(order.flags);
+}
+
+bool Programs::set_trace_of(std::span<const uint32_t> pids, const gpuperf_trace_order& order) {
+  bool all = true;
+  for (const uint32_t pid : pids) {
+    all = bpf_map_update_elem(map_fd("trace_processes"), &pid, &order, BPF_ANY) == 0 && all;
+  }
+  std::atomic_ref(trace_everyone_.as<gpuperf_trace_order>()[0].scoped_count).store(1);
+  return all;
+}
+
+void Programs::clear_trace_of_all() {
+  std::atomic_ref(trace_everyone_.as<gpuperf_trace_order>()[0].scoped_count).store(0);
+  const int fd = map_fd("trace_processes");
+  uint32_t pid = 0;
+  while (bpf_map_get_next_key(fd, nullptr, &pid) == 0) {
+    if (bpf_map_delete_elem(fd, &pid) != 0 && errno != ENOENT) return;
+  }
 }
 
 void Programs::set_lane(uint32_t lane, uint32_t word) {

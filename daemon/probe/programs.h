@@ -86,6 +86,11 @@ class Programs {
   bool follows_threads() const { return sizes_.follow_threads; }
   // Generation of a lane and GPUPERF_LANE_CHANGING: see bpf/records.h.
   void set_lane(uint32_t lane, uint32_t word);
+  // What is traced of processes without an order of their own; `scoped_count` is ours.
+  void set_trace(const gpuperf_trace_order& order);
+  // False: there was no room for all.
+  bool set_trace_of(std::span<const uint32_t> pids, const gpuperf_trace_order& order);
+  void clear_trace_of_all();
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
   std::span<const uint64_t> losses() const { return losses_.as<const uint64_t>(); }
 
@@ -105,6 +110,7 @@ class Programs {
   MappedArray plans_;
   MappedArray lanes_;
   MappedArray losses_;
+  MappedArray trace_everyone_;
 };
 
 }  // namespace gpuperf

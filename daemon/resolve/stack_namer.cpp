@@ -28,12 +28,27 @@ StackNamer::StackNamer(Options options, const Clock& clock)
       finder_(std::move(options.frames), clock),
       stacks_(options.stack_bytes, std::move(options.forget_sent)) {}
 
-void StackNamer::prepare(const ProcessKey& process) {
-  if (!spaces_.prepare(process.pid)) return;  // gone
-  if (process.start_boot_ns != 0) finder_.prefetch(process, find_version(process, 0));
+bool StackNamer::prepare(uint32_t pid) {
+  const std::lock_guard lock(spaces_mutex_);
+  return spaces_.prepare(pid);
 }
 
-void StackNamer::take(RawStack raw) {
+void StackNamer::prefetch(const ProcessKey& process) {
+  finder_.prefetch(process, find_version(process, 0));
+}
+
+void StackNamer::sweep() {
+  const std::lock_guard lock(spaces_mutex_);
+  spaces_.sweep();
+}
+
+bool StackNamer::is_known(uint32_t pid) const {
+  const std::lock_guard lock(spaces_mutex_);
+  return spaces_.is_known(pid);
+}
+
+void StackNamer::finish_walk(RawStack& raw) {
+  const std::lock_guard lock(spaces_mutex_);
   spaces_.note_walk(raw);
   raw.space = spaces_.find_number(raw);
   if (raw.copy && !raw.frames.empty() && raw.space != AddressSpaces::kNoSpace) {
@@ -43,7 +58,7 @@ void StackNamer::take(RawStack raw) {
     raw.end =
         walk_stack(raw.frames, raw.bp, find_rule, make_copy_reader(*raw.copy), raw.copy->returns);
   }
-  stacks_.set(raw.id, name(raw));
+  raw.copy.reset();
 }
 
 StackPtr StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
@@ -52,8 +67,11 @@ StackPtr StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
     return spaces_.find_rule(process, 0, pc, is_exact);
   };
   RawStack raw{.process = process};
-  raw.end = walk_live_stack(raw.frames, live, find_rule, read);
-  if (const PythonRuntime* runtime = spaces_.find_python(process, 0)) {
+  {
+    const std::lock_guard lock(spaces_mutex_);
+    raw.end = walk_live_stack(raw.frames, live, find_rule, read);
+  }
+  if (const auto runtime = find_python(process, 0)) {
     raw.python = walk_python(*runtime, live.thread_pointer, read);
   }
   return name(raw);
@@ -71,14 +89,24 @@ StackPtr StackNamer::name_place(const ProcessKey& process, uint64_t address) {
 
 // `space`: that a stack was walked by; 0 = that of now.
 MappingVersion StackNamer::find_version(const ProcessKey& process, uint32_t space) const {
-  AddressSpaces::Mapped mapped = spaces_.find_mapped(process, space);
+  AddressSpaces::Mapped mapped;
+  {
+    const std::lock_guard lock(spaces_mutex_);
+    mapped = spaces_.find_mapped(process, space);
+  }
   return {.number = space != 0 ? space : mapped.space,
           .mappings = std::move(mapped.mappings),
           .held = std::move(mapped.held)};
 }
 
-std::vector<StackFrame> StackNamer::name_python(const RawStack& raw) {
-  const PythonRuntime* const runtime = spaces_.find_python(raw.process, raw.space);
+std::optional<PythonRuntime> StackNamer::find_python(const ProcessKey& process,
+                                                     uint32_t space) const {
+  const std::lock_guard lock(spaces_mutex_);
+  const PythonRuntime* const runtime = spaces_.find_python(process, space);
+  return runtime == nullptr ? std::nullopt : std::optional(*runtime);
+}
+
+std::vector<StackFrame> StackNamer::name_python(const RawStack& raw, const PythonRuntime* runtime) {
   const ReadMemory read = make_process_reader(raw.process.pid);
   std::vector<StackFrame> names;
   for (const PythonFrame& frame : raw.python) {
@@ -97,14 +125,15 @@ StackPtr StackNamer::name(const RawStack& raw) {
   std::vector<FrameGroup> groups = finder_.find_frames(raw.process, list_addresses(raw.frames),
                                                        find_version(raw.process, raw.space));
   std::optional<EvaluationCode> evaluation;
-  const PythonRuntime* const runtime = spaces_.find_python(raw.process, raw.space);
+  const auto found = find_python(raw.process, raw.space);
+  const PythonRuntime* const runtime = found ? &*found : nullptr;
   if (runtime != nullptr && runtime->layout.form == GPUPERF_PYTHON_FRAME_OBJECTS) {
     evaluation = EvaluationCode{.begin = runtime->eval_begin, .end = runtime->eval_end};
   }
   const bool is_cut = raw.python_is_cut && raw.end == StackEnd::kComplete;
-  return stacks_.intern(
-      merge_stacks(raw.frames, std::move(groups), raw.python, name_python(raw), evaluation),
-      is_cut ? StackEnd::kCut : raw.end);
+  return stacks_.intern(merge_stacks(raw.frames, std::move(groups), raw.python,
+                                     name_python(raw, runtime), evaluation),
+                        is_cut ? StackEnd::kCut : raw.end);
 }
 
 }  // namespace gpuperf

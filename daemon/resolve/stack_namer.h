@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <mutex>
+#include <optional>
 #include <vector>
 
 #include "daemon/base/clock.h"
@@ -19,7 +21,9 @@ namespace gpuperf {
 
 // From a stack as it was taken to one with names, native and Python in one order.
 //
-// Thread: one at a time. `clock` must outlive it. Promises: whatever happens, what can be told is
+// Thread: one that walks (prepare, finish_walk) and one that names (all the rest), so that walks,
+// which teach the kernel side, do not wait for names, for which whole libraries are read. `clock`
+// must outlive it. Promises: whatever happens, what can be told is
 // told; the stack's end says what is missing. A process that has gone is named from what was read
 // while it lived.
 class StackNamer {
@@ -36,10 +40,14 @@ class StackNamer {
   StackNamer(const StackNamer&) = delete;
   StackNamer& operator=(const StackNamer&) = delete;
 
-  // `process`: its start may be 0 = not known.
-  void prepare(const ProcessKey& process);
-  // Walks it to its end, names and keeps it.
-  void take(RawStack raw);
+  // Reads what the process has mapped, for walks. False: it is gone.
+  bool prepare(uint32_t pid);
+  // Likewise for names, while the process lives.
+  void prefetch(const ProcessKey& process);
+  // Walks it to its end, which teaches the kernel side what it lacked. Quick, beside naming.
+  void finish_walk(RawStack& raw);
+  // Names and keeps one that was walked to its end.
+  void keep(const RawStack& raw) { stacks_.set(raw.id, name(raw)); }
   // What was taken under that id; null = nothing, or forgotten.
   StackPtr find(uint64_t raw_id) { return stacks_.find(raw_id); }
   // Of a call in flight, now.
@@ -47,17 +55,21 @@ class StackNamer {
   StackPtr name_kernel(const std::vector<uint64_t>& addresses);
   StackPtr name_place(const ProcessKey& process, uint64_t address);
   // Forgets processes that have gone.
-  void sweep() { spaces_.sweep(); }
-  bool is_known(uint32_t pid) const { return spaces_.is_known(pid); }
+  void sweep();                       // either thread
+  bool is_known(uint32_t pid) const;  // any thread
 
  private:
   MappingVersion find_version(const ProcessKey& process, uint32_t space) const;
+  std::optional<PythonRuntime> find_python(const ProcessKey& process, uint32_t space) const;
   StackPtr name(const RawStack& raw);
-  std::vector<StackFrame> name_python(const RawStack& raw);
+  std::vector<StackFrame> name_python(const RawStack& raw, const PythonRuntime* runtime);
 
   const Clock& clock_;
+  mutable std::mutex spaces_mutex_;
+  // Guarded by spaces_mutex_.
   CodeFiles files_;
   AddressSpaces spaces_;
+  // Of the thread that names.
   FrameFinder finder_;
   KernelSymbols kernel_symbols_;
   PythonNames python_names_;

@@ -29,12 +29,15 @@ Symbolizer::Symbolizer(Options options, DropCounters& drops)
               .forget_sent = std::move(options.forget_sent)},
              clock_),
       queue_(options.queue_requests),
-      thread_([this] { run(); }) {}
+      naming_([this] { name_all(); }),
+      walking_([this] { walk_all(); }) {}
 
 Symbolizer::~Symbolizer() {
   stopping_ = true;
   queue_.close();
-  thread_.join();
+  walking_.join();
+  walked_.close();
+  naming_.join();
 }
 
 bool Symbolizer::post_resolve(std::vector<StackRequest> requests, OnResolved on_resolved) {
@@ -93,24 +96,25 @@ StackPtr Symbolizer::resolve(const StackRequest& request) {
   return nullptr;
 }
 
-void Symbolizer::handle(Resolve& task) {
-  Stacks stacks;
-  for (const StackRequest& request : task.requests) stacks.push_back(resolve(request));
-  task.on_resolved(std::move(stacks));
-}
+// Behind the stacks that it may name.
+void Symbolizer::walk(Resolve& task) { (void)walked_.push(std::move(task)); }
 
-void Symbolizer::handle(std::vector<RawStack>& stacks) {
+void Symbolizer::walk(std::vector<RawStack>& stacks) {
   copy_bytes_ -= count_copy_bytes(stacks);
-  if (stopping_) return;
-  for (RawStack& stack : stacks) namer_.take(std::move(stack));
+  for (RawStack& stack : stacks) {
+    if (stopping_) return;
+    namer_.finish_walk(stack);
+    (void)walked_.push(std::move(stack));
+  }
 }
 
-void Symbolizer::handle(const Prepare& task) {
+void Symbolizer::walk(const Prepare& task) {
   {
     const std::lock_guard lock(mutex_);
     prepared_[task.process.pid] = false;  // what is mapped from now on is not in what is read below
   }
-  if (!stopping_) namer_.prepare(task.process);
+  if (stopping_ || !namer_.prepare(task.process.pid)) return;
+  if (task.process.start_boot_ns != 0) (void)walked_.push(Prepare{task});
 }
 
 void Symbolizer::sweep() {
@@ -124,13 +128,32 @@ void Symbolizer::sweep() {
   });
 }
 
-void Symbolizer::run() {
-  // Only for those who look at threads; the name fits, so it cannot fail.
-  (void)pthread_setname_np(pthread_self(), "resolve");
-  while (std::optional<Task> task = queue_.pop()) {
-    std::visit([this](auto& known) { handle(known); }, *task);
+void Symbolizer::walk_all() {
+  // Only for those who look at threads; the names fit, so it cannot fail.
+  (void)pthread_setname_np(pthread_self(), "walk");
+  while (auto task = queue_.pop()) {
+    std::visit([this](auto& known) { walk(known); }, *task);
     sweep();
   }
+}
+
+void Symbolizer::name(Resolve& task) {
+  Stacks stacks;
+  for (const StackRequest& request : task.requests) stacks.push_back(resolve(request));
+  task.on_resolved(std::move(stacks));
+}
+
+void Symbolizer::name(const RawStack& stack) {
+  if (!stopping_) namer_.keep(stack);
+}
+
+void Symbolizer::name(const Prepare& task) {
+  if (!stopping_) namer_.prefetch(task.process);
+}
+
+void Symbolizer::name_all() {
+  (void)pthread_setname_np(pthread_self(), "resolve");
+  while (auto task = walked_.pop()) std::visit([this](auto& known) { name(known); }, *task);
 }
 
 }  // namespace gpuperf

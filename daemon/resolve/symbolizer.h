@@ -43,11 +43,13 @@ struct CodePlace {
 using StackRequest =
     std::variant<std::monostate, TakenStack, StackInFlight, KernelStack, CodePlace>;
 
-// Makes stacks out of what was taken, on a thread of its own: walks those to their end that the
-// kernel side could not, teaches it how for the next time, and names all frames.
+// Makes stacks out of what was taken: one thread walks those to their end that the kernel side
+// could not, and teaches it how for the next time; another names all frames. Of code that is met
+// for the first time every stack is cut until it has been learned how to walk it: that must not
+// wait for names, for which whole libraries are read.
 //
-// Thread: `post_…` from any; callbacks come on the resolve thread, in the order of the posts. Owns
-// its thread, which ends with it. Bounds: at most `queue_requests` wait, and stacks with
+// Thread: `post_…` from any; callbacks come on the naming thread, in the order of the posts. Owns
+// its threads, which end with it. Bounds: at most `queue_requests` wait, and stacks with
 // kMaxCopyBytes of memory to be walked; copies beyond that are left out, counted as kBpfStackCopy.
 // A post beyond the queue answers false and its callback is never called: the caller counts it.
 // Destroying it answers whatever still waits with what is named already.
@@ -63,7 +65,8 @@ class Symbolizer {
   };
   using Stacks = std::vector<StackPtr>;
   using OnResolved = std::function<void(Stacks)>;
-  static constexpr size_t kMaxCopyBytes = size_t{16} << 20;
+  static constexpr size_t kMaxUnnamed = 8'192;  // some 3 KB each; beyond, walks wait for names
+  static constexpr size_t kMaxCopyBytes = size_t{32} << 20;
 
   Symbolizer(Options options, DropCounters& drops);
   ~Symbolizer();
@@ -91,27 +94,36 @@ class Symbolizer {
     ProcessKey process;
   };
   using Task = std::variant<Resolve, std::vector<RawStack>, Prepare>;
+  // What is walked, or needs no walk.
+  using Naming = std::variant<Resolve, RawStack, Prepare>;
 
-  void run();
-  void handle(Resolve& task);
-  void handle(std::vector<RawStack>& stacks);
-  void handle(const Prepare& task);
-  StackPtr resolve(const StackRequest& request);
+  // The walking thread.
+  void walk_all();
+  void walk(Resolve& task);
+  void walk(std::vector<RawStack>& stacks);
+  void walk(const Prepare& task);
   void sweep();
+  // The naming thread.
+  void name_all();
+  void name(Resolve& task);
+  void name(const RawStack& stack);
+  void name(const Prepare& task);
+  StackPtr resolve(const StackRequest& request);
+  // Any.
   void queue_prepare(const ProcessKey& process);
 
   DropCounters& drops_;
   const SystemClock clock_;
-  // Resolve thread only.
   StackNamer namer_;
-  int64_t sweep_mono_ns_ = 0;
-  // Any.
+  int64_t sweep_mono_ns_ = 0;  // walking thread only
   BoundedQueue<Task> queue_;
+  BoundedQueue<Naming> walked_{kMaxUnnamed};
   std::atomic<size_t> copy_bytes_ = 0;
   std::atomic<bool> stopping_ = false;
   std::mutex mutex_;
   std::unordered_map<uint32_t, bool> prepared_;  // guarded by mutex_. By pid: whether it is queued
-  std::thread thread_;                           // last: everything above is there when it starts
+  std::thread naming_;
+  std::thread walking_;  // last: everything above is there when they start
 };
 
 }  // namespace gpuperf

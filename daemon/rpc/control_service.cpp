@@ -1,71 +1,24 @@
 #include "daemon/rpc/control_service.h"
 
 #include <algorithm>
-#include <atomic>
 #include <functional>
-#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 
-#include "daemon/rpc/grpc_status.h"
+#include "daemon/rpc/capture_orders.h"
+#include "daemon/rpc/deferred_call.h"
 #include "daemon/rpc/to_proto.h"
+#include "daemon/store/capture_proto.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf {
 namespace {
 
-// A status travels in the trailers, of which clients take 8 KiB; a byte of it may need three there.
-constexpr size_t kLongestMessageBytes = 2000;
 constexpr uint64_t kMaxThresholdNs = uint64_t{1} << 62;  // as the proto says
 
-// The errors of a configuration may be many: whole lines of them, as far as they go.
-Status shorten(const Status& status) {
-  if (status.message().size() <= kLongestMessageBytes) return status;
-  std::string message(status.message().substr(0, kLongestMessageBytes));
-  message.resize(std::min(message.size(), message.rfind('\n')));  // npos: one very long line
-  return {status.code(), message + "\n… and more; all of them: gpuperfctl config check FILE"};
-}
-
-// One call to Control, answered once: by the daemon's loop or by its cancellation, whichever is
-// first.
-//
-// Thread: any. Lifetime: owns itself until gRPC says OnDone; the daemon's `done` holds it too, and
-// may come after that.
-template <typename Answer>
-class ControlCall final : public grpc::ServerUnaryReactor {
- public:
-  using Write = std::function<void(const Answer& answer)>;
-
-  // `write` puts the answer into the response.
-  static std::shared_ptr<ControlCall> make(Write write) {
-    std::shared_ptr<ControlCall> call(new ControlCall(std::move(write)));
-    call->self_ = call;
-    return call;
-  }
-
-  void answer(const Result<Answer>& result) {
-    // gRPC keeps the response until Finish, and only the first to answer touches it.
-    if (answered_.exchange(true)) return;
-    if (result.ok()) write_(*result);
-    Finish(to_grpc_status(shorten(result.status())));
-  }
-
-  void OnCancel() override {
-    answer(absl::CancelledError(
-        "given up before the daemon was done; the change may come into force all the same"));
-  }
-  void OnDone() override {
-    const std::shared_ptr<ControlCall> last = std::move(self_);  // may destroy this on return
-  }
-
- private:
-  explicit ControlCall(Write write) : write_(std::move(write)) {}
-
-  const Write write_;
-  std::atomic<bool> answered_ = false;
-  std::shared_ptr<ControlCall> self_;  // reset in OnDone
-};
+constexpr const char* kGivenUp =
+    "given up before the daemon was done; the change may come into force all the same";
 
 Status check_pattern(const std::string& function) {
   if (!function.empty()) return absl::OkStatus();
@@ -107,10 +60,11 @@ Result<SessionOrder> make_order(const v1::SetSessionRequest& request) {
 }  // namespace
 
 Status ControlService::check_caller() const {
-  switch (caller_) {
+  switch (caller_.caller) {
     case Caller::kRoot:
       if (port_ != nullptr) return absl::OkStatus();
       return absl::UnavailableError("this daemon cannot be changed while it runs");
+    case Caller::kUser:
     case Caller::kOther:
       return absl::PermissionDeniedError(
           "only root may change the daemon; run it as root: sudo gpuperfctl …");
@@ -123,8 +77,8 @@ Status ControlService::check_caller() const {
 }
 
 grpc::ServerUnaryReactor* ControlService::start(v1::ProbeChange* change, const Post& post) const {
-  const auto call = ControlCall<ProbeChange>::make(
-      [change](const ProbeChange& answer) { *change = to_proto(answer); });
+  const auto call = DeferredCall<ProbeChange>::make(
+      kGivenUp, [change](const ProbeChange& answer) { *change = to_proto(answer); });
   if (const Status status = check_caller(); !status.ok()) {
     call->answer(status);
   } else {
@@ -194,8 +148,8 @@ grpc::ServerUnaryReactor* ControlService::SetSlowThreshold(
 grpc::ServerUnaryReactor* ControlService::SetSession(grpc::CallbackServerContext*,
                                                      const v1::SetSessionRequest* request,
                                                      v1::SetSessionResponse* response) {
-  const auto call = ControlCall<uint32_t>::make(
-      [response](uint32_t sessions) { response->set_sessions(sessions); });
+  const auto call = DeferredCall<uint32_t>::make(
+      kGivenUp, [response](uint32_t sessions) { response->set_sessions(sessions); });
   Status status = check_caller();
   const Result<SessionOrder> order = make_order(*request);
   status.Update(order.status());
@@ -206,6 +160,103 @@ grpc::ServerUnaryReactor* ControlService::SetSession(grpc::CallbackServerContext
     call->answer(status);
   }
   return call.get();
+}
+
+Result<uint32_t> ControlService::find_capture_uid() const {
+  if (caller_.caller == Caller::kOther) {
+    return absl::PermissionDeniedError(
+        "as many other users as are told apart are connected; try again later, or run it as root: "
+        "sudo gpuperfctl …");
+  }
+  if (caller_.caller == Caller::kTcp) {
+    return absl::PermissionDeniedError(
+        "nobody may capture over TCP, where nothing says who calls; set grpc.listen to a Unix "
+        "socket and run it on the daemon's machine");
+  }
+  if (port_ == nullptr) return absl::UnavailableError("nothing can be captured by this daemon");
+  return caller_.caller == Caller::kRoot ? 0 : caller_.uid;
+}
+
+Status ControlService::check_owner(uint64_t id) const {
+  ASSIGN_OR_RETURN(const uint32_t uid, find_capture_uid());
+  if (uid == 0) return absl::OkStatus();
+  const std::optional<uint32_t> owner = owners_.find(id);
+  if (!owner) {
+    return absl::NotFoundError("capture " + std::to_string(id) +
+                               ": there is none; those there are: gpuperfctl trace list");
+  }
+  if (*owner == uid) return absl::OkStatus();
+  return absl::PermissionDeniedError("capture " + std::to_string(id) +
+                                     ": another user asked for it; only that user and root may "
+                                     "end or delete it: sudo gpuperfctl …");
+}
+
+grpc::ServerUnaryReactor* ControlService::start_capture_change(v1::Capture* capture,
+                                                               const Status& allowed,
+                                                               const PostCapture& post,
+                                                               bool begins) const {
+  const auto call = DeferredCall<CaptureRow>::make(
+      kGivenUp, [capture](const CaptureRow& row) { *capture = to_proto(row); });
+  if (!allowed.ok()) {
+    call->answer(allowed);
+    return call.get();
+  }
+  const uint32_t uid = find_capture_uid().value_or(0);
+  post(*port_, [call, begins, uid, &owners = owners_](Result<CaptureRow> row) {
+    if (row.ok() && begins) owners.remember(row->id, uid);
+    call->answer(row);
+  });
+  return call.get();
+}
+
+grpc::ServerUnaryReactor* ControlService::StartCapture(grpc::CallbackServerContext*,
+                                                       const v1::StartCaptureRequest* request,
+                                                       v1::StartCaptureResponse* response) {
+  const Result<uint32_t> uid = find_capture_uid();
+  const Result<CaptureOrder> order =
+      uid.ok() ? make_capture_order(*request, *uid) : Result<CaptureOrder>(uid.status());
+  return start_capture_change(
+      response->mutable_capture(), order.status(),
+      [&order](ControlPort& port, ControlPort::CaptureDone done) {
+        port.post_start_capture(*order, std::move(done));
+      },
+      true);
+}
+
+grpc::ServerUnaryReactor* ControlService::FreezeRecorder(grpc::CallbackServerContext*,
+                                                         const v1::FreezeRecorderRequest* request,
+                                                         v1::FreezeRecorderResponse* response) {
+  const Result<uint32_t> uid = find_capture_uid();
+  const Result<FreezeOrder> order =
+      uid.ok() ? make_freeze_order(*request, *uid) : Result<FreezeOrder>(uid.status());
+  return start_capture_change(
+      response->mutable_capture(), order.status(),
+      [&order](ControlPort& port, ControlPort::CaptureDone done) {
+        port.post_freeze_recorder(*order, std::move(done));
+      },
+      true);
+}
+
+grpc::ServerUnaryReactor* ControlService::StopCapture(grpc::CallbackServerContext*,
+                                                      const v1::StopCaptureRequest* request,
+                                                      v1::StopCaptureResponse* response) {
+  return start_capture_change(
+      response->mutable_capture(), check_owner(request->id()),
+      [request](ControlPort& port, ControlPort::CaptureDone done) {
+        port.post_stop_capture(request->id(), std::move(done));
+      },
+      false);
+}
+
+grpc::ServerUnaryReactor* ControlService::DeleteCapture(grpc::CallbackServerContext*,
+                                                        const v1::DeleteCaptureRequest* request,
+                                                        v1::DeleteCaptureResponse* response) {
+  return start_capture_change(
+      response->mutable_capture(), check_owner(request->id()),
+      [request](ControlPort& port, ControlPort::CaptureDone done) {
+        port.post_delete_capture(request->id(), std::move(done));
+      },
+      false);
 }
 
 }  // namespace gpuperf

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "daemon/model/control_port.h"
+#include "daemon/rpc/capture_owners.h"
 #include "gpuperf/v1/control.grpc.pb.h"
 
 namespace gpuperf {
@@ -11,11 +14,18 @@ namespace gpuperf {
 // Who calls: decided once per connection, by the kernel's word for it (RpcServer).
 enum class Caller {
   kRoot,   // uid 0 behind the Unix socket
-  kOther,  // anyone else who may open it
+  kUser,   // one other user who may open it
+  kOther,  // anyone else who may open it, nobody knows who
   kTcp,    // nothing says who
 };
 
-// Answers gpuperf.v1.Control: hands what root asks for to the daemon, and refuses everyone else.
+struct CallerId {
+  Caller caller = Caller::kOther;
+  uint32_t uid = 0;  // of kUser
+};
+
+// Answers gpuperf.v1.Control: hands what root asks for to the daemon, and refuses everyone else,
+// but for captures of a user's own processes: those orders carry the user.
 //
 // Thread: gRPC's, several at once; answers come back on the daemon's loop. `port`, which may be
 // null (then every call is UNAVAILABLE), must outlive the server. A call that is cancelled, or
@@ -24,7 +34,9 @@ enum class Caller {
 // (ControlPort).
 class ControlService final : public v1::Control::CallbackService {
  public:
-  ControlService(ControlPort* port, Caller caller) : port_(port), caller_(caller) {}
+  // The owners must outlive it.
+  ControlService(ControlPort* port, CallerId caller, CaptureOwners& owners)
+      : port_(port), caller_(caller), owners_(owners) {}
 
   grpc::ServerUnaryReactor* ReloadConfig(grpc::CallbackServerContext* context,
                                          const v1::ReloadConfigRequest* request,
@@ -45,6 +57,19 @@ class ControlService final : public v1::Control::CallbackService {
                                        const v1::SetSessionRequest* request,
                                        v1::SetSessionResponse* response) override;
 
+  grpc::ServerUnaryReactor* StartCapture(grpc::CallbackServerContext* context,
+                                         const v1::StartCaptureRequest* request,
+                                         v1::StartCaptureResponse* response) override;
+  grpc::ServerUnaryReactor* StopCapture(grpc::CallbackServerContext* context,
+                                        const v1::StopCaptureRequest* request,
+                                        v1::StopCaptureResponse* response) override;
+  grpc::ServerUnaryReactor* FreezeRecorder(grpc::CallbackServerContext* context,
+                                           const v1::FreezeRecorderRequest* request,
+                                           v1::FreezeRecorderResponse* response) override;
+  grpc::ServerUnaryReactor* DeleteCapture(grpc::CallbackServerContext* context,
+                                          const v1::DeleteCaptureRequest* request,
+                                          v1::DeleteCaptureResponse* response) override;
+
  private:
   using Post = std::function<void(ControlPort& port, ControlPort::Done done)>;
   // Calls `post` if the caller may, and answers into `change` when it is done.
@@ -55,8 +80,18 @@ class ControlService final : public v1::Control::CallbackService {
   // Why nothing may be asked for; OK = it may.
   Status check_caller() const;
 
+  using PostCapture = std::function<void(ControlPort& port, ControlPort::CaptureDone done)>;
+  // Whose processes the caller may capture: 0 = everybody's.
+  Result<uint32_t> find_capture_uid() const;
+  // Why the caller may not end or delete that capture; OK = it may.
+  Status check_owner(uint64_t id) const;
+  // Calls `post` if `allowed` says so, and answers into `capture`.
+  grpc::ServerUnaryReactor* start_capture_change(v1::Capture* capture, const Status& allowed,
+                                                 const PostCapture& post, bool begins) const;
+
   ControlPort* const port_;
-  const Caller caller_;
+  const CallerId caller_;
+  CaptureOwners& owners_;
 };
 
 }  // namespace gpuperf

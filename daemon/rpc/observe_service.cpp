@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/rpc/deferred_call.h"
 #include "daemon/rpc/function_list.h"
 #include "daemon/rpc/gpu_list.h"
 #include "daemon/rpc/gpu_to_proto.h"
@@ -17,6 +18,7 @@
 #include "daemon/rpc/shape_list.h"
 #include "daemon/rpc/to_proto.h"
 #include "daemon/rpc/watch_stream.h"
+#include "daemon/store/capture_proto.h"
 
 namespace gpuperf {
 namespace {
@@ -54,10 +56,30 @@ uint64_t fill_page(const std::vector<Item>& items, uint64_t offset, const v1::Pa
   return offset;
 }
 
+// Has `read` done by the queue, and answers with it.
+template <typename Response, typename Read>
+grpc::ServerUnaryReactor* start_slow_read(RenderQueue& queue, bool is_root, Response* response,
+                                          Read read) {
+  const auto call = DeferredCall<Response>::make(
+      "given up", [response](const Response& answer) { *response = answer; });
+  Result<RenderQueue::Place> place = queue.take_place(is_root);
+  if (!place.ok()) {
+    call->answer(place.status());
+    return call.get();
+  }
+  queue.post([call, read = std::move(read), place = *std::move(place)] {
+    if (!call->is_answered()) call->answer(read());
+  });
+  return call.get();
+}
+
 }  // namespace
 
-ObserveService::ObserveService(ObserveSources sources)
-    : sources_(std::move(sources)), pages_(sources_.board, sources_.clock) {}
+ObserveService::ObserveService(ObserveSources sources, RenderQueue& queue, bool is_root)
+    : sources_(std::move(sources)),
+      queue_(queue),
+      is_root_(is_root),
+      pages_(sources_.board, sources_.clock) {}
 
 Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
                                       v1::ListProcessesResponse& response) {
@@ -185,6 +207,19 @@ Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
   return absl::OkStatus();
 }
 
+Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
+                                     v1::ListCapturesResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  std::vector<CaptureRow> rows = place.snapshot->captures;
+  std::ranges::reverse(rows);
+  *response.mutable_recorder() = to_proto(place.snapshot->recorder);
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_captures(),
+                                  [](const CaptureRow& row) { return to_proto(row); });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
 SlowCallSources ObserveService::get_slow_call_sources() const {
   return {.snapshot = sources_.board.get(), .store = sources_.store};
 }
@@ -273,6 +308,45 @@ grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContex
 grpc::ServerWriteReactor<v1::WatchSlowCallsResponse>* ObserveService::WatchSlowCalls(
     grpc::CallbackServerContext*, const v1::WatchSlowCallsRequest* request) {
   return WatchStream::start(sources_.watch, request->filter());
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListCaptures(grpc::CallbackServerContext* context,
+                                                       const v1::ListCapturesRequest* request,
+                                                       v1::ListCapturesResponse* response) {
+  return answer(context, list_captures(*request, *response));
+}
+
+grpc::ServerUnaryReactor* ObserveService::GetCapture(grpc::CallbackServerContext* context,
+                                                     const v1::GetCaptureRequest* request,
+                                                     v1::GetCaptureResponse* response) {
+  return answer(context, get_capture(get_capture_sources(), request->id(), *response));
+}
+
+grpc::ServerWriteReactor<v1::FetchCaptureResponse>* ObserveService::FetchCapture(
+    grpc::CallbackServerContext* context, const v1::FetchCaptureRequest* request) {
+  // A copy: the request is gone once the call is, and the queue may come to it later.
+  return FetchStream::start(context, queue_, is_root_, check_fetch(*request),
+                            [sources = get_capture_sources(), request = *request] {
+                              return render_capture(sources, request);
+                            });
+}
+
+grpc::ServerUnaryReactor* ObserveService::SummariseCapture(
+    grpc::CallbackServerContext*, const v1::SummariseCaptureRequest* request,
+    v1::SummariseCaptureResponse* response) {
+  return start_slow_read(queue_, is_root_, response,
+                         [sources = get_capture_sources(), request = *request] {
+                           return summarise_capture(sources, request);
+                         });
+}
+
+grpc::ServerUnaryReactor* ObserveService::DiffCaptures(grpc::CallbackServerContext*,
+                                                       const v1::DiffCapturesRequest* request,
+                                                       v1::DiffCapturesResponse* response) {
+  return start_slow_read(queue_, is_root_, response,
+                         [sources = get_capture_sources(), request = *request] {
+                           return diff_stored_captures(sources, request);
+                         });
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetConfig(grpc::CallbackServerContext* context,

@@ -8,6 +8,8 @@
 #include "daemon/config.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/rpc/capture_reads.h"
+#include "daemon/rpc/render_queue.h"
 #include "daemon/rpc/slow_call_list.h"
 #include "daemon/rpc/snapshot_pages.h"
 #include "daemon/rpc/watch_hub.h"
@@ -25,18 +27,20 @@ struct ObserveSources {
   const Clock& clock;
   WatchHub& watch;
   ConfigChecker check_config;
-  SlowCallStore* store = nullptr;  // null = slow calls are in memory only
+  SlowCallStore* store = nullptr;          // null = slow calls are in memory only
+  const CaptureStore* captures = nullptr;  // null = captures are not stored
 };
 
 // Answers gpuperf.v1.Observe from the newest snapshot.
 //
-// Thread: gRPC's, several at once. Never waits for the loop.
-// Bounds: a page has at most the rows asked for and about 3 MiB, so that it fits the 4 MiB gRPC
-// clients accept by default; a configuration to check has at most 1 MiB.
-// Not here: converting (to_proto), who may call (the socket's mode, Server).
+// Thread: gRPC's, several at once. Never waits for the loop. What reads a capture's events is done
+// on the queue's thread. Bounds: a page has at most the rows asked for and about 3 MiB, so that it
+// fits the 4 MiB gRPC clients accept by default; a configuration to check has at most 1 MiB. Not
+// here: converting (to_proto), who may call (the socket's mode, Server).
 class ObserveService final : public v1::Observe::CallbackService {
  public:
-  explicit ObserveService(ObserveSources sources);
+  // The queue must outlive the server.
+  ObserveService(ObserveSources sources, RenderQueue& queue, bool is_root);
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
@@ -73,6 +77,20 @@ class ObserveService final : public v1::Observe::CallbackService {
   grpc::ServerUnaryReactor* ListGpus(grpc::CallbackServerContext* context,
                                      const v1::ListGpusRequest* request,
                                      v1::ListGpusResponse* response) override;
+  grpc::ServerUnaryReactor* ListCaptures(grpc::CallbackServerContext* context,
+                                         const v1::ListCapturesRequest* request,
+                                         v1::ListCapturesResponse* response) override;
+  grpc::ServerUnaryReactor* GetCapture(grpc::CallbackServerContext* context,
+                                       const v1::GetCaptureRequest* request,
+                                       v1::GetCaptureResponse* response) override;
+  grpc::ServerWriteReactor<v1::FetchCaptureResponse>* FetchCapture(
+      grpc::CallbackServerContext* context, const v1::FetchCaptureRequest* request) override;
+  grpc::ServerUnaryReactor* SummariseCapture(grpc::CallbackServerContext* context,
+                                             const v1::SummariseCaptureRequest* request,
+                                             v1::SummariseCaptureResponse* response) override;
+  grpc::ServerUnaryReactor* DiffCaptures(grpc::CallbackServerContext* context,
+                                         const v1::DiffCapturesRequest* request,
+                                         v1::DiffCapturesResponse* response) override;
   grpc::ServerUnaryReactor* GetConfig(grpc::CallbackServerContext* context,
                                       const v1::GetConfigRequest* request,
                                       v1::GetConfigResponse* response) override;
@@ -91,10 +109,16 @@ class ObserveService final : public v1::Observe::CallbackService {
   Status list_shapes(const v1::ListShapesRequest& request, v1::ListShapesResponse& response);
   Status list_kernels(const v1::ListKernelsRequest& request, v1::ListKernelsResponse& response);
   Status list_sessions(const v1::ListSessionsRequest& request, v1::ListSessionsResponse& response);
+  Status list_captures(const v1::ListCapturesRequest& request, v1::ListCapturesResponse& response);
   SlowCallSources get_slow_call_sources() const;
+  CaptureSources get_capture_sources() const {
+    return {.board = sources_.board, .store = sources_.captures};
+  }
   Status check_config(std::string_view text, v1::CheckConfigResponse& response) const;
 
   const ObserveSources sources_;
+  RenderQueue& queue_;
+  const bool is_root_;
   SnapshotPages pages_;
 };
 

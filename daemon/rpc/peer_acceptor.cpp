@@ -30,19 +30,22 @@ std::optional<ucred> find_credentials(const Fd& connection) {
 }  // namespace
 
 Result<std::unique_ptr<PeerAcceptor>> PeerAcceptor::start(Fd listening, PeerLimits limits,
-                                                          DropCounters& drops, Take take) {
+                                                          DropCounters& drops, Take take,
+                                                          Gone gone) {
   Fd stop(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!stop.valid()) return errno_status(errno, "make an eventfd to end the API's accepting");
-  return std::unique_ptr<PeerAcceptor>(
-      new PeerAcceptor(std::move(listening), std::move(stop), limits, drops, std::move(take)));
+  return std::unique_ptr<PeerAcceptor>(new PeerAcceptor(
+      std::move(listening), std::move(stop), limits, drops, std::move(take), std::move(gone)));
 }
 
-PeerAcceptor::PeerAcceptor(Fd listening, Fd stop, PeerLimits limits, DropCounters& drops, Take take)
+PeerAcceptor::PeerAcceptor(Fd listening, Fd stop, PeerLimits limits, DropCounters& drops, Take take,
+                           Gone gone)
     : listening_(std::move(listening)),
       stop_(std::move(stop)),
       limits_(limits),
       drops_(drops),
       take_(std::move(take)),
+      gone_(std::move(gone)),
       thread_([this] { run(); }) {}
 
 PeerAcceptor::~PeerAcceptor() {
@@ -57,7 +60,10 @@ void PeerAcceptor::run() {
     if (watched[0].revents != 0) return;
     const Moment now = steady_clock::now();
     for (size_t i = 0; i < peers_.size(); ++i) look_at(peers_[i], watched[i + 2].revents, now);
-    std::erase_if(peers_, [](const Peer& peer) { return peer.ended; });
+    std::erase_if(peers_, [this](const Peer& peer) {
+      if (peer.ended && peer.handed_on && gone_ != nullptr) gone_(peer.uid);
+      return peer.ended;
+    });
     if (watched[1].revents != 0) accept_one(now);
   }
 }

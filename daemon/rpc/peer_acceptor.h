@@ -26,7 +26,7 @@ struct PeerLimits {
 // Accepts the connections of a listening Unix socket and hands each on with the user who made it,
 // by the kernel's word: gRPC 1.51 has no way to ask for it.
 //
-// Thread: one of its own, where `take` is called. The counters must outlive it.
+// Thread: one of its own, where `take` and `gone` are called. The counters must outlive it.
 // Owns the listening socket, and a second descriptor of every connection handed on, to see it end.
 // Bounds: see PeerLimits. A connection beyond them is closed at once, counts
 // DropCause::kApiConnectionsFull and is logged, once a second; one that stays silent is closed. Out
@@ -37,10 +37,13 @@ class PeerAcceptor {
   // `connection` does not block. `uid` is the peer's at its connect, as this process's user
   // namespace sees it: root of another namespace is somebody else here.
   using Take = std::function<void(Fd connection, uid_t uid)>;
+  // A connection of that user that was handed on has ended.
+  using Gone = std::function<void(uid_t uid)>;
 
   static Result<std::unique_ptr<PeerAcceptor>> start(Fd listening, PeerLimits limits,
-                                                     DropCounters& drops, Take take);
-  // No `take` runs after it. Connections handed on stay open.
+                                                     DropCounters& drops, Take take,
+                                                     Gone gone = nullptr);
+  // Neither runs after it. Connections handed on stay open.
   ~PeerAcceptor();
   PeerAcceptor(const PeerAcceptor&) = delete;
   PeerAcceptor& operator=(const PeerAcceptor&) = delete;
@@ -55,7 +58,7 @@ class PeerAcceptor {
     bool ended = false;
   };
 
-  PeerAcceptor(Fd listening, Fd stop, PeerLimits limits, DropCounters& drops, Take take);
+  PeerAcceptor(Fd listening, Fd stop, PeerLimits limits, DropCounters& drops, Take take, Gone gone);
   void run();
   int wait(std::vector<pollfd>& watched) const;
   void look_at(Peer& peer, short events, Moment now);
@@ -68,6 +71,7 @@ class PeerAcceptor {
   const PeerLimits limits_;
   DropCounters& drops_;
   const Take take_;
+  const Gone gone_;  // may be null
   // Its own thread only.
   std::vector<Peer> peers_;
   Moment paused_until_;  // not accepting before

@@ -9,8 +9,10 @@
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "daemon/base/listen_address.h"
 #include "daemon/base/log.h"
@@ -22,9 +24,11 @@ namespace {
 constexpr std::chrono::seconds kStopTimeout{1};
 // CheckConfig takes 1 MiB of text; the rest is room for the message around it.
 constexpr int kMaxRequestBytes = 1024 * 1024 + 64 * 1024;
-// What gRPC clients accept by default; lists page below it.
-constexpr int kMaxAnswerBytes = 4 * 1024 * 1024;
+// Lists page below the 4 MiB that gRPC clients accept by default; the rows of a capture may be
+// more.
+constexpr int kMaxAnswerBytes = 16 * 1024 * 1024;
 constexpr size_t kBufferBytes = size_t{64} * 1024 * 1024;
+constexpr size_t kUserBufferBytes = size_t{16} * 1024 * 1024;
 // Only reflection still takes a thread per call.
 constexpr int kReflectionThreads = 8;
 
@@ -58,7 +62,7 @@ Status with_setting(const Status& status) {
 }  // namespace
 
 RpcServer::RpcServer(ObserveSources sources, ControlPort* port)
-    : sources_(std::move(sources)), port_(port), quota_("api") {
+    : sources_(std::move(sources)), port_(port), quota_("api"), owners_(sources_.board) {
   quota_.Resize(kBufferBytes).SetMaxThreads(kReflectionThreads);
 }
 
@@ -85,8 +89,8 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const RpcOptions& options,
 Status RpcServer::start_unix(const std::string& path, const RpcOptions& options) {
   RETURN_IF_ERROR(prepare_unix_socket(path));
   address_ = "unix:" + path;
-  others_ = make_side(Caller::kOther, "", nullptr);
-  root_ = make_side(Caller::kRoot, "", nullptr);
+  others_ = make_side({.caller = Caller::kOther}, "", nullptr);
+  root_ = make_side({.caller = Caller::kRoot}, "", nullptr);
   if (others_->server == nullptr || root_->server == nullptr) {
     return absl::ResourceExhaustedError(path + ": start gRPC: no thread or descriptor to be had");
   }
@@ -97,14 +101,44 @@ Status RpcServer::start_unix(const std::string& path, const RpcOptions& options)
     // The owner can still use it: better than no API at all.
     log_warn("api_socket_private", {{"path", path}, {"cause", std::string(opened.message())}});
   }
-  // Which server a connection is given to is what says who calls, for all its life.
-  const auto take = [this](Fd connection, uid_t uid) {
-    const Side& side = uid == 0 ? *root_ : *others_;
-    grpc::AddInsecureChannelFromFd(side.server.get(), connection.release());
-  };
-  ASSIGN_OR_RETURN(acceptor_,
-                   PeerAcceptor::start(std::move(listening), options.limits, sources_.drops, take));
+  ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::start(
+                                  std::move(listening), options.limits, sources_.drops,
+                                  [this](Fd connection, uid_t uid) {
+                                    take_connection(std::move(connection), uid);
+                                  },
+                                  [this](uid_t uid) { end_connection(uid); }));
   return absl::OkStatus();
+}
+
+// Which server a connection is given to is what says who calls, for all its life.
+void RpcServer::take_connection(Fd connection, uid_t uid) {
+  Side* side = uid == 0 ? root_.get() : find_user(uid);
+  if (side == nullptr) side = others_.get();
+  ++side->connections;
+  grpc::AddInsecureChannelFromFd(side->server.get(), connection.release());
+}
+
+void RpcServer::end_connection(uid_t uid) {
+  const auto found = users_.find(uid);
+  // One that was given to `others_` while there was no place may end here: its user then looks
+  // gone too soon, and loses calls that run, but nobody gets another's.
+  if (found != users_.end() && found->second->connections > 0) --found->second->connections;
+}
+
+// The user's server; null where there can be none. Those of users who have gone stay until their
+// place is needed: programs come back.
+RpcServer::Side* RpcServer::find_user(uid_t uid) {
+  if (const auto found = users_.find(uid); found != users_.end()) return found->second.get();
+  if (users_.size() >= kUsers) {
+    const auto idle = std::ranges::find_if(
+        users_, [](const auto& user) { return user.second->connections == 0; });
+    if (idle == users_.end()) return nullptr;
+    stop_side(idle->second.get(), std::chrono::system_clock::now());
+    users_.erase(idle);
+  }
+  std::unique_ptr<Side> made = make_side({.caller = Caller::kUser, .uid = uid}, "", nullptr);
+  if (made->server == nullptr) return nullptr;
+  return users_.emplace(uid, std::move(made)).first->second.get();
 }
 
 Status RpcServer::start_tcp(const std::string& listen) {
@@ -118,7 +152,7 @@ Status RpcServer::start_tcp(const std::string& listen) {
   }
   RETURN_IF_ERROR(check_listenable(address));
   int port = 0;
-  others_ = make_side(Caller::kTcp, format_host_port(address), &port);
+  others_ = make_side({.caller = Caller::kTcp}, format_host_port(address), &port);
   if (others_->server == nullptr || port == 0) {
     return absl::UnavailableError(listen + ": listen: taken by another program just now");
   }
@@ -128,9 +162,9 @@ Status RpcServer::start_tcp(const std::string& listen) {
 }
 
 // `listen` empty: connections are given to it. Its server is null when it could not start.
-std::unique_ptr<RpcServer::Side> RpcServer::make_side(Caller caller, const std::string& listen,
+std::unique_ptr<RpcServer::Side> RpcServer::make_side(CallerId caller, const std::string& listen,
                                                       int* port) {
-  auto side = std::make_unique<Side>(sources_, port_, caller);
+  auto side = std::make_unique<Side>(*this, caller);
   grpc::ServerBuilder builder;
   if (!listen.empty()) builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), port);
   builder.RegisterService(&side->observe);
@@ -138,7 +172,10 @@ std::unique_ptr<RpcServer::Side> RpcServer::make_side(Caller caller, const std::
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
   builder.SetMaxSendMessageSize(kMaxAnswerBytes);
   for (const auto& [name, value] : kChannelArguments) builder.AddChannelArgument(name, value);
-  builder.SetResourceQuota(quota_);
+  // A quota of its own for each user: gRPC aborts where a server finds no thread left in its quota.
+  grpc::ResourceQuota user_quota("user");
+  user_quota.Resize(kUserBufferBytes).SetMaxThreads(kReflectionThreads);
+  builder.SetResourceQuota(caller.caller == Caller::kUser ? user_quota : quota_);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::NUM_CQS, 1);
   builder.SetSyncServerOption(grpc::ServerBuilder::SyncServerOption::MAX_POLLERS, 1);
   side->server = builder.BuildAndStart();
@@ -163,10 +200,15 @@ void RpcServer::stop() {
   sources_.watch.close();
   const auto deadline = std::chrono::system_clock::now() + kStopTimeout;
   {
-    // Both within the same second.
-    const std::jthread other([this, deadline] { stop_side(others_.get(), deadline); });
+    // All within the same second.
+    std::vector<std::jthread> stopping;
+    stopping.emplace_back([this, deadline] { stop_side(others_.get(), deadline); });
+    for (const auto& [uid, side] : users_) {
+      stopping.emplace_back([&side, deadline] { stop_side(side.get(), deadline); });
+    }
     stop_side(root_.get(), deadline);
   }
+  users_.clear();
   root_.reset();
   others_.reset();
   // By now it may also be another daemon's.

@@ -3,7 +3,10 @@
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
 
+#include <sys/types.h>
+
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -11,9 +14,11 @@
 #include "daemon/base/result.h"
 #include "daemon/base/unix_socket.h"
 #include "daemon/model/control_port.h"
+#include "daemon/rpc/capture_owners.h"
 #include "daemon/rpc/control_service.h"
 #include "daemon/rpc/observe_service.h"
 #include "daemon/rpc/peer_acceptor.h"
+#include "daemon/rpc/render_queue.h"
 
 namespace gpuperf {
 
@@ -27,14 +32,18 @@ struct RpcOptions {
 //
 // Thread: start and stop on the daemon's; answers on gRPC's threads. The sources and the port,
 // which may be null (Control is UNAVAILABLE then), must outlive it. Bounds: connections as in
-// PeerLimits; 64 calls at once per connection, messages of 1 MiB in and 4 MiB out, 64 MiB of
-// buffers in all; connections idle for ten minutes are closed. Access: a Unix socket is 0660 for
-// the group, 0600 where there is none. Who may change the daemon is decided when a connection is
-// accepted: those of root go to a server of their own, everybody else's to one whose Control
-// refuses. No call can reach the wrong one, whatever it says. Over TCP only loopback, and Control
-// refuses: nothing there says who calls.
+// PeerLimits; 64 calls at once per connection, messages of 1 MiB in and 16 MiB out, 64 MiB of
+// buffers for root and for all others, 16 MiB for each user told apart; connections idle for ten
+// minutes are closed. Access: a Unix socket is 0660 for the group, 0600 where there is none. Who
+// may change the daemon is decided when a connection is accepted: those of each user go to a server
+// of their own, whose Control knows the user. No call can reach the wrong one, whatever it says:
+// gRPC names a peer by its descriptor's number only, which may already be another connection's. At
+// most kUsers users beside root have one at a time; a user beyond them shares one whose Control
+// refuses. Over TCP only loopback, and Control refuses: nothing there says who calls.
 class RpcServer {
  public:
+  static constexpr size_t kUsers = 16;
+
   // Listens before it returns. The error names address and cause.
   static Result<std::unique_ptr<RpcServer>> start(const RpcOptions& options, ObserveSources sources,
                                                   ControlPort* port = nullptr);
@@ -51,17 +60,23 @@ class RpcServer {
  private:
   // The services as one kind of caller has them, and the server that gets that kind's connections.
   struct Side {
-    Side(const ObserveSources& sources, ControlPort* port, Caller caller)
-        : observe(sources), control(port, caller) {}
+    Side(RpcServer& server, CallerId caller)
+        : observe(server.sources_, server.queue_, caller.caller == Caller::kRoot),
+          control(server.port_, caller, server.owners_) {}
     ObserveService observe;
     ControlService control;
+    size_t connections = 0;                // of a user's; acceptor's thread only
     std::unique_ptr<grpc::Server> server;  // before the services are destroyed
   };
 
   RpcServer(ObserveSources sources, ControlPort* port);
   Status start_unix(const std::string& path, const RpcOptions& options);
   Status start_tcp(const std::string& listen);
-  std::unique_ptr<Side> make_side(Caller caller, const std::string& listen, int* port);
+  std::unique_ptr<Side> make_side(CallerId caller, const std::string& listen, int* port);
+  // On the acceptor's thread.
+  void take_connection(Fd connection, uid_t uid);
+  void end_connection(uid_t uid);
+  Side* find_user(uid_t uid);
   static void stop_side(Side* side, std::chrono::system_clock::time_point deadline);
 
   // Set once in start.
@@ -70,11 +85,15 @@ class RpcServer {
   std::optional<FileId> socket_id_;
   const ObserveSources sources_;
   ControlPort* const port_;
-  grpc::ResourceQuota quota_;  // shared by both sides
+  grpc::ResourceQuota quota_;  // shared by the sides that are always there
+  CaptureOwners owners_;
+  RenderQueue queue_;
   // Null once stopped. Destroyed in the opposite order: nothing is accepted for a server that is
   // gone.
-  std::unique_ptr<Side> others_;            // everybody's for TCP
-  std::unique_ptr<Side> root_;              // null for TCP
+  std::unique_ptr<Side> others_;  // everybody's for TCP, else of users beyond kUsers
+  std::unique_ptr<Side> root_;    // null for TCP
+  // Acceptor's thread only, for as long as there is one.
+  std::map<uid_t, std::unique_ptr<Side>> users_;
   std::unique_ptr<PeerAcceptor> acceptor_;  // null for TCP
 };
 

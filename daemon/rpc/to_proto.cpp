@@ -10,6 +10,7 @@
 #include "daemon/model/status_names.h"
 #include "daemon/rpc/gpu_list.h"
 #include "daemon/rpc/gpu_to_proto.h"
+#include "daemon/store/capture_proto.h"
 
 namespace gpuperf {
 namespace {
@@ -405,6 +406,7 @@ v1::SlowCall to_proto(const SlowCall& call) {
     message.set_state(std::string(get_thread_state_name(*event.in_flight)));
   }
   message.set_stored(call.is_stored);
+  if (call.gpu != nullptr) *message.mutable_gpu() = to_proto(*call.gpu);
   return message;
 }
 
@@ -425,6 +427,10 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   if (snapshot.probes != nullptr) set_probes(*snapshot.probes, response);
   add_problems(snapshot.problems, response);
   response.set_store_path(to_valid_utf8(snapshot.store.path));
+  *response.mutable_recorder() = to_proto(snapshot.recorder);
+  if (snapshot.daemon != nullptr) {
+    response.set_ingest_socket(to_valid_utf8(snapshot.daemon->ingest_socket));
+  }
   response.set_store_bytes(snapshot.store.used_bytes);
   response.set_processes(static_cast<uint32_t>(count_running_processes(snapshot)));
   uint64_t calls = 0;

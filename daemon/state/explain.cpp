@@ -6,8 +6,11 @@
 #include <initializer_list>
 #include <string_view>
 
+#include "daemon/model/call_role.h"
 #include "daemon/model/display_text.h"
+#include "daemon/state/explain_gpu.h"
 #include "daemon/state/explain_rules.h"
+#include "daemon/state/explain_text.h"
 
 namespace gpuperf {
 namespace {
@@ -17,27 +20,9 @@ constexpr double kSecondShare = 0.2;
 // A call that spends that much inside other probed calls is explained by them.
 constexpr double kChildrenShare = 0.5;
 
-enum class Role { kOther, kSync, kCopy, kAllocate, kFree, kLaunch, kLoad, kCollective };
-
 bool contains_any(std::string_view text, std::initializer_list<std::string_view> parts) {
   return std::ranges::any_of(
       parts, [text](std::string_view part) { return text.find(part) != std::string_view::npos; });
-}
-
-Role find_role(std::string_view category, std::string_view name) {
-  if (category == "nccl") return Role::kCollective;
-  if (category != "cuda") return Role::kOther;
-  if (contains_any(name, {"Synchronize", "StreamWaitEvent", "EventQuery"})) return Role::kSync;
-  if (contains_any(name, {"Memcpy", "Memset"})) return Role::kCopy;
-  if (contains_any(name, {"Malloc", "MemAlloc", "MemCreate", "HostRegister", "HostAlloc"})) {
-    return Role::kAllocate;
-  }
-  if (contains_any(name, {"Free", "MemRelease", "HostUnregister"})) return Role::kFree;
-  if (contains_any(name, {"Module", "Library", "CtxCreate", "PrimaryCtx", "SetDevice", "Init"})) {
-    return Role::kLoad;
-  }
-  if (contains_any(name, {"Launch"})) return Role::kLaunch;
-  return Role::kOther;
 }
 
 // The parts of the time that can dominate.
@@ -45,7 +30,7 @@ enum class Part { kUser, kKernel, kFault, kRunnable, kThrottled, kBlocked };
 
 struct Facts {
   const SlowCall& call;
-  Role role = Role::kOther;
+  CallRole role = CallRole::kOther;
   TimeParts parts;
   Part main = Part::kUser;
   uint64_t main_ns = 0;                // of kBlocked, on `wait` alone
@@ -53,16 +38,6 @@ struct Facts {
   const Wait* longest = nullptr;       // the longest wait described of that kind; null = none
   const WaitStacks* stacks = nullptr;  // null likewise
 };
-
-// "412 ms", "31.2 s", "850 us"
-std::string format_time(uint64_t time_ns) {
-  const auto value = static_cast<double>(time_ns);
-  if (time_ns >= 10'000'000'000) return fmt::format("{:.1f} s", value / 1e9);
-  if (time_ns >= 1'000'000'000) return fmt::format("{:.2f} s", value / 1e9);
-  if (time_ns >= 10'000'000) return fmt::format("{:.0f} ms", value / 1e6);
-  if (time_ns >= 1'000'000) return fmt::format("{:.1f} ms", value / 1e6);
-  return fmt::format("{:.0f} us", value / 1e3);
-}
 
 uint64_t get_part_ns(const TimeParts& parts, Part part) {
   switch (part) {
@@ -104,7 +79,7 @@ constexpr Part kParts[] = {Part::kUser,     Part::kKernel,    Part::kFault,
                            Part::kRunnable, Part::kThrottled, Part::kBlocked};
 
 Facts find_facts(const SlowCall& call) {
-  Facts facts{.call = call, .role = find_role(call.category, call.function)};
+  Facts facts{.call = call, .role = find_call_role(call.category, call.function)};
   facts.parts = make_time_parts(*call.event.split, call.event.duration_ns);
   for (const Part part : kParts) {
     const uint64_t part_ns = get_part_ns(facts.parts, part);
@@ -129,16 +104,6 @@ bool is_blocked_on(const Facts& facts, WaitKind kind) {
   return facts.main == Part::kBlocked && facts.wait == kind;
 }
 
-// At most `bytes` of a text in UTF-8, no character cut.
-std::string shorten(std::string text, size_t bytes) {
-  const auto is_continuation = [&](size_t i) {
-    return (static_cast<unsigned char>(text[i]) & 0xC0) == 0x80;
-  };
-  if (text.size() <= bytes) return text;
-  while (bytes > 0 && is_continuation(bytes)) --bytes;
-  return text.substr(0, bytes) + "…";
-}
-
 // By its name and return type: many a function takes standard types.
 bool is_of_standard_library(std::string_view symbol) {
   return contains_any(symbol.substr(0, symbol.find_first_of("(<")), {"std::", "_ZSt"});
@@ -149,7 +114,7 @@ std::string find_telling_symbol(const std::vector<StackFrame>& stack) {
   constexpr size_t kMaxBytes = 100;
   for (const StackFrame& frame : stack) {
     if (frame.symbol.empty() || is_of_standard_library(frame.symbol)) continue;
-    return shorten(to_valid_utf8(frame.symbol), kMaxBytes);
+    return shorten_explained(to_valid_utf8(frame.symbol), kMaxBytes);
   }
   return "";
 }
@@ -189,7 +154,8 @@ bool is_waker_python(const Facts& facts) {
 // A function of the runtime that hands its work to the one of the driver (cudaMalloc to cuMemAlloc)
 // is explained like it.
 bool is_passed_on(const Facts& facts, const NamedCalls& child) {
-  return facts.role != Role::kOther && facts.role == find_role(child.category, child.function);
+  return facts.role != CallRole::kOther &&
+         facts.role == find_call_role(child.category, child.function);
 }
 
 // In the nested calls that are an explanation.
@@ -216,8 +182,23 @@ bool is_copy_of_host_memory(const Facts& facts) {
   const bool is_within_devices = std::ranges::any_of(
       facts.call.arguments,
       [](const ArgumentText& argument) { return argument.value == "device_to_device"; });
-  return facts.role == Role::kCopy && !is_within_devices &&
+  return facts.role == CallRole::kCopy && !is_within_devices &&
          !contains_any(facts.call.function, {"Memset", "DtoD", "Peer"});
+}
+
+// In the ways the driver waits: spinning, with system calls to give the CPU away, and asleep.
+uint64_t get_driver_wait_ns(const TimeParts& parts) {
+  return parts.on_cpu_user_ns + parts.on_cpu_kernel_ns +
+         parts.blocked_ns[static_cast<size_t>(WaitKind::kGpu)] +
+         parts.blocked_ns[static_cast<size_t>(WaitKind::kPoll)];
+}
+
+// The thread waits as the driver does.
+bool waits_for_gpu(const Facts& facts, GpuReason reason) {
+  const bool by_driver = is_blocked_on(facts, WaitKind::kGpu) ||
+                         is_blocked_on(facts, WaitKind::kPoll) || facts.main == Part::kUser ||
+                         facts.main == Part::kKernel;
+  return by_driver && find_gpu_reason(facts.call) == reason;
 }
 
 // The first rule that applies explains the call. The order is part of the rules.
@@ -242,20 +223,20 @@ constexpr Rule kRules[] = {
          return fmt::format(
              "{} went into {} nested calls of further functions. Look at those: gpuperfctl slow "
              "list --pid {}.",
-             format_time(most.total_ns), most.calls, pid);
+             format_explained_time(most.total_ns), most.calls, pid);
        }
        return fmt::format(
            "{} went into {} nested call{} of {}. Look at {}: gpuperfctl slow list --function '{}' "
            "--pid {}.",
-           format_time(most.total_ns), most.calls, most.calls == 1 ? "" : "s", most.function,
-           most.calls == 1 ? "that one" : "those", most.function, pid);
+           format_explained_time(most.total_ns), most.calls, most.calls == 1 ? "" : "s",
+           most.function, most.calls == 1 ? "that one" : "those", most.function, pid);
      }},
     {"throttled", [](const Facts& facts) { return facts.main == Part::kThrottled; },
      [](const Facts& facts) {
        return fmt::format(
            "The thread was ready to run for {} and denied the CPU because its cgroup had used up "
            "its quota. Raise the CPU limit (resources.limits.cpu, cpu.max) or use fewer threads.",
-           format_time(facts.main_ns));
+           format_explained_time(facts.main_ns));
      }},
     {"no_cpu", [](const Facts& facts) { return facts.main == Part::kRunnable; },
      [](const Facts& facts) {
@@ -263,7 +244,8 @@ constexpr Rule kRules[] = {
            "The thread was ready to run for {} and had no CPU (taken away {} times). The CPUs it "
            "may use are busy: look at its affinity (taskset -p {}), its cpuset and what else runs "
            "there.",
-           format_time(facts.main_ns), facts.call.event.split->preemptions, facts.call.event.tid);
+           format_explained_time(facts.main_ns), facts.call.event.split->preemptions,
+           facts.call.event.tid);
      }},
     {"gil",
      [](const Facts& facts) {
@@ -273,20 +255,36 @@ constexpr Rule kRules[] = {
        return fmt::format(
            "Blocked {} on Python's interpreter lock (GIL){}. Another thread ran Python code: look "
            "at the waker's stack.",
-           format_time(facts.main_ns), describe_waker(facts));
+           format_explained_time(facts.main_ns), describe_waker(facts));
      }},
     {"futex", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kFutex); },
      [](const Facts& facts) {
        const std::string waker = describe_waker(facts);
-       return fmt::format("Blocked {} on a futex{}. {}", format_time(facts.main_ns), waker,
-                          waker.empty()
-                              ? "It waits for a lock, a condition or a thread: look at the stacks."
-                              : "That thread held the lock, or did the work waited for: look at "
-                                "the waker's stack.");
+       return fmt::format(
+           "Blocked {} on a futex{}. {}", format_explained_time(facts.main_ns), waker,
+           waker.empty() ? "It waits for a lock, a condition or a thread: look at the stacks."
+                         : "That thread held the lock, or did the work waited for: look at "
+                           "the waker's stack.");
+     }},
+    {"gpu_queue", [](const Facts& facts) { return waits_for_gpu(facts, GpuReason::kQueue); },
+     [](const Facts& facts) {
+       return describe_gpu_reason(facts.call, GpuReason::kQueue, get_driver_wait_ns(facts.parts));
+     }},
+    {"gpu_others", [](const Facts& facts) { return waits_for_gpu(facts, GpuReason::kOthers); },
+     [](const Facts& facts) {
+       return describe_gpu_reason(facts.call, GpuReason::kOthers, get_driver_wait_ns(facts.parts));
+     }},
+    {"gpu_work", [](const Facts& facts) { return waits_for_gpu(facts, GpuReason::kWork); },
+     [](const Facts& facts) {
+       return describe_gpu_reason(facts.call, GpuReason::kWork, get_driver_wait_ns(facts.parts));
+     }},
+    {"gpu_idle", [](const Facts& facts) { return waits_for_gpu(facts, GpuReason::kIdle); },
+     [](const Facts& facts) {
+       return describe_gpu_reason(facts.call, GpuReason::kIdle, get_driver_wait_ns(facts.parts));
      }},
     {"gpu_sync",
      [](const Facts& facts) {
-       return facts.role == Role::kSync &&
+       return facts.role == CallRole::kSync &&
               (is_blocked_on(facts, WaitKind::kGpu) || is_blocked_on(facts, WaitKind::kPoll) ||
                facts.main == Part::kUser || facts.main == Part::kKernel);
      },
@@ -295,24 +293,24 @@ constexpr Rule kRules[] = {
            "Waited {} for the GPU to finish what was queued before, {}. The work on the GPU is "
            "what "
            "takes the time: look at the kernels launched before this call.",
-           format_time(facts.main_ns),
+           format_explained_time(facts.main_ns),
            facts.main == Part::kBlocked ? "asleep" : "spinning on the CPU");
      }},
     {"allocation",
      [](const Facts& facts) {
        const bool by_driver = facts.main == Part::kUser || facts.main == Part::kKernel ||
                               is_blocked_on(facts, WaitKind::kGpu);
-       return by_driver && (facts.role == Role::kAllocate || facts.role == Role::kFree);
+       return by_driver && (facts.role == CallRole::kAllocate || facts.role == CallRole::kFree);
      },
      [](const Facts& facts) {
        const std::string returned = format_return_value(facts.call);
        return fmt::format(
            "{} went into the driver's memory management ({}{}). {} {}Allocate once and reuse (a "
            "caching allocator); look at how full the GPU's memory is.",
-           format_time(facts.main_ns), get_part_words(facts.main),
+           format_explained_time(facts.main_ns), get_part_words(facts.main),
            facts.main == Part::kBlocked ? describe_wait_place(facts) : "",
-           facts.role == Role::kFree ? "Freeing waits for the GPU to be idle."
-                                     : "Memory must be found, mapped and cleared.",
+           facts.role == CallRole::kFree ? "Freeing waits for the GPU to be idle."
+                                         : "Memory must be found, mapped and cleared.",
            contains_any(returned, {"MemoryAllocation", "OUT_OF_MEMORY"}) ? "There was none left. "
                                                                          : "");
      }},
@@ -322,18 +320,18 @@ constexpr Rule kRules[] = {
            "Blocked {} in the GPU driver{}. The driver waited for the device or for its own lock: "
            "look at the kernel stack, and at what other threads do with the same GPU "
            "(gpuperfctl top).",
-           format_time(facts.main_ns), describe_wait_place(facts));
+           format_explained_time(facts.main_ns), describe_wait_place(facts));
      }},
     {"io", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kIo); },
      [](const Facts& facts) {
        return fmt::format("Blocked {}{}{}. The other side, or the disk, is what is slow.",
-                          format_time(facts.main_ns), describe_wait_place(facts),
+                          format_explained_time(facts.main_ns), describe_wait_place(facts),
                           describe_waker(facts));
      }},
     {"poll", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kPoll); },
      [](const Facts& facts) {
        return fmt::format("Blocked {}{}, waiting for an event{}. Look at who should have sent it.",
-                          format_time(facts.main_ns), describe_wait_place(facts),
+                          format_explained_time(facts.main_ns), describe_wait_place(facts),
                           describe_waker(facts));
      }},
     {"sleep", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kSleep); },
@@ -341,19 +339,20 @@ constexpr Rule kRules[] = {
        return fmt::format(
            "Slept {}{}: the code asked for the delay (a back-off, a polling loop). Look at the "
            "caller's stack.",
-           format_time(facts.main_ns), describe_wait_place(facts));
+           format_explained_time(facts.main_ns), describe_wait_place(facts));
      }},
     {"page_wait", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kFault); },
      [](const Facts& facts) {
        return fmt::format(
            "Blocked {} in page faults ({} of them needed the disk){}. Memory was read from a file "
            "or swap, or another thread changed the mappings meanwhile: look at the kernel stack.",
-           format_time(facts.main_ns), facts.call.event.split->major_faults, describe_waker(facts));
+           format_explained_time(facts.main_ns), facts.call.event.split->major_faults,
+           describe_waker(facts));
      }},
     {"blocked", [](const Facts& facts) { return facts.main == Part::kBlocked; },
      [](const Facts& facts) {
        return fmt::format("Blocked {}{}{}. Look at the kernel stack of the longest wait.",
-                          format_time(facts.main_ns), describe_wait_place(facts),
+                          format_explained_time(facts.main_ns), describe_wait_place(facts),
                           describe_waker(facts));
      }},
     {"page_faults", [](const Facts& facts) { return facts.main == Part::kFault; },
@@ -361,7 +360,7 @@ constexpr Rule kRules[] = {
        return fmt::format(
            "{} went into {} page faults: memory touched for the first time, which the kernel must "
            "find and clear. Reuse buffers, or touch them before (MAP_POPULATE, huge pages).",
-           format_time(facts.main_ns), facts.call.event.split->minor_faults);
+           format_explained_time(facts.main_ns), facts.call.event.split->minor_faults);
      }},
     {"pageable_copy",
      [](const Facts& facts) {
@@ -377,42 +376,45 @@ constexpr Rule kRules[] = {
            "The copy kept the CPU busy for {}{}: its host memory is most likely pageable, so the "
            "driver stages it through a pinned buffer. Use pinned memory (cudaHostAlloc, "
            "pin_memory=True) and an asynchronous copy.",
-           format_time(facts.main_ns), rate > 0 ? fmt::format(" ({:.1f} GB/s)", rate) : "");
+           format_explained_time(facts.main_ns),
+           rate > 0 ? fmt::format(" ({:.1f} GB/s)", rate) : "");
      }},
-    {"copy", [](const Facts& facts) { return facts.role == Role::kCopy; },
+    {"copy", [](const Facts& facts) { return facts.role == CallRole::kCopy; },
      [](const Facts& facts) {
        return fmt::format(
            "The copy waited {} {}: for its bytes, and for all work queued before it. Look at the "
            "kernels launched before, or copy asynchronously.",
-           format_time(facts.main_ns), get_part_words(facts.main));
+           format_explained_time(facts.main_ns), get_part_words(facts.main));
      }},
     {"first_use",
-     [](const Facts& facts) { return facts.role == Role::kLoad || facts.role == Role::kLaunch; },
+     [](const Facts& facts) {
+       return facts.role == CallRole::kLoad || facts.role == CallRole::kLaunch;
+     },
      [](const Facts& facts) {
        return fmt::format(
            "{} went by {}. A first use loads code and sets up the device; a launch also waits when "
            "its queue is full. If it comes again, look at the stack.",
-           format_time(facts.main_ns), get_part_words(facts.main));
+           format_explained_time(facts.main_ns), get_part_words(facts.main));
      }},
-    {"collective", [](const Facts& facts) { return facts.role == Role::kCollective; },
+    {"collective", [](const Facts& facts) { return facts.role == CallRole::kCollective; },
      [](const Facts& facts) {
        return fmt::format(
            "{} went by {}. The call waits for other ranks (a connection, an earlier collective): "
            "find the rank that has not come to it.",
-           format_time(facts.main_ns), get_part_words(facts.main));
+           format_explained_time(facts.main_ns), get_part_words(facts.main));
      }},
     {"system_calls", [](const Facts& facts) { return facts.main == Part::kKernel; },
      [](const Facts& facts) {
        return fmt::format(
            "{} went into system calls on the CPU. Look at which: strace -c -p {}, or perf trace.",
-           format_time(facts.main_ns), facts.call.event.tid);
+           format_explained_time(facts.main_ns), facts.call.event.tid);
      }},
     {"computing", [](const Facts&) { return true; },
      [](const Facts& facts) {
        return fmt::format(
            "{} went into computing in user space. Look at the caller's stack, or sample it: perf "
            "record -t {}.",
-           format_time(facts.main_ns), facts.call.event.tid);
+           format_explained_time(facts.main_ns), facts.call.event.tid);
      }},
 };
 
@@ -421,7 +423,7 @@ std::string describe_second(const Facts& facts) {
   const auto add = [&](uint64_t part_ns, std::string_view words) {
     const bool large = static_cast<double>(part_ns) >=
                        kSecondShare * static_cast<double>(facts.call.event.duration_ns);
-    if (large) text += fmt::format(" Besides, {} {}.", format_time(part_ns), words);
+    if (large) text += fmt::format(" Besides, {} {}.", format_explained_time(part_ns), words);
   };
   for (const Part part : kParts) {
     if (part != facts.main) add(get_part_ns(facts.parts, part), get_part_words(part));

@@ -16,32 +16,26 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/log.h"
+#include "daemon/store/folders.h"
 
 namespace gpuperf {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr mode_t kFolderMode = 0750;  // slow calls tell what tenants run
 constexpr mode_t kFileMode = 0640;
 constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
 constexpr const char* kAdvice = "; let gpuperfd write there, or give the store another path";
 // What SQLite keeps beside the file.
 constexpr const char* kCompanions[] = {"-wal", "-shm", "-journal"};
 
-Status make_error(int error_number, const std::string& what) {
-  return {absl::ErrnoToStatusCode(error_number),
-          std::string(errno_status(error_number, what).message()) + kAdvice};
+Status add_advice(const Status& status) {
+  if (status.ok()) return status;
+  return {status.code(), std::string(status.message()) + kAdvice};
 }
 
-Status make_folders(const fs::path& folder) {
-  std::error_code error;
-  if (folder.empty() || fs::is_directory(folder, error)) return absl::OkStatus();
-  if (folder.has_relative_path()) RETURN_IF_ERROR(make_folders(folder.parent_path()));
-  if (mkdir(folder.c_str(), kFolderMode) == 0 || fs::is_directory(folder, error)) {
-    return absl::OkStatus();
-  }
-  return make_error(errno == EEXIST ? ENOTDIR : errno, folder.string() + ": make folder");
+Status make_error(int error_number, const std::string& what) {
+  return add_advice(errno_status(error_number, what));
 }
 
 std::string get_aside_path(const std::string& path, int64_t unix_seconds) {
@@ -79,7 +73,7 @@ void remove_oldest(const std::string& path, std::span<const int64_t> found) {
 }  // namespace
 
 Status prepare_store_file(const std::string& path) {
-  RETURN_IF_ERROR(make_folders(fs::path(path).parent_path()));
+  RETURN_IF_ERROR(add_advice(make_folders(fs::path(path).parent_path())));
   // O_NONBLOCK: somebody may have put a FIFO there.
   constexpr int kFlags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
   Fd fd(open(path.c_str(), kFlags | O_CREAT | O_EXCL, kFileMode));

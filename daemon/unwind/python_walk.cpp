@@ -13,6 +13,10 @@ inline int python_read(void* memory, uint64_t address, void* to, uint32_t size_b
   return read(address, std::span(static_cast<std::byte*>(to), size_bytes)) ? 0 : -1;
 }
 
+inline int python_read_first_line(void* memory, uint64_t address, uint32_t* first_line) {
+  return python_read(memory, address, first_line, sizeof *first_line);
+}
+
 }  // namespace
 
 #include "bpf/python_frames.h"

@@ -233,6 +233,40 @@ const std::vector<Layout>& layouts() {
         FIELD(gpuperf_stack_copy, part), FIELD(gpuperf_stack_copy, return_count),
         FIELD(gpuperf_stack_copy, copy_bytes), FIELD(gpuperf_stack_copy, present_pages),
         FIELD(gpuperf_stack_copy, returns), FIELD(gpuperf_stack_copy, copy)}},
+      {"gpuperf_trace_order",
+       sizeof(gpuperf_trace_order),
+       {FIELD(gpuperf_trace_order, flags), FIELD(gpuperf_trace_order, scoped_count),
+        FIELD(gpuperf_trace_order, stack_interval_ns), FIELD(gpuperf_trace_order, min_call_ns),
+        FIELD(gpuperf_trace_order, long_call_ns)}},
+      {"gpuperf_launch",
+       sizeof(gpuperf_launch),
+       {FIELD(gpuperf_launch, header), FIELD(gpuperf_launch, mono_ns),
+        FIELD(gpuperf_launch, site_id), FIELD(gpuperf_launch, process_start_boot_ns),
+        FIELD(gpuperf_launch, pid), FIELD(gpuperf_launch, tid), FIELD(gpuperf_launch, function_id),
+        FIELD(gpuperf_launch, is_captured), FIELD(gpuperf_launch, exec)}},
+      {"gpuperf_graph",
+       sizeof(gpuperf_graph),
+       {FIELD(gpuperf_graph, header), FIELD(gpuperf_graph, mono_ns),
+        FIELD(gpuperf_graph, process_start_boot_ns), FIELD(gpuperf_graph, pid),
+        FIELD(gpuperf_graph, tid), FIELD(gpuperf_graph, call), FIELD(gpuperf_graph, is_followed),
+        FIELD(gpuperf_graph, handle), FIELD(gpuperf_graph, source)}},
+      {"gpuperf_site",
+       sizeof(gpuperf_site),
+       {FIELD(gpuperf_site, header), FIELD(gpuperf_site, site_id), FIELD(gpuperf_site, stack_id),
+        FIELD(gpuperf_site, shape), FIELD(gpuperf_site, functions),
+        FIELD(gpuperf_site, function_count), FIELD(gpuperf_site, shape_at)}},
+      {"gpuperf_traced_call",
+       sizeof(gpuperf_traced_call),
+       {FIELD(gpuperf_traced_call, header), FIELD(gpuperf_traced_call, start_mono_ns),
+        FIELD(gpuperf_traced_call, duration_ns), FIELD(gpuperf_traced_call, off_cpu_ns),
+        FIELD(gpuperf_traced_call, stack_id), FIELD(gpuperf_traced_call, process_start_boot_ns),
+        FIELD(gpuperf_traced_call, pid), FIELD(gpuperf_traced_call, tid),
+        FIELD(gpuperf_traced_call, function_id), FIELD(gpuperf_traced_call, depth)}},
+      {"gpuperf_child_process",
+       sizeof(gpuperf_child_process),
+       {FIELD(gpuperf_child_process, header), FIELD(gpuperf_child_process, parent_start_boot_ns),
+        FIELD(gpuperf_child_process, child_start_boot_ns), FIELD(gpuperf_child_process, parent_pid),
+        FIELD(gpuperf_child_process, child_pid)}},
       {"gpuperf_process_exit",
        sizeof(gpuperf_process_exit),
        {FIELD(gpuperf_process_exit, header), FIELD(gpuperf_process_exit, process_start_boot_ns),
@@ -296,7 +330,8 @@ TEST_P(RecordsTest, TableCoversEveryStructOfTheContract) {
     const std::string_view name = btf__name_by_offset(btf_.get(), type->name_off);
     // These never leave the kernel: maps.bpf.h.
     if (name == "gpuperf_frame" || name == "gpuperf_thread" || name == "gpuperf_ghost" ||
-        name == "gpuperf_off_cpu" || name == "gpuperf_walk")
+        name == "gpuperf_off_cpu" || name == "gpuperf_sent_site" || name == "gpuperf_capturing" ||
+        name.starts_with("gpuperf_known_rule") || name.starts_with("gpuperf_walk"))
       continue;
     if (!name.starts_with("gpuperf_")) continue;
     EXPECT_TRUE(std::any_of(layouts().begin(), layouts().end(),

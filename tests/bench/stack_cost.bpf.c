@@ -55,22 +55,11 @@ int take_frame_pointers(struct pt_regs *ctx)
 	return 0;
 }
 
-/* As at a function's own exit: the return address is on top. At a return probe it has been read already. */
-static __always_inline __u64 take_own(struct pt_regs *ctx)
-{
-	__u64 sp = PT_REGS_SP(ctx);
-	__u64 caller;
-
-	if (bpf_probe_read_user(&caller, sizeof(caller), (void *)sp))
-		return 0;
-	return take_stack(caller, sp + 8, PT_REGS_FP(ctx));
-}
-
 SEC("uprobe")
 int take_ours(struct pt_regs *ctx)
 {
 	struct bench_taken *taken = get_taken();
-	__u64 id = take_own(ctx);
+	__u64 id = take_entry_stack(ctx);
 
 	if (taken)
 		taken->own_id = id;
@@ -81,7 +70,7 @@ int take_ours(struct pt_regs *ctx)
 SEC("uprobe")
 int take_ours_new(struct pt_regs *ctx)
 {
-	__u64 id = take_own(ctx);
+	__u64 id = take_entry_stack(ctx);
 
 	bpf_map_delete_elem(&sent_stacks, &id);
 	return 0;

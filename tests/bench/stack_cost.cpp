@@ -1,10 +1,13 @@
 // What taking a stack adds to a probed call: ours, the kernel's walk by frame pointers, copies of
 // the stack for a walk in user space, and bpftrace, in one run, interleaved: read the ratios.
 //
-// usage: stack_cost [ROUNDS [CALLS]]     root; a round of 10,000 calls takes some ten seconds
-// Stacks of 8 to 120 frames of code without frame pointers and with them ("fp"), and of a Python
-// process. Prints two tables, nanoseconds a stack and frames found of those there are, and a JSON
-// line. A figure is the 15th percentile of the rounds, less that of the same probe without a stack.
+// usage: stack_cost [ROUNDS [CALLS [ways]]]     root; a round of 10,000 calls takes some ten
+// seconds Stacks of 8 to 120 frames of code without frame pointers and with them ("fp"), of the
+// former such whose innermost ten ("in") or all frames change from call to call, and of a Python
+// process. ways: instead, stacks that take one of 64 ways inside of common frames, each another one
+// than the call before, also with caches that hold nothing of them. Prints two tables, nanoseconds
+// a stack and frames found of those there are, and a JSON line. A figure is the 15th percentile of
+// the rounds, less that of the same probe without a stack.
 
 #include <unistd.h>
 
@@ -17,6 +20,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -32,6 +36,8 @@ constexpr uint64_t kWarmUpCalls = 1000;
 constexpr uint64_t kLookCalls = 200;
 constexpr double kProbedNs = 150;  // a call without a probe takes a few nanoseconds
 constexpr const char* kUserWalk = "user_walk";
+constexpr const char* kLookUp = "ours_look_up";  // with no rules kept but the last walk's
+constexpr const char* kAnew = "ours_anew";  // a full walk: with nothing kept from the one before
 
 enum class Kind { kProgram, kOurs, kCopy, kBpftrace };
 
@@ -46,6 +52,8 @@ constexpr Method kMethods[] = {
     {"empty", Kind::kProgram, "take_nothing", nullptr},
     {"frame_pointers", Kind::kProgram, "take_frame_pointers", "empty"},
     {"ours", Kind::kOurs, "take_ours", "empty"},
+    {kLookUp, Kind::kOurs, "take_ours", "empty"},
+    {kAnew, Kind::kOurs, "take_ours", "empty"},
     {"ours_sent", Kind::kOurs, "take_ours_new", "empty"},
     {"copy_8_kib", Kind::kCopy, "take_copy_8", "empty"},
     {"copy_16_kib", Kind::kCopy, "take_copy_16", "empty"},
@@ -72,9 +80,13 @@ double get_percentile(std::vector<double> values, double share) {
 
 class Bench {
  public:
-  Bench(StackPrograms& programs, std::span<const StackLibrary> libraries,
-        std::vector<StackWorkload> workloads, uint64_t calls)
-      : programs_(programs),
+  // `look_up`, `anew`: the programs of kLookUp and kAnew.
+  Bench(StackPrograms& programs, StackPrograms& look_up, StackPrograms& anew,
+        std::span<const StackLibrary> libraries, std::vector<StackWorkload> workloads,
+        uint64_t calls)
+      : kept_(programs),
+        look_up_(look_up),
+        anew_(anew),
         libraries_(libraries),
         workloads_(std::move(workloads)),
         calls_(calls) {}
@@ -82,6 +94,7 @@ class Bench {
   // False: the machine cannot do what is compared.
   bool run_round() {
     for (const Method& method : kMethods) {
+      programs_ = method.name == kAnew ? &anew_ : method.name == kLookUp ? &look_up_ : &kept_;
       if (failures_.contains(method.name)) continue;
       Result<Detach> detach = attach(method);
       if (!detach.ok()) {
@@ -109,6 +122,8 @@ class Bench {
     print_header("ns/stack");
     for (const Method& method : kMethods) print_times(method.name);
     print_times(kUserWalk);
+    print_ratios(kAnew);
+    print_ratios(kLookUp);
     print_header("frames");
     print_row("there are", [](const StackWorkload& workload, const Found&) {
       return std::optional(workload.frames);
@@ -131,7 +146,7 @@ class Bench {
   }
 
   Result<Detach> attach(const Method& method) {
-    if (method.kind != Kind::kBpftrace) return programs_.attach(method.what, libraries_);
+    if (method.kind != Kind::kBpftrace) return programs_->attach(method.what, libraries_);
     std::string script;
     for (const StackLibrary& library : libraries_) {
       script += (script.empty() ? "uprobe:" : ",uprobe:") + library.path + ":stack_target";
@@ -148,11 +163,11 @@ class Bench {
     if (method.kind == Kind::kCopy && !workload.has_room_above) return;
     if (method.kind == Kind::kOurs && !learn(method, workload)) return;
     (void)run_calls(workload, kWarmUpCalls);
-    const uint64_t sent_before = programs_.sent_count();
-    const uint64_t losses_before = programs_.count_losses();
+    const uint64_t sent_before = programs_->sent_count();
+    const uint64_t losses_before = programs_->count_losses();
     const double ns_per_call = run_calls(workload, calls_);
-    if (programs_.count_losses() != losses_before ||
-        (programs_.sent_count() != sent_before && method.what == std::string("take_ours"))) {
+    if (programs_->count_losses() != losses_before ||
+        (programs_->sent_count() != sent_before && method.what == std::string("take_ours"))) {
       fail(method, absl::DataLossError(workload.name + ": not every call took its stack"));
       return;
     }
@@ -165,13 +180,13 @@ class Bench {
     uint64_t done = 0;
     for (; done < calls; done += kCallsAtOnce) {
       sum_ns += workload.run_ns(kCallsAtOnce);
-      programs_.drain();
+      programs_->drain();
     }
     return sum_ns / static_cast<double>(done);
   }
 
   bool learn(const Method& method, const StackWorkload& workload) {
-    const auto stack = programs_.learn(workload);
+    const auto stack = programs_->learn(workload);
     if (!stack.ok()) {
       fail(method, stack.status());
       return false;
@@ -187,7 +202,7 @@ class Bench {
 
   void note_found(const Method& method, const StackWorkload& workload) {
     if (method.what == std::string("take_frame_pointers")) {
-      const auto bytes = programs_.read_taken().frame_pointer_bytes;
+      const auto bytes = programs_->read_taken().frame_pointer_bytes;
       // The first is the probed function's own.
       if (bytes > 0) found_[workload.name].by_frame_pointers = static_cast<size_t>(bytes) / 8 - 1;
     }
@@ -195,12 +210,12 @@ class Bench {
   }
 
   void measure_user_walk(const StackWorkload& workload) {
-    const auto copy = programs_.take_copy(workload);
+    const auto copy = programs_->take_copy(workload);
     if (!copy) return;
-    const size_t frames = programs_.walk(*copy, workload.process);  // learns the probed function's
+    const size_t frames = programs_->walk(*copy, workload.process);  // learns the probed function's
     const uint64_t walks = std::max<uint64_t>(calls_ / 10, 10);
     const double start_ns = get_thread_cpu_ns();
-    for (uint64_t i = 0; i < walks; ++i) (void)programs_.walk(*copy, workload.process);
+    for (uint64_t i = 0; i < walks; ++i) (void)programs_->walk(*copy, workload.process);
     add(kUserWalk, workload, (get_thread_cpu_ns() - start_ns) / static_cast<double>(walks));
     found_[workload.name].by_user_walk = frames - 1;
   }
@@ -239,6 +254,20 @@ class Bench {
     std::printf("\n");
   }
 
+  void print_ratios(const char* other) const {
+    std::printf("/ %-14s", other);
+    for (const StackWorkload& workload : workloads_) {
+      const auto ours = find_ns("ours", workload.name);
+      const auto others = find_ns(other, workload.name);
+      if (ours && others) {
+        std::printf("%11.2f", *ours / *others);
+      } else {
+        std::printf("%11s", "-");
+      }
+    }
+    std::printf("\n");
+  }
+
   template <typename Get>
   void print_row(const char* title, Get get) const {
     std::printf("%-16s", title);
@@ -262,7 +291,10 @@ class Bench {
     std::printf("}}\n");
   }
 
-  StackPrograms& programs_;
+  StackPrograms& kept_;
+  StackPrograms& look_up_;
+  StackPrograms& anew_;
+  StackPrograms* programs_ = &kept_;  // of the method being measured
   const std::span<const StackLibrary> libraries_;
   const std::vector<StackWorkload> workloads_;
   const uint64_t calls_;
@@ -279,11 +311,15 @@ Result<std::vector<StackWorkload>> make_workloads(const std::array<StackLibrary,
   return workloads;
 }
 
-Status run(int rounds, uint64_t calls) {
+Status run(int rounds, uint64_t calls, bool ways) {
   ASSIGN_OR_RETURN(const auto libraries, load_stack_libraries());
-  ASSIGN_OR_RETURN(const auto programs, StackPrograms::load());
-  ASSIGN_OR_RETURN(auto workloads, make_workloads(libraries));
-  Bench bench(*programs, libraries, std::move(workloads), calls);
+  using Keeps = StackPrograms::Keeps;
+  ASSIGN_OR_RETURN(const auto programs, StackPrograms::load(Keeps::kAll));
+  ASSIGN_OR_RETURN(const auto look_up, StackPrograms::load(Keeps::kLastWalk));
+  ASSIGN_OR_RETURN(const auto anew, StackPrograms::load(Keeps::kNothing));
+  ASSIGN_OR_RETURN(auto workloads,
+                   ways ? make_way_workloads(libraries[0]) : make_workloads(libraries));
+  Bench bench(*programs, *look_up, *anew, libraries, std::move(workloads), calls);
   for (int round = 0; round < rounds; ++round) {
     if (!bench.run_round()) break;
   }
@@ -301,7 +337,8 @@ int main(int argc, char** argv) {
   }
   const int rounds = argc > 1 ? std::atoi(argv[1]) : 9;
   const auto calls = static_cast<uint64_t>(argc > 2 ? std::atol(argv[2]) : 10'000);
-  const auto status = gpuperf::bench::run(rounds, calls);
+  const bool ways = argc > 3 && std::string_view(argv[3]) == "ways";
+  const auto status = gpuperf::bench::run(rounds, calls, ways);
   if (!status.ok()) std::printf("not measured: %s\n", std::string(status.message()).c_str());
   return status.ok() ? 0 : 1;
 }

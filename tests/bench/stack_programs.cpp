@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <string>
@@ -36,13 +37,15 @@ StackPrograms::~StackPrograms() {
   bpf_object__close(object_);
 }
 
-Result<std::unique_ptr<StackPrograms>> StackPrograms::load() {
+Result<std::unique_ptr<StackPrograms>> StackPrograms::load(Keeps keeps) {
   auto programs = std::unique_ptr<StackPrograms>(new StackPrograms());
   LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "stack_cost");
   programs->object_ = bpf_object__open_mem(
       stack_cost_bpf_begin, static_cast<size_t>(stack_cost_bpf_end - stack_cost_bpf_begin),
       &options);
   if (programs->object_ == nullptr) return errno_status(errno, "open the BPF programs");
+  RETURN_IF_ERROR(programs->set_constant(".rodata.walk", keeps == Keeps::kNothing));
+  RETURN_IF_ERROR(programs->set_constant(".rodata.rules", keeps != Keeps::kAll));
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, programs->object_) {
     // Not those that come with stack.bpf.c.
@@ -69,6 +72,16 @@ Result<std::unique_ptr<StackPrograms>> StackPrograms::load() {
       std::make_unique<AddressSpaces>(AddressSpaces::Options{.tables = programs->make_tables()},
                                       programs->files_, programs->clock_);
   return programs;
+}
+
+Status StackPrograms::set_constant(const char* section, bool value) {
+  const uint32_t number = value ? 1 : 0;
+  bpf_map* const constants = bpf_object__find_map_by_name(object_, section);
+  if (constants == nullptr || bpf_map__set_initial_value(constants, &number, sizeof number) != 0) {
+    return absl::InternalError(std::string("the BPF programs have no ") + section +
+                               " of the size known");
+  }
+  return absl::OkStatus();
 }
 
 int StackPrograms::map_fd(const char* name) const {
@@ -162,13 +175,16 @@ Result<std::optional<RawStack>> StackPrograms::learn(const StackWorkload& worklo
   for (int attempt = 0; attempt < kLearnAttempts; ++attempt) {
     stacks_.clear();
     const uint64_t losses = count_losses();
-    (void)workload.run_ns(1);
+    (void)workload.run_ns(workload.stacks);
     (void)ring_buffer__consume(rings_);
-    const bool is_unknown =
-        !stacks_.empty() && (stacks_[0].copy || stacks_[0].end == StackEnd::kUnknown);
+    const auto unknown = [](const RawStack& stack) {
+      return stack.copy || stack.end == StackEnd::kUnknown;
+    };
     if (stacks_.empty() && count_losses() == losses) return std::optional<RawStack>();
-    if (!stacks_.empty() && !is_unknown) return std::optional(std::move(stacks_[0]));
-    if (!stacks_.empty()) teach(stacks_[0]);
+    if (!stacks_.empty() && std::ranges::none_of(stacks_, unknown)) {
+      return std::optional(std::move(stacks_[0]));
+    }
+    for (RawStack& stack : stacks_) teach(stack);
     std::this_thread::sleep_for(kCopyInterval);
   }
   return absl::UnavailableError(workload.name + ": its stack is not walked to its end");

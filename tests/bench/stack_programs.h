@@ -25,7 +25,9 @@ namespace gpuperf::bench {
 // Loaded programs of stack_cost.bpf.c. One thread.
 class StackPrograms {
  public:
-  static Result<std::unique_ptr<StackPrograms>> load();
+  // What is kept from walk to walk. Nothing: each word is read by itself, too.
+  enum class Keeps { kAll, kLastWalk, kNothing };
+  static Result<std::unique_ptr<StackPrograms>> load(Keeps keeps);
   ~StackPrograms();
   StackPrograms(const StackPrograms&) = delete;
   StackPrograms& operator=(const StackPrograms&) = delete;
@@ -54,6 +56,7 @@ class StackPrograms {
   static int on_stack(void* programs, void* bytes, size_t size_bytes);
   static int on_copy(void* programs, void* bytes, size_t size_bytes);
   int map_fd(const char* name) const;
+  Status set_constant(const char* section, bool value);
   WalkTables make_tables() const;
   void teach(RawStack& stack);
 

@@ -10,6 +10,7 @@ cd "$(dirname "$0")/../.."
 
 readonly BUNDLE=.gpu-bundle
 readonly LIMIT_MIB=50
+readonly CUDA=${CUDA_HOME:-/usr/local/cuda}
 # Part of every Linux host, and tied to its kernel and loader: never packed.
 readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv)\.so'
 
@@ -19,7 +20,7 @@ cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin c
   slow_calls stack_cost gpuperf_injector
 
 rm -rf "$BUNDLE"
-mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads,injector}
+mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads,injector,traces}
 
 # A wrapper per program, so that the host's own programs never see the packed libraries.
 for program in build/daemon/gpuperfd build/client/gpuperfctl build/tests/bench/stack_cost; do
@@ -54,6 +55,20 @@ cp -L build/tests/workloads/standin/lib{cudart,cublas}.so.13 "$BUNDLE/workloads/
 
 strip --strip-unneeded -o "$BUNDLE/injector/libgpuperf_injector.so" \
   build/injector/libgpuperf_injector.so
+
+# Programs with planted paths, for Hopper as it is and for later GPUs by its PTX; they carry the CUDA
+# runtime within them. They keep their symbols, as workloads do.
+if [[ ! -x $CUDA/bin/nvcc ]]; then
+  echo "pack.sh: $CUDA/bin/nvcc is missing: set CUDA_HOME to a CUDA toolkit" >&2
+  exit 1
+fi
+for program in trace_threads trace_paths trace_graphs; do
+  "$CUDA/bin/nvcc" -std=c++20 -O2 -gencode 'arch=compute_90,code=[sm_90,compute_90]' --cudart static \
+    -I. -Xcompiler -pthread,-rdynamic -o "$BUNDLE/traces/$program" "tests/gpu/$program.cu" -ldl
+done
+g++ -std=c++20 -O2 -shared -fPIC -I. -isystem "$CUDA/include" -o "$BUNDLE/traces/liblaunch_truth.so" \
+  tests/gpu/launch_truth.cpp -ldl
+
 cp deploy/config.json tests/gpu/run.sh tests/gpu/*.py tests/gpu/session_{launch.cu,client.cpp} "$BUNDLE/"
 (git describe --always --dirty 2>/dev/null || echo unknown) >"$BUNDLE/VERSION"
 

@@ -3,9 +3,9 @@
 # NVIDIA driver and a python3 with PyTorch; installs nothing.
 #
 # usage: run.sh [CHECK...]     (default: every check; the names are in checks.py, those that begin with
-#                              sessions_ in sessions.py)
+#                              sessions_ in sessions.py, with trace_ in traces.py)
 #
-# Results go to ${OUT:-./gpu-results}; either program's last line is "N passed, N failed".
+# Results go to ${OUT:-./gpu-results}; each program's last line is "N passed, N failed".
 set -euo pipefail
 
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -23,9 +23,13 @@ python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || {
 
 export OUT=${OUT:-$PWD/gpu-results}
 mkdir -p "$OUT"
-others=() sessions=()
+others=() sessions=() traces=()
 for check in "$@"; do
-  if [[ $check == sessions_* ]]; then sessions+=("$check"); else others+=("$check"); fi
+  case $check in
+    sessions_*) sessions+=("$check") ;;
+    trace_*) traces+=("$check") ;;
+    *) others+=("$check") ;;
+  esac
 done
 status=0
 if (($# == 0 || ${#others[@]})); then
@@ -33,5 +37,8 @@ if (($# == 0 || ${#others[@]})); then
 fi
 if (($# == 0 || ${#sessions[@]})); then
   python3 "$here/sessions.py" "$here" "$OUT" "${sessions[@]}" || status=$?
+fi
+if (($# == 0 || ${#traces[@]})); then
+  python3 "$here/traces.py" "$here" "$OUT" "${traces[@]}" || status=$?
 fi
 exit "$status"

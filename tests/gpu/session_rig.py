@@ -17,6 +17,7 @@ import statistics
 import subprocess
 import sys
 import time
+import traceback
 
 from session_receiver import Receiver, demangle
 
@@ -40,6 +41,27 @@ class Report:
         self.passed += bool(holds)
         self.failed += not holds
         self.say(f"{'PASS' if holds else 'FAIL'} {claim}: {detail}")
+
+
+def run_checks(report, rig, checks, wanted):
+    """Each named check, whatever becomes of those before it; then the counts, and the program ends."""
+    for name in wanted:
+        report.say(f"## {name}")
+        started = time.monotonic()
+        try:
+            checks[name](report, rig)
+        except Exception as error:  # pylint: disable=broad-except  # the other checks still run
+            report.check(f"{name} runs to its end", False, f"{error}\n{traceback.format_exc()}")
+        report.say(f"     {name}: {time.monotonic() - started:.0f} s")
+    report.say(f"{report.passed} passed, {report.failed} failed")
+    sys.exit(1 if report.failed else 0)
+
+
+def say_versions(report, bundle):
+    version = (bundle / "VERSION").read_text(encoding="utf-8").strip()
+    gpus = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
+                          capture_output=True, text=True, check=False).stdout.strip().replace("\n", "; ")
+    report.say(f"gpuperf {version} on {gpus}")
 
 
 def find_runtime():
@@ -78,6 +100,8 @@ class Rig:
         self.cpus = find_cpus()
         self.launcher = self.folder / "session_launch"
         self.client = self.folder / "libsession_client.so"
+        self.programs = self.bundle / "traces"  # those with planted paths
+        self.truth = self.programs / "liblaunch_truth.so"
         self.number = 0
         # 3 = no daemon is there; 2 = no such command.
         self.has_daemon = not prefers_receiver and subprocess.run(
@@ -309,8 +333,11 @@ class Worker:
         line, _, self.text = self.text.partition(b"\n")
         return line.decode()
 
-    def ask(self, order, seconds=90.0):
+    def give(self, order):
         os.write(self.pipes[0], f"{order}\n".encode())
+
+    def ask(self, order, seconds=90.0):
+        self.give(order)
         return float(self.read(seconds).split()[0])
 
     def read_errors(self):

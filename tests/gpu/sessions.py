@@ -16,17 +16,14 @@ Needs root, nvcc, g++ and a python3 with PyTorch. The last line is "N passed, N 
 
 import pathlib
 import resource
-import subprocess
 import sys
 import tempfile
-import time
-import traceback
 
 from session_coexist import check_coexist
 from session_harm import check_harm
 from session_overhead import check_overhead
 from session_record import check_record
-from session_rig import Report, Rig
+from session_rig import Report, Rig, run_checks, say_versions
 from session_truth import check_truth, check_volume
 
 CHECKS = {"sessions_truth": check_truth, "sessions_volume": check_volume,
@@ -45,24 +42,12 @@ def main():
         sys.exit(f"sessions.py: no such check: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # some of the workloads abort
     report = Report(results / "sessions_summary.txt")
-    version = (bundle / "VERSION").read_text(encoding="utf-8").strip()
-    gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
-                         capture_output=True, text=True, check=False).stdout.strip()
-    report.say(f"gpuperf {version} on {gpu}")
+    say_versions(report, bundle)
     with tempfile.TemporaryDirectory(prefix="sessions-", ignore_cleanup_errors=True) as folder:
         rig = Rig(bundle, results, folder, prefers_receiver="--stand-in" in sys.argv)
         if not NEED_NO_LAUNCHER.issuperset(wanted):
             rig.build()
-        for name in wanted:
-            report.say(f"## {name}")
-            started = time.monotonic()
-            try:
-                CHECKS[name](report, rig)
-            except Exception as error:  # pylint: disable=broad-except  # the other checks still run
-                report.check(f"{name} runs to its end", False, f"{error}\n{traceback.format_exc()}")
-            report.say(f"     {name}: {time.monotonic() - started:.0f} s")
-    report.say(f"{report.passed} passed, {report.failed} failed")
-    sys.exit(1 if report.failed else 0)
+        run_checks(report, rig, CHECKS, wanted)
 
 
 if __name__ == "__main__":

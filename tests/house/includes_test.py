@@ -33,14 +33,15 @@ ALLOWED = {
     "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "daemon/unwind",
                        "<dwarf>", "<elfutils>", "<grpcpp>", "<lzma>"},
     "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
-    "daemon/store": {"daemon/base", "daemon/model", "<absl>", "<spdlog>", "<sqlite3>"},
-    "daemon/rpc": {"injector/session_abi.h", "daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/store",
+    "daemon/store": {"daemon/base", "daemon/model", "gpuperf", "<absl>", "<google>", "<spdlog>", "<sqlite3>", "<zlib>"},
+    "daemon/view": {"injector/session_abi.h", "daemon/base", "daemon/model", "gpuperf", "<absl>", "<fmt>", "<google>", "<nlohmann>", "<zlib>"},
+    "daemon/rpc": {"injector/session_abi.h", "daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/store", "daemon/view",
                    "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
     # The top of the house puts the rooms together.
     "daemon": {"daemon", "injector/session_abi.h", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
-             "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma"}
+             "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma", "zlib"}
 OURS = {"bpf", "injector", "client", "daemon", "tests"}
 
 

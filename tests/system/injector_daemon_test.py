@@ -134,6 +134,7 @@ class DeadTest(unittest.TestCase):
                                 for session in peer.sessions[1:]))
             self.assertLess(program.do("halt", peer)["slowest_ns"], BLOCKED_NS)
             # Graphs are covered still: CUPTI was never let go.
+            peer.wait("a status", lambda: peer.last.status is not None)
             self.assertTrue(peer.last.status.level & abi.LEVEL_GRAPHS)
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 

@@ -33,6 +33,7 @@ class Case:
     other_program: str = ""   # it becomes this one in between
     pause_us: int = PAUSE_US  # of each thread
     may_throw: bool = False   # True: its end is seen at its own exits, not by a return probe
+    end: str = "complete"     # of stacks that are not cut
 
 
 CASES = {
@@ -47,6 +48,11 @@ CASES = {
     "deeper_than_what_is_kept": Case("stack_cases", "deep_recursion"),
     "deeper_than_what_is_kept_with_frame_pointers": Case("stack_cases_frame_pointers",
                                                          "deep_recursion"),
+    "that_share_frames_with_the_one_before": Case("stack_cases", "sharing"),
+    "that_share_frames_with_frame_pointers": Case("stack_cases_frame_pointers", "sharing"),
+    "that_share_frames_seen_at_exits": Case("stack_cases_small", "sharing", may_throw=True),
+    "on_stacks_that_are_swapped": Case("stack_cases", "swapped_stacks",
+                                       end="broken"),  # the C library describes no start of theirs
     "with_tail_calls": Case("stack_cases", "tail_calls"),
     "in_signal_handlers": Case("stack_cases", "signal"),
     "in_signal_handlers_of_a_static_program": Case("stack_cases_static", "signal"),
@@ -242,7 +248,7 @@ class StacksTest(unittest.TestCase):
         programs = Programs(STACKS)
 
         def compare(truth, call):
-            return compare_stack(truth, call, Modules(truth["modules"], programs))
+            return compare_stack(truth, call, Modules(truth["modules"], programs), case.end)
 
         others = [STACKS / case.other_program] if case.other_program else []
         command = [program, "--case", case.case, "--pause-us", case.pause_us,
@@ -250,13 +256,19 @@ class StacksTest(unittest.TestCase):
         self.check(make_config([program, *others], case.may_throw), compare, command, others)
 
     def test_of_python_functions(self):
+        self.check_python(2 * PAUSE_US)
+
+    def test_of_python_functions_that_share_frames(self):
+        self.check_python(PAUSE_US, "--sharing")
+
+    def check_python(self, pause_us, *options):
         library = PYTHON_STACKS / "libpython_calls.so"
         script = SOURCE / "tests/workloads/python_stacks/python_stacks.py"
         for interpreter in find_pythons():
             with self.subTest(interpreter=interpreter):
                 self.check(make_config([library]), compare_python_stack,
                            [interpreter, "-B", script, library, PYTHON_STACKS, "--pause-us",
-                            2 * PAUSE_US])
+                            pause_us, *options])
 
 
 def find_pythons():

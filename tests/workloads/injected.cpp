@@ -4,8 +4,12 @@
 //
 // init                          cuInit
 // launch COUNT THREADS [NS]     kernels of three names, each thread as many; by both APIs
+// paths COUNT THREADS           launches on twenty call paths, by turns on each thread; says which
+// path NUMBER NS [STREAM]       one launch on one of these paths
 // memory COUNT                  a copy, a peer copy, a set, an allocation and a release, so often
 // graph make NAME NODES | graph launch NAME COUNT
+// graph capture NAME COUNT      of launches on the twenty paths, a copy and a set at the end, every
+//                               third launch on another thread; says the paths in their order
 // sync | device COUNT           waits for the GPU; calls that are not about launches
 // steady THREADS | halt         launches all the time, until told
 // open PATH                     maps a library
@@ -67,6 +71,61 @@ std::string launch(std::istream& line) {
   return "{}";
 }
 
+// Twenty functions that launch, so that stacks tell them apart: path_00 to path_19. Each leaves
+// something to do behind its call, so that no call becomes a jump.
+using Path = uint32_t (*)(const FakeWork&, uint64_t, bool);
+#define GPUPERF_PATH(number)                                                           \
+  extern "C" __attribute__((noinline))                                                 \
+  uint32_t path_##number(const FakeWork& work, uint64_t duration_ns, bool by_driver) { \
+    const uint32_t id = fake_launch(work, duration_ns, by_driver);                     \
+    __asm__ volatile("" : : "r"(&path_##number), "r"(id));                             \
+    return id;                                                                         \
+  }
+// clang-format off
+#define GPUPERF_PATHS(X)                                        \
+  X(00) X(01) X(02) X(03) X(04) X(05) X(06) X(07) X(08) X(09)   \
+  X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) X(19)
+// clang-format on
+GPUPERF_PATHS(GPUPERF_PATH)
+#define GPUPERF_PATH_NAME(number) path_##number,
+const Path kPaths[] = {GPUPERF_PATHS(GPUPERF_PATH_NAME)};
+
+std::string launch_paths(std::istream& line) {
+  uint64_t count = 0;
+  uint32_t threads = 1;
+  line >> count >> threads;
+  std::vector<std::ostringstream> lists(threads);
+  std::vector<std::thread> all;
+  for (uint32_t t = 0; t < threads; ++t) {
+    all.emplace_back([=, &list = lists[t]] {
+      uint32_t random = t + 1;
+      for (uint64_t i = 0; i < count; ++i) {
+        random = random * 1'664'525 + 1'013'904'223;
+        const uint32_t path = (random >> 16) % 20;
+        FakeWork work;
+        work.name = kNames[path % 3];
+        work.stream = 7 + (random >> 8) % 4;
+        const uint32_t id = kPaths[path](work, 1'000 * (path + 1), (random >> 24) % 2 == 0);
+        list << (i == 0 ? "" : ",") << '[' << path << ',' << id << ']';
+      }
+    });
+  }
+  for (auto& thread : all) thread.join();
+  std::string text;
+  for (const std::ostringstream& list : lists) text += (text.empty() ? "" : ",") + list.str();
+  return "{\"launches\": [" + text + "]}";
+}
+
+std::string launch_path(std::istream& line) {
+  uint32_t path = 0;
+  uint64_t duration_ns = 0;
+  FakeWork work;
+  line >> path >> duration_ns;
+  if (!(line >> work.stream)) work.stream = 7;
+  work.name = kNames[path % 3];
+  return say("{\"id\": %" PRIu64 "}", kPaths[path % 20](work, duration_ns, false));
+}
+
 std::string use_memory(std::istream& line) {
   uint64_t count = 0;
   line >> count;
@@ -83,11 +142,49 @@ std::string use_memory(std::istream& line) {
   return "{}";
 }
 
+struct CapturedPaths {
+  uint64_t count = 0;
+  std::vector<uint32_t> paths;
+};
+
+void launch_captured(void* data) {
+  auto& captured = *static_cast<CapturedPaths*>(data);
+  uint32_t random = 1;
+  for (uint64_t i = 0; i < captured.count; ++i) {
+    random = random * 1'664'525 + 1'013'904'223;
+    const uint32_t path = (random >> 16) % 20;
+    captured.paths.push_back(path);
+    FakeWork work;
+    work.name = kNames[path % 3];
+    const auto launch = [&] { (void)kPaths[path](work, 1'000, i % 2 == 0); };
+    if (i % 3 == 2) {
+      std::thread(launch).join();
+    } else {
+      launch();
+    }
+  }
+  FakeWork work;
+  work.bytes = 4096;
+  (void)fake_memcpy(work, 500, false);
+  (void)fake_memset(work, 200);
+}
+
+std::string capture_graph(FakeGraph*& graph, uint64_t count) {
+  CapturedPaths captured{.count = count};
+  graph = fake_graph_capture(launch_captured, &captured);
+  std::string text;
+  for (const uint32_t path : captured.paths) {
+    text += (text.empty() ? "" : ",") + std::to_string(path);
+  }
+  return "{\"paths\": [" + text + "]}";
+}
+
 std::string use_graph(std::istream& line) {
   static std::map<std::string, FakeGraph*> graphs;
   std::string verb, name;
   uint32_t count = 0;
   line >> verb >> name >> count;
+  if (verb == "capture") return capture_graph(graphs[name], count);
   if (verb == "make") {
     graphs[name] = fake_graph_make(count, kNames[0]);
   } else {
@@ -254,6 +351,8 @@ std::string answer(const std::string& verb, std::istream& line) {
          return say("{\"result\": %" PRIu64 "}", static_cast<uint64_t>(cuInit(0)));
        }},
       {"launch", launch},
+      {"paths", launch_paths},
+      {"path", launch_path},
       {"memory", use_memory},
       {"graph", use_graph},
       {"sync", [](std::istream&) { return fake_synchronise(), "{}"; }},

@@ -138,13 +138,13 @@ def check_own_account(truth, modules):
     return None if names == truth["frames"] else f"shadow {truth['frames']}\nlibgcc {names}"
 
 
-def compare_stack(truth, call, modules):
+def compare_stack(truth, call, modules, whole_end="complete"):
     """What is wrong with the record of one sample; None when it is the whole stack, exactly."""
     frames = [frame for frame in call["user_stack"] if not frame.get("inlined")]
     end = call.get("user_stack_end", "(absent)")
     addresses, start = truth["addresses"], truth["start"]
     is_cut = len(addresses) > MAX_NATIVE_FRAMES
-    if end != ("cut" if is_cut else "complete"):
+    if end != ("cut" if is_cut else whole_end):
         return f"the end is {end}"
     wrong = compare_addresses(frames, addresses[:MAX_NATIVE_FRAMES])
     if wrong:

@@ -15,10 +15,15 @@
 #include <thread>
 #include <vector>
 
+struct FakeNode {
+  FakeWork work;
+  FakeWorkKind kind;
+  uint64_t duration_ns;
+};
+
 struct FakeGraph {
   uint32_t id = 0;
-  uint32_t nodes = 0;
-  const char* name = nullptr;
+  std::vector<FakeNode> nodes;
   bool is_traceable = false;  // GRAPH_TRACE was on while it was made
   std::atomic<bool> has_node_instruments = false;
 };
@@ -26,7 +31,9 @@ struct FakeGraph {
 namespace {
 
 constexpr uint64_t kQueueNs = 2'000;  // from a call's start to its work's
-constexpr uint64_t kNodeNs = 1'000;   // of each kernel in a graph
+constexpr uint64_t kNodeNs = 1'000;   // of each kernel in a graph that was not captured
+// Of three nodes one leaves a record; the others are of the kinds that leave none.
+constexpr uint64_t kNodeStep = 3;
 
 std::atomic<const FakeTools*> g_tools = nullptr;
 std::atomic<bool> g_is_up = false;
@@ -36,6 +43,7 @@ std::atomic<int> g_calls_under_way = 0;
 std::atomic<uint64_t> g_injection_ns = 0;
 std::atomic<uint64_t> g_slowed_launches = 0;
 std::atomic<uint64_t> g_busy_until_unix_ns = 0;
+std::atomic<FakeGraph*> g_captured = nullptr;  // what is launched becomes its nodes
 thread_local int t_depth = 0;
 
 // Never destroyed, as everything here that threads use: some launch while the process exits.
@@ -100,6 +108,55 @@ class Call {
   FakeCall call_;
 };
 
+// What a driver function is asked to do; its arguments stay unused.
+struct Request {
+  FakeWork work;
+  FakeWorkKind kind = FakeWorkKind::kKernel;
+  uint64_t duration_ns = 0;
+  const FakeGraph* nodes_of = nullptr;  // a graph that is launched node by node
+  const Call* by = nullptr;  // the runtime call that makes it; null = the workload itself
+  uint32_t correlation_id = 0;
+};
+thread_local Request* t_request = nullptr;
+
+// A driver call made by a runtime call has no record of its own.
+CUresult obey(uint32_t callback_id) {
+  if (t_request == nullptr) return CUDA_ERROR_INVALID_VALUE;
+  Request& request = *t_request;
+  const auto run = [&request](const Call& call) {
+    if (FakeGraph* captured = g_captured) {
+      const std::scoped_lock lock(g_truth_lock);
+      captured->nodes.push_back({request.work, request.kind, request.duration_ns});
+    } else if (request.nodes_of != nullptr) {
+      uint64_t node_id = uint64_t{request.nodes_of->id} << 32;
+      for (const FakeNode& node : request.nodes_of->nodes) {
+        FakeWork work = node.work;
+        work.graph_id = request.nodes_of->id;
+        work.node_id = node_id += kNodeStep;
+        call.work(work, node.kind == FakeWorkKind::kKernel ? FakeWorkKind::kNode : node.kind,
+                  node.duration_ns);
+      }
+    } else {
+      call.work(request.work, request.kind, request.duration_ns);
+    }
+    request.correlation_id = call.correlation_id();
+  };
+  if (request.by != nullptr) {
+    run(*request.by);
+  } else {
+    run(Call(true, callback_id));
+  }
+  return CUDA_SUCCESS;
+}
+
+template <typename Function, typename... Arguments>
+uint32_t ask(Request& request, Function function, Arguments... arguments) {
+  t_request = &request;
+  (void)function(arguments...);
+  t_request = nullptr;
+  return request.correlation_id;
+}
+
 uint32_t change_memory(uint32_t callback_id, uint64_t address, uint64_t bytes, uint32_t operation) {
   const Call call(false, callback_id);
   FakeWork work;
@@ -111,6 +168,11 @@ uint32_t change_memory(uint32_t callback_id, uint64_t address, uint64_t bytes, u
   work.detail = operation;
   call.note(work);
   return call.correlation_id();
+}
+
+bool traces_graphs() {
+  const FakeTools* tools = g_tools.load();
+  return tools != nullptr && tools->traces_graphs();
 }
 
 // As the real driver does in cuInit.
@@ -168,24 +230,77 @@ int fake_cuda_others_in_calls() { return g_calls_under_way - (t_depth > 0 ? 1 : 
 uint64_t fake_cuda_injection_ns() { return g_injection_ns; }
 uint64_t fake_cuda_slowed_launches() { return g_slowed_launches; }
 
+// The entries of the driver that probes sit on. No other code may be merged with or inlined from
+// them.
+__attribute__((noinline)) CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned,
+                                                  unsigned, unsigned, unsigned, unsigned, CUstream,
+                                                  void**, void**) {
+  return obey(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
+}
+__attribute__((noinline)) CUresult cuGraphLaunch(CUgraphExec, CUstream) {
+  return obey(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
+}
+__attribute__((noinline)) CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream) {
+  return obey(CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync);
+}
+__attribute__((noinline)) CUresult cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream) {
+  return obey(CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async);
+}
+// As cuda.h calls cuStreamBeginCapture_v2 and cuGraphInstantiateWithFlags. A graph's handle is that
+// of its one executable, too.
+__attribute__((noinline)) CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) {
+  FakeGraph* none = nullptr;
+  auto* graph = new FakeGraph;
+  graph->id = ++g_graphs;
+  return g_captured.compare_exchange_strong(none, graph) ? CUDA_SUCCESS
+                                                         : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
+}
+__attribute__((noinline)) CUresult cuStreamEndCapture(CUstream, CUgraph* graph) {
+  *graph = reinterpret_cast<CUgraph>(g_captured.exchange(nullptr));
+  return CUDA_SUCCESS;
+}
+__attribute__((noinline)) CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph graph,
+                                                      unsigned long long) {
+  *exec = reinterpret_cast<CUgraphExec>(graph);
+  return CUDA_SUCCESS;
+}
+__attribute__((noinline)) CUresult cuGraphDestroy(CUgraph graph) {
+  return graph != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+// Spins, as the real one does by default.
+__attribute__((noinline)) CUresult cuCtxSynchronize() {
+  while (read_unix_ns() <= g_busy_until_unix_ns.load()) std::this_thread::yield();
+  return CUDA_SUCCESS;
+}
+
 uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver) {
-  const Call call(by_driver, by_driver ? uint32_t{CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel}
-                                       : uint32_t{CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000});
-  call.work(work, FakeWorkKind::kKernel, duration_ns);
-  return call.correlation_id();
+  Request request{.work = work, .duration_ns = duration_ns};
+  const auto launch = [&request] {
+    return ask(request, cuLaunchKernel, nullptr, 1u, 1u, 1u, 1u, 1u, 1u, 0u, nullptr, nullptr,
+               nullptr);
+  };
+  if (by_driver) return launch();
+  const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
+  request.by = &call;
+  return launch();
 }
 
 uint32_t fake_memcpy(const FakeWork& work, uint64_t duration_ns, bool is_peer) {
   const Call call(false, is_peer ? CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyPeerAsync_v4000
                                  : CUPTI_RUNTIME_TRACE_CBID_cudaMemcpyAsync_v3020);
-  call.work(work, is_peer ? FakeWorkKind::kPeerCopy : FakeWorkKind::kCopy, duration_ns);
-  return call.correlation_id();
+  Request request{.work = work,
+                  .kind = is_peer ? FakeWorkKind::kPeerCopy : FakeWorkKind::kCopy,
+                  .duration_ns = duration_ns,
+                  .by = &call};
+  return ask(request, cuMemcpyAsync, CUdeviceptr{0}, CUdeviceptr{0}, size_t{0}, nullptr);
 }
 
 uint32_t fake_memset(const FakeWork& work, uint64_t duration_ns) {
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020);
-  call.work(work, FakeWorkKind::kSet, duration_ns);
-  return call.correlation_id();
+  Request request{
+      .work = work, .kind = FakeWorkKind::kSet, .duration_ns = duration_ns, .by = &call};
+  return ask(request, cuMemsetD8Async, CUdeviceptr{0}, static_cast<unsigned char>(0), size_t{0},
+             nullptr);
 }
 
 uint32_t fake_allocate(uint64_t address, uint64_t bytes) {
@@ -197,7 +312,7 @@ uint32_t fake_release(uint64_t address, uint64_t bytes) {
 
 uint32_t fake_synchronise() {
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaDeviceSynchronize_v3020);
-  while (read_unix_ns() <= g_busy_until_unix_ns.load()) std::this_thread::yield();
+  (void)cuCtxSynchronize();
   return call.correlation_id();
 }
 
@@ -209,24 +324,48 @@ uint32_t fake_get_device() {
 FakeGraph* fake_graph_make(uint32_t nodes, const char* name) {
   auto* graph = new FakeGraph;
   graph->id = ++g_graphs;
-  graph->nodes = nodes;
-  graph->name = name;
+  FakeNode node = {.work = {}, .kind = FakeWorkKind::kKernel, .duration_ns = kNodeNs};
+  node.work.name = name;
+  graph->nodes.assign(nodes, node);
   graph->is_traceable = true;
   for (const uint32_t callback_id :
        {uint32_t{CUPTI_RUNTIME_TRACE_CBID_cudaStreamBeginCapture_v10000},
         uint32_t{CUPTI_RUNTIME_TRACE_CBID_cudaStreamEndCapture_v10000},
         uint32_t{CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000}}) {
     const Call call(false, callback_id);
-    const FakeTools* tools = g_tools.load();
-    graph->is_traceable &= tools != nullptr && tools->traces_graphs();
+    graph->is_traceable &= traces_graphs();
   }
+  return graph;
+}
+
+FakeGraph* fake_graph_capture(void (*launch)(void*), void* data) {
+  const auto stream = reinterpret_cast<CUstream>(0x5000);
+  CUgraph captured = nullptr;
+  CUgraphExec exec = nullptr;
+  bool is_traceable = true;
+  {
+    const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaStreamBeginCapture_v10000);
+    if (cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) != CUDA_SUCCESS) return nullptr;
+    is_traceable &= traces_graphs();
+  }
+  launch(data);
+  {
+    const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaStreamEndCapture_v10000);
+    (void)cuStreamEndCapture(stream, &captured);
+    is_traceable &= traces_graphs();
+  }
+  const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000);
+  (void)cuGraphInstantiate(&exec, captured, 0);
+  (void)cuGraphDestroy(captured);
+  auto* graph = reinterpret_cast<FakeGraph*>(exec);
+  graph->is_traceable = is_traceable && traces_graphs();
   return graph;
 }
 
 uint32_t fake_graph_launch(FakeGraph* graph) {
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000);
   const FakeTools* tools = g_tools.load();
-  const bool by_graph = tools != nullptr && tools->traces_graphs();
+  const bool by_graph = traces_graphs();
   const bool by_node = !by_graph && tools != nullptr && tools->traces_nodes();
   if (by_graph && !graph->is_traceable) {
     // Seen on an H200 with CUPTI 13.0: a crash in the driver.
@@ -238,18 +377,11 @@ uint32_t fake_graph_launch(FakeGraph* graph) {
   }
   if (by_graph && graph->has_node_instruments) ++g_slowed_launches;
   if (!by_graph) graph->has_node_instruments = by_node;
-  FakeWork work;
-  work.graph_id = graph->id;
-  if (!by_node) {
-    call.work(work, FakeWorkKind::kGraph, kNodeNs * graph->nodes);
-    return call.correlation_id();
-  }
-  work.name = graph->name;
-  for (uint32_t i = 0; i < graph->nodes; ++i) {
-    work.node_id = (uint64_t{graph->id} << 32) + i + 1;
-    call.work(work, FakeWorkKind::kNode, kNodeNs);
-  }
-  return call.correlation_id();
+  Request request{.kind = FakeWorkKind::kGraph, .by = &call};
+  request.work.graph_id = graph->id;
+  for (const FakeNode& node : graph->nodes) request.duration_ns += node.duration_ns;
+  if (by_node) request.nodes_of = graph;
+  return ask(request, cuGraphLaunch, reinterpret_cast<CUgraphExec>(graph), nullptr);
 }
 
 void fake_cuda_visit(void (*on_call)(const FakeCall&, void*),

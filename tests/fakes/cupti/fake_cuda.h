@@ -29,7 +29,7 @@ struct FakeWork {
   uint32_t correlation_id = 0;
   uint32_t stream = 7;
   uint32_t graph_id = 0;
-  uint64_t node_id = 0;  // kNode: graph and number in it
+  uint64_t node_id = 0;  // of work in a graph: graph and number in it
   uint64_t start_unix_ns = 0;
   uint64_t end_unix_ns = 0;
   const char* name = nullptr;  // of a kernel
@@ -71,6 +71,8 @@ uint32_t fake_release(uint64_t address, uint64_t bytes);
 uint32_t fake_synchronise();  // waits for everything launched so far
 uint32_t fake_get_device();   // a call that nobody records but in bursts
 FakeGraph* fake_graph_make(uint32_t nodes, const char* name);
+// What `launch` launches, on any thread, becomes the graph's nodes.
+FakeGraph* fake_graph_capture(void (*launch)(void*), void* data);
 uint32_t fake_graph_launch(FakeGraph* graph);
 
 // What happened, in order of ending. The callbacks get one at a time.

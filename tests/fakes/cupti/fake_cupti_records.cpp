@@ -116,6 +116,8 @@ void Activities::put_copy(const FakeWork& work) {
   copy.contextId = kContext;
   copy.streamId = work.stream;
   copy.correlationId = work.correlation_id;
+  copy.graphNodeId = work.node_id;
+  copy.graphId = work.graph_id;
   put(copy, work.start_unix_ns, work.end_unix_ns);
 }
 
@@ -158,6 +160,8 @@ void Activities::on_work(const FakeWork& work) {
       set.correlationId = work.correlation_id;
       set.flags = CUPTI_ACTIVITY_FLAG_MEMSET_ASYNC;
       set.memoryKind = CUPTI_ACTIVITY_MEMORY_KIND_DEVICE;
+      set.graphNodeId = work.node_id;
+      set.graphId = work.graph_id;
       return put(set, work.start_unix_ns, work.end_unix_ns);
     }
     case FakeWorkKind::kGraph: {

@@ -66,6 +66,18 @@ TEST(DemangleTest, LeavesNamesWithZeroesInThemAlone) {
   EXPECT_EQ(demangle(name), "f()");
 }
 
+// A kernel of PyTorch, whose loose bound is far above what it comes to.
+TEST(DemangleTest, NamesKernelsWithManyBackReferences) {
+  const std::string name = demangle(
+      "_ZN2at6native52_GLOBAL__N__4671fab5_19_ForeachTernaryOp_cu_5285c63625multi_tenso"
+      "r_apply_kernelINS1_18TensorListMetadataILi2EEENS1_22TernaryOpScalarFunctorIfLi2E"
+      "Li2ELi0EEEJNS0_11LerpFunctorIfEEfEEEvT_T0_DpT1_");
+
+  EXPECT_TRUE(
+      name.starts_with("void at::native::(anonymous namespace)::multi_tensor_apply_kernel<"))
+      << name;
+}
+
 TEST(DemangleTest, LeavesNamesBeyondTheBoundAlone) {
   // libstdc++ itself gives up between the two, at 1,024 bytes.
   const std::string normal = "_Z1000" + std::string(1000, 'x') + "v";

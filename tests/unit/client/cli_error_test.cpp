@@ -218,7 +218,10 @@ TEST(CliRefusalTest, TurnsEveryAnswerIntoItsExitCode) {
       {grpc::StatusCode::CANCELLED, 3, "has stopped (because)"},
       {grpc::StatusCode::UNIMPLEMENTED, 1, "older version than this gpuperfctl"},
       {grpc::StatusCode::INTERNAL, 1, "answered: because (code 13)"},
-      {grpc::StatusCode::RESOURCE_EXHAUSTED, 1, "answered: because (code 8)"}};
+      {grpc::StatusCode::ABORTED, 1, "answered: because (code 10)"},
+      {grpc::StatusCode::RESOURCE_EXHAUSTED, 1, "gpuperfctl: cannot list functions: because\n"},
+      {grpc::StatusCode::FAILED_PRECONDITION, 1, "gpuperfctl: cannot list functions: because\n"},
+      {grpc::StatusCode::DATA_LOSS, 1, "gpuperfctl: cannot list functions: because\n"}};
   for (const RefusalCase& refusal : kCases) {
     FakeDaemon daemon;
     daemon.answers.failure = grpc::Status(refusal.code, "because");

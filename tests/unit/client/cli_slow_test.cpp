@@ -125,7 +125,7 @@ TEST_F(CliSlowTest, ShowsOneAsAnObject) {
   EXPECT_EQ(ordered_json::parse(run({"slow", "show", "9", "-o", "json"}).out),
             to_json(daemon_.answers.slow_calls[1]));
   EXPECT_THAT(run({"slow", "show", "9", "-o", "csv"}).out,
-              MatchesRegex("id,category,function.*user_stack_id\n9,cuda,cudaMalloc,4242,.*\n"));
+              MatchesRegex("id,category,function.*user_stack_id,gpu\n9,cuda,cudaMalloc,4242,.*\n"));
 }
 
 TEST_F(CliSlowTest, FailsOnAnIdThatIsNotKept) {

@@ -70,6 +70,17 @@ TEST(DoctorDaemonTest, ComparesTheVersions) {
               Contains(is_check("version", CheckState::kHint, "gpuperfd 0.0.1", "restart")));
 }
 
+TEST(DoctorDaemonTest, SaysWhatTheRecorderHoldsOrThatItIsOff) {
+  DaemonAnswers answers = make_healthy();
+  answers.status.mutable_recorder()->set_events(1'234);
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("recorder", CheckState::kHint, "off", "trace.recorder = true")));
+
+  answers.status.mutable_recorder()->set_enabled(true);
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("recorder", CheckState::kOk, "1,234 events")));
+}
+
 TEST(DoctorDaemonTest, SaysThatNothingCanBeProbed) {
   DaemonAnswers answers = make_healthy();
   answers.status.set_mechanism("none");

@@ -379,4 +379,92 @@ grpc::Status FakeDaemon::CheckConfig(grpc::ServerContext*, const v1::CheckConfig
   return note("CheckConfig", *request);
 }
 
+grpc::Status FakeDaemon::ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest* request,
+                                      v1::ListCapturesResponse* response) {
+  fill_page(request->page(), answers.captures, response->mutable_captures(),
+            response->mutable_next_page_token());
+  *response->mutable_recorder() = answers.recorder;
+  return note("ListCaptures", *request);
+}
+
+grpc::Status FakeDaemon::GetCapture(grpc::ServerContext*, const v1::GetCaptureRequest* request,
+                                    v1::GetCaptureResponse* response) {
+  const grpc::Status status = note("GetCapture", *request);
+  const std::lock_guard lock(mutex_);
+  for (const v1::Capture& capture : answers.captures) {
+    if (capture.id() != request->id()) continue;
+    *response->mutable_capture() = capture;
+    if (capture_answers_++ < answers.running_answers) {
+      response->mutable_capture()->set_state(v1::CAPTURE_STATE_RUNNING);
+    } else if (capture.state() == v1::CAPTURE_STATE_STORED) {
+      *response->mutable_matches() = answers.matches;
+    }
+    return status;
+  }
+  return {grpc::StatusCode::NOT_FOUND, "no capture " + std::to_string(request->id())};
+}
+
+grpc::Status FakeDaemon::FetchCapture(grpc::ServerContext*, const v1::FetchCaptureRequest* request,
+                                      grpc::ServerWriter<v1::FetchCaptureResponse>* writer) {
+  const grpc::Status status = note("FetchCapture", *request);
+  if (!status.ok()) return status;
+  v1::FetchCaptureResponse piece;
+  piece.set_total_bytes(answers.fetched.size());
+  piece.set_data(answers.fetched.substr(0, 2));
+  writer->Write(piece);
+  piece.clear_total_bytes();
+  piece.set_data(answers.fetched.substr(2));
+  writer->Write(piece);
+  return status;
+}
+
+grpc::Status FakeDaemon::SummariseCapture(grpc::ServerContext*,
+                                          const v1::SummariseCaptureRequest* request,
+                                          v1::SummariseCaptureResponse* response) {
+  response->mutable_rows()->Add(answers.work_rows.begin(), answers.work_rows.end());
+  response->set_total_rows(answers.work_rows.size());
+  response->set_total_gpu_ns(1'000'000);
+  return note("SummariseCapture", *request);
+}
+
+grpc::Status FakeDaemon::DiffCaptures(grpc::ServerContext*, const v1::DiffCapturesRequest* request,
+                                      v1::DiffCapturesResponse* response) {
+  response->mutable_rows()->Add(answers.diff_rows.begin(), answers.diff_rows.end());
+  response->set_total_rows(answers.diff_rows.size());
+  return note("DiffCaptures", *request);
+}
+
+grpc::Status FakeDaemon::Control::begin(const char* method,
+                                        const google::protobuf::Message& request,
+                                        v1::Capture* capture) {
+  if (!daemon_.answers.captures.empty()) *capture = daemon_.answers.captures.front();
+  capture->set_state(v1::CAPTURE_STATE_RUNNING);
+  const grpc::Status status = daemon_.note(method, request);
+  return status.ok() ? daemon_.answers.control_failure : status;
+}
+
+grpc::Status FakeDaemon::Control::StartCapture(grpc::ServerContext*,
+                                               const v1::StartCaptureRequest* request,
+                                               v1::StartCaptureResponse* response) {
+  return begin("StartCapture", *request, response->mutable_capture());
+}
+
+grpc::Status FakeDaemon::Control::StopCapture(grpc::ServerContext*,
+                                              const v1::StopCaptureRequest* request,
+                                              v1::StopCaptureResponse* response) {
+  return begin("StopCapture", *request, response->mutable_capture());
+}
+
+grpc::Status FakeDaemon::Control::FreezeRecorder(grpc::ServerContext*,
+                                                 const v1::FreezeRecorderRequest* request,
+                                                 v1::FreezeRecorderResponse* response) {
+  return begin("FreezeRecorder", *request, response->mutable_capture());
+}
+
+grpc::Status FakeDaemon::Control::DeleteCapture(grpc::ServerContext*,
+                                                const v1::DeleteCaptureRequest* request,
+                                                v1::DeleteCaptureResponse* response) {
+  return begin("DeleteCapture", *request, response->mutable_capture());
+}
+
 }  // namespace gpuperf::client

@@ -48,6 +48,14 @@ struct FakeAnswers {
   // microsecond each, and so many bytes, and shows a moment 0.1 s later.
   uint64_t calls_between_answers = 0;
   uint64_t bytes_between_answers = 0;
+  std::vector<v1::Capture> captures;
+  v1::Recorder recorder;
+  v1::CaptureMatches matches;
+  // GetCapture is answered so often with "running" before the capture is as it is in `captures`.
+  int running_answers = 0;
+  std::string fetched = "form";  // of every FetchCapture
+  std::vector<v1::CaptureWorkRow> work_rows;
+  std::vector<v1::CaptureDiffRow> diff_rows;
   v1::ProbeChange change;  // of every call to Control that changes probes
   uint32_t told_sessions = 1;
   grpc::Status control_failure = grpc::Status::OK;
@@ -101,6 +109,16 @@ class FakeDaemon final : public v1::Observe::Service {
                             v1::ListSessionsResponse*) override;
   grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,
                         v1::ListGpusResponse*) override;
+  grpc::Status ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest*,
+                            v1::ListCapturesResponse*) override;
+  grpc::Status GetCapture(grpc::ServerContext*, const v1::GetCaptureRequest*,
+                          v1::GetCaptureResponse*) override;
+  grpc::Status FetchCapture(grpc::ServerContext*, const v1::FetchCaptureRequest*,
+                            grpc::ServerWriter<v1::FetchCaptureResponse>*) override;
+  grpc::Status SummariseCapture(grpc::ServerContext*, const v1::SummariseCaptureRequest*,
+                                v1::SummariseCaptureResponse*) override;
+  grpc::Status DiffCaptures(grpc::ServerContext*, const v1::DiffCapturesRequest*,
+                            v1::DiffCapturesResponse*) override;
   grpc::Status GetConfig(grpc::ServerContext*, const v1::GetConfigRequest*,
                          v1::GetConfigResponse*) override;
   grpc::Status CheckConfig(grpc::ServerContext*, const v1::CheckConfigRequest*,
@@ -124,6 +142,17 @@ class FakeDaemon final : public v1::Observe::Service {
                                   v1::SetSlowThresholdResponse*) override;
     grpc::Status SetSession(grpc::ServerContext*, const v1::SetSessionRequest*,
                             v1::SetSessionResponse*) override;
+    grpc::Status StartCapture(grpc::ServerContext*, const v1::StartCaptureRequest*,
+                              v1::StartCaptureResponse*) override;
+    grpc::Status StopCapture(grpc::ServerContext*, const v1::StopCaptureRequest*,
+                             v1::StopCaptureResponse*) override;
+    grpc::Status FreezeRecorder(grpc::ServerContext*, const v1::FreezeRecorderRequest*,
+                                v1::FreezeRecorderResponse*) override;
+    grpc::Status DeleteCapture(grpc::ServerContext*, const v1::DeleteCaptureRequest*,
+                               v1::DeleteCaptureResponse*) override;
+    // The first of the captures, as it begins.
+    grpc::Status begin(const char* method, const google::protobuf::Message& request,
+                       v1::Capture* capture);
 
     FakeDaemon& daemon_;
   };
@@ -143,6 +172,7 @@ class FakeDaemon final : public v1::Observe::Service {
   mutable std::mutex mutex_;
   std::vector<std::string> requests_;  // guarded by mutex_
   uint64_t function_answers_ = 0;      // guarded by mutex_
+  int capture_answers_ = 0;            // guarded by mutex_
 };
 
 // Answers that look like a small GPU host, for tests of what is shown.

@@ -140,7 +140,7 @@ TEST(CsvTest, WritesListsAsJsonText) {
 
   EXPECT_EQ(write_csv_row(call, {}),
             "3,,,0,0,,,,0,0,0,0,,\"[{\"\"name\"\":\"\"n\"\",\"\"value\"\":\"\"1\"\"}]\",,[],,,"
-            ",,,[],[],false,,false,,\n");
+            ",,,[],[],false,,false,,,\n");
 }
 
 TEST(CsvTest, WritesNestedMessagesAsJsonText) {

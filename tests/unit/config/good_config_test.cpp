@@ -128,6 +128,20 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "sample_every": 10,
     "flush_interval_ms": 100
   },
+  "trace": {
+    "recorder": false,
+    "recorder_seconds": 10,
+    "recorder_mib": 16,
+    "stacks_per_second": 50,
+    "min_call_us": 5,
+    "long_call_us": 200,
+    "max_capture_seconds": 60,
+    "max_capture_mib": 32,
+    "freeze_on_slow_ms": 250,
+    "freeze_on_alert": true,
+    "store_mib": 128,
+    "retention_days": 2
+  },
   "overhead": {
     "budget_percent": 2.5
   },

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <filesystem>
 #include <functional>
@@ -98,7 +99,7 @@ RawStack make_copied(uint64_t id, size_t copy_bytes) {
 
 class SymbolizerStacksTest : public testing::Test {
  protected:
-  // What the kernel side is told; of the resolve thread.
+  // What the kernel side is told; of the walking thread.
   struct Told {
     std::mutex mutex;
     std::vector<uint32_t> spaces;
@@ -109,6 +110,7 @@ class SymbolizerStacksTest : public testing::Test {
   std::unique_ptr<Symbolizer> make(Symbolizer::Options options = {}) {
     options.tables = {.set_space =
                           [this](uint32_t pid, const gpuperf_address_space&) {
+                            if (pid == kGatePid) return pass_gate();
                             const std::lock_guard lock(told_.mutex);
                             told_.spaces.push_back(pid);
                             return true;
@@ -143,24 +145,34 @@ class SymbolizerStacksTest : public testing::Test {
     settled.get_future().wait();
   }
 
-  // Keeps the resolve thread busy until it is destroyed.
+  // Keeps the walking thread busy until it is destroyed: with a process that is at the gate.
   class Busy {
    public:
-    explicit Busy(Symbolizer& symbolizer) {
+    Busy(SymbolizerStacksTest& test, Symbolizer& symbolizer) : test_(test) {
       std::promise<void> entered;
-      EXPECT_TRUE(symbolizer.post_resolve(
-          {}, [&entered, leave = leave_.get_future().share()](const Stacks&) {
-            entered.set_value();
-            leave.wait();
-          }));
+      test_.gate_ = {.entered = &entered, .leave = leave_.get_future().share()};
+      symbolizer.post_prepare({.pid = test_.kGatePid});
       entered.get_future().wait();
     }
     ~Busy() { leave_.set_value(); }
 
    private:
+    SymbolizerStacksTest& test_;
     std::promise<void> leave_;
   };
+  struct Gate {
+    std::promise<void>* entered = nullptr;
+    std::shared_future<void> leave;
+  };
 
+  bool pass_gate() {
+    gate_.entered->set_value();
+    gate_.leave.wait();
+    return true;
+  }
+
+  const uint32_t kGatePid = static_cast<uint32_t>(getppid());
+  Gate gate_;
   Told told_;
   DropCounters drops_;
 };
@@ -197,19 +209,49 @@ TEST_F(SymbolizerStacksTest, NamesAStackThatWasTaken) {
   EXPECT_EQ(get_frames(stacks[0])[0].module, std::filesystem::read_symlink("/proc/self/exe"));
 }
 
-TEST_F(SymbolizerStacksTest, WalksACopyToItsEnd) {
-  const auto symbolizer = make();
-  StackPlace place;
+// With where it was taken.
+RawStack copy_own_stack(uint64_t id, StackPlace& place) {
   RawStack copied;
-  (void)symbolizer_sample::middle(place, 1L, [&copied](const StackPlace& known) {
+  (void)symbolizer_sample::middle(place, 1L, [id, &copied](const StackPlace& known) {
     const uint64_t sp = known.live.sp + 8;
-    copied = {.id = 72,
+    copied = {.id = id,
               .process = self(),
               .end = StackEnd::kUnknown,
               .frames = {{.pc = known.callers[0], .sp = sp}},
               .bp = known.live.bp};
     copied.copy = copy_stack(sp);
   });
+  return copied;
+}
+
+TEST_F(SymbolizerStacksTest, LearnsWalksWhileNamesAreBeingRead) {
+  auto symbolizer = make();
+  std::promise<void> entered, leave;
+  ASSERT_TRUE(symbolizer->post_resolve({}, [&](const Stacks&) {
+    entered.set_value();
+    leave.get_future().wait();
+  }));
+  entered.get_future().wait();
+  StackPlace place;
+
+  ASSERT_TRUE(symbolizer->post_stacks({copy_own_stack(72, place)}));
+
+  const auto count_rules = [this] {
+    const std::lock_guard lock(told_.mutex);
+    return told_.rules;
+  };
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds{30};
+  while (count_rules() == 0 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  EXPECT_GT(count_rules(), 0);
+  leave.set_value();
+}
+
+TEST_F(SymbolizerStacksTest, WalksACopyToItsEnd) {
+  const auto symbolizer = make();
+  StackPlace place;
+  const RawStack copied = copy_own_stack(72, place);
 
   ASSERT_TRUE(symbolizer->post_stacks({copied}));
   const Stacks stacks = resolve(*symbolizer, {TakenStack{72}});
@@ -314,7 +356,7 @@ TEST_F(SymbolizerStacksTest, RefusesWhatItsQueueCannotHoldAndNeverCallsBackForIt
   std::atomic<int> answered = 0;
   auto symbolizer = make({.queue_requests = 2});
   {
-    const Busy busy(*symbolizer);
+    const Busy busy(*this, *symbolizer);
     const auto count = [&answered](const Stacks&) { ++answered; };
 
     EXPECT_TRUE(symbolizer->post_resolve({}, count));
@@ -332,7 +374,7 @@ TEST_F(SymbolizerStacksTest, LeavesOutCopiesBeyondTheirBound) {
   const size_t half = Symbolizer::kMaxCopyBytes / 2;
   Stacks stacks;
   {
-    const Busy busy(*symbolizer);
+    const Busy busy(*this, *symbolizer);
     ASSERT_TRUE(symbolizer->post_stacks({make_copied(1, half), make_copied(2, half)}));
 
     EXPECT_TRUE(symbolizer->post_stacks({make_copied(3, 1), make_walked(4, {0x1000})}));
@@ -358,7 +400,7 @@ TEST_F(SymbolizerStacksTest, TakesCopiesAgainOnceOthersWereWalked) {
 TEST_F(SymbolizerStacksTest, TakesCopiesAgainAfterAPostThatItsQueueCouldNotHold) {
   const auto symbolizer = make({.queue_requests = 1});
   {
-    const Busy busy(*symbolizer);
+    const Busy busy(*this, *symbolizer);
     ASSERT_TRUE(symbolizer->post_stacks({}));
     ASSERT_FALSE(symbolizer->post_stacks({make_copied(1, Symbolizer::kMaxCopyBytes)}));
   }
@@ -415,7 +457,7 @@ TEST_F(SymbolizerStacksTest, LeavesAProcessAloneThatItReadAlready) {
 TEST_F(SymbolizerStacksTest, QueuesAProcessOnceHoweverMuchItMaps) {
   const auto symbolizer = make({.queue_requests = 2});
   {
-    const Busy busy(*symbolizer);
+    const Busy busy(*this, *symbolizer);
     symbolizer->post_prepare({.pid = self().pid});
     for (int i = 0; i < 10; ++i) symbolizer->note_mapping(self().pid, "/usr/lib/libm.so.6");
 
@@ -451,7 +493,7 @@ TEST_F(SymbolizerStacksTest, ReadsAProcessThatMapsAPython) {
 TEST_F(SymbolizerStacksTest, PreparesLaterWhatItsQueueHadNoRoomFor) {
   const auto symbolizer = make({.queue_requests = 1});
   {
-    const Busy busy(*symbolizer);
+    const Busy busy(*this, *symbolizer);
     ASSERT_TRUE(symbolizer->post_stacks({}));
     symbolizer->post_prepare({.pid = self().pid});
   }

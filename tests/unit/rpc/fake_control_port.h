@@ -16,6 +16,7 @@ class FakeControlPort final : public ControlPort {
  public:
   Result<ProbeChange> result = ProbeChange{};  // set before the first call
   Result<size_t> told_sessions = 1;            // likewise
+  Result<CaptureRow> capture = CaptureRow{};   // likewise
   bool answers_at_once = true;                 // likewise
 
   void post_reload(Done done) override { take("reload", std::move(done)); }
@@ -42,6 +43,35 @@ class FakeControlPort final : public ControlPort {
     done(told_sessions);
   }
 
+  void post_start_capture(const CaptureOrder& order, CaptureDone done) override {
+    {
+      const std::lock_guard lock(mutex_);
+      capture_orders_.push_back(order);
+    }
+    take_capture("start", std::move(done));
+  }
+  void post_stop_capture(uint64_t id, CaptureDone done) override {
+    take_capture("stop " + std::to_string(id), std::move(done));
+  }
+  void post_freeze_recorder(const FreezeOrder& order, CaptureDone done) override {
+    {
+      const std::lock_guard lock(mutex_);
+      freeze_orders_.push_back(order);
+    }
+    take_capture("freeze", std::move(done));
+  }
+  void post_delete_capture(uint64_t id, CaptureDone done) override {
+    take_capture("delete " + std::to_string(id), std::move(done));
+  }
+
+  std::vector<CaptureOrder> capture_orders() const {
+    const std::lock_guard lock(mutex_);
+    return capture_orders_;
+  }
+  std::vector<FreezeOrder> freeze_orders() const {
+    const std::lock_guard lock(mutex_);
+    return freeze_orders_;
+  }
   std::vector<std::pair<SessionTarget, SessionOrder>> orders() const {
     const std::lock_guard lock(mutex_);
     return orders_;
@@ -60,6 +90,13 @@ class FakeControlPort final : public ControlPort {
   }
 
  private:
+  void take_capture(std::string what, CaptureDone done) {
+    {
+      const std::lock_guard lock(mutex_);
+      asked_.push_back(std::move(what));
+    }
+    done(capture);
+  }
   void take(std::string what, Done done) {
     {
       const std::lock_guard lock(mutex_);
@@ -78,6 +115,8 @@ class FakeControlPort final : public ControlPort {
   std::vector<std::string> asked_;                              // guarded by mutex_
   std::vector<Done> waiting_;                                   // guarded by mutex_
   std::vector<std::pair<SessionTarget, SessionOrder>> orders_;  // guarded by mutex_
+  std::vector<CaptureOrder> capture_orders_;                    // guarded by mutex_
+  std::vector<FreezeOrder> freeze_orders_;                      // guarded by mutex_
 };
 
 }  // namespace gpuperf::testing

@@ -148,7 +148,8 @@ class ObserveServiceTest : public RpcFixture {
     EXPECT_THAT(status_.error_message(), HasSubstr(why));
   }
 
-  ObserveService service_{sources()};
+  RenderQueue queue_;
+  ObserveService service_{sources(), queue_, true};
 };
 
 TEST_F(ObserveServiceTest, AnswersBeforeTheFirstSnapshot) {
@@ -214,7 +215,8 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
       drops { stage: "bpf" reason: "slow_ring_full" count: 17
               meaning: "records of slow calls; the calls themselves are counted" }
       kernel: "6.18.0" sessions {}
-      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms")")
+      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms"
+      recorder {})")
                                         .DebugString());
 }
 

@@ -63,7 +63,8 @@ class RpcFixture : public ::testing::Test {
             .drops = drops_,
             .clock = clock_,
             .watch = hub_,
-            .check_config = [this](std::string_view text) { return check_config(text); }};
+            .check_config = [this](std::string_view text) { return check_config(text); },
+            .captures = captures_};
   }
   void start() { start("unix:" + (folder_ / "api.sock")); }
   void start(const std::string& listen) { start(RpcOptions{.listen = listen}); }
@@ -105,7 +106,8 @@ class RpcFixture : public ::testing::Test {
   DropCounters drops_;
   FakeClock clock_;
   WatchHub hub_{drops_};
-  ControlPort* control_port_ = nullptr;  // set before start
+  ControlPort* control_port_ = nullptr;     // set before start
+  const CaptureStore* captures_ = nullptr;  // likewise
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::Observe::Stub> stub_;
   grpc::Status status_;

@@ -130,6 +130,62 @@ TEST(ToProtoTest, GivesEachWaitItsStacks) {
   EXPECT_EQ(split.waits(1).kernel_stack_id(), "");
 }
 
+TEST(ToProtoTest, ConvertsWhatTheGpuDidDuringASlowCall) {
+  const GpuLauncher launcher = {.function = "cudaLaunchKernel",
+                                .operation = "linear",
+                                .frame = kBadText,
+                                .tid = 71,
+                                .comm = kBadText,
+                                .is_calling_thread = true,
+                                .start_mono_ns = 3};
+  SlowCall call{.id = 1};
+  call.gpu = std::make_shared<const GpuDuringCall>(
+      GpuDuringCall{.busy_ns = 10,
+                    .idle_ns = 11,
+                    .kernel_ns = 12,
+                    .copy_ns = 13,
+                    .set_ns = 14,
+                    .graph_ns = 15,
+                    .kernels = {{kBadText, "k", 16, 17, 18, launcher, 19}},
+                    .other_kernels = 20,
+                    .other_kernels_ns = 21,
+                    .copies = {{"set", 22, 23, 24}},
+                    .devices = {{"GPU-1", 1, 25, 26, 27}},
+                    .others = {{90, kBadText, 28}},
+                    .others_ns = 29,
+                    .own = {30, 31, 32, 33, 34},
+                    .awaited = GpuAwaitedWork{kBadText, 35, 36, 37, 38, 39, {}},
+                    .missing = {kBadText}});
+
+  expect_message(to_proto(call), R"text(
+      id: 1 reason: "absolute"
+      gpu {
+        missing: "bad\357\277\275" busy_ns: 10 idle_ns: 11 kernel_ns: 12 copy_ns: 13 set_ns: 14
+        graph_ns: 15
+        kernels {
+          kernel: "bad\357\277\275" short_name: "k" total_ns: 16 count: 17 longest_ns: 18
+          launcher { function: "cudaLaunchKernel" operation: "linear" frame: "bad\357\277\275"
+                     tid: 71 comm: "bad\357\277\275" calling_thread: true start_mono_ns: 3 }
+          launcher_ns: 19
+        }
+        other_kernels: 20 other_kernels_ns: 21
+        copies { direction: "set" total_ns: 22 count: 23 copied_bytes: 24 }
+        devices { uuid: "GPU-1" number: 1 busy_ns: 25 idle_ns: 26 others_ns: 27 }
+        others { pid: 90 comm: "bad\357\277\275" busy_ns: 28 }
+        others_ns: 29
+        own { launches: 30 without_work: 31 run_ns: 32 stream_wait_ns: 33 device_wait_ns: 34 }
+        awaited { name: "bad\357\277\275" total_ns: 35 duration_ns: 36 queued_ns: 37
+                  stream_wait_ns: 38 before_return_ns: 39 launcher {} }
+      })text");
+}
+
+TEST(ToProtoTest, SaysThatWhatTheGpuDidIsComplete) {
+  SlowCall call{.id = 1};
+  call.gpu = std::make_shared<const GpuDuringCall>(GpuDuringCall{.idle_ns = 5});
+
+  expect_message(to_proto(call), R"(id: 1 reason: "absolute" gpu { complete: true idle_ns: 5 })");
+}
+
 TEST(ToProtoTest, LeavesArgumentsOutThatWereNotKept) {
   SlowCall call{.id = 1};
   call.arguments.clear();
@@ -252,7 +308,8 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
                     share_ratio: 0.5 remaining_ns: 500 times: 2 }
       suspensions { category: "cuda" function: "cudaMalloc" }
       overhead_ratio: 0.5 overhead_pid: 42 sessions {}
-      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms")");
+      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms"
+      recorder {})");
 }
 
 TEST(ToProtoTest, ConvertsAConfigError) {

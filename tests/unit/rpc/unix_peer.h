@@ -35,22 +35,23 @@ inline Fd connect_unix(const std::string& path) {
   return fd;
 }
 
-// A connection that a child process makes after it became nobody. The socket itself is inherited:
-// the kernel takes the credentials when it connects. Root only.
-inline Fd connect_as_nobody(const std::string& path) {
+// A connection that a child process makes after it became that user. The socket itself is
+// inherited: the kernel takes the credentials when it connects. Root only.
+inline Fd connect_as(const std::string& path, uid_t uid) {
   Fd fd = make_unix_socket();
   const pid_t child = fork();
   if (child == 0) {  // nothing but system calls: other threads' locks were copied as they were
     const bool dropped = syscall(SYS_setgroups, 0, nullptr) == 0 &&
-                         syscall(SYS_setresgid, kNobody, kNobody, kNobody) == 0 &&
-                         syscall(SYS_setresuid, kNobody, kNobody, kNobody) == 0;
+                         syscall(SYS_setresgid, uid, uid, uid) == 0 &&
+                         syscall(SYS_setresuid, uid, uid, uid) == 0;
     _exit(dropped && connect_unix(fd, path) == 0 ? 0 : 1);
   }
   int status = -1;
   EXPECT_EQ(waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0) << "nobody could not connect to " << path;
+  EXPECT_EQ(status, 0) << uid << " could not connect to " << path;
   return fd;
 }
+inline Fd connect_as_nobody(const std::string& path) { return connect_as(path, kNobody); }
 
 // Waits until the other side closes; what it said before does not matter. False after 30 s.
 inline bool wait_for_end(const Fd& fd) {

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include <fstream>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -84,6 +85,27 @@ SlowCall make_parent(NamedCalls most) {
   return call;
 }
 
+// The GPU was busy for so long of the call's 100 ms.
+SlowCall make_gpu_call(std::string function, uint64_t busy_ms, GpuDuringCall gpu = {}) {
+  SlowCall call = make_call("cuda", std::move(function));
+  gpu.busy_ns = busy_ms * kMs;
+  gpu.idle_ns = 100 * kMs - gpu.busy_ns;
+  call.gpu = std::make_shared<const GpuDuringCall>(std::move(gpu));
+  return call;
+}
+
+GpuKernelTime make_kernel_time(uint64_t total_ms) {
+  return {.kernel = "flash(float*)",
+          .short_name = "flash",
+          .total_ns = total_ms * kMs,
+          .count = 3,
+          .launcher = {.function = "cudaLaunchKernel",
+                       .operation = "linear",
+                       .frame = "forward (model.py:88)",
+                       .tid = 71,
+                       .comm = "python"}};
+}
+
 struct Example {
   std::string_view rule;
   SlowCall call;
@@ -129,6 +151,37 @@ std::vector<Example> make_examples() {
       {"futex",
        make_futex_call(),
        {"Blocked 90 ms on a futex. It waits for", "look at the stacks"}},
+      {"gpu_queue",
+       make_gpu_call("cudaMemcpy", 80,
+                     {.kernel_ns = 80 * kMs,
+                      .kernels = {make_kernel_time(80)},
+                      .own = {.launches = 1, .run_ns = 2 * kMs, .stream_wait_ns = 70 * kMs}}),
+       {"stood 70 ms behind earlier work on its stream, and ran 2.0 ms",
+        "busy for 80 ms: 80 ms of the call in kernel flash (3 times), launched by thread 71 "
+        "(python) at "
+        "forward (model.py:88) in linear.",
+        "a stream of its own"}},
+      {"gpu_others",
+       make_gpu_call("cudaStreamSynchronize", 10,
+                     {.others = {{90, "train", 60 * kMs}}, .others_ns = 70 * kMs}),
+       {"Waited 100 ms for the GPU, which worked for other processes for 70 ms: 60 ms of it for "
+        "process 90 (train), and 10 ms for this one.",
+        "gpuperfctl gpus"}},
+      {"gpu_work",
+       make_gpu_call("cudaStreamSynchronize", 70, {.kernels = {make_kernel_time(64)}}),
+       {"Waited 100 ms for the GPU: 64 ms of the call in kernel flash (3 times), launched by "
+        "thread 71 "
+        "(python) at forward (model.py:88) in linear. It was idle for 30 % of the call.",
+        "Make that work shorter"}},
+      {"gpu_work",
+       make_gpu_call("cudaFree", 99,
+                     {.copies = {{"host_to_device", 99 * kMs, 1, 4'096}}, .missing = {"some"}}),
+       {"Waited 100 ms for the GPU: 99 ms of the call in copies host_to_device (1 time). Make"}},
+      {"gpu_idle",
+       make_gpu_call("cudaEventSynchronize", 20, {.kernels = {make_kernel_time(20)}}),
+       {"Waited 100 ms, but the GPU had no work of this process for 80 ms of the call, and was "
+        "busy for 20 ms: 20 ms of the call in kernel flash",
+        "gpuperfctl trace"}},
       {"gpu_sync",
        make_blocked_call("cuda", "cudaStreamSynchronize",
                          {.kind = WaitKind::kPoll, .syscall = 7, .file_mode = S_IFCHR}),
@@ -313,6 +366,36 @@ TEST(ExplainTest, PutsAWaitForTheGpuBeforeADriverThatBlocks) {
 
   EXPECT_EQ(find_rule(make_blocked_call("cuda", "cudaDeviceSynchronize", wait)), "gpu_sync");
   EXPECT_EQ(find_rule(make_blocked_call("cuda", "cudaStreamCreate", wait)), "gpu_driver");
+}
+
+TEST(ExplainTest, BlamesTheGpuOnlyWhereTheThreadWaitedForIt) {
+  SlowCall call = make_gpu_call("cudaStreamSynchronize", 90, {.kernels = {make_kernel_time(90)}});
+  call.event.split = TimeSplit{.throttled_ns = 60 * kMs};
+
+  EXPECT_EQ(find_rule(call), "throttled");
+}
+
+TEST(ExplainTest, AddsUpAllWaysToWaitForTheGpu) {
+  SlowCall call = make_gpu_call("cudaStreamSynchronize", 90, {.kernels = {make_kernel_time(90)}});
+  call.event.split = make_blocked(WaitKind::kPoll, 30 * kMs);
+  call.event.split->ticks[GPUPERF_TICK_USER] = 1;
+  call.event.split->ticks[GPUPERF_TICK_SYSCALL] = 1;
+
+  EXPECT_THAT(explain(call), StartsWith("Waited 100 ms for the GPU: 90 ms of the call in kernel"));
+}
+
+TEST(ExplainTest, SaysNothingOfAnIdleGpuByRecordsThatAreIncomplete) {
+  EXPECT_EQ(find_rule(make_gpu_call("cudaStreamSynchronize", 20, {.missing = {"some"}})),
+            "gpu_sync");
+  SlowCall unknown = make_call("cuda", "cudaStreamSynchronize");
+  unknown.gpu = std::make_shared<const GpuDuringCall>(GpuDuringCall{.missing = {"all"}});
+  EXPECT_EQ(find_rule(unknown), "gpu_sync");
+}
+
+TEST(ExplainTest, TakesACopysOwnTimeForNoWait) {
+  EXPECT_EQ(find_rule(make_gpu_call("cudaMemcpyAsync", 90, {.copy_ns = 90 * kMs})),
+            "pageable_copy");
+  EXPECT_EQ(find_rule(make_gpu_call("cudaMemcpy", 90, {.kernel_ns = 90 * kMs})), "gpu_work");
 }
 
 TEST(ExplainTest, ExplainsAnAllocationThatBlocksInTheDriverByWhatItIsFor) {

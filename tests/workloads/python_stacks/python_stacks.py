@@ -7,7 +7,7 @@ innermost first. python: every Python frame by sys._getframe, the standard libra
 qualified name where this Python has it (3.11). merged: the same, and the C functions of ours.
 
 usage: python_stacks.py LIBRARY EXTENSION_FOLDER --samples N --pause-us N --target-us N --threads N
-                        --wait-for-file PATH --linger-for-file PATH
+                        --wait-for-file PATH --linger-for-file PATH --sharing
 """
 
 import argparse
@@ -17,6 +17,7 @@ import threading
 import time
 
 import own_stack
+import sharing_calls
 from middle_calls import choose_middle
 
 
@@ -69,6 +70,7 @@ def main():
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--wait-for-file", default="")
     parser.add_argument("--linger-for-file", default="")
+    parser.add_argument("--sharing", action="store_true", help="one thread, by sharing_calls.py")
     options = parser.parse_args()
     own_stack.load(options.library, options.extension_folder)
     own_stack.library.set_stack_target_ns(options.target_us * 1000)
@@ -76,10 +78,14 @@ def main():
     own_stack.pause_seconds = options.pause_us / 1e6
     warm_up_until(options.wait_for_file)
 
+    if options.sharing:
+        sharing_calls.work()
+        options.threads = 0
     threads = [threading.Thread(target=work) for _ in range(options.threads - 1)]
     for thread in threads:
         thread.start()
-    work()
+    if options.threads > 0:
+        work()
     for thread in threads:
         thread.join()
     while options.linger_for_file and not os.path.exists(options.linger_for_file):

@@ -18,11 +18,11 @@ namespace {
 
 const CaseRow& find_case(const std::string& name) {
 #ifdef GPUPERF_STATIC_PROGRAM
-  const std::span<const CaseRow> tables[] = {path_cases(), signal_cases(), process_cases(),
-                                             code_cases()};
+  const std::span<const CaseRow> tables[] = {path_cases(), sharing_cases(), signal_cases(),
+                                             process_cases(), code_cases()};
 #else
-  const std::span<const CaseRow> tables[] = {path_cases(), signal_cases(), process_cases(),
-                                             code_cases(), plugin_cases()};
+  const std::span<const CaseRow> tables[] = {path_cases(),    sharing_cases(), signal_cases(),
+                                             process_cases(), code_cases(),    plugin_cases()};
 #endif
   for (const auto& table : tables) {
     for (const CaseRow& row : table) {

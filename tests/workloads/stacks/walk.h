@@ -123,6 +123,7 @@ struct CaseRow {
   void (*run)(Walk* walk, Request& request);
 };
 std::span<const CaseRow> path_cases();
+std::span<const CaseRow> sharing_cases();
 std::span<const CaseRow> signal_cases();
 std::span<const CaseRow> process_cases();
 std::span<const CaseRow> code_cases();    // jit

@@ -1,0 +1,261 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * Hands over what a walk has found, and, where it could not go on, the memory that it would have gone on in.
+ */
+#pragma once
+
+#include "bpf/stack_memory.bpf.h"
+
+#define PAGE_BYTES 4096
+#define COPY_INTERVAL_NS 250000ull /* a copy takes up to 10 us, and the daemon some 100 to walk it */
+#define COPY_BURST 200             /* the ring holds 238 */
+
+static __u64 copies_paid_ns; /* every copy so far moved it on by the interval */
+
+/* The record of the stack. A function of its own for the verifier. */
+__attribute__((noinline)) int fill_stack(struct gpuperf_stack *stack, struct gpuperf_walk *walk)
+{
+	__u32 from, count = 0;
+
+	if (!stack || !walk)
+		return 0;
+	from = walk->start;
+	stack->kind = GPUPERF_RECORD_STACK;
+	stack->length_bytes = __builtin_offsetof(struct gpuperf_stack, python) +
+			      walk->python_count * sizeof(struct gpuperf_python_frame);
+	stack->stack_id = walk->stack_id;
+	stack->process_start_boot_ns = walk->process_start_boot_ns;
+	stack->pid = walk->pid;
+	stack->tid = walk->tid;
+	stack->space = walk->space;
+	stack->end = walk->end;
+	stack->python_is_cut = walk->python_is_cut;
+	stack->python_count = walk->python_count;
+	stack->code_changes = walk->code_changes;
+	stack->bp = walk->bp;
+	__builtin_memset(stack->exact_frames, 0, sizeof(stack->exact_frames));
+	for (count = 0; count < GPUPERF_STACK_FRAMES; count++) {
+		const struct gpuperf_walk_frame *frame;
+		__u32 index = from + count;
+
+		barrier_var(index);
+		if (index >= GPUPERF_STACK_FRAMES)
+			break;
+		frame = &walk->frames[index];
+		stack->frames[count].pc = frame->pc;
+		stack->frames[count].sp = frame->sp;
+		if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
+			stack->exact_frames[count / 64] |= 1ull << (count & 63);
+	}
+	stack->frame_count = count;
+	bpf_probe_read_kernel(stack->python, sizeof(stack->python), walk->python);
+	return 0;
+}
+
+/* Copies from an address on, page by page up to `end`; pages that were never touched are left out. A function of
+ * its own for the verifier. */
+static __attribute__((noinline)) int copy_memory(struct gpuperf_stack_copy *record, __u64 address, __u64 end)
+{
+	__u64 done_bytes = PAGE_BYTES - (address & (PAGE_BYTES - 1));
+	__u32 present = 1;
+
+	if (!record)
+		return 0;
+	barrier_var(done_bytes);
+	if (done_bytes > PAGE_BYTES || !done_bytes)
+		return 0; /* cannot be */
+	if (bpf_probe_read_user(record->copy, done_bytes, (const void *)address))
+		present = 0;
+	for (__u32 page = 1; page < GPUPERF_STACK_COPY_BYTES / PAGE_BYTES; page++) {
+		barrier_var(done_bytes);
+		if (done_bytes > GPUPERF_STACK_COPY_BYTES - PAGE_BYTES || address + done_bytes >= end)
+			break;
+		if (!bpf_probe_read_user(record->copy + done_bytes, PAGE_BYTES,
+					 (const void *)(address + done_bytes)))
+			present |= 1u << page;
+		done_bytes += PAGE_BYTES;
+	}
+	record->copy_bytes = done_bytes;
+	record->present_pages = present;
+	return 0;
+}
+
+struct memory_end {
+	__u64 address;
+};
+
+static long note_memory_end(struct task_struct *task, struct vm_area_struct *area, struct memory_end *end)
+{
+	end->address = area->vm_end;
+	return 0;
+}
+
+/* Where the memory that holds the stack ends; a thread without a mapping of its own, or whose mappings are
+ * being changed right now, gets what fits into a record. */
+static __always_inline __u64 find_memory_end(struct task_struct *task, __u64 address)
+{
+	struct memory_end end = { .address = 0 };
+
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_find_vma))
+		bpf_find_vma(task, address, note_memory_end, &end, 0);
+	return end.address ? end.address : address + GPUPERF_STACK_COPY_BYTES;
+}
+
+/* One part of a copy; NULL = no room. */
+static __always_inline struct gpuperf_stack_copy *fill_copy(struct gpuperf_walk *walk, __u32 part,
+							    __u64 address, __u64 end)
+{
+	struct gpuperf_stack_copy *record = bpf_ringbuf_reserve(&stack_copy_ring, sizeof(*record), 0);
+
+	if (!record)
+		return NULL;
+	fill_stack(&record->stack, walk);
+	record->stack.kind = GPUPERF_RECORD_STACK_COPY;
+	record->stack.length_bytes = sizeof(*record);
+	record->address = address;
+	record->part = part;
+	record->return_count = 0;
+	record->copy_bytes = 0;
+	record->present_pages = 0;
+	copy_memory(record, address, end);
+	return record;
+}
+
+/* Sends further parts from `address` on; the number of the next one. */
+static __attribute__((noinline)) __u32 send_parts(struct gpuperf_walk *walk, __u32 part, __u64 address)
+{
+	__u64 end = find_memory_end(bpf_get_current_task_btf(), address);
+	struct gpuperf_stack_copy *record;
+	__u64 copied_bytes;
+
+	if (!walk)
+		return part;
+	for (__u32 i = 0; i < GPUPERF_STACK_COPY_PARTS && part < GPUPERF_STACK_COPY_PARTS; i++) {
+		if (address >= end)
+			break;
+		record = fill_copy(walk, part, address, end);
+		if (!record)
+			break;
+		copied_bytes = record->copy_bytes;
+		bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
+		if (!copied_bytes)
+			break;
+		address += copied_bytes;
+		part++;
+	}
+	return part;
+}
+
+/* Words of a struct ucontext's uc_stack, by which it is found on a signal stack; UNWIND_CONTEXT_*. */
+#define CONTEXT_STACK_BASE 16
+#define CONTEXT_STACK_SIZE 32
+#define CONTEXT_SEARCH_WORDS 2048 /* the kernel puts it below some KiB of floating-point registers */
+
+struct context_search {
+	__u64 top;
+	__u64 base;
+	__u64 size_bytes;
+	__u64 context; /* 0 = not found */
+};
+
+static long look_for_context(__u32 index, struct context_search *search)
+{
+	__u64 address = search->top - 8 * (__u64)index;
+	__u64 word = 0;
+
+	if (address < search->base)
+		return 1;
+	if (bpf_probe_read_user(&word, sizeof(word), (const void *)(address + CONTEXT_STACK_BASE)) ||
+	    word != search->base ||
+	    bpf_probe_read_user(&word, sizeof(word), (const void *)(address + CONTEXT_STACK_SIZE)) ||
+	    word != search->size_bytes)
+		return 0;
+	search->context = address;
+	return 1;
+}
+
+/* Where the thread's stack goes on that a handler on a signal stack has interrupted; 0 = it is on none. */
+static __attribute__((noinline)) __u64 find_interrupted_sp(__u64 sp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct context_search search = {
+		.base = task->sas_ss_sp,
+		.size_bytes = task->sas_ss_size,
+	};
+	__u64 interrupted = 0;
+
+	if (!search.size_bytes || sp < search.base || sp >= search.base + search.size_bytes)
+		return 0;
+	search.top = (search.base + search.size_bytes - CONTEXT_STACK_SIZE - 8) & ~7ull;
+	bpf_loop(CONTEXT_SEARCH_WORDS, look_for_context, &search, 0);
+	if (!search.context ||
+	    bpf_probe_read_user(&interrupted, sizeof(interrupted), (const void *)(search.context + UNWIND_CONTEXT_SP)))
+		return 0;
+	return interrupted;
+}
+
+/* Whether one more copy may be made now. */
+static __always_inline _Bool may_copy(__u64 now_ns)
+{
+	__u64 paid_ns = copies_paid_ns;
+
+	if (paid_ns + COPY_BURST * COPY_INTERVAL_NS < now_ns)
+		paid_ns = now_ns - COPY_BURST * COPY_INTERVAL_NS;
+	if (paid_ns + COPY_INTERVAL_NS > now_ns)
+		return 0;
+	copies_paid_ns = paid_ns + COPY_INTERVAL_NS; /* racy on purpose: two at once harm nobody */
+	return 1;
+}
+
+/* Sends the stack with the memory its walk would go on in; 0 = not possible now. The first part is handed over
+ * last: the reader, who cannot pass it, then finds all. */
+static __attribute__((noinline)) int send_copy(struct gpuperf_walk *walk)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct gpuperf_stack_copy *first;
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u64 address, next, interrupted;
+	__u32 part = 1;
+
+	if (!walk)
+		return 0;
+	address = walk->frames[GPUPERF_STACK_FRAMES - 1].sp;
+	first = may_copy(now_ns) ? fill_copy(walk, 0, address, find_memory_end(task, address)) : NULL;
+	if (!first) {
+		emit_loss(GPUPERF_LOSS_STACK_COPY);
+		return 0;
+	}
+	first->return_count = list_replaced_returns(task, first->returns);
+	next = address + first->copy_bytes;
+	if (first->copy_bytes > GPUPERF_STACK_COPY_BYTES - PAGE_BYTES)
+		part = send_parts(walk, part, next);
+	if (bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop)) {
+		interrupted = find_interrupted_sp(address);
+		if (interrupted)
+			send_parts(walk, part, interrupted);
+	}
+	bpf_ringbuf_submit(first, emit_wake_flags(now_ns));
+	return 1;
+}
+
+/* Sends the stack; 0 = it was lost. */
+static __attribute__((noinline)) int send_stack(struct gpuperf_walk *walk)
+{
+	struct gpuperf_stack *record = bpf_ringbuf_reserve(&stack_ring, sizeof(*record), 0);
+	__u64 id;
+	__u32 sent = 1;
+
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_STACK_RING_FULL);
+		return 0;
+	}
+	if (!walk) {
+		bpf_ringbuf_discard(record, 0);
+		return 0;
+	}
+	fill_stack(record, walk);
+	bpf_ringbuf_submit(record, emit_wake_flags(bpf_ktime_get_ns()));
+	id = walk->stack_id;
+	bpf_map_update_elem(&sent_stacks, &id, &sent, BPF_ANY);
+	return 1;
+}

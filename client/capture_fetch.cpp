@@ -1,0 +1,102 @@
+#include "client/capture_fetch.h"
+
+#include <fmt/format.h>
+
+#include <functional>
+#include <optional>
+
+#include "client/capture_wait.h"
+#include "client/output_file.h"
+#include "client/text.h"
+
+namespace gpuperf::client {
+namespace {
+
+using Write = std::function<Status(std::string_view)>;
+
+Status read_stream(Connection& connection, const v1::FetchCaptureRequest& request,
+                   const Write& write) {
+  Progress progress;
+  progress.show(fmt::format("capture {}: is made ready", request.id()));
+  grpc::ClientContext context;
+  const InterruptibleCall interruptible(connection.interrupt(), context);
+  const auto stream = connection.stub().FetchCapture(&context, request);
+  v1::FetchCaptureResponse piece;
+  Status written = absl::OkStatus();
+  uint64_t total_bytes = 0;
+  uint64_t got_bytes = 0;
+  while (written.ok() && stream->Read(&piece)) {
+    if (piece.total_bytes() > 0) total_bytes = piece.total_bytes();
+    got_bytes += piece.data().size();
+    progress.show(fmt::format("capture {}: {} of {}", request.id(), format_bytes(got_bytes),
+                              format_bytes(total_bytes)));
+    written = write(piece.data());
+  }
+  if (!written.ok()) context.TryCancel();
+  const grpc::Status ended = stream->Finish();
+  if (!written.ok()) return written;
+  RETURN_IF_ERROR(connection.explain(ended, fmt::format("fetch capture {}", request.id())));
+  if (got_bytes == total_bytes) return absl::OkStatus();
+  return absl::DataLossError(fmt::format("cannot fetch capture {}: {} of {} bytes came",
+                                         request.id(), got_bytes, total_bytes));
+}
+
+}  // namespace
+
+void add_path_flags(CLI::App& app, PathFlags& flags) {
+  app.add_option("--weight", flags.weight,
+                 "What is added up: time on the GPU, on the CPU, or off it")
+      ->check(CLI::IsMember({"gpu", "cpu", "off-cpu"}).description(""))
+      ->type_name("gpu|cpu|off-cpu")
+      ->capture_default_str();
+  app.add_flag_callback(
+      "--per-process", [&flags] { flags.path.set_per_process(true); },
+      "Processes apart: \"comm (pid)\" first");
+  app.add_flag_callback(
+      "--per-thread", [&flags] { flags.path.set_per_thread(true); },
+      "Threads apart: \"comm (tid)\" behind it");
+  app.add_flag_callback(
+      "--lines", [&flags] { flags.path.set_lines(true); }, "Frames with the line that called");
+  app.add_flag_callback(
+      "--by-capture-site", [&flags] { flags.path.set_by_capture_site(true); },
+      "Nodes of CUDA graphs at who put them there, not at who launched the graph");
+}
+
+v1::CaptureWeight find_weight(const std::string& name) {
+  if (name == "cpu") return v1::CAPTURE_WEIGHT_CPU_TIME;
+  return name == "off-cpu" ? v1::CAPTURE_WEIGHT_OFF_CPU_TIME : v1::CAPTURE_WEIGHT_GPU_TIME;
+}
+
+void add_file_flag(CLI::App& app, std::string& file) {
+  app.add_option("--output", file, "File to write; standard output where that is no terminal")
+      ->type_name("FILE")
+      ->check(make_text_check())
+      ->check(CLI::Validator(
+          [](std::string& text) -> std::string {
+            if (text != "table" && text != "json" && text != "csv") return "";
+            return fmt::format("\"{}\": here it names the file; write ./{} for a file of that name",
+                               text, text);
+          },
+          ""));
+}
+
+Status check_destination(const Invocation& invocation, const std::string& file) {
+  if (!file.empty()) return check_writable(file);
+  if (!invocation.output.is_terminal()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "standard output is a terminal: name a file with --output FILE, or send it on with > or |");
+}
+
+Status fetch_capture(Connection& connection, const v1::FetchCaptureRequest& request,
+                     const Output& output, const std::string& file) {
+  if (file.empty()) {
+    return read_stream(connection, request,
+                       [&](std::string_view bytes) { return output.write(bytes); });
+  }
+  ASSIGN_OR_RETURN(OutputFile written, OutputFile::make(file));
+  RETURN_IF_ERROR(read_stream(connection, request,
+                              [&](std::string_view bytes) { return written.write(bytes); }));
+  return written.commit();
+}
+
+}  // namespace gpuperf::client

@@ -1,0 +1,49 @@
+#include "daemon/model/capture.h"
+
+#include "daemon/model/session_names.h"
+
+namespace gpuperf {
+
+std::string_view get_launch_match_name(LaunchMatch match) {
+  switch (match) {
+    case LaunchMatch::kExact:
+      return "exact";
+    case LaunchMatch::kAmbiguous:
+      return "ambiguous";
+    case LaunchMatch::kNoHit:
+      return "no_hit";
+    case LaunchMatch::kNoCall:
+      return "no_call";
+  }
+  return "unknown";
+}
+
+std::string_view get_work_kind_name(WorkKind kind) {
+  switch (kind) {
+    case WorkKind::kKernel:
+      return "kernel";
+    case WorkKind::kCopy:
+      return "copy";
+    case WorkKind::kSet:
+      return "set";
+    case WorkKind::kGraph:
+      return "graph";
+  }
+  return "unknown";
+}
+
+std::string get_work_name(const Capture& capture, const CaptureWork& work) {
+  switch (work.kind) {
+    case WorkKind::kKernel:
+      return work.kernel < capture.kernels.size() ? capture.kernels[work.kernel].name : "kernel";
+    case WorkKind::kCopy:
+      return "copy " + std::string(get_copy_direction_name(false, work.direction));
+    case WorkKind::kSet:
+      return "set";
+    case WorkKind::kGraph:
+      return "graph " + std::to_string(work.graph_id);
+  }
+  return "unknown";
+}
+
+}  // namespace gpuperf

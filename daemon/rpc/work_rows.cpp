@@ -1,0 +1,222 @@
+#include "daemon/rpc/work_rows.h"
+
+#include <absl/container/flat_hash_map.h>
+#include <absl/container/flat_hash_set.h>
+#include <spdlog/fmt/fmt.h>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <utility>
+
+#include "daemon/base/wildcard.h"
+#include "daemon/view/call_path.h"
+#include "daemon/view/frame_text.h"
+#include "daemon/view/path_weights.h"
+#include "daemon/view/rows.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr size_t kTopKernels = 3;
+constexpr std::string_view kLibraryCategories[] = {"cuda", "cublas", "cudnn", "nccl"};
+
+bool is_library(const CaptureFunction& function) {
+  return std::ranges::find(kLibraryCategories, function.category) != std::end(kLibraryCategories);
+}
+
+std::string name_function(const CaptureFunction& function, const std::array<uint64_t, 4>& shape) {
+  if (shape == std::array<uint64_t, 4>{}) return function.name;
+  return fmt::format("{} m={} n={} k={}{}", function.name, shape[0], shape[1], shape[2],
+                     shape[3] > 1 ? fmt::format(" batch={}", shape[3]) : "");
+}
+
+std::string name_line(const StackFrame& frame) {
+  const std::string name = frame.symbol.empty() ? "?" : frame.symbol;
+  if (frame.file.empty()) return name;
+  return fmt::format("{}:{} ({})", frame.file, frame.line, name);
+}
+
+// Adds up the work of a capture.
+//
+// Thread: one. Borrows the capture. Grows with what is distinct, and by a number per launch.
+class WorkAdder {
+ public:
+  WorkAdder(const Capture& capture, WorkGrouping by)
+      : capture_(capture), by_(by), paths_(capture, PathOptions{}) {}
+
+  void add(const CaptureWork& work);
+  std::vector<WorkRow> take();
+
+ private:
+  // What decides about the group of a launch.
+  using LaunchKey = std::array<uint32_t, 3>;
+
+  uint32_t find_group(const CaptureWork& work);
+  uint32_t find_launch_group(const CaptureLaunch& launch);
+  uint32_t get_group(const std::string& name);
+  uint32_t get_stack_group(const CaptureLaunch& launch);
+  std::string name_operator(const CaptureLaunch& launch) const;
+  std::string name_line_of(const CaptureLaunch& launch) const;
+  std::string name_library(const CaptureLaunch& launch) const;
+  std::span<const uint32_t> get_stack(const CaptureLaunch& launch) const;
+  void add_top_kernels();
+
+  const Capture& capture_;
+  const WorkGrouping by_;
+  PathTable paths_;
+  std::vector<WorkRow> rows_;
+  absl::flat_hash_map<std::string, uint32_t> groups_;
+  absl::flat_hash_map<LaunchKey, uint32_t> launch_groups_;
+  absl::flat_hash_set<uint64_t> launches_;                                   // group and launch
+  absl::flat_hash_map<std::pair<uint32_t, std::string>, uint64_t> kernels_;  // by group: time
+};
+
+uint32_t WorkAdder::get_group(const std::string& name) {
+  const auto [found, is_new] = groups_.try_emplace(name, static_cast<uint32_t>(rows_.size()));
+  if (is_new) rows_.push_back({.name = name});
+  return found->second;
+}
+
+uint32_t WorkAdder::get_stack_group(const CaptureLaunch& launch) {
+  std::vector<std::string> path;
+  for (const uint32_t frame : paths_.get_frames(paths_.find_path(launch))) {
+    path.push_back(paths_.get_text(frame));
+  }
+  const uint32_t group = get_group(fmt::format("{}", fmt::join(path, ";")));
+  rows_[group].path = std::move(path);
+  return group;
+}
+
+std::span<const uint32_t> WorkAdder::get_stack(const CaptureLaunch& launch) const {
+  const CaptureStack* stack = find_row(capture_.stacks, launch.stack);
+  return stack == nullptr ? std::span<const uint32_t>() : std::span(stack->frames);
+}
+
+std::string WorkAdder::name_operator(const CaptureLaunch& launch) const {
+  for (uint32_t next = launch.operation; next < capture_.operations.size();) {
+    const CaptureOperation& operation = capture_.operations[next];
+    const CaptureFunction* function = find_row(capture_.functions, operation.function);
+    if (function != nullptr && !is_library(*function)) {
+      return name_function(*function, operation.shape);
+    }
+    next = operation.parent < next ? operation.parent : kNoIndex;
+  }
+  const std::span<const uint32_t> stack = get_stack(launch);
+  for (size_t i = stack.size(); i-- > 0;) {
+    const StackFrame* frame = find_row(capture_.frames, stack[i]);
+    if (frame != nullptr && frame->kind == StackFrameKind::kPython) return frame->symbol;
+  }
+  return "[no operator]";
+}
+
+std::string WorkAdder::name_line_of(const CaptureLaunch& launch) const {
+  const StackFrame* package = nullptr;
+  const StackFrame* native = nullptr;
+  const std::span<const uint32_t> stack = get_stack(launch);
+  for (size_t i = stack.size(); i-- > 0;) {
+    const StackFrame* frame = find_row(capture_.frames, stack[i]);
+    if (frame == nullptr) continue;
+    const bool is_python = frame->kind == StackFrameKind::kPython;
+    if (is_python && !is_of_a_package(*frame)) return name_line(*frame);
+    if (is_python && package == nullptr) package = frame;
+    if (!is_python && native == nullptr && !frame->file.empty()) native = frame;
+  }
+  if (package == nullptr) package = native;
+  return package == nullptr ? "[no line]" : name_line(*package);
+}
+
+std::string WorkAdder::name_library(const CaptureLaunch& launch) const {
+  std::string outermost;
+  for (uint32_t next = launch.operation; next < capture_.operations.size();) {
+    const CaptureOperation& operation = capture_.operations[next];
+    const CaptureFunction* function = find_row(capture_.functions, operation.function);
+    if (function != nullptr && is_library(*function)) {
+      outermost = name_function(*function, operation.shape);
+    }
+    next = operation.parent < next ? operation.parent : kNoIndex;
+  }
+  if (!outermost.empty()) return outermost;
+  const CaptureFunction* function = find_row(capture_.functions, launch.function);
+  return function == nullptr ? "[no call]" : function->name;
+}
+
+uint32_t WorkAdder::find_launch_group(const CaptureLaunch& launch) {
+  const LaunchKey key = {launch.stack, launch.operation, launch.function};
+  if (const auto found = launch_groups_.find(key); found != launch_groups_.end()) {
+    return found->second;
+  }
+  const uint32_t group = by_ == WorkGrouping::kStack      ? get_stack_group(launch)
+                         : by_ == WorkGrouping::kOperator ? get_group(name_operator(launch))
+                         : by_ == WorkGrouping::kLine     ? get_group(name_line_of(launch))
+                                                          : get_group(name_library(launch));
+  launch_groups_.emplace(key, group);
+  return group;
+}
+
+uint32_t WorkAdder::find_group(const CaptureWork& work) {
+  if (by_ == WorkGrouping::kKernel) return get_group(get_work_name(capture_, work));
+  const CaptureLaunch* launch = find_row(capture_.launches, work.launch);
+  return launch == nullptr ? get_group("[no launch]") : find_launch_group(*launch);
+}
+
+void WorkAdder::add(const CaptureWork& work) {
+  const uint32_t group = find_group(work);
+  WorkRow& row = rows_[group];
+  row.min_ns = row.work == 0 ? work.duration_ns : std::min(row.min_ns, work.duration_ns);
+  row.max_ns = std::max(row.max_ns, work.duration_ns);
+  row.gpu_ns += work.duration_ns;
+  row.bytes += work.bytes;
+  ++row.work;
+  if (work.launch < capture_.launches.size() &&
+      launches_.insert(uint64_t{group} << 32 | work.launch).second) {
+    ++row.launches;
+  }
+  if (by_ != WorkGrouping::kKernel) {
+    kernels_[std::pair(group, get_work_name(capture_, work))] += work.duration_ns;
+  }
+}
+
+void WorkAdder::add_top_kernels() {
+  std::vector<std::vector<std::pair<uint64_t, const std::string*>>> kernels(rows_.size());
+  for (const auto& [key, time_ns] : kernels_) {
+    kernels[key.first].emplace_back(time_ns, &key.second);
+  }
+  for (size_t i = 0; i < rows_.size(); ++i) {
+    std::ranges::sort(kernels[i], [](const auto& left, const auto& right) {
+      return left.first != right.first ? left.first > right.first : *left.second < *right.second;
+    });
+    for (size_t k = 0; k < std::min(kTopKernels, kernels[i].size()); ++k) {
+      rows_[i].top_kernels.push_back(*kernels[i][k].second);
+    }
+  }
+}
+
+std::vector<WorkRow> WorkAdder::take() {
+  add_top_kernels();
+  std::ranges::sort(rows_, [](const WorkRow& left, const WorkRow& right) {
+    return left.gpu_ns != right.gpu_ns ? left.gpu_ns > right.gpu_ns : left.name < right.name;
+  });
+  return std::move(rows_);
+}
+
+bool matches(const Capture& capture, const CaptureWork& work, std::string_view pattern) {
+  const CaptureKernel* kernel = find_row(capture.kernels, work.kernel);
+  return matches_wildcard(pattern, get_work_name(capture, work)) ||
+         (kernel != nullptr && matches_wildcard(pattern, kernel->short_name));
+}
+
+}  // namespace
+
+std::vector<WorkRow> list_work_rows(const Capture& capture, WorkGrouping by,
+                                    std::string_view kernel) {
+  const std::vector<bool> counted = find_counted_work(capture);
+  WorkAdder adder(capture, by);
+  for (size_t i = 0; i < capture.work.size(); ++i) {
+    const CaptureWork& work = capture.work[i];
+    if (counted[i] && (kernel.empty() || matches(capture, work, kernel))) adder.add(work);
+  }
+  return adder.take();
+}
+
+}  // namespace gpuperf

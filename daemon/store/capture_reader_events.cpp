@@ -1,0 +1,115 @@
+// Reading blocks of events.
+
+#include "daemon/store/capture_reader.h"
+
+namespace gpuperf {
+namespace {
+
+uint32_t minus_one(uint32_t stored) { return stored - 1; }  // 0 becomes kNoIndex
+
+uint64_t add(uint64_t& before, int64_t difference) {
+  return before += static_cast<uint64_t>(difference);
+}
+
+}  // namespace
+
+void CaptureReader::take_calls(const v1::StoredCalls& piece) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(rows, {piece.duration_ns_size(), piece.off_cpu_ns_size(), piece.thread_size(),
+                          piece.function_size(), piece.stack_size(), piece.depth_size()})) {
+    return;
+  }
+  Differences before;
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    capture_.calls.push_back({.start_mono_ns = add(before.start_ns, piece.start_mono_ns(i)),
+                              .duration_ns = piece.duration_ns(i),
+                              .off_cpu_ns = piece.off_cpu_ns(i),
+                              .thread = minus_one(piece.thread(i)),
+                              .function = minus_one(piece.function(i)),
+                              .stack = minus_one(piece.stack(i)),
+                              .depth = piece.depth(i)});
+  }
+}
+
+void CaptureReader::take_launches(const v1::StoredLaunches& piece,
+                                  std::vector<CaptureLaunch>& launches) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(rows, {piece.duration_ns_size(), piece.thread_size(), piece.function_size(),
+                          piece.stack_size(), piece.operation_size(), piece.correlation_id_size(),
+                          piece.match_size()})) {
+    return;
+  }
+  Differences before;
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    launches.push_back(
+        {.start_mono_ns = add(before.start_ns, piece.start_mono_ns(i)),
+         .duration_ns = piece.duration_ns(i),
+         .thread = minus_one(piece.thread(i)),
+         .function = minus_one(piece.function(i)),
+         .stack = minus_one(piece.stack(i)),
+         .operation = minus_one(piece.operation(i)),
+         .correlation_id = static_cast<uint32_t>(add(before.index, piece.correlation_id(i))),
+         .match = static_cast<LaunchMatch>(get_enum(piece.match(i), kLaunchMatches - 1))});
+  }
+}
+
+void CaptureReader::take_work(const v1::StoredWork& piece) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(rows, {piece.duration_ns_size(), piece.size_bytes_size(), piece.kind_size(),
+                          piece.direction_size(), piece.kernel_size(), piece.stream_size(),
+                          piece.launch_size(), piece.capture_site_size(), piece.shape_size(),
+                          piece.graph_id_size(), piece.node_id_size()})) {
+    return;
+  }
+  Differences before;
+  constexpr auto kLastKind = static_cast<uint32_t>(WorkKind::kGraph);
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    capture_.work.push_back(
+        {.start_mono_ns = add(before.start_ns, piece.start_mono_ns(i)),
+         .duration_ns = piece.duration_ns(i),
+         .bytes = piece.size_bytes(i),
+         .kind = static_cast<WorkKind>(get_enum(piece.kind(i), kLastKind)),
+         .direction = static_cast<uint8_t>(get_enum(piece.direction(i), UINT8_MAX)),
+         .kernel = minus_one(piece.kernel(i)),
+         .stream = minus_one(piece.stream(i)),
+         .launch = minus_one(static_cast<uint32_t>(add(before.index, piece.launch(i)))),
+         .capture_site = minus_one(piece.capture_site(i)),
+         .shape = minus_one(piece.shape(i)),
+         .graph_id = piece.graph_id(i),
+         .node_id = piece.node_id(i)});
+  }
+}
+
+void CaptureReader::take_waits(const v1::StoredWaits& piece) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(rows, {piece.duration_ns_size(), piece.thread_size(), piece.stream_size(),
+                          piece.type_size()})) {
+    return;
+  }
+  Differences before;
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    capture_.waits.push_back({.start_mono_ns = add(before.start_ns, piece.start_mono_ns(i)),
+                              .duration_ns = piece.duration_ns(i),
+                              .thread = minus_one(piece.thread(i)),
+                              .stream = minus_one(piece.stream(i)),
+                              .type = piece.type(i)});
+  }
+}
+
+void CaptureReader::take_gaps(const v1::StoredGaps& piece) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(rows, {piece.duration_ns_size(), piece.process_size(), piece.cause_size(),
+                          piece.count_size()})) {
+    return;
+  }
+  Differences before;
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    capture_.gaps.push_back({.start_mono_ns = add(before.start_ns, piece.start_mono_ns(i)),
+                             .duration_ns = piece.duration_ns(i),
+                             .process = minus_one(piece.process(i)),
+                             .cause = get_text(piece.cause(i)),
+                             .count = piece.count(i)});
+  }
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,22 @@
+#pragma once
+
+// Files that are there whole or not at all.
+
+#include <string>
+#include <string_view>
+
+#include "daemon/base/result.h"
+
+namespace gpuperf {
+
+// What an interrupted write_whole_file leaves behind ends so.
+inline constexpr std::string_view kUnfinishedSuffix = ".unfinished";
+
+// The file with these bytes, on the disk when this returns, in place of the one that was there.
+// Errors name the file, the cause and what to do; nothing is left behind.
+Status write_whole_file(const std::string& path, std::string_view bytes);
+
+// At most `max_bytes` of it from its beginning. NotFound.
+Result<std::string> read_file_beginning(const std::string& path, size_t max_bytes);
+
+}  // namespace gpuperf

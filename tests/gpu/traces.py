@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""The GPU tests of traces: captures of real CUDA work against truths of its own.
+
+usage: traces.py BUNDLE RESULTS_FOLDER [CHECK...]
+
+  trace_truth            every launch of a capture is one that was made, of its thread, stack and kernel
+  trace_paths            GPU time of twenty planted call paths, to 1 %
+  trace_diff             two captures that differ in one layer: the diff's first row names it
+  trace_graph_sites      every node of a CUDA graph is of the call that was captured into it, long before the replay
+  trace_cost             a capture and the flight recorder beside nsys and torch.profiler
+  trace_two_gpus         one process on two GPUs; skipped where there is one
+  trace_record           gpuperfctl record: its four files and its modes
+  trace_record_capture   a small capture for tests/recordings/ (only when named)
+
+Needs root and a python3 with PyTorch; nothing is compiled. traces.json in the results folder has every figure.
+The last line is "N passed, N failed".
+"""
+
+import pathlib
+import sys
+import tempfile
+
+from session_rig import Report, Rig, run_checks, say_versions
+from trace_cost import check_cost
+from trace_graph_sites import check_graph_sites
+from trace_paths import check_diff, check_paths
+from trace_record import check_record, check_record_capture
+from trace_truth import check_truth, check_two_gpus
+
+CHECKS = {"trace_truth": check_truth, "trace_paths": check_paths, "trace_diff": check_diff,
+          "trace_graph_sites": check_graph_sites, "trace_cost": check_cost, "trace_two_gpus": check_two_gpus,
+          "trace_record": check_record, "trace_record_capture": check_record_capture}
+
+
+def main():
+    bundle, results = (pathlib.Path(word).resolve() for word in sys.argv[1:3])
+    wanted = sys.argv[3:] or [name for name in CHECKS if name != "trace_record_capture"]
+    unknown = [name for name in wanted if name not in CHECKS]
+    if unknown:
+        sys.exit(f"traces.py: no such check: {', '.join(unknown)}; there are {', '.join(CHECKS)}")
+    report = Report(results / "traces_summary.txt")
+    say_versions(report, bundle)
+    with tempfile.TemporaryDirectory(prefix="traces-", ignore_cleanup_errors=True) as folder:
+        rig = Rig(bundle, results, folder)
+        run_checks(report, rig, CHECKS, wanted)
+
+
+if __name__ == "__main__":
+    main()

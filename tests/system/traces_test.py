@@ -1,0 +1,226 @@
+#!/usr/bin/env python3
+"""Captures of injected processes on the fake driver: every launch finds its work and its call path, as the
+workload itself says it was."""
+
+import collections
+import json
+import re
+import sys
+import time
+import unittest
+import urllib.error
+import urllib.request
+
+from gpuperf_system import SOURCE, Daemon, require_root, wait_until
+from injector_workload import FAKES, GRAPH, KERNEL, NODE, Workload, require_fakes
+
+sys.path.append(str(SOURCE / "tests/gpu"))
+from trace_raw import read_stored  # noqa: E402  pylint: disable=wrong-import-position
+
+LAUNCHES = {"cuda_func_sym": {name: name for name in (
+                "cuLaunchKernel", "cuGraphLaunch", "cuMemcpyAsync", "cuMemsetD8Async", "cuStreamBeginCapture_v2",
+                "cuStreamEndCapture", "cuGraphInstantiateWithFlags", "cuGraphDestroy")},
+            "libraries": {"cuda_func_sym": [str(FAKES / "libcuda.so*")]}}
+
+
+class TracedTest(unittest.TestCase):
+    config = LAUNCHES
+
+    def setUp(self):
+        require_root()
+        require_fakes()
+        self.daemon = self.enterContext(Daemon(self.config))
+        self.workload = self.start_workload()
+
+    def start_workload(self, environment=None):
+        workload = self.enterContext(Workload(self.daemon.path / "run/ingest.sock", environment=environment))
+        workload.do("init")
+        workload.do("launch 10 1")  # so that the library is found, and its stacks are known
+        for function in LAUNCHES["cuda_func_sym"]:
+            self.daemon.wait_for_probe(function)
+        pid = workload.process.pid
+        wait_until("the session", lambda: [row for row in self.daemon.query("sessions", "list")
+                                           if row["pid"] == pid and row["state"] == "collecting"])
+        # Until the rules of its code are known, stacks end where they are met first.
+        self.capture(pid, lambda: workload.do("paths 400 8"))
+        workload.do("forget")
+        return workload
+
+    def capture(self, pid, work, *arguments):
+        """Runs `work` within a capture; the capture's row."""
+        row = self.daemon.query("trace", "start", "--pid", pid, *arguments)
+        work()
+        time.sleep(0.1)
+        self.daemon.ctl("trace", "stop", row["id"])
+        return self.wait_stored(row["id"])
+
+    def wait_stored(self, capture):
+        def find():
+            row = next(row for row in self.daemon.query("trace", "list") if row["id"] == capture)
+            self.assertNotEqual(row["state"], "failed", row)
+            return row if row["state"] == "stored" else None
+        return wait_until(f"capture {capture} stored", find, 30)
+
+    def read_raw(self, capture):
+        path = self.daemon.path / "raw"
+        self.daemon.ctl("trace", "fetch", capture, "--format", "raw", "--output", path)
+        return read_stored(path.read_bytes())
+
+    def fetch(self, capture, form, *arguments):
+        path = self.daemon.path / "fetched"
+        self.daemon.ctl("trace", "fetch", capture, "--format", form, "--output", path, *arguments)
+        return path.read_text(encoding="utf-8")
+
+
+class TracesTest(TracedTest):
+    def test_every_launch_finds_its_work_and_its_path(self):
+        launched = []
+        row = self.capture(self.workload.process.pid,
+                           lambda: launched.extend(self.workload.do("paths 1000 8")["launches"]))
+        truth = {work.correlation_id: work for work in self.workload.truth()[1] if work.kind == KERNEL}
+
+        self.assertEqual(len(launched), 8000)
+        self.assertEqual((row["work"], row["work_matched"], row["ambiguous"]), (8000, 8000, 0))
+        seconds = collections.Counter()
+        for line in self.fetch(row["id"], "folded").splitlines():
+            frames, microseconds = line.rsplit(" ", 1)
+            path = [frame for frame in frames.split(";") if frame.startswith("path_")]
+            self.assertEqual(len(path), 1, line)
+            seconds[int(path[0][5:7])] += round(float(microseconds) * 1000)
+        expected = collections.Counter()
+        for path, correlation in launched:
+            expected[path] += truth[correlation].end_unix_ns - truth[correlation].start_unix_ns
+        self.assertEqual(seconds, expected)
+
+    def test_every_piece_of_work_has_its_own_launch(self):
+        row = self.capture(self.workload.process.pid, lambda: self.workload.do("paths 300 4"))
+        truth = {work.correlation_id: work for work in self.workload.truth()[1] if work.kind == KERNEL}
+
+        stored = self.read_raw(row["id"])
+        found = {work.launch.correlation_id: work.duration_ns for work in stored.work}
+        self.assertEqual(found, {correlation: work.end_unix_ns - work.start_unix_ns
+                                 for correlation, work in truth.items()})
+        self.assertTrue(all(work.launch.match == "exact" for work in stored.work))
+        trace = json.loads(self.fetch(row["id"], "chrome"))["traceEvents"]
+        arrows = [sum(event["ph"] == phase for event in trace) for phase in "sf"]
+        self.assertEqual(arrows, [1200, 1200])
+
+    def test_copies_sets_and_graphs_have_their_launches_too(self):
+        self.workload.do("graph make g 5")
+        row = self.capture(self.workload.process.pid,
+                           lambda: [self.workload.do("memory 10"), self.workload.do("graph launch g 7")])
+
+        truth = collections.Counter(work.kind for work in self.workload.truth()[1])
+        folded = self.fetch(row["id"], "folded")
+        self.assertEqual(truth[GRAPH], 7)
+        self.assertEqual(row["work_matched"], row["work"])
+        self.assertEqual(row["work"], 10 * 3 + 7)
+        self.assertIn("[GPU_Graph]", folded)
+        self.assertIn("[GPU_Memcpy]", folded)
+        self.assertIn("[GPU_Memset]", folded)
+        self.assertNotIn(NODE, truth)
+
+    def test_a_graphs_nodes_belong_to_who_captured_them_and_who_replays_them(self):
+        workload = self.start_workload({"GPUPERF_NODE_BURSTS": "1"})
+        paths = workload.do("graph capture g 90")["paths"]  # long before anybody asks for a capture
+        workload.do("graph make other 4")
+        workload.do("graph launch g 1")
+        row = self.capture(workload.process.pid, lambda: self.replay_in_burst(workload), "--nodes")
+
+        trace = json.loads(self.fetch(row["id"], "chrome"))["traceEvents"]
+        nodes = [event["args"] for event in trace if event["ph"] == "X" and "node" in event.get("args", {})]
+        captured = [node for node in nodes if "captured_by" in node]
+        self.assertEqual(len(nodes), 7 * 92 + 3 * 4)
+        self.assertEqual(len(captured), 7 * 92)
+        by_site = collections.Counter(re.findall(r"path_(\d\d)", self.fetch(
+            row["id"], "folded", "--by-capture-site")))
+        self.assertEqual(set(by_site), {f"{path:02}" for path in paths})
+        self.assertNotRegex(self.fetch(row["id"], "folded"), "path_")
+        stored = self.read_raw(row["id"])
+        order = sorted((node for node in stored.work if node.kind == "kernel" and node.capture_site),
+                       key=lambda node: (node.launch.start_ns, node.node_id))
+        self.assertEqual([int(re.search(r"path_(\d\d)", " ".join(node.capture_site.stack))[1]) for node in order],
+                         paths * 7)
+
+    def replay_in_burst(self, workload):
+        """Graph launches while nodes are recorded one by one, which begins a little after the capture."""
+        session = wait_until("nodes", lambda: [
+            row for row in self.daemon.query("sessions", "list")
+            if row["pid"] == workload.process.pid and "nodes" in row["level"]])
+        self.assertTrue(session)
+        workload.do("graph launch g 7")
+        workload.do("graph launch other 3")
+
+    def test_the_recorder_has_what_was_before(self):
+        self.workload.do("paths 500 2")
+        time.sleep(1)
+
+        row = self.daemon.query("trace", "freeze", "--last", "2s")
+        row = self.wait_stored(row["id"])
+
+        self.assertEqual(row["trigger"], "recorder")
+        self.assertGreaterEqual(row["work"], 1000)
+        self.assertEqual(row["work_matched"], row["work"])
+
+    def test_two_processes_are_told_apart(self):
+        other = self.start_workload()
+        row = self.daemon.query("trace", "start")
+        self.workload.do("paths 400 2")
+        other.do("paths 300 2")
+        time.sleep(0.1)
+        self.daemon.ctl("trace", "stop", row["id"])
+        row = self.wait_stored(row["id"])
+
+        self.assertEqual((row["work"], row["work_matched"]), (1400, 1400))
+        alone = self.capture(other.process.pid, lambda: [self.workload.do("paths 40 1"),
+                                                         other.do("paths 30 1")])
+        self.assertEqual((alone["work"], alone["work_matched"]), (30, 30))
+
+
+class SlowFreezeTest(TracedTest):
+    """A slow call makes a capture of what was before it."""
+
+    config = {**LAUNCHES, "trace": {"freeze_on_slow_ms": 1},
+              "slow": {"default_threshold_ms": 0.000001, "adaptive_factor": 0}}
+
+    def test_a_slow_call_freezes_the_recorder(self):
+        # Launches are over in microseconds; one that is held up by the machine for a millisecond will come.
+        def find():
+            self.workload.do("paths 5000 2")
+            return [row for row in self.daemon.query("trace", "list") if row["trigger"] == "slow_call"]
+        row = wait_until("a slow call that freezes", find, 60)[0]
+
+        self.assertEqual(self.wait_stored(row["id"])["trigger"], "slow_call")
+
+
+class AlertFreezeTest(TracedTest):
+    """An Alertmanager's webhook makes a capture, once a minute."""
+
+    config = {**LAUNCHES, "trace": {"freeze_on_alert": True}}
+
+    def post(self, body):
+        request = urllib.request.Request(f"http://127.0.0.1:{self.daemon.port}/freeze?name=SlowSteps",
+                                         data=body.encode(), method="POST")
+        try:
+            with urllib.request.urlopen(request, timeout=10) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            return error.code
+
+    def test_a_firing_alert_freezes_the_recorder(self):
+        self.workload.do("paths 100 1")
+        time.sleep(1)
+
+        over = self.post('{"status": "resolved", "alerts": [{"status": "resolved"}]}')
+        firing = self.post('{"status": "firing", "alerts": [{"status": "firing"}]}')
+        again = self.post('{"status": "firing", "alerts": []}')
+        row = wait_until("the capture", lambda: [row for row in self.daemon.query("trace", "list")
+                                                 if row["trigger"] == "alert"])[0]
+
+        self.assertEqual((over, firing, again), (200, 202, 429))
+        self.assertEqual(row["name"], "SlowSteps")
+        self.assertGreaterEqual(self.wait_stored(row["id"])["work"], 100)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)
