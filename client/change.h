@@ -18,9 +18,7 @@ Status show_change(const Invocation& invocation, std::string_view action, const 
 template <typename Request, typename Response>
 Status run_change(const Invocation& invocation, Connection::ControlMethod<Request, Response> method,
                   std::string_view action, const Request& request) {
-  const Options& options = invocation.options;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection,
-                   Connection::open(options.address, find_change_timeout(options), nullptr));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   Response response;
   const Status called = connection->call(method, action, request, &response);
   return show_change(invocation, action, called, response.change());

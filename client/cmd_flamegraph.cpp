@@ -52,7 +52,7 @@ Status run_flamegraph(const Invocation& invocation, const Flamegraph& asked) {
   RETURN_IF_ERROR(parse_flag_ms("--last", asked.last).status());
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
                    Interrupt::make(invocation.output.fd()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   ASSIGN_OR_RETURN(const uint64_t id, find_capture(invocation, *connection, *interrupt, asked));
   v1::FetchCaptureRequest request;
   request.set_id(id);

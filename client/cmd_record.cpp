@@ -173,7 +173,7 @@ Status run_record(Invocation& invocation, const Record& asked) {
   }
   // Before the connection, whose threads a fork would not copy.
   ASSIGN_OR_RETURN(const std::unique_ptr<ChildProcess> child, ChildProcess::make(command));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   ASSIGN_OR_RETURN(const ChildProcess::Environment environment,
                    make_environment(*connection, asked, injector));
   v1::StartCaptureResponse begun;

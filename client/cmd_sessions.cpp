@@ -88,13 +88,12 @@ Result<std::string> draw_sessions(Connection& connection, const View& view, cons
 // Asks, and says how many sessions were told.
 Status run_order(const Invocation& invocation, const std::string& action,
                  const v1::SetSessionRequest& request) {
-  const Options& options = invocation.options;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection,
-                   Connection::open(options.address, find_change_timeout(options), nullptr));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   v1::SetSessionResponse response;
   RETURN_IF_ERROR(
       connection->call(&Connection::ControlStub::SetSession, action, request, &response));
-  const View view = {find_format(options), JsonShape::kIndented, invocation.output.read_style()};
+  const View view = {find_format(invocation.options), JsonShape::kIndented,
+                     invocation.output.read_style()};
   if (view.format != Format::kTable) {
     return invocation.output.write(render_message(response, view.format, view.shape, view.style));
   }

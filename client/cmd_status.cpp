@@ -77,6 +77,19 @@ std::string describe_sessions(const GetStatusResponse& status, const TextStyle& 
   return fmt::format("{}; {}", text, paint(lost, Tone::kWarning, style));
 }
 
+// A line for each way that is switched on; none without.
+std::string render_injection(const GetStatusResponse& status, const TextStyle& style) {
+  std::string text;
+  for (const v1::InjectionWay& way : status.injection_ways()) {
+    const std::string words =
+        way.working() ? make_printable(way.detail())
+                      : paint("does not work: " + make_printable(way.detail()), Tone::kBad, style);
+    text += make_line(text.empty() ? "Injection" : "",
+                      fmt::format("{}: {}", make_printable(way.way()), words), style);
+  }
+  return text;
+}
+
 std::string describe_store(const GetStatusResponse& status) {
   if (status.store_path().empty()) return "none: slow calls are kept in memory only";
   return fmt::format("{}, {} used", make_printable(status.store_path()),
@@ -156,6 +169,7 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
          make_line("Calls", format_count(status.calls()), style) +
          make_line("Slow calls", format_count(status.slow_calls()), style) +
          make_line("Sessions", describe_sessions(status, style), style) +
+         render_injection(status, style) +
          make_line("Kernels", fmt::format("{} launches", format_count(status.kernel_launches())),
                    style) +
          make_line("Store", describe_store(status), style) +

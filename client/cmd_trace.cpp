@@ -77,7 +77,7 @@ Status run_start(const Invocation& invocation, const Order& order) {
     return absl::InvalidArgumentError("--wait: for how long? give --duration, too");
   }
   if (!order.wait) {
-    ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
+    ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
     v1::StartCaptureResponse response;
     RETURN_IF_ERROR(connection->call(&Connection::ControlStub::StartCapture, "start a capture",
                                      request, &response));
@@ -85,7 +85,7 @@ Status run_start(const Invocation& invocation, const Order& order) {
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
                    Interrupt::make(invocation.output.fd()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   ASSIGN_OR_RETURN(const v1::GetCaptureResponse stored,
                    capture_and_wait(*connection, request, make_sleep(*interrupt)));
   return show_stored(invocation, stored);
@@ -99,7 +99,7 @@ Status run_freeze(const Invocation& invocation, const Order& order) {
   request.set_last_ms(last_ms);
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
                    Interrupt::make(invocation.output.fd()));
-  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   ASSIGN_OR_RETURN(const v1::GetCaptureResponse stored,
                    freeze_and_wait(*connection, request, make_sleep(*interrupt)));
   return show_stored(invocation, stored);
@@ -135,9 +135,7 @@ Result<std::string> draw_one(Connection& connection, const View& view, uint64_t 
 template <typename Request, typename Response>
 Status run_change(const Invocation& invocation, Connection::ControlMethod<Request, Response> method,
                   const char* action, uint64_t id) {
-  const Options& options = invocation.options;
-  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection,
-                   Connection::open(options.address, find_change_timeout(options), nullptr));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   Request request;
   request.set_id(id);
   Response response;

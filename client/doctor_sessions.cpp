@@ -40,7 +40,20 @@ std::vector<Check> check_not_injected(const DaemonAnswers& answers) {
                    "not seen: {}",
                    names),
        "start them with CUDA_INJECTION64_PATH=…/libgpuperf_injector.so in their environment; in "
-       "a container the library and /run/gpuperf/ingest.sock must be there, too"}};
+       "a container the library and ingest.sock must be there, too: docs/injection.md has all "
+       "ways"}};
+}
+
+// Those that do not work are among the daemon's problems.
+std::vector<Check> check_ways(const v1::GetStatusResponse& status) {
+  std::vector<Check> checks;
+  for (const v1::InjectionWay& way : status.injection_ways()) {
+    if (!way.working()) continue;
+    checks.push_back({"injection", CheckState::kOk,
+                      fmt::format("containers are injected by {}: {}", way.way(), way.detail()),
+                      ""});
+  }
+  return checks;
 }
 
 CheckState find_weight(const v1::Session& session) {
@@ -94,6 +107,7 @@ std::vector<Check> check_sessions(const DaemonAnswers& answers) {
     checks.push_back(
         {"sessions", CheckState::kOk, "no process is injected, and none calls CUDA", ""});
   }
+  for (Check& check : check_ways(answers.status)) checks.push_back(std::move(check));
   for (Check& check : check_not_injected(answers)) checks.push_back(std::move(check));
   return checks;
 }

@@ -48,6 +48,11 @@ Result<std::unique_ptr<Connection>> connect(const Invocation& invocation, Interr
   return Connection::open(invocation.options.address, find_timeout(invocation.options), interrupt);
 }
 
+Result<std::unique_ptr<Connection>> connect_to_change(const Invocation& invocation) {
+  return Connection::open(invocation.options.address, find_change_timeout(invocation.options),
+                          nullptr);
+}
+
 std::string make_screen(const Output& output, const std::string& text) {
   const std::string lines = cut_to_width(text, output.read_style().columns);
   return std::string(kClearScreen) + cut_to_height(lines, output.read_rows());

@@ -25,6 +25,9 @@ Status run_view(const Invocation& invocation, const Draw& draw);
 
 // The connection of a command that prints its answer itself. `interrupt` may be null.
 Result<std::unique_ptr<Connection>> connect(const Invocation& invocation, Interrupt* interrupt);
+// The same for what changes the daemon, which may take longer: it may be starting, or attaching
+// probes.
+Result<std::unique_ptr<Connection>> connect_to_change(const Invocation& invocation);
 
 // The text as the whole screen of a terminal: in place of what was there, cut to its size.
 std::string make_screen(const Output& output, const std::string& text);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,10 @@ struct Settings {
     uint64_t max_records_per_second = 2'000'000;  // of one session
     uint64_t sample_every = 1;                    // launches; 1 = all
     uint64_t flush_interval_ms = 250;
+    std::string injector_path;      // as the host names it; empty = looked for
+    std::string cdi_spec;           // file; empty = off
+    bool device_plugin = false;     // offer gpuperf.dev/inject to the kubelet
+    std::string device_plugin_dir;  // empty = the kubelet's own
   } ingest;
   struct {
     bool recorder = true;  // the last seconds are always in memory
@@ -71,10 +76,24 @@ struct Settings {
     std::string listen = "127.0.0.1:9465";  // empty = off
     uint64_t max_series = 2000;             // sets (function, owner), 31 time series each
     uint64_t max_kernels = 100;             // names of kernels with sets of their own
+    bool page = true;                       // the page for people, for this host only
   } metrics;
   struct {
     std::string listen = "unix:/run/gpuperf/api.sock";  // empty = off
   } grpc;
+  struct {
+    std::string endpoint;  // empty = what OTEL_EXPORTER_OTLP_ENDPOINT says; without it, off
+    std::string ca_file;   // empty = the system's authorities
+    std::string cert_file;
+    std::string key_file;
+    std::map<std::string, std::string> headers;              // sent with every request
+    std::map<std::string, std::string> resource_attributes;  // who sends: cluster, region
+    bool metrics = true;
+    bool slow_calls = true;
+    uint64_t interval_seconds = 30;
+    uint64_t timeout_seconds = 10;  // of one request
+    uint64_t queue_mib = 8;         // what waits, of each signal
+  } otlp;
   struct {
     std::string level = "info";
   } log;

@@ -23,6 +23,7 @@
 #include "daemon/process_cpu.h"
 #include "daemon/resolve/container.h"
 #include "daemon/resolve/cri.h"
+#include "daemon/service_status.h"
 #include "daemon/walk_tables.h"
 
 namespace gpuperf {
@@ -36,6 +37,14 @@ constexpr std::chrono::milliseconds kTracePeriod{20};
 constexpr std::chrono::milliseconds kBudgetWindow{1000};
 // NVIDIA's driver makes new values about ten times a second at most.
 constexpr std::chrono::milliseconds kFastestGpuInterval{100};
+
+// Events that somebody may wait for.
+constexpr LogEvent kReady{"gpuperfd ready", "eef2e8cdbbf1473bb4a7a3eeb81d1491"};
+constexpr LogEvent kNothingProbed{"nothing is probed", "ba9fd991826c491ab3ba4e875f0f08a3"};
+constexpr LogEvent kProbeSuspended{"probe suspended by the overhead budget",
+                                   "41c8d7d889b141a3993d487f41e05607"};
+constexpr LogEvent kNotReloaded{"configuration not reloaded, nothing has changed",
+                                "2777bf7d3d8e4ed78e43810d4e1717c8"};
 
 uint64_t read_cpu_ns() {
   rusage usage{};
@@ -51,6 +60,14 @@ uint64_t read_resident_bytes() {
   uint64_t total_pages = 0, resident_pages = 0;
   std::ifstream("/proc/self/statm") >> total_pages >> resident_pages;
   return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+// Where a browser on this host finds the page, which answers this host only. Nowhere where it
+// listens on an address that is only for others.
+std::optional<HostPort> find_page_address(HostPort address) {
+  if (address.host == "0.0.0.0" || address.host == "::") address.host = "127.0.0.1";
+  if (!is_loopback(address)) return std::nullopt;
+  return address;
 }
 
 Result<Config> read_config(const std::string& path) {
@@ -92,11 +109,14 @@ std::string read_kernel_release() {
 const Daemon::Part Daemon::kParts[] = {
     {&Daemon::start_lock, &Daemon::stop_lock},
     {&Daemon::start_loop, &Daemon::stop_loop},
+    // Before whatever tells of slow calls, so that it hears the last of them.
+    {&Daemon::start_otlp, &Daemon::stop_otlp},
     {&Daemon::start_store, &Daemon::stop_store},
     {&Daemon::start_tracing, &Daemon::stop_tracing},
     // Before whatever takes long: a process that starts CUDA meanwhile asks only once while its
     // graphs can be covered.
     {&Daemon::start_sessions, &Daemon::stop_sessions},
+    {&Daemon::start_injection, &Daemon::stop_injection},
     {&Daemon::start_metrics, &Daemon::stop_metrics},
     {&Daemon::start_api, &Daemon::stop_api},
     {&Daemon::start_programs, &Daemon::stop_programs},
@@ -139,14 +159,15 @@ Status Daemon::run() {
     if (status.ok()) ++started;
   }
   if (status.ok()) {
-    log_info("gpuperfd ready",
-             {{"version", GPUPERF_VERSION},
-              {"mechanism", report_->mechanism},
-              {"functions", std::to_string(config_.make_plan().config.probes.size())},
-              {"config", options_.config_path},
-              {"metrics", facts_->metrics_address},
-              {"api", start_settings_.grpc.listen}});
+    log_info(kReady, {{"version", GPUPERF_VERSION},
+                      {"mechanism", report_->mechanism},
+                      {"functions", std::to_string(config_.make_plan().config.probes.size())},
+                      {"config", options_.config_path},
+                      {"metrics", facts_->metrics_address},
+                      {"api", start_settings_.grpc.listen}});
+    service_.tell_ready();
     loop_->run();
+    service_.tell_stopping();
     log_info("gpuperfd stopping");
   }
   while (started > 0) {
@@ -233,12 +254,42 @@ Status Daemon::start_metrics() {
   if (start_settings_.trace.freeze_on_alert) {
     on_alert = [this](const std::string& name) { return tracing_->post_alert(name); };
   }
-  ASSIGN_OR_RETURN(http_,
-                   HttpServer::start(start_settings_.metrics.listen, metrics_, board_, on_alert));
+  HttpServer::AddPage add_page;
+  if (start_settings_.metrics.page) make_page();
+  if (page_) add_page = [this](httplib::Server& server) { page_->add_routes(server); };
+  ASSIGN_OR_RETURN(http_, HttpServer::start(start_settings_.metrics.listen, metrics_, board_,
+                                            on_alert, add_page));
   facts_->metrics_address = format_host_port(http_->address());
+  const std::optional<HostPort> address = find_page_address(http_->address());
+  if (page_ && address) {
+    log_info("page", {{"address", "http://" + format_host_port(*address) + "/"},
+                      {"token_file", page_->tokens().read.path()}});
+  }
   return absl::OkStatus();
 }
-void Daemon::stop_metrics() { http_.reset(); }
+void Daemon::stop_metrics() {
+  http_.reset();
+  page_.reset();
+}
+
+// Without it everything else works.
+void Daemon::make_page() {
+  auto page = WebPage::make({.folder = options_.runtime_dir}, clock_);
+  if (page.ok()) {
+    page_ = *std::move(page);
+    return;
+  }
+  const std::string cause(page.status().message());
+  problems_.push_back({"page", cause, "mend it and restart gpuperfd, or set metrics.page = false"});
+  log_warn("no page", {{"error", cause}});
+}
+
+void Daemon::open_page_channels() {
+  const auto read = api_->open_channel(Caller::kOther);
+  const auto change = api_->open_channel(Caller::kRoot);
+  if (!read || !change) return log_warn("the page cannot reach the API", {});
+  page_->set_api(std::make_shared<ApiStubs>(read), std::make_shared<ApiStubs>(change));
+}
 
 Status Daemon::start_api() {
   if (start_settings_.grpc.listen.empty()) return absl::OkStatus();
@@ -254,9 +305,13 @@ Status Daemon::start_api() {
                                            .captures = tracing_->store()},
                                           this));
   exporters_.push_back(watch_hub_.get());
+  if (page_) open_page_channels();
   return absl::OkStatus();
 }
-void Daemon::stop_api() { api_.reset(); }
+void Daemon::stop_api() {
+  if (page_) page_->set_api(nullptr, nullptr);
+  api_.reset();
+}
 
 // Where nothing can be probed the daemon serves all the same: whoever asks is told why there is no
 // data.
@@ -270,7 +325,7 @@ Status Daemon::start_programs() {
     *report = explain_no_probes(config_.make_plan().config, std::string(status.message()));
     report->problems.push_back({"probes", std::string(status.message()),
                                 "nothing is probed until this is mended and gpuperfd restarted"});
-    log_warn("nothing is probed", {{"error", std::string(status.message())}});
+    log_warn(kNothingProbed, {{"error", std::string(status.message())}});
   }
   report_ = std::move(report);
   return absl::OkStatus();
@@ -419,6 +474,10 @@ Status Daemon::start_timers() {
   publish();
   RETURN_IF_ERROR(loop_->add_timer(kPublishPeriod, [this] { publish_if_changed(); }));
   RETURN_IF_ERROR(loop_->add_timer(kTracePeriod, [this] { tracing_->advance(); }));
+  if (const auto alive = ServiceNotifier::find_alive_period()) {
+    // By the loop itself: one that hangs says nothing, and the daemon is killed and started anew.
+    RETURN_IF_ERROR(loop_->add_timer(*alive, [this] { service_.tell_alive(); }));
+  }
   const auto summary = std::chrono::seconds(start_settings_.stats.summary_interval_seconds);
   if (summary.count() == 0) return absl::OkStatus();
   return loop_->add_timer(summary, [this] { log_summary(); });
@@ -481,6 +540,7 @@ void Daemon::take_event(InFlightCalls& calls) {
 }
 
 void Daemon::take_event(TotalsRead& read) {
+  totals_mono_ns_ = read.mono_ns;
   for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
     programs_->set_adaptive_threshold(function_id, threshold_ns);
   }
@@ -496,7 +556,7 @@ void Daemon::judge_budget(int64_t now_mono_ns) {
   const auto functions = registry_.get();
   for (const Suspension& out : decision.suspend) {
     suspended_.insert(out.function_id);
-    log_warn("probe suspended by the overhead budget",
+    log_warn(kProbeSuspended,
              {{"function", (*functions)[out.function_id].name},
               {"pid", std::to_string(out.process.pid)},
               {"comm", out.comm},
@@ -557,7 +617,7 @@ void Daemon::tell_slow_call(const SlowCalls::Kept& kept, bool is_stored) {
 }
 
 void Daemon::post_reload(Done done) {
-  loop_->post([this, done = std::move(done)] { put_in_force(reload_file(), done); });
+  loop_->post([this, done = std::move(done)] { reload(done); });
 }
 
 void Daemon::post_add_probe(std::string section, std::string name, std::string value_json,
@@ -588,16 +648,23 @@ void Daemon::post_set_threshold(std::string category, std::string name,
 }
 
 void Daemon::on_reload_signal() {
-  put_in_force(reload_file(), [](const Result<ProbeChange>& change) {
+  reload([](const Result<ProbeChange>& change) {
     if (!change.ok()) {
-      log_error("configuration not reloaded, nothing has changed",
-                {{"error", std::string(change.status().message())}});
+      log_error(kNotReloaded, {{"error", std::string(change.status().message())}});
       return;
     }
     log_info("configuration reloaded", {{"added", std::to_string(change->added)},
                                         {"removed", std::to_string(change->removed)},
                                         {"changed", std::to_string(change->changed)},
                                         {"unchanged", std::to_string(change->unchanged)}});
+  });
+}
+
+void Daemon::reload(Done done) {
+  service_.tell_reloading();
+  put_in_force(reload_file(), [this, done = std::move(done)](Result<ProbeChange> change) {
+    service_.tell_ready();
+    done(std::move(change));
   });
 }
 
@@ -648,12 +715,14 @@ void Daemon::publish_if_changed() {
   stats_.expire(clock_.mono_ns());
   gpu_sessions_.expire(clock_.mono_ns());
   if (gpu_source_ && gpu_source_->find_stall().has_value() != gpus_stalled_) changed_ = true;
+  if (otlp_ && otlp_->list_problems() != otlp_problems_) changed_ = true;
   if (std::exchange(changed_, false)) publish();
 }
 
 void Daemon::publish() {
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->taken_mono_ns = clock_.mono_ns();
+  snapshot->totals_mono_ns = totals_mono_ns_;
   snapshot->daemon = facts_;
   snapshot->probes = report_;
   stats_.fill(*snapshot);
@@ -665,7 +734,13 @@ void Daemon::publish() {
   tracing_->fill(*snapshot);
   snapshot->in_flight = in_flight_;
   snapshot->problems = problems_;
+  if (injection_ways_) {
+    InjectionWays::Report report = injection_ways_->report();
+    snapshot->injection_ways = std::move(report.ways);
+    for (Problem& problem : report.problems) snapshot->problems.push_back(std::move(problem));
+  }
   add_gpus(*snapshot);
+  add_otlp(*snapshot);
   if (store_ != nullptr) {
     snapshot->store = {.path = start_settings_.storage.path, .used_bytes = store_->used_bytes()};
     if (const std::string problem = store_->problem(); !problem.empty()) {
@@ -676,6 +751,7 @@ void Daemon::publish() {
   snapshot->functions = registry_.get();  // last: it has every function the rows above name
   snapshot->cpu_ns = read_cpu_ns();
   snapshot->resident_bytes = read_resident_bytes();
+  service_.tell_status(describe_service(*snapshot));
   board_.publish(std::move(snapshot));
 }
 

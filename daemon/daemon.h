@@ -12,6 +12,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/lock_file.h"
 #include "daemon/base/result.h"
+#include "daemon/base/service_notifier.h"
 #include "daemon/base/task_loop.h"
 #include "daemon/collect/drain.h"
 #include "daemon/collect/session_source.h"
@@ -20,10 +21,13 @@
 #include "daemon/export/prometheus.h"
 #include "daemon/export/slow_call_log.h"
 #include "daemon/gpu/gpu_source.h"
+#include "daemon/inject/injection_ways.h"
+#include "daemon/inject/socket_folder.h"
 #include "daemon/live_config.h"
 #include "daemon/model/control_port.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/otlp/otlp_exporter.h"
 #include "daemon/probe/prober.h"
 #include "daemon/probe/programs.h"
 #include "daemon/resolve/pod_names.h"
@@ -41,6 +45,7 @@
 #include "daemon/state/slow_calls.h"
 #include "daemon/store/slow_call_store.h"
 #include "daemon/tracing.h"
+#include "daemon/web/web_page.h"
 
 namespace gpuperf {
 
@@ -75,25 +80,31 @@ class Daemon final : private ControlPort {
 
   Status start_lock();
   Status start_loop();
+  Status start_otlp();
   Status start_store();
   Status start_tracing();
   Status start_programs();
   Status start_symbolizer();
   Status start_drain();
   Status start_sessions();
+  Status start_injection();
   Status start_prober();
   Status start_metrics();
+  void make_page();
+  void open_page_channels();
   Status start_api();
   Status start_gpu_health();
   Status start_timers();
   void stop_lock();
   void stop_loop();
+  void stop_otlp();
   void stop_store();
   void stop_tracing();
   void stop_programs();
   void stop_symbolizer();
   void stop_drain();
   void stop_sessions();
+  void stop_injection();
   void stop_prober();
   void stop_metrics();
   void stop_api();
@@ -134,12 +145,14 @@ class Daemon final : private ControlPort {
   void store_slow_call(const SlowCalls::Kept& kept);
   void tell_slow_call(const SlowCalls::Kept& kept, bool is_stored);
   void on_reload_signal();
+  void reload(Done done);
   Result<ProbeChange> reload_file();
   void apply_settings();
   void put_in_force(Result<ProbeChange> change, Done done);
   void publish_if_changed();
   void publish();
   void add_gpus(Snapshot& snapshot);
+  void add_otlp(Snapshot& snapshot);
   void log_summary();
 
   // Set once in the constructor.
@@ -153,6 +166,7 @@ class Daemon final : private ControlPort {
   // Loop thread only, in start order.
   std::optional<LockFile> lock_;
   std::unique_ptr<TaskLoop> loop_;
+  std::unique_ptr<otlp::OtlpExporter> otlp_;  // null = nobody wants the data
   std::optional<LockFile> store_lock_;
   std::unique_ptr<SlowCallStore> store_;  // null = slow calls are kept in memory only
   std::unique_ptr<Tracing> tracing_;
@@ -162,8 +176,11 @@ class Daemon final : private ControlPort {
   std::unique_ptr<PodNames> pod_names_;
   std::unique_ptr<Drain> drain_;
   std::unique_ptr<SessionSource> session_source_;  // null = sessions are not wanted
+  std::optional<SocketFolder> socket_folder_;      // empty likewise
+  std::unique_ptr<InjectionWays> injection_ways_;  // null = no way is switched on
   std::unique_ptr<Prober> prober_;
   std::unique_ptr<GpuSource> gpu_source_;  // null = switched off
+  std::unique_ptr<WebPage> page_;          // null = not wanted, or it has no tokens
   std::unique_ptr<HttpServer> http_;
   std::unique_ptr<WatchHub> watch_hub_;
   std::unique_ptr<RpcServer> api_;
@@ -186,8 +203,11 @@ class Daemon final : private ControlPort {
   std::shared_ptr<const GpuHealthReport> gpus_;  // null = none yet
   bool gpus_stalled_ = false;                    // as last published
   std::vector<Problem> problems_;                // beside those of the probes
+  std::vector<Problem> otlp_problems_;           // as last published
   std::vector<Exporter*> exporters_;
+  ServiceNotifier service_;
   bool changed_ = true;
+  int64_t totals_mono_ns_ = 0;  // when the kernel's totals last came in
   uint64_t summarised_calls_ = 0;
   uint64_t summarised_slow_calls_ = 0;
 };

@@ -1,9 +1,11 @@
 // The daemon's dealings with captures.
 
+#include <cstdlib>
 #include <utility>
 
 #include "daemon/base/log.h"
 #include "daemon/daemon.h"
+#include "daemon/otlp/spans.h"
 
 namespace gpuperf {
 
@@ -18,6 +20,9 @@ Status Daemon::start_tracing() {
                          [this](const SessionTarget& target, const SessionOrder& order) {
                            post_session_order(target, order, [](const Result<size_t>&) {});
                          },
+                     .slow_call_work = otlp::are_spans_wanted(start_settings_, std::getenv)
+                                           ? otlp::kMaxChildSpans
+                                           : 0,
                      .on_change = [this] { changed_ = true; },
                      .on_slow_call = [this](SlowCall call) { keep_slow_call(std::move(call)); }});
   const auto problem = tracing_->start(*loop_);

@@ -6,6 +6,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/daemon.h"
+#include "daemon/inject/injector_file.h"
 #include "daemon/resolve/cri.h"
 
 namespace gpuperf {
@@ -41,6 +42,40 @@ void Daemon::stop_sessions() {
     session_source_.reset();
   }
   pod_names_.reset();
+}
+
+// What containers mount is there whether a way is switched on or not: they can also be told to by
+// hand.
+Status Daemon::start_injection() {
+  const auto& ingest = start_settings_.ingest;
+  const bool is_wanted = !ingest.cdi_spec.empty() || ingest.device_plugin;
+  const auto go_without = [&](const std::string& why) {
+    problems_.push_back(
+        {"injection", why, "no container is injected until this is mended and gpuperfd restarted"});
+    log_warn("no injection of containers", {{"error", why}});
+    return absl::OkStatus();
+  };
+  if (session_source_ == nullptr) {
+    return is_wanted ? go_without("sessions of injected processes are not taken") : Status();
+  }
+  Result<SocketFolder> folder = SocketFolder::make(facts_->ingest_socket);
+  if (!folder.ok()) return go_without(std::string(folder.status().message()));
+  socket_folder_.emplace(*std::move(folder));
+  if (!is_wanted) return absl::OkStatus();
+  InjectionWays::Options options{.cdi_spec = ingest.cdi_spec,
+                                 .library = find_injector_file(ingest.injector_path),
+                                 .socket = socket_folder_->socket()};
+  if (ingest.device_plugin) {
+    options.plugin.folder = ingest.device_plugin_dir.empty() ? "/var/lib/kubelet/device-plugins"
+                                                             : ingest.device_plugin_dir;
+  }
+  injection_ways_ = std::make_unique<InjectionWays>(
+      std::move(options), [this] { loop_->post([this] { changed_ = true; }); });
+  return absl::OkStatus();
+}
+void Daemon::stop_injection() {
+  injection_ways_.reset();
+  socket_folder_.reset();
 }
 
 void Daemon::take_session_events() {

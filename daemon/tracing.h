@@ -43,7 +43,8 @@ class Tracing {
     const SnapshotBoard& board;
     FunctionRegistry& functions;
     std::function<void(SessionTarget, SessionOrder)> post_session_order;
-    std::function<void()> on_change;             // on the loop: something to publish
+    size_t slow_call_work = 0;        // pieces of GPU work that a slow call carries one by one
+    std::function<void()> on_change;  // on the loop: something to publish
     std::function<void(SlowCall)> on_slow_call;  // on the loop: a call that was held
   };
 

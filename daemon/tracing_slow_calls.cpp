@@ -57,7 +57,7 @@ void Tracing::read_slow_calls(SlowCallHold::Batch batch) {
     const uint64_t begun_ns = read_thread_cpu_ns();
     const auto others = list_other_gpu_work(built.window, process, built.scope.start_mono_ns,
                                             built.scope.end_mono_ns, built.names.get_owner);
-    auto found = list_gpu_during_calls(capture, calls, others);
+    auto found = list_gpu_during_calls(capture, calls, others, parts_.slow_call_work);
     post_found(id, std::move(found), built.cpu_ns + read_thread_cpu_ns() - begun_ns);
   };
   build->on_refused = [this, id] { post_found(id, {}, 0); };

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that gpuperf needs, and only those that are missing.
 #
-# usage: install_packages.sh GROUP...     GROUP: build | tests
+# usage: install_packages.sh GROUP...     GROUP: build | tests | kubernetes (tests/kubernetes only)
 #
 # Needs root and apt when something is missing; does nothing, and needs no network, when nothing is.
 set -euo pipefail
@@ -10,17 +10,25 @@ readonly BUILD_PACKAGES=(
   cmake ninja-build g++ clang ccache pkg-config bpftool
   libbpf-dev libzydis-dev libdw-dev liblzma-dev libiberty-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
   libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto
-  prometheus-cpp-dev libcpp-httplib-dev libsqlite3-dev zlib1g-dev
+  prometheus-cpp-dev libcpp-httplib-dev libsqlite3-dev libsystemd-dev zlib1g-dev
   libgtest-dev libgmock-dev
-  python3 util-linux
+  jq python3 util-linux
 )
 readonly TESTS_PACKAGES=(
   binutils clang-format curl git procps psmisc
-  prometheus
-  python3-jsonschema
+  prometheus prometheus-alertmanager
+  python3-jsonschema python3-protobuf python3-yaml
   libtorch-dev systemtap-sdt-dev libpython3-dev
+  podman runc
   zsh fish
+  systemd dpkg-dev lintian mandoc
   chromium chromium-driver fonts-dejavu-core
+)
+readonly KUBERNETES_PACKAGES=(
+  containerd containernetworking-plugins runc iproute2 bpftool binutils
+  etcd-server openssl
+  golang-1.19-go dpkg-dev patch
+  protobuf-compiler python3-grpcio python3-protobuf python3-yaml
 )
 
 fail() {
@@ -40,13 +48,14 @@ run_apt() {
   fi
 }
 
-[[ $# -gt 0 ]] || fail "name at least one group: build, tests"
+[[ $# -gt 0 ]] || fail "name at least one group: build, tests, kubernetes"
 wanted=()
 for group in "$@"; do
   case "$group" in
     build) wanted+=("${BUILD_PACKAGES[@]}") ;;
     tests) wanted+=("${TESTS_PACKAGES[@]}") ;;
-    *) fail "no group named '$group'; the groups are: build, tests" ;;
+    kubernetes) wanted+=("${KUBERNETES_PACKAGES[@]}") ;;
+    *) fail "no group named '$group'; the groups are: build, tests, kubernetes" ;;
   esac
 done
 

@@ -68,9 +68,6 @@ trap 'exit 143' TERM
 
 ctl() { "$CTL" --address "unix:$runtime_dir/api.sock" "$@"; }
 
-# Evaluates a Python expression over the JSON on standard input, named `answer`.
-query() { /usr/bin/python3 -c "import json, sys; answer = json.load(sys.stdin); print($1)"; }
-
 # deploy/config.json with a socket and port of our own and a low threshold.
 make_config() {
   /usr/bin/python3 - deploy/config.json "$WORK_DIR/config.json" "$runtime_dir" \
@@ -132,7 +129,7 @@ wait_for_probes() {
   local before=0 attached=0
   for ((half = 0; half < ATTACH_LIMIT_SECONDS * 2; half++)); do
     sleep 0.5
-    attached=$(ctl status -o json | query 'answer["probes"]["attached"]')
+    attached=$(ctl status -o json | jq .probes.attached)
     if [[ $attached -gt 0 && $attached -eq $before ]]; then
       echo "$attached functions probed, entry and return"
       return 0
@@ -153,7 +150,7 @@ run_workload() {
   : >"$runtime_dir/go"
   for ((second = 1; second <= WORKLOAD_SECONDS; second++)); do
     sleep 1
-    echo "  $second of $WORKLOAD_SECONDS s: $(ctl status -o json | query 'answer["calls"]') calls counted"
+    echo "  $second of $WORKLOAD_SECONDS s: $(ctl status -o json | jq .calls) calls counted"
   done
   wait "$workload_pid" || {
     cat "$WORK_DIR/cuda_calls.log" >&2
@@ -189,7 +186,7 @@ PYTHON
 
 show_slow_call() {
   local id
-  id=$(ctl slow list --pid "$1" --limit 1 -o json | query 'answer[0]["id"] if answer else ""')
+  id=$(ctl slow list --pid "$1" --limit 1 -o json | jq -r '.[0].id // empty')
   [[ -n $id ]] || fail "no slow call was recorded although the threshold is $SLOW_THRESHOLD_MS ms"
   ctl slow show "$id"
 }
@@ -198,8 +195,8 @@ show_slow_call() {
 show_capture() {
   local id=$1 weight=cpu work
   ctl trace stop "$id" >/dev/null
-  until [[ $(ctl trace show "$id" -o json | query 'answer["capture"]["state"]') == stored ]]; do sleep 0.2; done
-  work=$(ctl trace show "$id" -o json | query 'answer["capture"]["work"]')
+  until [[ $(ctl trace show "$id" -o json | jq -r .capture.state) == stored ]]; do sleep 0.2; done
+  work=$(ctl trace show "$id" -o json | jq -r .capture.work)
   [[ $work == 0 ]] || weight=gpu
   ctl flamegraph "$id" --weight "$weight" --output "$WORK_DIR/flamegraph.svg"
   ctl trace fetch "$id" --format chrome --output "$WORK_DIR/timeline.json"
@@ -236,6 +233,7 @@ deploy/install_packages.sh build
 
 step "2/6 Build (incremental, in build/)"
 mkdir -p "$WORK_DIR"
+deploy/fetch_viewer.sh build
 cmake --preset release >"$WORK_DIR/configure.log" 2>&1 || {
   tail -n 20 "$WORK_DIR/configure.log" >&2
   fail "the build could not be configured; the whole log is in $WORK_DIR/configure.log"
@@ -251,9 +249,9 @@ start_daemon
 echo "gpuperfd runs as process $daemon_pid, log in $WORK_DIR/gpuperfd.log"
 
 step "4/6 Workload: cuda_calls, $WORKLOAD_SECONDS s"
-capture=$(ctl trace start --name quickstart -o json | query 'answer["id"]')
+capture=$(ctl trace start --name quickstart -o json | jq -r .id)
 run_workload
-pid=$(query 'answer["pid"]' <"$WORK_DIR/cuda_calls.json")
+pid=$(jq .pid <"$WORK_DIR/cuda_calls.json")
 
 step "5/6 What gpuperf saw"
 ctl functions --pid "$pid" -o json >"$WORK_DIR/functions.json"
@@ -269,10 +267,16 @@ show_metrics "$metrics_address" || fail "the metrics are not what they should be
 step "6/6 Done in $((SECONDS - begin)) s, $((SECONDS - built)) s of them after the build"
 echo "Logs and results: $WORK_DIR"
 if [[ $keep == yes ]]; then
+  cat >"$WORK_DIR/env" <<TEXT
+export PATH=$PWD/build/client:\$PATH GPUPERF_ADDRESS=unix:$runtime_dir/api.sock
+export GPUPERF_METRICS=http://$metrics_address GPUPERF_RUNTIME_DIR=$runtime_dir GPUPERFD_PID=$daemon_pid
+TEXT
   cat <<TEXT
 gpuperfd goes on as process $daemon_pid. Look at it and stop it with:
-  $CTL --address unix:$runtime_dir/api.sock functions --watch
-  kill $daemon_pid && rm -r $runtime_dir
+  . .quickstart/env
+  gpuperfctl functions --watch
+  kill \$GPUPERFD_PID && rm -r \$GPUPERF_RUNTIME_DIR
+docs/tour.md goes on from here.
 TEXT
 else
   stop_daemon

@@ -1,6 +1,11 @@
 #include "daemon/base/log.h"
 
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
+#include "daemon/base/journal.h"
 
 namespace gpuperf {
 namespace {
@@ -29,6 +34,20 @@ void append_value(std::string& line, std::string_view value) {
   line += '"';
 }
 
+bool write_to_journal(spdlog::level::level_enum level, std::string_view line, LogEvent event,
+                      std::initializer_list<LogField> fields) {
+  static const bool kIsJournal =
+      is_journal_stream(STDERR_FILENO, std::getenv("JOURNAL_STREAM"));  // stays what it is
+  return kIsJournal && send_to_journal(make_journal_entry(level, line, event, fields));
+}
+
+void write(spdlog::level::level_enum level, LogEvent event,
+           std::initializer_list<LogField> fields) {
+  if (!spdlog::should_log(level)) return;
+  const std::string line = format_log_line(event.text, fields);
+  if (!write_to_journal(level, line, event, fields)) spdlog::log(level, "{}", line);
+}
+
 }  // namespace
 
 void set_up_log(std::string_view level) {
@@ -55,14 +74,17 @@ std::string format_log_line(std::string_view event, std::initializer_list<LogFie
   return line;
 }
 
-void log_info(std::string_view event, std::initializer_list<LogField> fields) {
-  spdlog::info("{}", format_log_line(event, fields));
+void log_debug(LogEvent event, std::initializer_list<LogField> fields) {
+  write(spdlog::level::debug, event, fields);
 }
-void log_warn(std::string_view event, std::initializer_list<LogField> fields) {
-  spdlog::warn("{}", format_log_line(event, fields));
+void log_info(LogEvent event, std::initializer_list<LogField> fields) {
+  write(spdlog::level::info, event, fields);
 }
-void log_error(std::string_view event, std::initializer_list<LogField> fields) {
-  spdlog::error("{}", format_log_line(event, fields));
+void log_warn(LogEvent event, std::initializer_list<LogField> fields) {
+  write(spdlog::level::warn, event, fields);
+}
+void log_error(LogEvent event, std::initializer_list<LogField> fields) {
+  write(spdlog::level::err, event, fields);
 }
 
 void LogLimiter::set_burst(uint32_t burst_per_second) {

@@ -1,6 +1,7 @@
 #pragma once
 
-// The daemon's log: one line per event, key=value, to stderr (journald keeps it).
+// The daemon's log: one line per event, key=value, to stderr. Where stderr is the journal, each
+// event is an entry with a field for each key (journal.h).
 //
 // Any thread. Values with spaces, quotes or control characters are quoted, so a hostile process
 // name cannot forge a line.
@@ -21,6 +22,16 @@ struct LogField {
   std::string value;
 };
 
+// What happened, in words. `id`, 32 hexadecimal digits, for events that programs look for: the
+// journal's MESSAGE_ID, which stays when the words change. docs/operations.md lists them.
+struct LogEvent {
+  // NOLINTNEXTLINE(google-explicit-constructor): most events are words and nothing else
+  constexpr LogEvent(const char* words, std::string_view stable_id = {})
+      : text(words), id(stable_id) {}
+  std::string_view text;
+  std::string_view id;
+};
+
 // Again: changes the level. level: trace, debug, info, warn, error. An unknown level is the
 // caller's bug: config checks it.
 void set_up_log(std::string_view level);
@@ -28,9 +39,10 @@ void set_up_log(std::string_view level);
 // Renders "event key=value key=\"quoted value\"".
 std::string format_log_line(std::string_view event, std::initializer_list<LogField> fields);
 
-void log_info(std::string_view event, std::initializer_list<LogField> fields = {});
-void log_warn(std::string_view event, std::initializer_list<LogField> fields = {});
-void log_error(std::string_view event, std::initializer_list<LogField> fields = {});
+void log_debug(LogEvent event, std::initializer_list<LogField> fields = {});
+void log_info(LogEvent event, std::initializer_list<LogField> fields = {});
+void log_warn(LogEvent event, std::initializer_list<LogField> fields = {});
+void log_error(LogEvent event, std::initializer_list<LogField> fields = {});
 
 // Lets `burst` events through per second and says how many it held back since the last one let
 // through. Any thread.

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "daemon/base/endpoint.h"
 #include "daemon/base/listen_address.h"
 #include "daemon/config/error_text.h"
 
@@ -16,6 +17,16 @@ constexpr size_t kHostNameMaxBytes = 253;  // RFC 1035
 bool parses_as(int family, const std::string& host) {
   in6_addr binary{};  // room for either family
   return ::inet_pton(family, host.c_str(), &binary) == 1;
+}
+
+// Of any path: what no file or folder can be named.
+std::optional<std::string> find_path_fault(std::string_view path) {
+  constexpr size_t kPathMaxBytes = 4000;  // PATH_MAX, and room for the file's name
+  if (has_control_character(path)) return "the path holds a control character";
+  if (path.size() > kPathMaxBytes) {
+    return "a path has at most " + std::to_string(kPathMaxBytes) + " bytes";
+  }
+  return std::nullopt;
 }
 
 bool is_host_character(char c) {
@@ -67,17 +78,63 @@ std::optional<std::string> find_rpc_address_fault(std::string_view address) {
   return std::nullopt;
 }
 
+std::optional<std::string> find_endpoint_fault(std::string_view endpoint) {
+  if (endpoint.empty()) return std::nullopt;
+  const Result<Endpoint> parsed = parse_endpoint(endpoint);
+  if (parsed.ok()) return find_host_fault(parsed->address.host);
+  const std::string error(parsed.status().message());
+  const size_t begin = error.rfind("\": ") + 3;  // behind the endpoint
+  return error.substr(begin, error.find("; write host:port", begin) - begin);
+}
+
+std::optional<std::string> find_header_fault(std::string_view name, std::string_view value) {
+  if (name.empty() || !std::ranges::all_of(name, is_host_character)) {
+    return quote_for_message(name) +
+           " is no name of a header: letters, digits, \".\", \"-\", \"_\"";
+  }
+  if (name.starts_with("grpc-") || name.ends_with("-bin")) {
+    return quote_for_message(name) + " cannot be set: gRPC keeps grpc-… to itself, …-bin is binary";
+  }
+  const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
+  if (std::ranges::all_of(value, is_printable)) return std::nullopt;
+  return "the value of " + quote_for_message(name) + " may hold printable ASCII characters only";
+}
+
+std::optional<std::string> find_attribute_fault(std::string_view name, std::string_view value) {
+  const auto is_allowed = [](char c) { return is_host_character(c) || c == '/'; };
+  if (name.empty() || !std::ranges::all_of(name, is_allowed)) {
+    return quote_for_message(name) + " is no name of an attribute: write deployment.environment";
+  }
+  if (has_control_character(value)) {
+    return "the value of " + quote_for_message(name) + " holds a control character";
+  }
+  return std::nullopt;
+}
+
 std::optional<std::string> find_folder_fault(std::string_view path) {
-  constexpr size_t kPathMaxBytes = 4000;  // PATH_MAX, and room for the file's name
   if (path.empty()) return std::nullopt;
   if (!path.starts_with('/') || path.find_first_not_of('/') == path.npos) {
     return "the path must be absolute and name a folder: /var/lib/gpuperf";
   }
-  if (has_control_character(path)) return "the path holds a control character";
-  if (path.size() > kPathMaxBytes) {
-    return "a path has at most " + std::to_string(kPathMaxBytes) + " bytes";
+  return find_path_fault(path);
+}
+
+std::optional<std::string> find_file_fault(std::string_view path) {
+  if (path.empty()) return std::nullopt;
+  if (!path.starts_with('/') || path.ends_with('/')) {
+    return "the path must be absolute and name a file: /etc/gpuperf/ca.pem";
   }
-  return std::nullopt;
+  return find_path_fault(path);
+}
+
+std::optional<std::string> find_cdi_spec_fault(std::string_view path) {
+  constexpr std::string_view kEnding = ".json";
+  if (path.empty()) return std::nullopt;
+  if (!path.starts_with('/') || !path.ends_with(kEnding) || path.ends_with("/.json")) {
+    return "the path must be absolute and end in .json, in a folder that container runtimes read: "
+           "/var/run/cdi/gpuperf.json";
+  }
+  return find_path_fault(path);
 }
 
 std::optional<std::string> find_socket_path_fault(std::string_view path) {

@@ -32,6 +32,7 @@ struct FieldValue {
   Json operator()(const SwitchSetting& kind) const { return kind.field(settings); }
   Json operator()(const ChoiceSetting& kind) const { return kind.field(settings); }
   Json operator()(const TextSetting& kind) const { return kind.field(settings); }
+  Json operator()(const MapSetting& kind) const { return kind.field(settings); }
 };
 
 Json value_of(const SettingRow& row, Settings settings) {
@@ -55,7 +56,24 @@ struct TypeSchema {
   Json operator()(const TextSetting& kind) const {
     return {{"type", "string"}, {"pattern", kind.schema_pattern}};
   }
+  Json operator()(const MapSetting& kind) const {
+    return {{"type", "object"},
+            {"propertyNames", {{"pattern", kind.name_pattern}}},
+            {"additionalProperties", {{"type", "string"}}}};
+  }
 };
+
+// The place of a row's key in the object of its section: "otlp.endpoint" is nested. `descend` makes
+// one step down.
+template <typename Descend>
+Json& find_place(Json& section, std::string_view key, Descend descend) {
+  Json* object = &section;
+  for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.')) {
+    object = &descend(*object, std::string(key.substr(0, dot)));
+    key.remove_prefix(dot + 1);
+  }
+  return (*object)[std::string(key)];
+}
 
 // A reference that other keywords may stand beside: draft 7 ignores what is beside a plain $ref.
 Json refer_to(const std::string& definition) {
@@ -70,7 +88,14 @@ Json settings_section_schema(std::string_view section) {
     Json schema = {{"description", row.help}};
     schema.update(std::visit(TypeSchema{}, row.kind));
     schema["default"] = value_of(row, Settings{});
-    keys[std::string(row.key)] = std::move(schema);
+    const auto descend = [](Json& object, const std::string& key) -> Json& {
+      if (!object.contains(key)) {
+        object[key] = {
+            {"type", "object"}, {"additionalProperties", false}, {"properties", Json::object()}};
+      }
+      return object[key]["properties"];
+    };
+    find_place(keys, row.key, descend) = std::move(schema);
   }
   return {{"type", "object"}, {"additionalProperties", false}, {"properties", std::move(keys)}};
 }
@@ -192,8 +217,10 @@ std::string escape_cell(std::string_view text) {
 
 std::string render_settings_json(const Settings& settings) {
   Json root = Json::object();
-  for (const SettingRow& row : setting_rows())
-    root[std::string(row.section)][std::string(row.key)] = value_of(row, settings);
+  for (const SettingRow& row : setting_rows()) {
+    const auto descend = [](Json& object, const std::string& key) -> Json& { return object[key]; };
+    find_place(root[std::string(row.section)], row.key, descend) = value_of(row, settings);
+  }
   return dump(root);
 }
 

@@ -111,6 +111,33 @@ constexpr SettingRow kRows[] = {
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.flush_interval_ms; }, 10,
                     60'000}},
+    {"ingest", "injector_path",
+     "libgpuperf_injector.so for containers that are injected by one of the ways below, by the "
+     "path "
+     "it has on the host: container runtimes read it there. Where gpuperfd runs in a container, "
+     "its "
+     "folder is to be mounted at the same path. Empty: looked for beside gpuperfd and where it is "
+     "installed.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.ingest.injector_path; }, kFileFormat,
+                 kFilePattern, find_file_fault}},
+    {"ingest", "cdi_spec",
+     "File by which podman, Docker and containerd learn the device gpuperf.dev/inject=all, which "
+     "injects a container; usually /var/run/cdi/gpuperf.json. It stays when gpuperfd ends. Empty: "
+     "none is written.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.ingest.cdi_spec; }, kCdiSpecFormat,
+                 kCdiSpecPattern, find_cdi_spec_fault}},
+    {"ingest", "device_plugin",
+     "Whether the node's kubelet is offered the resource gpuperf.dev/inject, which injects the "
+     "pods "
+     "that ask for it.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.device_plugin; }}},
+    {"ingest", "device_plugin_dir",
+     "Folder with the kubelet.sock of that kubelet. Empty: /var/lib/kubelet/device-plugins.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.ingest.device_plugin_dir; },
+                 kFolderFormat, kFolderPattern, find_folder_fault}},
     {"trace", "recorder",
      "Whether launches, calls and GPU work of the last seconds are always kept in memory: the "
      "flight recorder. Off: only captures record.",
@@ -199,12 +226,65 @@ constexpr SettingRow kRows[] = {
      "kernel_name=\"other\" and counted.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_kernels; }, 2, 10'000}},
+    {"metrics", "page",
+     "Whether metrics.listen also serves a page for people, to browsers on this host that have its "
+     "token.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.metrics.page; }}},
     {"grpc", "listen",
      "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. Empty: "
      "nowhere, and gpuperfctl cannot reach the daemon.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.listen; }, kRpcAddressFormat,
                  kRpcAddressPattern, find_rpc_address_fault}},
+    {"export", "otlp.endpoint",
+     "Receiver of OpenTelemetry data that metrics and slow calls are sent to over OTLP/gRPC; "
+     "https is TLS. Empty: what the environment says in OTEL_EXPORTER_OTLP_ENDPOINT; without it, "
+     "nothing is sent.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.otlp.endpoint; }, kEndpointFormat,
+                 kEndpointPattern, find_endpoint_fault}},
+    {"export", "otlp.ca_file",
+     "Authorities that the receiver's certificate may come from, PEM. Empty: those of the system.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.otlp.ca_file; }, kFileFormat,
+                 kFilePattern, find_file_fault}},
+    {"export", "otlp.cert_file",
+     "Certificate that the daemon shows the receiver, PEM; with otlp.key_file. Empty: none.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.otlp.cert_file; }, kFileFormat,
+                 kFilePattern, find_file_fault}},
+    {"export", "otlp.key_file", "Its key, PEM.", Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.otlp.key_file; }, kFileFormat,
+                 kFilePattern, find_file_fault}},
+    {"export", "otlp.headers",
+     "Headers sent with every request, beside those of OTEL_EXPORTER_OTLP_HEADERS, which is the "
+     "place for secrets: whoever may use the API may read the configuration.",
+     Effect::kRestart,
+     MapSetting{[](Settings& s) -> std::map<std::string, std::string>& { return s.otlp.headers; },
+                kHeadersFormat, kHeaderNamePattern, find_header_fault}},
+    {"export", "otlp.resource_attributes",
+     "What the data says of its sender beside host and service, such as cluster or region; beside "
+     "OTEL_RESOURCE_ATTRIBUTES.",
+     Effect::kRestart,
+     MapSetting{[](Settings& s) -> std::map<std::string, std::string>& {
+                  return s.otlp.resource_attributes;
+                },
+                kAttributesFormat, kAttributeNamePattern, find_attribute_fault}},
+    {"export", "otlp.metrics", "Whether metrics are sent, the same as metrics.listen serves.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.otlp.metrics; }}},
+    {"export", "otlp.slow_calls",
+     "Whether slow calls are sent, as spans with the GPU's work as their children.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.otlp.slow_calls; }}},
+    {"export", "otlp.interval_seconds", "How often metrics are sent.", Effect::kRestart,
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.interval_seconds; }, 1, 3'600}},
+    {"export", "otlp.timeout_seconds",
+     "Longest time that one request may take; then it is sent again.", Effect::kRestart,
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.timeout_seconds; }, 1, 300}},
+    {"export", "otlp.queue_mib",
+     "Room for metrics, and as much for slow calls, that wait for the receiver, MiB; the oldest "
+     "leave first, counted.",
+     Effect::kRestart,
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.queue_mib; }, 1, 1'024}},
     {"log", "level", "Least important lines that are written.", Effect::kReload,
      ChoiceSetting{[](Settings& s) -> std::string& { return s.log.level; }, kLogLevels}},
 };
@@ -220,10 +300,14 @@ constexpr bool rows_are_grouped() {
 }
 static_assert(rows_are_grouped());
 
-std::vector<std::string_view> keys_of(std::string_view section) {
+// What an object may hold: of the section's rows whose keys begin with `prefix`, the next part.
+std::vector<std::string_view> keys_of(std::string_view section, std::string_view prefix) {
   std::vector<std::string_view> keys;
   for (const SettingRow& row : kRows) {
-    if (row.section == section) keys.push_back(row.key);
+    if (row.section != section || !row.key.starts_with(prefix)) continue;
+    const std::string_view rest = row.key.substr(prefix.size());
+    const std::string_view key = rest.substr(0, rest.find('.'));
+    if (keys.empty() || keys.back() != key) keys.push_back(key);
   }
   return keys;
 }
@@ -295,9 +379,29 @@ struct Assign {
     kind.field(settings) = *text;
     return true;
   }
+  bool operator()(const MapSetting& kind) const {
+    const auto* object = std::get_if<JsonObject>(&node.value);
+    if (!object) return false;
+    std::map<std::string, std::string> values;
+    for (const JsonMember& member : *object) {
+      const auto* text = std::get_if<std::string>(&member.value.value);
+      if (!text) {
+        hint = "the value of " + quote_for_message(member.key) + " must be a text";
+        return false;
+      }
+      if (std::optional<std::string> fault = kind.find_fault(member.key, *text)) {
+        hint = std::move(*fault);
+        return false;
+      }
+      values[member.key] = *text;
+    }
+    kind.field(settings) = std::move(values);
+    return true;
+  }
 };
 
 struct DescribeExpected {
+  std::string operator()(const MapSetting& kind) const { return std::string(kind.format); }
   std::string operator()(const IntegerSetting& kind) const {
     return "an integer from " + std::to_string(kind.min) + " to " + std::to_string(kind.max);
   }
@@ -320,6 +424,48 @@ struct IsSame {
     return kind.field(a) == kind.field(b);
   }
 };
+
+// An object of settings: a section, or one within it, whose rows' keys begin with `prefix`.
+struct KeyPlace {
+  std::string_view section;
+  std::string path;
+  std::string prefix;  // "otlp."; empty = the section itself
+};
+
+void parse_keys(const KeyPlace& place, const JsonNode& node, Settings& settings,
+                std::vector<ConfigError>& errors) {
+  const std::vector<std::string_view> keys = keys_of(place.section, place.prefix);
+  const std::string name = place.prefix.empty() ? std::string(place.section)
+                                                : place.prefix.substr(0, place.prefix.size() - 1);
+  const std::string known = name + " holds " + join_names(keys);
+  const auto* object = std::get_if<JsonObject>(&node.value);
+  if (!object) {
+    errors.push_back(
+        {place.path, "must be an object of settings, is " + describe_node(node), known});
+    return;
+  }
+  for (const JsonMember& member : *object) {
+    const std::string member_path = json_child_path(place.path, member.key);
+    const std::string key = place.prefix + member.key;
+    const SettingRow* row = find_row(place.section, key);
+    if (!row && member.key.find('.') == std::string::npos &&
+        !keys_of(place.section, key + ".").empty()) {
+      parse_keys({place.section, member_path, key + "."}, member.value, settings, errors);
+      continue;
+    }
+    // A dot in a key is no way around the nesting.
+    if (!row || member.key.find('.') != std::string::npos) {
+      errors.push_back({member_path, "unknown setting", hint_for_unknown(member.key, keys, known)});
+      continue;
+    }
+    std::string hint;
+    if (std::visit(Assign{member.value, settings, hint}, row->kind)) continue;
+    if (hint.empty()) hint = row->help;
+    errors.push_back({member_path,
+                      "must be " + describe_expected(*row) + ", is " + describe_node(member.value),
+                      std::move(hint)});
+  }
+}
 
 }  // namespace
 
@@ -344,29 +490,7 @@ std::vector<std::string> list_restart_settings(const Settings& old, const Settin
 
 void parse_settings_section(std::string_view section, const JsonNode& node, Settings& settings,
                             std::vector<ConfigError>& errors) {
-  const std::string path = json_child_path("$", section);
-  const std::vector<std::string_view> keys = keys_of(section);
-  const std::string known = keys.empty() ? "this version has no settings in it; remove the key"
-                                         : std::string(section) + " holds " + join_names(keys);
-  const auto* object = std::get_if<JsonObject>(&node.value);
-  if (!object) {
-    errors.push_back({path, "must be an object of settings, is " + describe_node(node), known});
-    return;
-  }
-  for (const JsonMember& member : *object) {
-    const std::string member_path = json_child_path(path, member.key);
-    const SettingRow* row = find_row(section, member.key);
-    if (!row) {
-      errors.push_back({member_path, "unknown setting", hint_for_unknown(member.key, keys, known)});
-      continue;
-    }
-    std::string hint;
-    if (std::visit(Assign{member.value, settings, hint}, row->kind)) continue;
-    if (hint.empty()) hint = row->help;
-    errors.push_back({member_path,
-                      "must be " + describe_expected(*row) + ", is " + describe_node(member.value),
-                      std::move(hint)});
-  }
+  parse_keys({section, json_child_path("$", section), ""}, node, settings, errors);
 }
 
 }  // namespace gpuperf

@@ -5,6 +5,7 @@
 // field in a fresh Settings.
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <span>
 #include <string>
@@ -47,15 +48,24 @@ struct TextSetting {
   std::optional<std::string> (*find_fault)(std::string_view text);  // a hint when not in format
 };
 
+// Names with a text each.
+struct MapSetting {
+  std::map<std::string, std::string>& (*field)(Settings&);
+  std::string_view format;        // as in "must be <format>"
+  std::string_view name_pattern;  // a regular expression at most as strict as `find_fault`
+  std::optional<std::string> (*find_fault)(std::string_view name, std::string_view value);
+};
+
 // When a changed setting takes effect.
 enum class Effect { kReload, kRestart };
 
 struct SettingRow {
   std::string_view section;
-  std::string_view key;  // ends in the unit, where there is one
+  std::string_view key;  // ends in the unit, where there is one; "otlp.endpoint" is nested
   std::string_view help;
   Effect effect;
-  std::variant<IntegerSetting, NumberSetting, SwitchSetting, ChoiceSetting, TextSetting> kind;
+  std::variant<IntegerSetting, NumberSetting, SwitchSetting, ChoiceSetting, TextSetting, MapSetting>
+      kind;
 };
 
 // Rows of one section stand together, in the order of settings_sections().

@@ -16,6 +16,7 @@ constexpr char kIndex[] =
     "/metrics  Prometheus metrics\n"
     "/healthz  200 while the daemon lives\n"
     "/readyz   200 once probes can be attached and data is there, else 503 and why\n";
+constexpr char kPageLine[] = "/ui/      the page for people, in a browser\n";
 constexpr char kNotFound[] =
     "not found: gpuperfd serves /metrics, /healthz and /readyz (GET, HEAD)\n";
 
@@ -44,8 +45,13 @@ void answer_alert(const HttpServer::OnAlert& on_alert, const httplib::Request& r
   response.set_content("frozen less than a minute ago: that capture has it\n", kPlainText);
 }
 
+bool wants_html(const httplib::Request& request) {
+  return request.get_header_value("Accept").find("text/html") != std::string::npos;
+}
+
 void add_routes(HttpListener& listener, const prometheus::Collectable& metrics,
-                const SnapshotBoard& board, HttpServer::OnAlert on_alert) {
+                const SnapshotBoard& board, HttpServer::OnAlert on_alert,
+                const HttpServer::AddPage& add_page) {
   using httplib::Request;
   using httplib::Response;
   listener.Get("/metrics", [&metrics](const Request&, Response& response) {
@@ -65,10 +71,15 @@ void add_routes(HttpListener& listener, const prometheus::Collectable& metrics,
                     answer_alert(on_alert, request, response);
                   });
   }
-  listener.Get(
-      "/", [](const Request&, Response& response) { response.set_content(kIndex, kPlainText); });
+  if (add_page) add_page(listener);
+  listener.Get("/", [has_page = add_page != nullptr](const Request& request, Response& response) {
+    // A browser keeps what stands behind the # of the address.
+    if (has_page && wants_html(request)) return response.set_redirect("/ui/");
+    response.set_content(has_page ? std::string(kIndex) + kPageLine : kIndex, kPlainText);
+  });
   listener.set_error_handler([](const Request&, Response& response) {
-    if (response.status == 404) response.set_content(kNotFound, kPlainText);
+    if (response.status == 404 && response.body.empty())
+      response.set_content(kNotFound, kPlainText);
   });
   listener.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
     response.status = 500;
@@ -98,8 +109,8 @@ HttpServer::~HttpServer() { stop(); }
 
 Result<std::unique_ptr<HttpServer>> HttpServer::start(std::string_view listen,
                                                       const prometheus::Collectable& metrics,
-                                                      const SnapshotBoard& board,
-                                                      OnAlert on_alert) {
+                                                      const SnapshotBoard& board, OnAlert on_alert,
+                                                      const AddPage& add_page) {
   const std::string setting = "metrics.listen: ";
   Result<HostPort> address = parse_host_port(listen);
   if (!address.ok()) {
@@ -110,7 +121,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(std::string_view listen,
     return Status(opened.code(), setting + std::string(opened.message()));
   }
   server->address_ = *std::move(address);
-  add_routes(*server->listener_, metrics, board, std::move(on_alert));
+  add_routes(*server->listener_, metrics, board, std::move(on_alert), add_page);
   server->thread_ = std::thread([listener = server->listener_.get()] { listener->run(); });
   return server;
 }

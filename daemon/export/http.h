@@ -12,12 +12,16 @@
 #include "daemon/base/result.h"
 #include "daemon/model/snapshot.h"
 
+namespace httplib {
+class Server;
+}
+
 namespace gpuperf {
 
 class HttpListener;
 
 // Serves /metrics, /healthz and /readyz over HTTP, GET and HEAD; and POST /freeze, where it is
-// wanted, for an Alertmanager's webhook.
+// wanted, for an Alertmanager's webhook; and a page for people, where one is given.
 //
 // Thread: start and stop on the daemon's; accepts and answers on threads of its own, where
 // `on_alert` is called, too. The metrics and the board must outlive it.
@@ -29,11 +33,15 @@ class HttpServer {
   // many. Null = alerts are not taken.
   using OnAlert = std::function<bool(const std::string& name)>;
 
+  // Adds the routes of a page for people at /ui/. Null = there is none.
+  using AddPage = std::function<void(httplib::Server& server)>;
+
   // Listens before it returns. `listen`: see parse_host_port. The error names address and cause.
   static Result<std::unique_ptr<HttpServer>> start(std::string_view listen,
                                                    const prometheus::Collectable& metrics,
                                                    const SnapshotBoard& board,
-                                                   OnAlert on_alert = nullptr);
+                                                   OnAlert on_alert = nullptr,
+                                                   const AddPage& add_page = nullptr);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;

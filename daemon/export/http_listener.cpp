@@ -1,14 +1,17 @@
 #include "daemon/export/http_listener.h"
 
+#include <netdb.h>
 #include <poll.h>
 #include <sys/socket.h>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
+#include <optional>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -22,17 +25,20 @@ namespace {
 using std::chrono::steady_clock;
 
 // A scrape is rare and short: Prometheus sends one every few seconds and each takes milliseconds.
-constexpr size_t kThreads = 4;
+// The page's browser opens up to six connections, some of them only in case it needs one.
+constexpr size_t kThreads = 12;
 constexpr size_t kWaiting = 32;
 constexpr std::chrono::seconds kRequestTimeout{5};
-// Longer than Prometheus' default scrape timeout of 10 s: a reader that slow has given up.
+// From the first byte of the answer. Longer than Prometheus' default scrape timeout of 10 s: a
+// reader that slow has given up.
 constexpr std::chrono::seconds kAnswerTimeout{15};
 constexpr std::chrono::seconds kRetryInterval{1};
 // Nothing we serve takes a body; this only lets a POST be answered with 404.
 constexpr size_t kMaxBodyBytes = size_t{64} * 1024;
 
-// One connection as httplib reads and writes it, with a deadline for all reads and one for all
-// writes, both counted from the beginning.
+// One connection as httplib reads and writes it, with a deadline for all reads, counted from the
+// beginning, and one for all writes, counted from the first: making an answer is not the client's
+// time.
 class DeadlineStream final : public httplib::Stream {
  public:
   explicit DeadlineStream(socket_t socket) : socket_(socket) {}
@@ -40,7 +46,10 @@ class DeadlineStream final : public httplib::Stream {
   bool is_readable() const override {
     return begin_ < end_ || wait(POLLIN, start_ + kRequestTimeout);
   }
-  bool is_writable() const override { return wait(POLLOUT, start_ + kAnswerTimeout); }
+  bool is_writable() const override {
+    if (!answer_start_) answer_start_ = steady_clock::now();
+    return wait(POLLOUT, *answer_start_ + kAnswerTimeout);
+  }
 
   ssize_t read(char* target, size_t size) override {
     if (begin_ == end_) {
@@ -62,8 +71,21 @@ class DeadlineStream final : public httplib::Stream {
     return send(socket_, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
   }
 
+  void get_remote_ip_and_port(std::string& ip, int& port) const override {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    char host[NI_MAXHOST] = "", service[NI_MAXSERV] = "";
+    auto* const address = reinterpret_cast<sockaddr*>(&peer);
+    // Both empty where the client has gone already: nobody's address.
+    if (getpeername(socket_, address, &length) != 0 ||
+        getnameinfo(address, length, host, sizeof host, service, sizeof service,
+                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
+      return;
+    }
+    ip = host;
+    port = std::atoi(service);
+  }
   // Only for access logs, which we do not write.
-  void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
   socket_t socket() const override { return socket_; }
 
@@ -78,6 +100,7 @@ class DeadlineStream final : public httplib::Stream {
 
   const socket_t socket_;
   const steady_clock::time_point start_ = steady_clock::now();
+  mutable std::optional<steady_clock::time_point> answer_start_;
   std::array<char, 4096> buffer_;
   size_t begin_ = 0;
   size_t end_ = 0;

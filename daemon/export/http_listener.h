@@ -20,7 +20,8 @@ namespace gpuperf {
 // Thread: `run` on one of its own until `stop`, which any thread may call. Routes are set before.
 // Bounds: kThreads requests at once and kWaiting behind them; accepting pauses beyond that and the
 // kernel's backlog takes over. One request per connection; it must have arrived after
-// kRequestTimeout and been answered after kAnswerTimeout, or the connection is closed.
+// kRequestTimeout, and its answer taken kAnswerTimeout after it was made, or the connection is
+// closed.
 // If accepting fails (the host is out of descriptors), that is logged and tried again every second.
 class HttpListener final : public httplib::Server {
  public:

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <memory>
-#include <string_view>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
@@ -19,18 +19,16 @@ namespace gpuperf {
 // says in `suppressed_count` how many there were. With 0 nothing is counted: it was switched off.
 class SlowCallLog final : public Exporter {
  public:
-  using Sink = std::function<void(std::string_view line)>;
+  using Sink = std::function<void(LogEvent event, std::initializer_list<LogField> fields)>;
 
   // The default sink is the daemon's log, level info.
   SlowCallLog(uint32_t lines_per_second, const Clock& clock, DropCounters& drops,
-              Sink sink = write_to_log);
+              Sink sink = log_info);
 
   void set_rate(uint32_t lines_per_second);
   void on_slow_call(const std::shared_ptr<const SlowCall>& call) override;
 
  private:
-  static void write_to_log(std::string_view line);
-
   // Set once in the constructor.
   const Clock& clock_;
   DropCounters& drops_;

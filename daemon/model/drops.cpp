@@ -147,6 +147,16 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kSlowGpuSide, "slow", "gpu_side",
      "what the GPU did during slow calls of injected processes, too many at once: the calls are "
      "told of without it, and say so"},
+    {DropCause::kOtlpQueueFull, "otlp", "queue_full",
+     "the oldest spans and data points that waited for a receiver that was away, slow or busy: "
+     "beyond export.otlp.queue_mib, or slow calls faster than they are made into spans"},
+    {DropCause::kOtlpRefused, "otlp", "refused",
+     "spans and data points of requests that the receiver refused for good: gpuperfctl status says "
+     "why"},
+    {DropCause::kOtlpRejected, "otlp", "rejected",
+     "spans and data points that the receiver rejected out of requests it took"},
+    {DropCause::kOtlpStopped, "otlp", "stopped",
+     "spans and data points that were not delivered within 2 s when the daemon stopped"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

@@ -76,6 +76,10 @@ enum class DropCause : size_t {
   kTraceTablesFull,
   kTraceCaptureFull,
   kSlowGpuSide,
+  kOtlpQueueFull,
+  kOtlpRefused,
+  kOtlpRejected,
+  kOtlpStopped,
   kCount,
 };
 

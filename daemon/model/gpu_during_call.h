@@ -98,6 +98,20 @@ struct GpuAwaitedWork {
   bool operator==(const GpuAwaitedWork&) const = default;
 };
 
+// One thing that a GPU did, or part of which it did, during the call; not clipped.
+struct GpuWorkSpan {
+  std::string name;  // as GpuKernelTime::kernel; "copy host_to_device", "set"
+  std::string short_name;
+  uint64_t start_mono_ns = 0;
+  uint64_t duration_ns = 0;
+  std::string device_uuid;      // empty = not known
+  uint32_t device_number = 0;   // CUDA's, in that process
+  uint32_t stream = 0;          // CUPTI's number; UINT32_MAX = none, or not known
+  uint32_t correlation_id = 0;  // of its process; 0 = not known
+  uint64_t bytes = 0;           // of copies and sets
+  bool operator==(const GpuWorkSpan&) const = default;
+};
+
 struct GpuDuringCall {
   // busy_ns and idle_ns add up to the call's duration; both 0 = not known, and `missing` says why.
   uint64_t busy_ns = 0;  // any GPU with work of this process: the union
@@ -119,6 +133,9 @@ struct GpuDuringCall {
       awaited;  // of calls that wait for the GPU; empty = nothing ended in it
   // Why the figures may be too small, for people: empty = they are complete.
   std::vector<std::string> missing;
+  // The pieces of work that took most of the call, by start; only as many as somebody exports.
+  std::vector<GpuWorkSpan> longest;
+  uint64_t work_count = 0;  // pieces in all
   bool operator==(const GpuDuringCall&) const = default;
 };
 

@@ -185,6 +185,14 @@ struct Problem {
   auto operator<=>(const Problem&) const = default;
 };
 
+// One way by which containers get the injected library, of those that are switched on.
+struct InjectionWay {
+  std::string name;  // "cdi", "device_plugin"
+  bool is_working = false;
+  std::string detail;  // how to use it, or why it does not work
+  bool operator==(const InjectionWay&) const = default;
+};
+
 // Facts about the daemon itself that do not change while it runs.
 struct DaemonFacts {
   std::string version;
@@ -269,6 +277,7 @@ struct Snapshot {
   GpuReport gpu;                                // of injected processes
   std::vector<CaptureRow> captures;             // by id; stored ones of earlier runs included
   RecorderRow recorder;
+  std::vector<InjectionWay> injection_ways;  // switched on
 };
 
 // Processes that run. pid 0 stands for calls that could not be kept per process: none itself.

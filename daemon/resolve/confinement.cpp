@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <linux/audit.h>
+#include <linux/capability.h>
 #include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstddef>
 #include <cstdio>
 #include <cstring>
@@ -35,19 +37,16 @@ constexpr bool kLimitsMemory = true;
 #endif
 
 // Reading, memory, messages, the end. No call here takes a path that matters: newfstatat is how
-// fstat is called.
+// fstat is called. abort() needs tgkill, which reaches this process only.
 constexpr std::array kAllowedCalls = {
-    __NR_read,         __NR_pread64,         __NR_lseek,
-    __NR_fstat,        __NR_newfstatat,      __NR_close,
-    __NR_fcntl,        __NR_write,           __NR_recvmsg,
-    __NR_sendmsg,      __NR_sendto,          __NR_poll,
-    __NR_mmap,         __NR_munmap,          __NR_mremap,
-    __NR_mprotect,     __NR_madvise,         __NR_brk,
-    __NR_futex,        __NR_clock_gettime,   __NR_getpid,
-    __NR_gettid,       __NR_tgkill,          __NR_rt_sigaction,
-    __NR_rt_sigreturn, __NR_rt_sigprocmask,  __NR_sigaltstack,
-    __NR_getrandom,    __NR_sched_yield,     __NR_exit,
-    __NR_exit_group,   __NR_restart_syscall,
+    __NR_read,           __NR_pread64,     __NR_lseek,           __NR_fstat,
+    __NR_newfstatat,     __NR_close,       __NR_fcntl,           __NR_write,
+    __NR_recvmsg,        __NR_sendmsg,     __NR_sendto,          __NR_poll,
+    __NR_mmap,           __NR_munmap,      __NR_mremap,          __NR_mprotect,
+    __NR_madvise,        __NR_brk,         __NR_futex,           __NR_clock_gettime,
+    __NR_getpid,         __NR_gettid,      __NR_rt_sigaction,    __NR_rt_sigreturn,
+    __NR_rt_sigprocmask, __NR_sigaltstack, __NR_getrandom,       __NR_sched_yield,
+    __NR_exit,           __NR_exit_group,  __NR_restart_syscall,
 };
 
 bool keep_only(int fd, int number) {
@@ -70,10 +69,17 @@ uint64_t read_data_bytes() {
   return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
+// Nobody, with no capability left. A daemon that may not change its user (a service with few
+// capabilities) stays who it is: what that user may do to files and to other processes of his is
+// left to the filter, which has no call for it.
 bool become_nobody() {
-  if (::geteuid() != 0) return true;  // has no rights to lose but its user's; the filter stands
-  return ::setgroups(0, nullptr) == 0 && ::setresgid(kNobody, kNobody, kNobody) == 0 &&
-         ::setresuid(kNobody, kNobody, kNobody) == 0;
+  const bool changed = ::setgroups(0, nullptr) == 0 &&
+                       ::setresgid(kNobody, kNobody, kNobody) == 0 &&
+                       ::setresuid(kNobody, kNobody, kNobody) == 0;
+  if (!changed && errno != EPERM) return false;
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
+  return ::syscall(SYS_capset, &header, none) == 0;
 }
 
 // The daemon's handlers are not for this process, nor what it blocks.
@@ -93,6 +99,11 @@ bool install_filter() {
       BPF_JUMP(kJumpEqual, AUDIT_ARCH_X86_64, 1, 0),
       BPF_STMT(kReturn, SECCOMP_RET_KILL_PROCESS),
       BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
+      BPF_JUMP(kJumpEqual, __NR_tgkill, 0, 4),
+      BPF_STMT(kLoad, offsetof(seccomp_data, args[0])),  // its lower half: a pid has no more
+      BPF_JUMP(kJumpEqual, static_cast<unsigned>(::getpid()), 0, 1),
+      BPF_STMT(kReturn, SECCOMP_RET_ALLOW),
+      BPF_STMT(kReturn, SECCOMP_RET_ERRNO | EPERM),
   };
   for (const unsigned number : kAllowedCalls) {
     code.push_back(BPF_JUMP(kJumpEqual, number, 0, 1));

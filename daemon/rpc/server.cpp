@@ -50,9 +50,8 @@ const struct {
 
 // gRPC's own lines are about its insides; what concerns the user comes back as a Status.
 void write_grpc_log(gpr_log_func_args* args) {
-  spdlog::debug("{}",
-                format_log_line("grpc", {{"file", fmt::format("{}:{}", args->file, args->line)},
-                                         {"message", args->message}}));
+  log_debug("grpc",
+            {{"file", fmt::format("{}:{}", args->file, args->line)}, {"message", args->message}});
 }
 
 Status with_setting(const Status& status) {
@@ -187,6 +186,14 @@ std::unique_ptr<RpcServer::Side> RpcServer::make_side(CallerId caller, const std
   return side;
 }
 
+std::shared_ptr<grpc::Channel> RpcServer::open_channel(Caller caller) {
+  std::unique_ptr<Side> side = make_side({.caller = caller}, "", nullptr);
+  if (side->server == nullptr) return nullptr;
+  grpc::ChannelArguments arguments;
+  arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
+  return inner_.emplace_back(std::move(side))->server->InProcessChannel(arguments);
+}
+
 void RpcServer::stop_side(Side* side, std::chrono::system_clock::time_point deadline) {
   if (side == nullptr || side->server == nullptr) return;
   side->server->GetHealthCheckService()->Shutdown();
@@ -206,8 +213,12 @@ void RpcServer::stop() {
     for (const auto& [uid, side] : users_) {
       stopping.emplace_back([&side, deadline] { stop_side(side.get(), deadline); });
     }
+    for (const std::unique_ptr<Side>& side : inner_) {
+      stopping.emplace_back([&side, deadline] { stop_side(side.get(), deadline); });
+    }
     stop_side(root_.get(), deadline);
   }
+  inner_.clear();
   users_.clear();
   root_.reset();
   others_.reset();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "daemon/base/result.h"
 #include "daemon/base/unix_socket.h"
@@ -30,9 +31,9 @@ struct RpcOptions {
 
 // Serves gpuperf.v1, health checks and reflection over gRPC.
 //
-// Thread: start and stop on the daemon's; answers on gRPC's threads. The sources and the port,
-// which may be null (Control is UNAVAILABLE then), must outlive it. Bounds: connections as in
-// PeerLimits; 64 calls at once per connection, messages of 1 MiB in and 16 MiB out, 64 MiB of
+// Thread: start, open_channel and stop on the daemon's; answers on gRPC's threads. The sources and
+// the port, which may be null (Control is UNAVAILABLE then), must outlive it. Bounds: connections
+// as in PeerLimits; 64 calls at once per connection, messages of 1 MiB in and 16 MiB out, 64 MiB of
 // buffers for root and for all others, 16 MiB for each user told apart; connections idle for ten
 // minutes are closed. Access: a Unix socket is 0660 for the group, 0600 where there is none. Who
 // may change the daemon is decided when a connection is accepted: those of each user go to a server
@@ -51,6 +52,9 @@ class RpcServer {
   RpcServer(const RpcServer&) = delete;
   RpcServer& operator=(const RpcServer&) = delete;
 
+  // A way in for a part of this program that knows itself whom it speaks for: kRoot may change the
+  // daemon, anyone else may read. The channel's calls fail once the server is stopped.
+  std::shared_ptr<grpc::Channel> open_channel(Caller caller);
   // What a client connects to, with the port it got when 0 was asked for.
   const std::string& address() const { return address_; }
   // Refuses new calls, ends watch streams, gives running calls a second, removes the socket. Closes
@@ -90,8 +94,9 @@ class RpcServer {
   RenderQueue queue_;
   // Null once stopped. Destroyed in the opposite order: nothing is accepted for a server that is
   // gone.
-  std::unique_ptr<Side> others_;  // everybody's for TCP, else of users beyond kUsers
-  std::unique_ptr<Side> root_;    // null for TCP
+  std::unique_ptr<Side> others_;              // everybody's for TCP, else of users beyond kUsers
+  std::unique_ptr<Side> root_;                // null for TCP
+  std::vector<std::unique_ptr<Side>> inner_;  // of open_channel
   // Acceptor's thread only, for as long as there is one.
   std::map<uid_t, std::unique_ptr<Side>> users_;
   std::unique_ptr<PeerAcceptor> acceptor_;  // null for TCP

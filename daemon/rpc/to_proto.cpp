@@ -431,6 +431,12 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   if (snapshot.daemon != nullptr) {
     response.set_ingest_socket(to_valid_utf8(snapshot.daemon->ingest_socket));
   }
+  for (const InjectionWay& way : snapshot.injection_ways) {
+    v1::InjectionWay& added = *response.add_injection_ways();
+    added.set_way(way.name);
+    added.set_working(way.is_working);
+    added.set_detail(to_valid_utf8(way.detail));
+  }
   response.set_store_bytes(snapshot.store.used_bytes);
   response.set_processes(static_cast<uint32_t>(count_running_processes(snapshot)));
   uint64_t calls = 0;

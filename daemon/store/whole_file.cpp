@@ -13,8 +13,6 @@
 namespace gpuperf {
 namespace {
 
-constexpr mode_t kFileMode = 0640;  // as that of slow calls: it tells what tenants run
-
 Status write_all(const Fd& file, std::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
@@ -35,10 +33,12 @@ Status sync_folder_of(const std::string& path) {
 }
 
 Status write_and_rename(const std::string& path, const std::string& unfinished,
-                        std::string_view bytes) {
+                        std::string_view bytes, mode_t mode) {
   const Fd file(
-      open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, kFileMode));
+      open(unfinished.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, mode));
   if (!file.valid()) return errno_status(errno, "make");
+  // The mask of whoever started the daemon must not make it unreadable to those it is for.
+  if (mode != kPrivateFile && fchmod(file.get(), mode) != 0) return errno_status(errno, "set mode");
   RETURN_IF_ERROR(write_all(file, bytes));
   if (rename(unfinished.c_str(), path.c_str()) != 0) return errno_status(errno, "rename");
   return sync_folder_of(path);
@@ -46,9 +46,9 @@ Status write_and_rename(const std::string& path, const std::string& unfinished,
 
 }  // namespace
 
-Status write_whole_file(const std::string& path, std::string_view bytes) {
+Status write_whole_file(const std::string& path, std::string_view bytes, mode_t mode) {
   const std::string unfinished = path + std::string(kUnfinishedSuffix);
-  const Status written = write_and_rename(path, unfinished, bytes);
+  const Status written = write_and_rename(path, unfinished, bytes, mode);
   if (written.ok()) return written;
   (void)unlink(unfinished.c_str());  // it may not have been made
   return {written.code(), path + ": " + std::string(written.message()) +

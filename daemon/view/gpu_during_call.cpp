@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -78,9 +79,10 @@ struct KernelWork {
 // Reads one capture for all the calls in it.
 class CaptureReader {
  public:
-  CaptureReader(const Capture& capture, std::span<const OtherGpuWork> others)
+  CaptureReader(const Capture& capture, std::span<const OtherGpuWork> others, size_t max_longest)
       : capture_(capture),
         others_(others),
+        max_longest_(max_longest),
         is_counted_(find_counted_work(capture)),
         has_work_(capture.launches.size()),
         starts_(capture.launches.size()),
@@ -102,6 +104,8 @@ class CaptureReader {
   void add_others(const CallInCapture& call, GpuDuringCall& gpu) const;
   void add_own(const CallInCapture& call, GpuDuringCall& gpu) const;
   void add_awaited(const CallInCapture& call, GpuDuringCall& gpu);
+  void add_longest(const CallInCapture& call, GpuDuringCall& gpu) const;
+  GpuWorkSpan make_span(const CaptureWork& work) const;
   void add_missing(const CallInCapture& call, GpuDuringCall& gpu) const;
   bool waits(const CallInCapture& call) const;
   bool is_launched_by(const CaptureLaunch& launch, const CallInCapture& call) const;
@@ -111,6 +115,7 @@ class CaptureReader {
 
   const Capture& capture_;
   const std::span<const OtherGpuWork> others_;
+  const size_t max_longest_;
   const std::vector<bool> is_counted_;              // by work
   std::vector<bool> has_work_;                      // by launch
   std::vector<LaunchStart> starts_;                 // by launch; of none: launch = kNoIndex
@@ -295,6 +300,41 @@ void CaptureReader::add_awaited(const CallInCapture& call, GpuDuringCall& gpu) {
   if (start.launch != kNoIndex) gpu.awaited->stream_wait_ns = start.stream_wait_ns;
 }
 
+void CaptureReader::add_longest(const CallInCapture& call, GpuDuringCall& gpu) const {
+  std::vector<std::pair<uint64_t, uint32_t>> pieces;  // time in the call, work
+  for (uint32_t i = 0; i < capture_.work.size(); ++i) {
+    const Span span = clip(capture_.work[i], call);
+    if (is_counted_[i] && span.from_ns < span.to_ns)
+      pieces.push_back({span.to_ns - span.from_ns, i});
+  }
+  gpu.work_count = pieces.size();
+  std::ranges::stable_sort(pieces, std::ranges::greater(), &std::pair<uint64_t, uint32_t>::first);
+  if (pieces.size() > max_longest_) pieces.resize(max_longest_);
+  // The work of a capture stands by its start.
+  std::ranges::sort(pieces, {}, &std::pair<uint64_t, uint32_t>::second);
+  for (const auto& [ns, work] : pieces) gpu.longest.push_back(make_span(capture_.work[work]));
+}
+
+GpuWorkSpan CaptureReader::make_span(const CaptureWork& work) const {
+  GpuWorkSpan span{.name = get_work_name(capture_, work),
+                   .start_mono_ns = work.start_mono_ns,
+                   .duration_ns = work.duration_ns,
+                   .stream = UINT32_MAX,
+                   .bytes = work.bytes};
+  const CaptureKernel* kernel =
+      work.kind == WorkKind::kKernel ? find_row(capture_.kernels, work.kernel) : nullptr;
+  span.short_name = kernel == nullptr ? span.name : kernel->short_name;
+  if (const auto* device = find_row(capture_.devices, find_device(capture_, work))) {
+    span.device_uuid = format_gpu_uuid(device->uuid);
+    span.device_number = device->number;
+  }
+  if (const auto* stream = find_row(capture_.streams, work.stream)) span.stream = stream->stream;
+  if (const auto* launch = find_row(capture_.launches, work.launch)) {
+    span.correlation_id = launch->correlation_id;
+  }
+  return span;
+}
+
 void CaptureReader::add_missing(const CallInCapture& call, GpuDuringCall& gpu) const {
   gpu.missing = call.missing;
   const uint64_t end_ns = call.start_mono_ns + call.duration_ns;
@@ -399,6 +439,7 @@ GpuDuringCall CaptureReader::read(const CallInCapture& call) {
   add_others(call, gpu);
   add_own(call, gpu);
   add_awaited(call, gpu);
+  if (max_longest_ > 0) add_longest(call, gpu);
   add_missing(call, gpu);
   return gpu;
 }
@@ -407,8 +448,9 @@ GpuDuringCall CaptureReader::read(const CallInCapture& call) {
 
 std::vector<GpuDuringCall> list_gpu_during_calls(const Capture& capture,
                                                  std::span<const CallInCapture> calls,
-                                                 std::span<const OtherGpuWork> others) {
-  CaptureReader reader(capture, others);
+                                                 std::span<const OtherGpuWork> others,
+                                                 size_t max_longest) {
+  CaptureReader reader(capture, others, max_longest);
   std::vector<GpuDuringCall> all;
   all.reserve(calls.size());
   for (const CallInCapture& call : calls) all.push_back(reader.read(call));

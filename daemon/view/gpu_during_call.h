@@ -21,9 +21,11 @@ struct CallInCapture {
 };
 
 // What the GPUs did during each of the calls, in their order. The capture is of their process
-// alone, with all work that overlaps the calls; `others` is that of the others.
+// alone, with all work that overlaps the calls; `others` is that of the others. At most
+// `max_longest` pieces of work are told one by one.
 std::vector<GpuDuringCall> list_gpu_during_calls(const Capture& capture,
                                                  std::span<const CallInCapture> calls,
-                                                 std::span<const OtherGpuWork> others);
+                                                 std::span<const OtherGpuWork> others,
+                                                 size_t max_longest = 0);
 
 }  // namespace gpuperf

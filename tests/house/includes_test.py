@@ -17,7 +17,7 @@ ALLOWED = {
     "bpf": {"<bpf>"},
     "injector": set(),
     "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
-    "daemon/base": {"<absl>", "<libiberty>", "<spdlog>"},
+    "daemon/base": {"<absl>", "<libiberty>", "<spdlog>", "<systemd>"},
     "daemon/model": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "<spdlog>"},
     "daemon/config": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/config.h", "daemon/probe/argument_decoders.h",
                       "daemon/probe/probe_spec.h", "<nlohmann>"},
@@ -33,15 +33,19 @@ ALLOWED = {
     "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "daemon/unwind",
                        "<dwarf>", "<elfutils>", "<grpcpp>", "<lzma>"},
     "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
+    "daemon/otlp": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model",
+                    "<absl>", "<google>", "<grpc>", "<grpcpp>", "<prometheus>"},
     "daemon/store": {"daemon/base", "daemon/model", "gpuperf", "<absl>", "<google>", "<spdlog>", "<sqlite3>", "<zlib>"},
+    "daemon/inject": {"daemon/base", "daemon/model", "daemon/store/whole_file.h", "<grpcpp>", "<nlohmann>"},
     "daemon/view": {"injector/session_abi.h", "daemon/base", "daemon/model", "gpuperf", "<absl>", "<fmt>", "<google>", "<nlohmann>", "<zlib>"},
     "daemon/rpc": {"injector/session_abi.h", "daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/store", "daemon/view",
                    "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
+    "daemon/web": {"daemon/base", "daemon/model", "gpuperf", "<google>", "<grpcpp>", "<httplib>"},
     # The top of the house puts the rooms together.
     "daemon": {"daemon", "injector/session_abi.h", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
-             "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma", "zlib"}
+             "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma", "systemd", "zlib"}
 OURS = {"bpf", "injector", "client", "daemon", "tests"}
 
 

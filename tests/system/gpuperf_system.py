@@ -69,11 +69,11 @@ class Daemon:
         self.log_begin = 0  # of this start's part of the log
         self.process = None
 
-    def start(self):
+    def start(self, seconds=30.0):
         self.log_begin = len(self.log()) if self.log_path.exists() else 0
         with open(self.log_path, "ab") as log:
             self.process = subprocess.Popen(self.command, stderr=log, stdout=log)
-        self.wait_for_log("gpuperfd ready")
+        self.wait_for_log("gpuperfd ready", seconds)
         return self
 
     def log(self):

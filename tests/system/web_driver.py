@@ -1,6 +1,7 @@
 """A browser without a window, driven by the WebDriver protocol: JSON over HTTP, nothing but Python's own library."""
 
 import base64
+import contextlib
 import http.client
 import json
 import shutil
@@ -94,7 +95,36 @@ class Browser:
         return self.ask("POST", self.session + "/goog/cdp/execute", {"cmd": name, "params": parameters})
 
     def open(self, path):
-        self.ask("POST", self.session + "/url", {"url": f"file://{path}"})
+        self.go(f"file://{path}")
+
+    def go(self, address):
+        self.ask("POST", self.session + "/url", {"url": address})
+
+    @contextlib.contextmanager
+    def frame(self, selector):
+        """What is done within is done in that frame of the page."""
+        frame = self.ask("POST", self.session + "/element", {"using": "css selector", "value": selector})
+        self.ask("POST", self.session + "/frame", {"id": frame})
+        try:
+            yield
+        finally:
+            self.ask("POST", self.session + "/frame", {"id": None})
+
+    @contextlib.contextmanager
+    def new_tab(self, seconds=20):
+        """What is done within is done in the tab that the page has opened, which is closed then."""
+        first = self.ask("GET", self.session + "/window")
+        deadline = time.monotonic() + seconds
+        while not (others := [tab for tab in self.ask("GET", self.session + "/window/handles") if tab != first]):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"no tab was opened within {seconds} s")
+            time.sleep(0.05)
+        self.ask("POST", self.session + "/window", {"handle": others[0]})
+        try:
+            yield
+        finally:
+            self.ask("DELETE", self.session + "/window")
+            self.ask("POST", self.session + "/window", {"handle": first})
 
     def resize(self, width, height):
         self.ask("POST", self.session + "/window/rect", {"width": width, "height": height})

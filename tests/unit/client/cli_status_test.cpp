@@ -121,6 +121,22 @@ TEST_F(CliStatusTest, CountsTheGpusAndThoseInTrouble) {
   EXPECT_THAT(run({"status"}).out, HasSubstr("\nGPUs        8, 1 in trouble: gpuperfctl gpus\n"));
 }
 
+TEST_F(CliStatusTest, SaysHowContainersAreInjected) {
+  const auto add = [this](const char* way, bool working, const char* detail) {
+    v1::InjectionWay& added = *daemon_.answers.status.add_injection_ways();
+    added.set_way(way);
+    added.set_working(working);
+    added.set_detail(detail);
+  };
+  EXPECT_THAT(run({"status"}).out, Not(HasSubstr("Injection")));
+  add("cdi", true, "/run/\x1b[2J.json: --device gpuperf.dev/inject=all");
+  add("device_plugin", false, "no kubelet listens there");
+
+  EXPECT_THAT(run({"status"}).out,
+              HasSubstr("\nInjection   cdi: /run/\\x1b[2J.json: --device gpuperf.dev/inject=all\n"
+                        "            device_plugin: does not work: no kubelet listens there\n"));
+}
+
 TEST_F(CliStatusTest, SaysThatThereIsNoStore) {
   daemon_.answers.status.clear_store_path();
   daemon_.answers.status.clear_store_bytes();

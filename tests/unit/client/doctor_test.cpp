@@ -324,6 +324,21 @@ TEST(DoctorSessionsTest, NamesProcessesThatCallCudaWithoutASession) {
                                    "CUDA_INJECTION64_PATH")));
 }
 
+// Those that do not work are problems of the daemon already.
+TEST(DoctorSessionsTest, NamesTheWaysByWhichContainersAreInjected) {
+  DaemonAnswers answers = make_healthy();
+  answers.sessions = {make_session(7, "waiting", "none")};
+  v1::InjectionWay& cdi = *answers.status.add_injection_ways();
+  cdi.set_way("cdi");
+  cdi.set_working(true);
+  cdi.set_detail("/run/cdi/gpuperf.json");
+  answers.status.add_injection_ways()->set_way("device_plugin");
+
+  EXPECT_THAT(check_sessions(answers),
+              ElementsAre(is_check("injection", CheckState::kOk,
+                                   "containers are injected by cdi: /run/cdi/gpuperf.json")));
+}
+
 TEST(DoctorSessionsTest, SaysWhoHasCuptiInstead) {
   DaemonAnswers answers = make_healthy();
   answers.sessions = {make_session(7, "yielded", "other_client", "libkineto.so")};

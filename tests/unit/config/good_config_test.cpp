@@ -126,7 +126,11 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "max_sessions_per_user": 8,
     "max_records_per_second": 5000,
     "sample_every": 10,
-    "flush_interval_ms": 100
+    "flush_interval_ms": 100,
+    "injector_path": "/srv/libgpuperf_injector.so",
+    "cdi_spec": "/srv/cdi/gpuperf.json",
+    "device_plugin": true,
+    "device_plugin_dir": "/srv/kubelet/device-plugins"
   },
   "trace": {
     "recorder": false,
@@ -154,10 +158,31 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
   "metrics": {
     "listen": "[::1]:0",
     "max_series": 5000,
-    "max_kernels": 50
+    "max_kernels": 50,
+    "page": false
   },
   "grpc": {
     "listen": "localhost:50051"
+  },
+  "export": {
+    "otlp": {
+      "endpoint": "https://collector.example:4317",
+      "ca_file": "/etc/gpuperf/ca.pem",
+      "cert_file": "/etc/gpuperf/cert.pem",
+      "key_file": "/etc/gpuperf/key.pem",
+      "headers": {
+        "x-tenant": "gpu"
+      },
+      "resource_attributes": {
+        "deployment.environment": "test",
+        "k8s.cluster.name": "a b"
+      },
+      "metrics": false,
+      "slow_calls": false,
+      "interval_seconds": 60,
+      "timeout_seconds": 5,
+      "queue_mib": 2
+    }
   },
   "log": {
     "level": "debug"

@@ -18,10 +18,21 @@ namespace {
 
 using Json = nlohmann::json;
 
+// The place of a row in the settings: "otlp.endpoint" is nested.
+Json& find_value(Json& root, const SettingRow& row) {
+  Json* object = &root[std::string(row.section)];
+  std::string_view key = row.key;
+  for (size_t dot = key.find('.'); dot != key.npos; dot = key.find('.')) {
+    object = &(*object)[std::string(key.substr(0, dot))];
+    key.remove_prefix(dot + 1);
+  }
+  return (*object)[std::string(key)];
+}
+
 std::variant<Config, std::vector<ConfigError>> parse_with(const SettingRow& row,
                                                           const Json& value) {
   Json root = {{"x_sym", {{"f", "f"}}}};
-  root[std::string(row.section)][std::string(row.key)] = value;
+  find_value(root, row) = value;
   return parse_config(root.dump());
 }
 
@@ -51,8 +62,8 @@ TEST(SettingsTest, RefuseEveryOtherType) {
   const std::vector<Json> values = {nullptr, true, 1, "text", Json::array(), Json::object()};
   for (const SettingRow& row : setting_rows()) {
     SCOPED_TRACE(std::string(row.section) + "." + std::string(row.key));
-    const Json default_value = Json::parse(
-        render_settings_json(Settings{}))[std::string(row.section)][std::string(row.key)];
+    Json defaults = Json::parse(render_settings_json(Settings{}));
+    const Json default_value = find_value(defaults, row);
     for (const Json& value : values) {
       const bool same_type =
           value.type() == default_value.type() || (value.is_number() && default_value.is_number());
@@ -68,12 +79,14 @@ TEST(SettingsTest, ReachTheFieldTheyAreNamedAfter) {
   for (const SettingRow& row : setting_rows()) {
     SCOPED_TRACE(std::string(row.section) + "." + std::string(row.key));
     Json expected = defaults;
-    Json& field = expected[std::string(row.section)][std::string(row.key)];
+    Json& field = find_value(expected, row);
     if (const auto* integer = std::get_if<IntegerSetting>(&row.kind)) field = integer->max;
     if (std::holds_alternative<NumberSetting>(row.kind)) field = 7;
     if (std::holds_alternative<SwitchSetting>(row.kind)) field = !field.get<bool>();
     if (std::holds_alternative<ChoiceSetting>(row.kind)) field = "error";
-    if (std::holds_alternative<TextSetting>(row.kind)) field = field == "" ? "/run/other" : "";
+    if (std::holds_alternative<TextSetting>(row.kind)) field = field == "" ? "/run/other.json" : "";
+    if (row.key == "otlp.endpoint") field = "http://[::1]:4317";
+    if (std::holds_alternative<MapSetting>(row.kind)) field = {{"a.b", "c"}};
 
     const auto parsed = parse_with(row, field);
 
@@ -99,6 +112,29 @@ TEST(SettingsTest, AreNamedOnceAndExplained) {
   for (const SettingRow& row : setting_rows()) {
     EXPECT_TRUE(names.insert({row.section, row.key}).second) << row.section << "." << row.key;
     EXPECT_TRUE(row.help.ends_with('.')) << row.help;
+  }
+}
+
+TEST(AddressTest, TakesEveryFormOfEndpoint) {
+  for (const char* endpoint : {"", "http://collector:4317", "https://collector", "http://[::1]",
+                               "https://[::1]:4317/", "http://10.0.0.1:1"}) {
+    EXPECT_EQ(find_endpoint_fault(endpoint), std::nullopt) << endpoint;
+  }
+}
+
+TEST(AddressTest, RefusesOtherEndpointsAndSaysWhatToWrite) {
+  const std::pair<const char*, const char*> cases[] = {
+      {"collector:4317", "write http://host:4317, or https://host:4317 for TLS"},
+      {"http://", "the host is missing: http://host:4317"},
+      {"http://host:4318/v1/traces",
+       "leave out the path: data is sent over gRPC, to port 4317 as a rule"},
+      {"https://me:secret@host:4317",
+       "leave out user and password: send a header \"authorization\""},
+      {"http://host:0", "port 0 cannot be reached"},
+      {"http://host:70000", "the port is not a number from 0 to 65535"},
+  };
+  for (const auto& [endpoint, hint] : cases) {
+    EXPECT_EQ(find_endpoint_fault(endpoint), hint) << endpoint;
   }
 }
 
@@ -174,6 +210,36 @@ TEST(FolderTest, SaysWhatIsWrongWithAPath) {
   for (const auto& [path, fault] : rows) {
     EXPECT_EQ(find_folder_fault(path), fault) << path;
   }
+}
+
+TEST(FileTest, TakesAbsolutePathsOfFilesAndNone) {
+  const std::string form = "the path must be absolute and name a file: /etc/gpuperf/ca.pem";
+  const std::vector<std::pair<std::string, std::optional<std::string>>> rows = {
+      {"", std::nullopt},
+      {"/srv/libgpuperf_injector.so", std::nullopt},
+      {"libgpuperf_injector.so", form},
+      {"/srv/", form},
+      {"/", form},
+      {"/srv/\x01", "the path holds a control character"},
+      {"/" + std::string(4'000, 'x'), "a path has at most 4000 bytes"},
+  };
+  for (const auto& [path, fault] : rows) EXPECT_EQ(find_file_fault(path), fault) << path;
+}
+
+TEST(CdiSpecTest, TakesFilesThatContainerRuntimesRead) {
+  const std::string form =
+      "the path must be absolute and end in .json, in a folder that container runtimes read: "
+      "/var/run/cdi/gpuperf.json";
+  const std::vector<std::pair<std::string, std::optional<std::string>>> rows = {
+      {"", std::nullopt},
+      {"/var/run/cdi/gpuperf.json", std::nullopt},
+      {"/var/run/cdi", form},
+      {"/var/run/cdi/gpuperf.yaml", form},
+      {"/var/run/cdi/.json", form},
+      {"gpuperf.json", form},
+      {"/var/\n/gpuperf.json", "the path holds a control character"},
+  };
+  for (const auto& [path, fault] : rows) EXPECT_EQ(find_cdi_spec_fault(path), fault) << path;
 }
 
 TEST(StorageTest, HasItsPathRefusedWithAHint) {

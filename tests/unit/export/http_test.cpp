@@ -191,7 +191,7 @@ TEST_F(HttpTest, StopsAtOnceWhileClientsSayNothing) {
   start();
   std::vector<Fd> silent;
   // More than there are threads and places behind them.
-  for (int i = 0; i < 40; ++i) silent.push_back(connect_to(server_->address()));
+  for (int i = 0; i < 48; ++i) silent.push_back(connect_to(server_->address()));
   const auto begin = std::chrono::steady_clock::now();
 
   server_->stop();

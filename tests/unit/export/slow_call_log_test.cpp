@@ -45,12 +45,16 @@ class SlowCallLogTest : public ::testing::Test {
  protected:
   SlowCallLog make_log(uint32_t lines_per_second) {
     return SlowCallLog(lines_per_second, clock_, drops_,
-                       [this](std::string_view line) { lines_.emplace_back(line); });
+                       [this](LogEvent event, std::initializer_list<LogField> fields) {
+                         lines_.push_back(format_log_line(event.text, fields));
+                         ids_.emplace_back(event.id);
+                       });
   }
 
   FakeClock clock_;
   DropCounters drops_;
   std::vector<std::string> lines_;
+  std::vector<std::string> ids_;
 };
 
 TEST_F(SlowCallLogTest, WritesOneLinePerCall) {
@@ -65,6 +69,24 @@ TEST_F(SlowCallLogTest, WritesOneLinePerCall) {
       "explanation=\"Slept 250 ms.\" "
       "stack=\"a+0x10 <- b+0x10 <- c+0x10 <- d+0x10 <- e+0x10\" suppressed_count=0"};
   EXPECT_EQ(lines_, expected);
+}
+
+TEST_F(SlowCallLogTest, TellsCallsInFlightFromThoseThatReturnedByTheIdOfTheirEvent) {
+  SlowCallLog log = make_log(5);
+  auto in_flight = std::make_shared<SlowCall>(*make_call());
+  in_flight->event.in_flight.emplace();
+  auto gone = std::make_shared<SlowCall>(*in_flight);
+  gone->is_gone = true;
+
+  log.on_slow_call(make_call());
+  log.on_slow_call(in_flight);
+  log.on_slow_call(gone);
+
+  // As documented: scripts know them.
+  const std::vector<std::string> expected = {"eda5299cbeca4ecbb2eaf6bd3b827770",
+                                             "f652278d2251493c876662c8e13a8892",
+                                             "eda5299cbeca4ecbb2eaf6bd3b827770"};
+  EXPECT_EQ(ids_, expected);
 }
 
 TEST_F(SlowCallLogTest, CountsWhatItDoesNotWriteAndSaysSoInTheNextLine) {

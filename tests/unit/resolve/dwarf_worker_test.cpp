@@ -2,7 +2,10 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <fstream>
@@ -92,6 +95,28 @@ TEST_F(DwarfWorkerTest, RunsAsNobodyWithoutFilesOrFurtherRights) {
   EXPECT_NE(status.find("Seccomp:\t2\n"), std::string::npos);
   for (const auto& entry : std::filesystem::directory_iterator(folder + "/fd")) {
     EXPECT_NE(std::filesystem::read_symlink(entry.path()), "/etc/passwd");
+  }
+}
+
+// As in a service with few capabilities, whether its user is root or not.
+TEST_F(DwarfWorkerTest, HasNoCapabilityWhereItMayNotChangeItsUser) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root has rights to give up";
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct all[_LINUX_CAPABILITY_U32S_3] = {};
+  ASSERT_EQ(::syscall(SYS_capget, &header, all), 0);
+  __user_cap_data_struct few[_LINUX_CAPABILITY_U32S_3] = {all[0], all[1]};
+  few[0].effective &= ~(1U << CAP_SETUID | 1U << CAP_SETGID);
+  ASSERT_EQ(::syscall(SYS_capset, &header, few), 0);
+  DwarfWorker worker({});
+  const Fd file = open("full.so");
+  const std::string found = find_symbol(worker, file, 1);
+  ASSERT_EQ(::syscall(SYS_capset, &header, all), 0);
+
+  const std::string status = read_text("/proc/" + std::to_string(worker.pid()) + "/status");
+
+  EXPECT_EQ(found, kOuter);
+  for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"}) {
+    EXPECT_NE(status.find(std::string(set) + ":\t0000000000000000\n"), std::string::npos) << status;
   }
 }
 

@@ -196,6 +196,8 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
       {.process = {.pid = 0}}, {.process = {.pid = 7}}, {.process = {.pid = 8}, .exited = true}};
   builder_.snapshot().cpu_ns = 11;
   builder_.snapshot().resident_bytes = 12;
+  builder_.snapshot().injection_ways = {{"cdi", true, "/run/cdi/gpuperf.json"},
+                                        {"device_plugin", false, "no kubelet"}};
   FunctionTotals totals = make_totals({1'000, 2'000});
   totals.slow_calls = 1;
   builder_.add_series(add_function("cuda", "f"), {.comm = "a"}, totals);
@@ -216,7 +218,9 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
               meaning: "records of slow calls; the calls themselves are counted" }
       kernel: "6.18.0" sessions {}
       gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms"
-      recorder {})")
+      recorder {}
+      injection_ways { way: "cdi" working: true detail: "/run/cdi/gpuperf.json" }
+      injection_ways { way: "device_plugin" detail: "no kubelet" })")
                                         .DebugString());
 }
 

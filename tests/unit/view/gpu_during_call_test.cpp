@@ -119,6 +119,36 @@ TEST_F(GpuDuringCallTest, IsIdleWhereNothingRan) {
   EXPECT_EQ(read(), (GpuDuringCall{.idle_ns = 1'000 * kMs, .devices = make_devices(0, 0)}));
 }
 
+TEST_F(GpuDuringCallTest, TellsTheLongestWorkOneByOneInItsOrderAndInFullLength) {
+  const uint32_t first = launch(400);
+  capture_.launches[first].correlation_id = 99;
+  kernel(0, 600, 1'300, first, 2);
+  kernel(1, 1'300, 1'310, first);
+  copy(1'400, 1'600, first, 4'096);
+
+  const auto all = list_gpu_during_calls(capture_, {{call_}}, {}, 2);
+
+  const std::vector<GpuWorkSpan> expected = {{.name = "flash(float*)",
+                                              .short_name = "flash",
+                                              .start_mono_ns = 600 * kMs,
+                                              .duration_ns = 700 * kMs,
+                                              .device_uuid = kOtherUuidText,
+                                              .device_number = 1,
+                                              .stream = 7,
+                                              .correlation_id = 99},
+                                             {.name = "copy host_to_device",
+                                              .short_name = "copy host_to_device",
+                                              .start_mono_ns = 1'400 * kMs,
+                                              .duration_ns = 200 * kMs,
+                                              .device_uuid = kUuidText,
+                                              .device_number = 0,
+                                              .stream = 7,
+                                              .correlation_id = 99,
+                                              .bytes = 4'096}};
+  EXPECT_EQ(all.at(0).longest, expected);
+  EXPECT_EQ(all.at(0).work_count, 3u);
+}
+
 TEST_F(GpuDuringCallTest, TellsOfAWaitForAKernelThatBeganBeforeTheCall) {
   call_.waits_for_gpu = true;
   const uint32_t first = launch(400);

@@ -1,0 +1,314 @@
+"""What is on each dashboard. Read top to bottom: what is slow now, where, since when, and who waits for whom."""
+
+from panels import (ANNOTATIONS, BAD_LIMITS, CALL, GPU, HOST, OWNER, VARIABLES, Dashboard, bars, busy, heatmap, lines,
+                    or_zero, quantile, rate, ratio, stat, table, top, total, waiting)
+
+CALLS = "gpuperf_function_calls_total"
+SLOW = "gpuperf_function_slow_calls_total"
+ERRORS = "gpuperf_function_errors_total"
+SECONDS = "gpuperf_function_duration_seconds_sum"
+DURATION = "gpuperf_function_duration_seconds"
+OLDEST = "gpuperf_function_oldest_in_flight_seconds"
+IN_FLIGHT = "gpuperf_function_in_flight_calls"
+BYTES = "gpuperf_function_bytes_total"
+KERNEL = "gpuperf_kernel_duration_seconds"
+LATENCY = "gpuperf_kernel_launch_latency_seconds"
+BUSY = "gpuperf_gpu_busy_seconds_total"
+
+WHO_WAITS = ("GPU busy and threads waiting: the GPU is the limit, look at its kernels. GPU idle and few threads waiting: the host is "
+             "the limit, it launches too late. GPU idle and threads waiting: the work is held up elsewhere, by another rank, a copy, "
+             "a lock or a call that hangs.")
+IN_CALLS = "Threads inside probed calls, on average; nested calls count in each. Counted when a call returns."
+
+
+def slow_rate(width, selector, steps=(0.1, 1)):
+    return stat("Slow calls", "cps", width, "Calls per second that passed the threshold of their function.",
+                total("", SLOW, selector), steps)
+
+
+def error_share(width, selector):
+    return stat("Calls with errors", "percentunit", width, "Share of calls that returned an error; codes that mean not ready are none.",
+                f"({or_zero(total('', ERRORS, selector))}) / {total('', CALLS, selector)}", (0.001, 0.01))
+
+
+def oldest(width, selector):
+    return stat("Oldest call in flight", "s", width, "Age of the call that has not come back for longest. A hung call shows here before it shows in any duration.",
+                f"max({OLDEST}{{{selector}}})", (60, 300))
+
+
+def overhead(width, selector):
+    return stat("Probes cost at most", "percentunit", width, "Highest share of a process's time that probes take, by their calibrated cost.",
+                or_zero(f"max(gpuperf_overhead_ratio{{{selector}}})"), (0.01, 0.02))
+
+
+def troubled_gpus(width):
+    return stat("GPUs in trouble", "short", width, "GPUs that are lost, or whose clocks are held down by heat or by trouble with their power.",
+                or_zero(f"count((gpuperf_gpu_up{{{HOST}}} == 0) or (max by (job, instance, gpu, uuid) "
+                        f"(gpuperf_gpu_throttled{{{HOST},{BAD_LIMITS}}}) == 1))"), (1,))
+
+
+def gpu_busy_lines(width):
+    return lines("GPU busy", "percentunit", width, f"Share of time with a kernel, copy or graph of an injected process on each GPU. {WHO_WAITS}",
+                 (busy(BUSY, HOST), "{{instance}} GPU {{gpu}}"))
+
+
+def waiting_lines(width, by, selector):
+    legend = "{{" + by.split(", ")[-1] + "}}"
+    return lines("Threads waiting for the GPU", "short", width, f"Threads inside synchronising calls, on average. {WHO_WAITS}",
+                 (top(10, waiting(by, selector)), legend))
+
+
+def latency_lines(width, selector):
+    return lines("From launch to start on the GPU", "s", width,
+                 "Time from a launch call to its kernel's start. Microseconds: the GPU waits for the host. Milliseconds: work queues up in front of the GPU.",
+                 *((quantile(share, "", LATENCY, selector), f"p{share * 100:g}") for share in (0.5, 0.99)))
+
+
+def threads_in_calls(width, by, selector):
+    return lines("Threads inside calls", "short", width, IN_CALLS, (top(10, total(by, SECONDS, selector)), "{{" + by + "}}"))
+
+
+def slow_by(width, by, title, selector):
+    return lines(f"Slow calls by {title}", "cps", width, "Slow calls per second: since when, and whether it is one of them or all.",
+                 (top(10, total(by, SLOW, selector)), "{{" + by + "}}"))
+
+
+def slow_functions(width, labels, selector):
+    by = ", ".join(labels)
+    only_slow = f"and on ({by}) ({total(by, SLOW, selector)} > 0)"
+    return table("Functions with slow calls now", width, "The most slow calls first. A click on a name leads on.", labels, {
+        "slow/s": ("cps", f"topk(50, {total(by, SLOW, selector)} > 0)"),
+        "calls/s": ("cps", f"{total(by, CALLS, selector)} {only_slow}"),
+        "slow share": ("percentunit", f"{ratio(by, SLOW, CALLS, selector)} > 0"),
+        "p99": ("s", f"{quantile(0.99, by, DURATION, selector)} {only_slow}"),
+        "oldest in flight": ("s", f"max by ({by}) ({OLDEST}{{{selector}}}) {only_slow}")})
+
+
+FLEET = [
+    ("Now", 4, [
+        stat("Hosts that answer", "short", 4, "Hosts whose gpuperfd was scraped.", f'sum(up{{{HOST}}})'),
+        stat("Hosts that do not", "short", 4, "Hosts whose gpuperfd could not be scraped.", or_zero(f"count(up{{{HOST}}} == 0)"), (1,)),
+        slow_rate(4, HOST), oldest(4, HOST), troubled_gpus(4),
+        stat("Alerts firing", "short", 4, "Alerts of deploy/prometheus/gpuperf-alerts.yaml that fire.",
+             or_zero(f'count(ALERTS{{alertname=~"Gpuperf.*",alertstate="firing",{HOST}}})'), (1,))]),
+    ("What is slow, where, since when", 8, [slow_by(12, "function", "function", HOST), slow_by(12, "instance", "host", HOST)]),
+    ("", 9, [slow_functions(24, ("instance", "function"), HOST)]),
+    ("Who waits for whom", 8, [
+        lines("GPU busy by host", "percentunit", 8, f"Mean over the GPUs of a host that injected processes use. {WHO_WAITS}",
+              (f"avg by (instance) ({rate(BUSY, HOST)})", "{{instance}}")),
+        waiting_lines(8, "instance", HOST), latency_lines(8, HOST)]),
+    ("Hosts", 9, [table("Hosts", 24, "One line per host; a click leads to it.", ("instance",), {
+        "slow/s": ("cps", total("instance", SLOW, HOST)),
+        "errors/s": ("cps", f"{total('instance', ERRORS, HOST)} or sum by (instance) (up{{{HOST}}} * 0)"),
+        "oldest in flight": ("s", f"max by (instance) ({OLDEST}{{{HOST}}})"),
+        "GPU busy": ("percentunit", f"avg by (instance) ({rate(BUSY, HOST)})"),
+        "GPU memory": ("percentunit", f"sum by (instance) (gpuperf_gpu_memory_used_bytes{{{HOST}}}) / "
+                                      f"sum by (instance) (gpuperf_gpu_memory_total_bytes{{{HOST}}})"),
+        "processes": ("short", f"sum by (instance) (gpuperf_processes{{{HOST}}})"),
+        "probes cost": ("percentunit", f"max by (instance) (gpuperf_overhead_ratio{{{HOST}}})"),
+        "drops/s": ("cps", total("instance", "gpuperf_dropped_total", HOST))})]),
+]
+
+ON_HOST = [
+    ("Now", 4, [
+        slow_rate(4, HOST), error_share(4, HOST), oldest(4, HOST), troubled_gpus(4),
+        stat("Processes", "short", 4, "Running processes that called a probed function.", f"sum(gpuperf_processes{{{HOST}}})"),
+        overhead(4, HOST)]),
+    ("Who waits for whom", 8, [
+        gpu_busy_lines(8), waiting_lines(8, "instance, comm", HOST),
+        latency_lines(8, HOST)]),
+    ("What is slow", 8, [slow_by(8, "function", "function", HOST), threads_in_calls(8, "function", HOST),
+                         threads_in_calls(8, "comm", HOST)]),
+    ("Pods and processes", 8, [table(
+        "Pods and processes", 24, "Most time in calls first. A click on a name leads to it.", ("instance", "namespace", "pod", "comm"), {
+            "threads in calls": ("short", total("instance, namespace, pod, comm", SECONDS, HOST)),
+            "calls/s": ("cps", total("instance, namespace, pod, comm", CALLS, HOST)),
+            "slow/s": ("cps", total("instance, namespace, pod, comm", SLOW, HOST)),
+            "oldest in flight": ("s", f"max by (instance, namespace, pod, comm) ({OLDEST}{{{HOST}}})"),
+            "GPU memory": ("bytes", f"sum by (instance, namespace, pod, comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})")})]),
+    ("GPUs", 7, [
+        lines("SM clock", "hertz", 6, "What the multiprocessors run at. Lower than usual: see what limits it, two panels on.",
+              (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}")),
+        lines("Temperature", "celsius", 6, "Of the chip.", (f"gpuperf_gpu_temperature_celsius{{{GPU}}}", "{{instance}} GPU {{gpu}}")),
+        lines("Clocks held down", "percentunit", 6, "Share of time by reason, other than idleness.",
+              (f'max by (instance, gpu, reason) (avg_over_time(gpuperf_gpu_throttled{{{GPU},reason!="idle"}}[$__rate_interval])) > 0',
+               "{{instance}} GPU {{gpu}} {{reason}}")),
+        lines("GPU memory in use", "percentunit", 6, "By all processes, without what the driver keeps.",
+              (f"gpuperf_gpu_memory_used_bytes{{{GPU}}} / gpuperf_gpu_memory_total_bytes{{{GPU}}}", "{{instance}} GPU {{gpu}}"))]),
+]
+
+WORKLOAD = [
+    ("Now", 4, [
+        stat("Calls", "cps", 4, "Probed calls per second.", total("", CALLS, OWNER)),
+        slow_rate(4, OWNER), error_share(4, OWNER), oldest(4, OWNER),
+        stat("GPU memory held", "bytes", 4, "Device memory that the injected processes hold, as far as was seen.",
+             or_zero(f"sum(gpuperf_gpu_allocated_bytes{{{OWNER}}})")),
+        overhead(4, HOST + ',pod=~"$pod",comm=~"$comm"')]),
+    ("Where its time goes", 8, [
+        threads_in_calls(8, "function", OWNER), slow_by(8, "function", "function", OWNER),
+        lines("p99 by function", "s", 8, "99 % of calls were shorter; the ten functions with the highest.",
+              (top(10, quantile(0.99, "function", DURATION, OWNER)), "{{function}}"))]),
+    ("Who waits for whom", 8, [
+        waiting_lines(8, "comm, function", OWNER),
+        lines("Waits for GPU work", "short", 8, "Threads, and streams (stream_event), that wait, on average, as CUPTI tells of injected processes.",
+              (total("sync", "gpuperf_gpu_sync_seconds_total", OWNER), "{{sync}}")),
+        latency_lines(8, OWNER)]),
+    ("What it does", 8, [
+        lines("Bytes by direction", "Bps", 8, "As the calls asked for them; plain: allocated, set or sent.",
+              (total("direction", BYTES, OWNER), "{{direction}}")),
+        lines("Matrix products", "flops", 8, "Floating-point operations per second of GEMMs that succeeded, as the calls asked for them.",
+              (top(10, total("comm", "gpuperf_function_flops_total", OWNER)), "{{comm}}")),
+        lines("Kernels with the most GPU time", "short", 8, "GPUs that each kernel keeps busy, on average, of injected processes.",
+              (top(10, total("kernel_name", KERNEL + "_sum", OWNER)), "{{kernel_name}}"), stack=True)]),
+    ("What goes wrong", 8, [
+        lines("Errors by code", "cps", 8, "Calls per second that returned an error.", (top(10, total("function, error", ERRORS, OWNER)), "{{function}} {{error}}")),
+        lines("Calls in flight", "short", 8, "Calls that have begun and not ended. One that stays up is a hung call.",
+              (f"topk(10, sum by (function) ({IN_FLIGHT}{{{OWNER}}}) > 0)", "{{function}}")),
+        lines("Calls that never returned", "cps", 8, "Calls ended by longjmp, an exception, or the end of their thread or process.",
+              (f"topk(10, {total('function', 'gpuperf_function_abandoned_total', OWNER)})", "{{function}}"))]),
+]
+
+FUNCTION = [
+    ("Now", 4, [
+        stat("Calls", "cps", 4, "Calls per second.", total("", CALLS, CALL)),
+        stat("p50", "s", 4, "Half of the calls were shorter.", quantile(0.5, "", DURATION, CALL)),
+        stat("p99", "s", 4, "99 % of the calls were shorter.", quantile(0.99, "", DURATION, CALL)),
+        slow_rate(4, CALL), error_share(4, CALL), oldest(4, CALL)]),
+    ("How long calls take", 9, [
+        heatmap("Durations", "s", 12, "Calls per second by duration. Two bands are two kinds of calls: a cached and an uncached one, say.", DURATION, CALL),
+        lines("Durations", "s", 12, "Quantiles of all calls that the variables choose.",
+              *((quantile(share, "", DURATION, CALL), f"p{share * 100:g}") for share in (0.5, 0.9, 0.99, 0.999)))]),
+    ("Since when", 8, [
+        lines("p99, now and before", "s", 12, "Against the same time a day and a week ago: what of it is new.",
+              *((quantile(0.99, "", DURATION, CALL).replace("$__rate_interval]", f"$__rate_interval]{offset}"), legend)
+                for offset, legend in (("", "now"), (" offset 1d", "a day ago"), (" offset 1w", "a week ago")))),
+        lines("Slow share", "percentunit", 12, "Share of the calls that passed the threshold.", (top(10, ratio("function", SLOW, CALLS, CALL)), "{{function}}"))]),
+    ("Where", 8, [
+        lines("p99 by host", "s", 8, "One host that stands out has a reason of its own.", (top(10, quantile(0.99, "instance", DURATION, CALL)), "{{instance}}")),
+        lines("p99 by process", "s", 8, "99 % of a command's calls were shorter.", (top(10, quantile(0.99, "comm", DURATION, CALL)), "{{comm}}")),
+        lines("Threads inside", "short", 8, IN_CALLS, (top(10, total("comm", SECONDS, CALL)), "{{comm}}"))]),
+    ("What it carries, and what goes wrong", 8, [
+        lines("Calls by function", "cps", 8, "Calls per second.", (top(10, total("function", CALLS, CALL)), "{{function}}")),
+        lines("Bytes by direction", "Bps", 8, "As the calls asked for them.", (total("direction", BYTES, CALL), "{{direction}}")),
+        lines("Errors by code", "cps", 8, "Calls per second that returned an error.", (top(10, total("error", ERRORS, CALL)), "{{error}}"))]),
+]
+
+SLOW_CALLS = [
+    ("Now", 4, [
+        slow_rate(4, CALL),
+        stat("In this range", "short", 4, "Slow calls within the time shown.", f"sum(increase({SLOW}{{{CALL}}}[$__range]))"),
+        stat("Share of all calls", "percentunit", 4, "Slow calls among all calls.", ratio("", SLOW, CALLS, CALL), (0.001, 0.01)),
+        stat("Functions affected", "short", 4, "Functions with slow calls now.", or_zero(f"count({total('function', SLOW, CALL)} > 0)")),
+        stat("Hosts affected", "short", 4, "Hosts with slow calls now.", or_zero(f"count({total('instance', SLOW, CALL)} > 0)")),
+        oldest(4, CALL)]),
+    ("Which", 9, [slow_functions(24, ("instance", "namespace", "pod", "comm", "function"), CALL)]),
+    ("Since when", 8, [slow_by(8, "function", "function", CALL), slow_by(8, "instance", "host", CALL), slow_by(8, "comm", "process", CALL)]),
+    ("Most in this range", 8, [
+        bars("By function", "short", 12, "Slow calls within the time shown. Why each was slow: gpuperfctl slow list --function NAME, then gpuperfctl slow show ID.",
+             f"topk(10, sum by (function) (increase({SLOW}{{{CALL}}}[$__range])))", "{{function}}"),
+        bars("By process", "short", 12, "Slow calls within the time shown.", f"topk(10, sum by (comm) (increase({SLOW}{{{CALL}}}[$__range])))", "{{comm}}")]),
+    ("What is known of them", 7, [
+        lines("Calls in flight", "short", 12, "Calls that have begun and not ended: they are slow once they return.",
+              (f"topk(10, sum by (function) ({IN_FLIGHT}{{{CALL}}}) > 0)", "{{function}}")),
+        lines("Records that were left out", "cps", 12, "What slow calls could not tell or keep, by cause; the calls themselves are always counted. rate_limited: lines of the log only.",
+              (total("stage, reason", "gpuperf_dropped_total", HOST + ',stage=~"slow|store|watch|log|stacks|symbols"') + " > 0", "{{stage}} {{reason}}"))]),
+]
+
+KERNELS = [
+    ("Now", 4, [
+        stat("GPU busy", "percentunit", 4, "Mean share of time in which injected processes keep a GPU busy.", f"avg({busy(BUSY)})"),
+        stat("Kernels", "cps", 4, "Kernel launches per second, of injected processes.", total("", KERNEL + "_count", HOST)),
+        stat("Launch latency p99", "s", 4, "From the launch call to the kernel's start.", quantile(0.99, "", LATENCY, HOST)),
+        stat("Power", "watt", 4, "Of all GPUs chosen.", f"sum(gpuperf_gpu_power_watts{{{GPU}}})"),
+        troubled_gpus(4),
+        stat("Errors told by the driver", "short", 4, "XID errors since each daemon started, of programs and of GPUs.",
+             or_zero(f"sum(gpuperf_gpu_xid_errors_total{{{GPU}}})"), (1,))]),
+    ("Who waits for whom", 8, [
+        gpu_busy_lines(8),
+        lines("What GPUs do", "percentunit", 8, "Mean share of time by kind of work; they overlap. Kernels within graphs count as graph, unless seen one by one.",
+              *((f"avg({rate(f'gpuperf_gpu_{kind}busy_seconds_total', HOST)})", legend) for kind, legend in
+                (("", "any"), ("kernel_", "kernels"), ("copy_", "copies and sets"), ("graph_", "graphs")))),
+        lines("Utilization by the driver", "percentunit", 8, "Share of the last second with any kernel running, of all processes. Higher than GPU busy: processes that are not injected.",
+              (f"gpuperf_gpu_utilization_ratio{{{GPU}}}", "{{instance}} GPU {{gpu}}"))]),
+    ("Launches", 8, [
+        heatmap("From launch to start on the GPU", "s", 12, "Launches per second by latency. Microseconds: the GPU waits for the host. Milliseconds: work queues up.", LATENCY, HOST),
+        heatmap("Durations of kernels", "s", 12, "Kernels per second by their time on the GPU. Many below 10 us: launches cost more than the work.", KERNEL, HOST)]),
+    ("Kernels", 9, [
+        lines("Kernels with the most GPU time", "short", 10, "GPUs that each kernel keeps busy, on average.",
+              (top(10, total("kernel_name", KERNEL + "_sum", HOST)), "{{kernel_name}}"), stack=True),
+        table("Kernels", 14, "The 30 with the most GPU time.", ("kernel_name",), {
+            "GPUs kept busy": ("short", f"topk(30, {total('kernel_name', KERNEL + '_sum', HOST)})"),
+            "launches/s": ("cps", total("kernel_name", KERNEL + "_count", HOST)),
+            "mean": ("s", ratio("kernel_name", KERNEL + "_sum", KERNEL + "_count", HOST)),
+            "p99": ("s", quantile(0.99, "kernel_name", KERNEL, HOST)),
+            "launch p99": ("s", quantile(0.99, "kernel_name", LATENCY, HOST))})]),
+    ("Copies, graphs and memory", 8, [
+        lines("Bytes copied", "Bps", 6, "As the GPUs did it, also within graphs.", (total("kind", "gpuperf_gpu_copied_bytes_total", HOST), "{{kind}}")),
+        lines("Bytes asked for", "Bps", 6, "As the calls asked for it, on the host, of all processes.", (total("kind", "gpuperf_memcpy_bytes_total", HOST), "{{kind}}")),
+        lines("Graph launches", "cps", 6, "CUDA graphs, each as a whole.", (total("comm", "gpuperf_graph_launches_total", HOST), "{{comm}}")),
+        lines("Memory held", "bytes", 6, "Device memory of injected processes.", (top(10, f"sum by (comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})"), "{{comm}}"))]),
+    ("How the GPUs are", 8, [
+        lines("SM clock of its maximum", "percentunit", 6, "1 is the highest clock the GPU can have.",
+              (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}} / gpuperf_gpu_clock_max_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}")),
+        lines("Clocks held down", "percentunit", 6, "Share of time by reason, where the GPU counts it.",
+              (f"{rate('gpuperf_gpu_throttle_seconds_total', GPU)} > 0", "{{instance}} GPU {{gpu}} {{reason}}")),
+        lines("Power of its limit", "percentunit", 6, "At 1 the power cap holds the clocks down.",
+              (f"gpuperf_gpu_power_watts{{{GPU}}} / gpuperf_gpu_power_limit_watts{{{GPU}}}", "{{instance}} GPU {{gpu}}")),
+        lines("Temperature", "celsius", 6, "Of the chip.", (f"gpuperf_gpu_temperature_celsius{{{GPU}}}", "{{instance}} GPU {{gpu}}"))]),
+    ("", 7, [
+        lines("Errors told by the driver", "short", 8, "By XID, since the daemon started; gpuperfctl gpus says what each means.",
+              (f"gpuperf_gpu_xid_errors_total{{{GPU}}}", "{{instance}} GPU {{gpu}} XID {{xid}}")),
+        lines("Memory errors", "short", 8, "ECC errors since the driver was loaded, and rows put out of use.",
+              (f"sum by (kind) (gpuperf_gpu_ecc_errors_total{{{GPU}}})", "{{kind}}"),
+              (f"sum by (kind) (gpuperf_gpu_remapped_rows_total{{{GPU}}})", "rows remapped, {{kind}}")),
+        lines("PCIe replays", "cps", 8, "Packets sent again; more than now and then is a bad link.", (rate("gpuperf_gpu_pcie_replays_total", GPU), "{{instance}} GPU {{gpu}}"))]),
+]
+
+HEALTH = [
+    ("Now", 4, [
+        stat("Daemons that answer", "short", 4, "Daemons that were scraped.", f"sum(up{{{HOST}}})"),
+        stat("Probes attached", "short", 4, "Functions in files that are probed.", f'sum(gpuperf_probes{{{HOST},state=~"attached|entry_only"}})'),
+        stat("Probes failed", "short", 4, "Probes that could not be attached: gpuperfctl probes says why.", f'sum(gpuperf_probes{{{HOST},state="failed"}})', (1,)),
+        stat("Functions stood down", "short", 4, "Taken out for a while by the overhead budget.", f"sum(gpuperf_suspended_functions{{{HOST}}})", (1,)),
+        overhead(4, HOST),
+        stat("Drops", "cps", 4, "Whatever was dropped because a bound was full or input was bad.", total("", "gpuperf_dropped_total", HOST), (0.1, 10))]),
+    ("What it costs", 8, [
+        lines("Probes' share of processes' time", "percentunit", 8, "By their calibrated cost; the ten highest.", (f"topk(10, max by (comm) (gpuperf_overhead_ratio{{{HOST}}}))", "{{comm}}"), steps=(0.01,)),
+        lines("CPU of the daemon", "percentunit", 8, "Share of one CPU.", (rate("gpuperf_daemon_cpu_seconds_total", HOST), "{{instance}}")),
+        lines("Memory of the daemon", "bytes", 8, "Resident.", (f"gpuperf_daemon_resident_bytes{{{HOST}}}", "{{instance}}"))]),
+    ("Whether it sees everything", 8, [
+        lines("Probes by state", "short", 8, "waiting: no process maps the library.", (f"sum by (state) (gpuperf_probes{{{HOST}}})", "{{state}}")),
+        lines("Coverage of functions stood down", "percentunit", 8, "Share of time that they were probed. Functions not shown are probed all the time.",
+              (f"gpuperf_function_coverage_ratio{{{HOST}}}", "{{instance}} {{function}}")),
+        lines("Sessions by state", "short", 8, "Injected processes that are connected.", (f"sum by (state) (gpuperf_sessions{{{HOST}}})", "{{state}}"))]),
+    ("What was lost", 8, [
+        lines("Drops by cause", "cps", 8, "gpuperfctl status says what each means.",
+              (f"topk(10, {total('stage, reason', 'gpuperf_dropped_total', HOST)} > 0)", "{{stage}} {{reason}}")),
+        lines("Records that sessions lost", "cps", 8, "Inside of injected processes; sampled: left out as told.", (total("reason", "gpuperf_session_lost_records_total", HOST), "{{reason}}")),
+        lines("Clock error of sessions", "s", 8, "How far times of GPU work may be off: the worst session.", (f"gpuperf_session_clock_error_seconds{{{HOST}}}", "{{instance}}"))]),
+    ("Flight recorder and captures", 7, [
+        lines("How far back it reaches", "s", 8, "trace.recorder_seconds, less where trace.recorder_mib is full.", (f"gpuperf_recorder_span_seconds{{{HOST}}}", "{{instance}}")),
+        lines("Memory of the flight recorder", "bytes", 8, "Bounded by trace.recorder_mib.", (f"gpuperf_recorder_bytes{{{HOST}}}", "{{instance}}")),
+        lines("Captures by state", "short", 8, "failed: gpuperfctl trace list says why.", (f"sum by (state) (gpuperf_captures{{{HOST}}})", "{{state}}"))]),
+    ("Scrapes", 8, [
+        lines("Samples per scrape", "short", 6, "Bounded by metrics.max_series.", (f"scrape_samples_scraped{{{HOST}}}", "{{instance}}")),
+        lines("Time per scrape", "s", 6, "Of one scrape, over the network.", (f"scrape_duration_seconds{{{HOST}}}", "{{instance}}")),
+        table("Versions", 12, "What runs where.", ("instance", "version", "kernel", "mechanism"),
+              {"daemons": ("short", f"sum by (instance, version, kernel, mechanism) (gpuperf_build_info{{{HOST}}})")})]),
+]
+
+
+def make(uid, title, description, variables, rows):
+    return Dashboard(uid, title, description, [VARIABLES[name] for name in ["datasource", "job", "instance", *variables]], rows, ANNOTATIONS)
+
+
+CALLERS = ["namespace", "pod", "comm"]
+DASHBOARDS = [
+    make("gpuperf-fleet", "gpuperf / Fleet", "What is slow now on which host, and whether GPUs wait for hosts or hosts for GPUs.", [], FLEET),
+    make("gpuperf-host", "gpuperf / Host", "One host, or a few: its processes and its GPUs.", ["gpu"], ON_HOST),
+    make("gpuperf-workload", "gpuperf / Pod or process", "One workload: where its time goes, what it waits for, what goes wrong.", CALLERS, WORKLOAD),
+    make("gpuperf-function", "gpuperf / Function", "One function: how long it takes, where, and since when.", [*CALLERS, "function"], FUNCTION),
+    make("gpuperf-slow", "gpuperf / Slow calls", "Which calls are slow, of whom, since when.", [*CALLERS, "function"], SLOW_CALLS),
+    make("gpuperf-kernels", "gpuperf / Kernels and GPUs", "What GPUs do, which kernels take their time, and how the GPUs are.", ["gpu"], KERNELS),
+    make("gpuperf-health", "gpuperf / Health and cost of gpuperf", "Whether gpuperf sees everything, what it lost and what it costs.", [], HEALTH),
+]
