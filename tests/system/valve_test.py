@@ -11,8 +11,7 @@ from gpuperf_system import (LONG, WORKLOADS, Daemon, finish_workload, require_ro
                             wait_until)
 
 SECONDS = 6
-# Of 100 ms. The daemon judges after two seconds of calls; where the machine gives it its CPU late it was seen to take 3.2.
-SLICES_UNTIL_OUT = 45
+SLICES_UNTIL_OUT = 20  # of 100 ms: within 2 s
 FUNCTIONS = ("busy_tight", "busy_rare")
 FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-valve-")
 PROGRAM = f"{FOLDER.name}/busy_loop"
@@ -42,6 +41,8 @@ class ValveTest(unittest.TestCase):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
         daemon.wait_attached(*FUNCTIONS)
+        # Measured right after the first attaching; on a slow machine that takes longer than attaching.
+        wait_until("the probes' costs are known", lambda: all(row["cost_ns"] for row in daemon.query("probes")))
         go.touch()
         return process
 
@@ -54,20 +55,22 @@ class ValveTest(unittest.TestCase):
             self.assertEqual(read()["calls"], calls, function)
         return read()
 
-    def test_a_tight_loop_is_let_go_within_seconds_and_all_else_stays_exact(self):
+    def test_a_tight_loop_is_let_go_within_two_seconds_and_all_else_stays_exact(self):
         with Daemon(make_config(1)) as daemon:
             process = self.run_busy_loop(daemon)
 
             (truth,) = finish_workload(process)
 
             # A probed call takes some 50 times as long. Without a probe all slices after the first
-            # seconds are alike, whatever the machine: so slow ones would stand out.
+            # two seconds are alike, whatever the machine: so slow ones would stand out.
             slices = truth["tight_per_slice"]
             print(f"tight calls per slice: {slices}")
             free = statistics.median(slices[SLICES_UNTIL_OUT:])
             self.assertGreater(statistics.median(slices[-10:]), 0.8 * free)
-            self.assertGreater(min(slices[SLICES_UNTIL_OUT:]), 0.2 * max(slices))
-            self.assertGreater(free, 4 * min(slices[:SLICES_UNTIL_OUT]), "it was never probed")
+            # What a slice with probes looks like, this run has shown: others on the machine cost a slice much, not that.
+            probed = min(slices[:SLICES_UNTIL_OUT])
+            self.assertGreater(free, 4 * probed, "it was never probed")
+            self.assertGreater(min(slices[SLICES_UNTIL_OUT:]), min(0.2 * max(slices), 10 * probed))
             rare = self.wait_for_calls(daemon, truth["pid"], "busy_rare",
                                        truth["calls"]["busy_rare"]["calls"])
             self.assertEqual(rare["coverage"], 1)
