@@ -90,7 +90,9 @@ struct Settings {
     std::map<std::string, std::string> resource_attributes;  // who sends: cluster, region
     bool metrics = true;
     bool slow_calls = true;
+    bool profiles = false;
     uint64_t interval_seconds = 30;
+    uint64_t profile_interval_seconds = 60;
     uint64_t timeout_seconds = 10;  // of one request
     uint64_t queue_mib = 8;         // what waits, of each signal
   } otlp;

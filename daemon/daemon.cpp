@@ -10,7 +10,6 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <map>
 #include <utility>
 
 #include "daemon/base/log.h"
@@ -20,7 +19,6 @@
 #include "daemon/probe/probe_report.h"
 #include "daemon/probe/proc_text.h"
 #include "daemon/probe/self_test.h"
-#include "daemon/process_cpu.h"
 #include "daemon/resolve/container.h"
 #include "daemon/resolve/cri.h"
 #include "daemon/service_status.h"
@@ -41,10 +39,6 @@ constexpr std::chrono::milliseconds kFastestGpuInterval{100};
 // Events that somebody may wait for.
 constexpr LogEvent kReady{"gpuperfd ready", "eef2e8cdbbf1473bb4a7a3eeb81d1491"};
 constexpr LogEvent kNothingProbed{"nothing is probed", "ba9fd991826c491ab3ba4e875f0f08a3"};
-constexpr LogEvent kProbeSuspended{"probe suspended by the overhead budget",
-                                   "41c8d7d889b141a3993d487f41e05607"};
-constexpr LogEvent kNotReloaded{"configuration not reloaded, nothing has changed",
-                                "2777bf7d3d8e4ed78e43810d4e1717c8"};
 
 uint64_t read_cpu_ns() {
   rusage usage{};
@@ -68,15 +62,6 @@ std::optional<HostPort> find_page_address(HostPort address) {
   if (address.host == "0.0.0.0" || address.host == "::") address.host = "127.0.0.1";
   if (!is_loopback(address)) return std::nullopt;
   return address;
-}
-
-Result<Config> read_config(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_config_file(path));
-  auto parsed = parse_config(text);
-  if (const auto* errors = std::get_if<std::vector<ConfigError>>(&parsed)) {
-    return absl::InvalidArgumentError(render_config_errors(path, *errors));
-  }
-  return std::get<Config>(std::move(parsed));
 }
 
 std::vector<ConfigError> check_config(std::string_view text) {
@@ -357,6 +342,7 @@ Status Daemon::choose_mechanism() {
       programs_ = *std::move(programs);
       return absl::OkStatus();
     }
+    if (absl::IsPermissionDenied(works)) return works;  // nor is any other permitted
     log_info("mechanism unusable", {{"mechanism", std::string(get_mechanism_name(mechanism))},
                                     {"error", std::string(works.message())}});
     first_error.Update(works);
@@ -483,203 +469,6 @@ Status Daemon::start_timers() {
   return loop_->add_timer(summary, [this] { log_summary(); });
 }
 
-void Daemon::take_report(std::shared_ptr<const ProbeReport> report) {
-  report_ = std::move(report);
-  std::map<uint32_t, uint64_t> costs_ns;  // a function in several files costs what its dearest does
-  for (const ProbeRow& row : report_->probes) {
-    if (!is_probed(row.state)) continue;
-    uint64_t& cost_ns = costs_ns[row.function_id];
-    cost_ns = std::max(cost_ns, row.cost_ns);
-  }
-  for (const auto& [function_id, cost_ns] : costs_ns) {
-    budget_.set_cost(function_id, cost_ns, clock_.mono_ns());
-  }
-  changed_ = true;
-}
-
-void Daemon::take_batches() {
-  if (drain_ == nullptr) return;  // posted before the stop, run after it: all was taken
-  while (auto batch = drain_->try_pop()) {
-    // The rings are emptied slow calls first: the names and stacks that they need are in the same
-    // batch.
-    std::vector<RawStack> stacks;
-    for (Event& event : *batch) {
-      if (const auto* named = std::get_if<HandleNamed>(&event)) kernel_names_.apply(*named);
-      if (auto* stack = std::get_if<RawStack>(&event)) stacks.push_back(std::move(*stack));
-    }
-    std::vector<uint64_t> stack_ids;
-    for (const RawStack& stack : stacks) stack_ids.push_back(stack.id);
-    if (!stack_ids.empty() && !symbolizer_->post_stacks(std::move(stacks))) {
-      drops_.add(DropCause::kStacksQueueFull, stack_ids.size());
-      for (const uint64_t id : stack_ids) forget_sent_stack(*programs_, id);
-    }
-    for (Event& event : *batch) {
-      std::visit([this](auto& known) { take_event(known); }, event);
-    }
-    changed_ = true;
-  }
-}
-
-void Daemon::take_event(CellDelta& delta) {
-  stats_.apply(delta);
-  adaptive_.apply(delta);
-  budget_.apply(delta);
-}
-
-void Daemon::take_event(ProcessExited& exited) {
-  stats_.apply(exited, clock_.mono_ns());
-  slow_calls_->apply(exited);
-  shapes_.apply(exited);
-  kernel_names_.apply(exited);
-  budget_.apply(exited);
-  tracing_->apply(exited);
-}
-
-void Daemon::take_event(InFlightCalls& calls) {
-  in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));
-}
-
-void Daemon::take_event(TotalsRead& read) {
-  totals_mono_ns_ = read.mono_ns;
-  for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
-    programs_->set_adaptive_threshold(function_id, threshold_ns);
-  }
-  judge_budget(read.mono_ns);
-}
-
-// Who asks for a capture wants all of it: no probe is taken out meanwhile.
-void Daemon::judge_budget(int64_t now_mono_ns) {
-  const bool is_capturing = tracing_->needs_every_probe();
-  budget_.set_percent(is_capturing ? 0 : config_.settings().overhead.budget_percent);
-  const Budget::Decision decision = budget_.judge(now_mono_ns, read_process_cpu_ns);
-  if (decision.suspend.empty() && decision.resume.empty()) return;
-  const auto functions = registry_.get();
-  for (const Suspension& out : decision.suspend) {
-    suspended_.insert(out.function_id);
-    log_warn(kProbeSuspended,
-             {{"function", (*functions)[out.function_id].name},
-              {"pid", std::to_string(out.process.pid)},
-              {"comm", out.comm},
-              {"share_ratio", std::to_string(out.share_ratio)},
-              {"pause_ms", std::to_string((out.until_mono_ns - now_mono_ns) / 1'000'000)}});
-  }
-  for (const uint32_t function_id : decision.resume) {
-    suspended_.erase(function_id);
-    log_info("probe back after suspension", {{"function", (*functions)[function_id].name}});
-  }
-  if (prober_) prober_->post_suspended(suspended_);
-}
-
-void Daemon::take_event(SlowInFlightCalls& calls) {
-  const int64_t now_mono_ns = clock_.mono_ns();
-  for (SlowCallEvent& event : calls.calls) {
-    if (slow_calls_->see_in_flight(event, now_mono_ns) != SlowCalls::Sighting::kKnown) {
-      namer_->take(std::move(event));
-    }
-  }
-  for (const auto& gone : slow_calls_->collect_gone(now_mono_ns)) store_slow_call({gone});
-}
-
-// A call of an injected process comes back, and is kept, when it is known what its GPU did.
-void Daemon::take_slow_call(SlowCall call) {
-  tracing_->note_slow_call(call);
-  if (!tracing_->hold(call)) keep_slow_call(std::move(call));
-}
-
-void Daemon::keep_slow_call(SlowCall call) {
-  call.is_stored = store_ != nullptr;
-  const SlowCalls::Kept kept = slow_calls_->add(std::move(call), clock_.mono_ns());
-  if (kept.call != nullptr) store_slow_call(kept);
-}
-
-// A call is told of once it is on disk: whoever saw it finds it again, whatever happens to the
-// daemon.
-void Daemon::store_slow_call(const SlowCalls::Kept& kept) {
-  changed_ = true;
-  if (store_ == nullptr) return tell_slow_call(kept, false);
-  const auto on_written = [this, kept](bool is_stored) {
-    loop_->post([this, kept, is_stored] {
-      if (!is_stored) drops_.add(DropCause::kSlowStoreFailed);
-      tell_slow_call(kept, is_stored);
-    });
-  };
-  const auto make = [call = kept.call] { return make_stored_call(*call); };
-  if (store_->post_write(make, on_written)) return;
-  drops_.add(DropCause::kSlowStoreQueueFull);
-  tell_slow_call(kept, false);
-}
-
-void Daemon::tell_slow_call(const SlowCalls::Kept& kept, bool is_stored) {
-  const bool as_kept = kept.call->is_stored == is_stored;
-  const auto call = as_kept ? kept.call : slow_calls_->mark_unstored(kept.call);
-  if (!kept.is_news) return;
-  for (Exporter* exporter : exporters_) exporter->on_slow_call(call);
-}
-
-void Daemon::post_reload(Done done) {
-  loop_->post([this, done = std::move(done)] { reload(done); });
-}
-
-void Daemon::post_add_probe(std::string section, std::string name, std::string value_json,
-                            Done done) {
-  loop_->post([this, section = std::move(section), name = std::move(name),
-               value = std::move(value_json), done = std::move(done)] {
-    auto parsed = parse_probe(section, name, value);
-    if (const auto* errors = std::get_if<std::vector<ConfigError>>(&parsed)) {
-      return done(absl::InvalidArgumentError(render_config_errors("probe", *errors)));
-    }
-    put_in_force(config_.add(std::get<ProbeSpec>(std::move(parsed))), done);
-  });
-}
-
-void Daemon::post_set_enabled(std::string category, std::string name, bool enabled, Done done) {
-  loop_->post([this, change = ProbeOverride{std::move(category), std::move(name), enabled},
-               done = std::move(done)] {
-    put_in_force(config_.set_enabled(change, *registry_.get()), done);
-  });
-}
-
-void Daemon::post_set_threshold(std::string category, std::string name,
-                                std::optional<uint64_t> threshold_ns, Done done) {
-  loop_->post([this, change = ThresholdOverride{std::move(category), std::move(name), threshold_ns},
-               done = std::move(done)] {
-    put_in_force(config_.set_threshold(change, *registry_.get()), done);
-  });
-}
-
-void Daemon::on_reload_signal() {
-  reload([](const Result<ProbeChange>& change) {
-    if (!change.ok()) {
-      log_error(kNotReloaded, {{"error", std::string(change.status().message())}});
-      return;
-    }
-    log_info("configuration reloaded", {{"added", std::to_string(change->added)},
-                                        {"removed", std::to_string(change->removed)},
-                                        {"changed", std::to_string(change->changed)},
-                                        {"unchanged", std::to_string(change->unchanged)}});
-  });
-}
-
-void Daemon::reload(Done done) {
-  service_.tell_reloading();
-  put_in_force(reload_file(), [this, done = std::move(done)](Result<ProbeChange> change) {
-    service_.tell_ready();
-    done(std::move(change));
-  });
-}
-
-Result<ProbeChange> Daemon::reload_file() {
-  if (access(options_.config_path.c_str(), F_OK) != 0) {
-    return absl::FailedPreconditionError(
-        options_.config_path +
-        ": there is no such file to read anew; start gpuperfd with --config FILE");
-  }
-  ASSIGN_OR_RETURN(Config config, read_config(options_.config_path));
-  ProbeChange change = config_.replace_file(std::move(config));
-  apply_settings();
-  return change;
-}
-
 // Those that need no restart; list_restart_settings() names the others.
 void Daemon::apply_settings() {
   const Settings& settings = config_.settings();
@@ -692,23 +481,6 @@ void Daemon::apply_settings() {
   facts_ = std::make_shared<DaemonFacts>(*facts_);
   facts_->config_json = config_.text();
   facts_->effective_json = render_settings_json(settings);
-}
-
-void Daemon::put_in_force(Result<ProbeChange> change, Done done) {
-  changed_ = true;
-  if (!change.ok()) return done(std::move(change));
-  if (!prober_) {
-    return done(absl::UnavailableError(
-        "nothing can be probed: gpuperfctl status says why; the change is kept"));
-  }
-  prober_->post_plan(config_.make_plan(),
-                     [this, change = *std::move(change), done = std::move(done)] {
-                       // After the report of the change, which was posted before.
-                       loop_->post([this, change, done] {
-                         publish();
-                         done(change);
-                       });
-                     });
 }
 
 void Daemon::publish_if_changed() {

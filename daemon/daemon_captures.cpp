@@ -12,19 +12,25 @@ namespace gpuperf {
 Status Daemon::start_tracing() {
   tracing_ = std::make_unique<Tracing>(
       start_settings_,
-      Tracing::Parts{.clock = clock_,
-                     .drops = drops_,
-                     .board = board_,
-                     .functions = registry_,
-                     .post_session_order =
-                         [this](const SessionTarget& target, const SessionOrder& order) {
-                           post_session_order(target, order, [](const Result<size_t>&) {});
-                         },
-                     .slow_call_work = otlp::are_spans_wanted(start_settings_, std::getenv)
-                                           ? otlp::kMaxChildSpans
-                                           : 0,
-                     .on_change = [this] { changed_ = true; },
-                     .on_slow_call = [this](SlowCall call) { keep_slow_call(std::move(call)); }});
+      Tracing::Parts{
+          .clock = clock_,
+          .drops = drops_,
+          .board = board_,
+          .functions = registry_,
+          .post_session_order =
+              [this](const SessionTarget& target, const SessionOrder& order) {
+                post_session_order(target, order, [](const Result<size_t>&) {});
+              },
+          .slow_call_work =
+              otlp::are_spans_wanted(start_settings_, std::getenv) ? otlp::kMaxChildSpans : 0,
+          .on_change = [this] { changed_ = true; },
+          .on_slow_call = [this](SlowCall call) { keep_slow_call(std::move(call)); },
+          .profile_period_ns = otlp_ ? static_cast<uint64_t>(std::chrono::nanoseconds(
+                                                                 otlp::get_profile_period(
+                                                                     start_settings_, std::getenv))
+                                                                 .count())
+                                     : 0,
+          .on_profile = [this](const Capture& capture) { otlp_->on_profile(capture); }});
   const auto problem = tracing_->start(*loop_);
   if (!problem) return absl::OkStatus();
   log_warn("no store of captures", {{"error", problem->message}});

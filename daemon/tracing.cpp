@@ -257,6 +257,7 @@ void Tracing::advance() {
     build(std::move(finished));
   }
   advance_slow_calls();
+  advance_profiles();
   order_traces();
   if (!ordered_.empty()) parts_.on_change();
 }

@@ -29,7 +29,8 @@
 namespace gpuperf {
 
 // Captures and the flight recorder: tells the kernel side what to trace, keeps what comes, and
-// makes captures of it on a thread of its own; and says of slow calls what the GPU did meanwhile.
+// makes captures of it on a thread of its own; says of slow calls what the GPU did meanwhile; and
+// makes a profile of every period, where somebody wants them.
 //
 // Thread: loop, but its own for joining, naming and writing. What it is given must outlive it;
 // the programs and the symbolizer are told as they come and go. Bounds: those of its parts; builds
@@ -46,6 +47,9 @@ class Tracing {
     size_t slow_call_work = 0;        // pieces of GPU work that a slow call carries one by one
     std::function<void()> on_change;  // on the loop: something to publish
     std::function<void(SlowCall)> on_slow_call;  // on the loop: a call that was held
+    // Of how much time a profile is made, one after the other; 0 = of none.
+    uint64_t profile_period_ns = 0;
+    std::function<void(const Capture&)> on_profile;  // tracing thread: what happened in it
   };
 
   Tracing(const Settings& settings, Parts parts);
@@ -106,6 +110,8 @@ class Tracing {
   bool post_resolve(const std::shared_ptr<Build>& build, std::vector<StackRequest> requests);
   void finish(const std::shared_ptr<Build>& build, const std::vector<StackPtr>& stacks);
   void advance_slow_calls();
+  void advance_profiles();
+  void begin_profile(uint64_t from_mono_ns);
   void read_slow_calls(SlowCallHold::Batch batch);
   void post_found(uint64_t batch_id, std::vector<GpuDuringCall> found, uint64_t cpu_ns);
   void post_result(uint64_t id, Result<CaptureRow> row);
@@ -130,6 +136,12 @@ class Tracing {
   SlowCallHold held_;
   bool is_holding_ = true;
   uint64_t next_batch_mono_ns_ = 0;  // of slow calls
+  struct Profile {
+    uint64_t start_mono_ns = 0;
+    uint64_t start_unix_ns = 0;
+    uint64_t lost_hits_before = 0;
+    std::shared_ptr<TraceRecorder::Pin> pin;  // null = none has begun
+  } profile_;
   // Guarded by symbolizer_mutex_: the tracing thread asks, too.
   std::mutex symbolizer_mutex_;
   Symbolizer* symbolizer_ = nullptr;

@@ -15,7 +15,7 @@ readonly BUILD_PACKAGES=(
   jq python3 util-linux
 )
 readonly TESTS_PACKAGES=(
-  binutils clang-format curl git procps psmisc
+  binutils clang-format curl git openssl procps psmisc
   prometheus prometheus-alertmanager
   python3-jsonschema python3-protobuf python3-yaml
   libtorch-dev systemtap-sdt-dev libpython3-dev

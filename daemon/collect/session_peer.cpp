@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "daemon/collect/proc_status.h"
+#include "daemon/model/clock_tick.h"
 #include "daemon/probe/proc_text.h"
 
 #ifndef SO_PEERPIDFD
@@ -20,8 +21,6 @@
 namespace gpuperf {
 namespace {
 
-// USER_HZ is 100 on every x86-64 kernel.
-constexpr uint64_t kTickNs = 10'000'000;
 // Two clocks of one time namespace that were read one after the other, and may have been set
 // between.
 constexpr int64_t kSameClockNs = 1'000'000'000;

@@ -237,7 +237,8 @@ constexpr SettingRow kRows[] = {
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.listen; }, kRpcAddressFormat,
                  kRpcAddressPattern, find_rpc_address_fault}},
     {"export", "otlp.endpoint",
-     "Receiver of OpenTelemetry data that metrics and slow calls are sent to over OTLP/gRPC; "
+     "Receiver of OpenTelemetry data that metrics, slow calls and profiles are sent to over "
+     "OTLP/gRPC; "
      "https is TLS. Empty: what the environment says in OTEL_EXPORTER_OTLP_ENDPOINT; without it, "
      "nothing is sent.",
      Effect::kRestart,
@@ -275,13 +276,24 @@ constexpr SettingRow kRows[] = {
     {"export", "otlp.slow_calls",
      "Whether slow calls are sent, as spans with the GPU's work as their children.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.otlp.slow_calls; }}},
+    {"export", "otlp.profiles",
+     "Whether profiles are sent: GPU time by the stacks that launched it, and host time in "
+     "launches "
+     "and probed calls; from the flight recorder (trace.recorder). The signal is alpha: receivers "
+     "must speak version 1.10 of the protocol.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.otlp.profiles; }}},
+    {"export", "otlp.profile_interval_seconds", "How often profiles are sent, each of that time.",
+     Effect::kRestart,
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.profile_interval_seconds; }, 5,
+                    600}},
     {"export", "otlp.interval_seconds", "How often metrics are sent.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.interval_seconds; }, 1, 3'600}},
     {"export", "otlp.timeout_seconds",
      "Longest time that one request may take; then it is sent again.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.timeout_seconds; }, 1, 300}},
     {"export", "otlp.queue_mib",
-     "Room for metrics, and as much for slow calls, that wait for the receiver, MiB; the oldest "
+     "Room for metrics, and as much for slow calls and for profiles, that wait for the receiver, "
+     "MiB; the oldest "
      "leave first, counted.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.queue_mib; }, 1, 1'024}},

@@ -143,7 +143,9 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kTraceTablesFull, "trace", "tables_full",
      "names, places and stacks of traces beyond the bound: what has them goes without"},
     {DropCause::kTraceCaptureFull, "trace", "capture_full",
-     "events of a capture beyond trace.max_capture_mib; the capture says how many"},
+     "events of a capture beyond trace.max_capture_mib, which says how many, or of a profile "
+     "beyond "
+     "trace.recorder_mib"},
     {DropCause::kSlowGpuSide, "slow", "gpu_side",
      "what the GPU did during slow calls of injected processes, too many at once: the calls are "
      "told of without it, and say so"},

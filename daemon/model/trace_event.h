@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/model/clock_tick.h"
 #include "daemon/model/event.h"
 #include "daemon/model/function.h"
 #include "daemon/model/gpu_uuid.h"
@@ -120,7 +121,6 @@ struct TraceWindow {
 };
 
 // /proc tells a process's start in clock ticks, the kernel in ns.
-inline constexpr uint64_t kTickNs = 10'000'000;
 inline bool is_same_process(const ProcessKey& a, const ProcessKey& b) {
   return a.pid == b.pid && a.start_boot_ns / kTickNs == b.start_boot_ns / kTickNs;
 }

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "daemon/model/display_text.h"
-
 namespace gpuperf::otlp {
 
 Origin make_origin(const std::map<std::string, std::string>& attributes, std::string_view version) {

@@ -100,7 +100,8 @@ Result<Pairs> read_headers(const Settings& settings, const GetEnvironment& get_e
 }  // namespace
 
 bool is_wanted(const Settings& settings, const GetEnvironment& get_environment) {
-  return (settings.otlp.metrics || settings.otlp.slow_calls) &&
+  const auto& otlp = settings.otlp;
+  return (otlp.metrics || otlp.slow_calls || otlp.profiles) &&
          !find_endpoint(settings, get_environment).empty();
 }
 
@@ -108,11 +109,18 @@ bool are_spans_wanted(const Settings& settings, const GetEnvironment& get_enviro
   return settings.otlp.slow_calls && is_wanted(settings, get_environment);
 }
 
+std::chrono::seconds get_profile_period(const Settings& settings,
+                                        const GetEnvironment& get_environment) {
+  const bool is_on = settings.otlp.profiles && is_wanted(settings, get_environment);
+  return std::chrono::seconds(is_on ? settings.otlp.profile_interval_seconds : 0);
+}
+
 Result<ExportOptions> read_options(const Settings& settings,
                                    const GetEnvironment& get_environment) {
   const auto& otlp = settings.otlp;
   ExportOptions options{.metrics = otlp.metrics,
                         .slow_calls = otlp.slow_calls,
+                        .profiles = otlp.profiles,
                         .interval = std::chrono::seconds(otlp.interval_seconds),
                         .timeout = std::chrono::seconds(otlp.timeout_seconds),
                         .queue_bytes = otlp.queue_mib << 20};

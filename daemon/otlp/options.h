@@ -24,6 +24,7 @@ struct ExportOptions {
   std::map<std::string, std::string> attributes;
   bool metrics = true;
   bool slow_calls = true;
+  bool profiles = false;
   std::chrono::seconds interval{30};
   std::chrono::seconds timeout{10};
   size_t queue_bytes = 8 << 20;
@@ -33,6 +34,9 @@ struct ExportOptions {
 bool is_wanted(const Settings& settings, const GetEnvironment& get_environment);
 // Whether slow calls are.
 bool are_spans_wanted(const Settings& settings, const GetEnvironment& get_environment);
+// How often a profile is; 0 = none is wanted.
+std::chrono::seconds get_profile_period(const Settings& settings,
+                                        const GetEnvironment& get_environment);
 
 // What is to be sent, and where to. Where the configuration says nothing, the standard variables
 // OTEL_EXPORTER_OTLP_ENDPOINT, _HEADERS and OTEL_RESOURCE_ATTRIBUTES do; where both name a header

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "daemon/otlp/metrics.h"
+#include "daemon/otlp/profiles.h"
 #include "daemon/otlp/spans.h"
 
 namespace gpuperf::otlp {
@@ -26,6 +27,8 @@ constexpr int kLongestReconnectMs = 10'000;
 constexpr const char* kMetricsMethod =
     "/opentelemetry.proto.collector.metrics.v1.MetricsService/Export";
 constexpr const char* kSpansMethod = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+constexpr const char* kProfilesMethod =
+    "/opentelemetry.proto.collector.profiles.v1development.ProfilesService/Export";
 
 std::shared_ptr<grpc::Channel> make_channel(const ExportOptions& options) {
   auto credentials = grpc::InsecureChannelCredentials();
@@ -43,12 +46,13 @@ std::shared_ptr<grpc::Channel> make_channel(const ExportOptions& options) {
 }
 
 // The host is known, whoever configures it: what they say comes on top.
-Origin make_own_origin(const ExportOptions& options, const OtlpExporter::Parts& parts) {
+Origin make_own_origin(const ExportOptions& options, const OtlpExporter::Parts& parts,
+                       bool is_of_daemon) {
   std::map<std::string, std::string> attributes = options.attributes;
-  attributes.insert({{"service.name", "gpuperfd"},
-                     {"service.version", parts.version},
-                     {"host.name", parts.host_name},
-                     {"host.id", parts.host_id}});
+  attributes.insert({{"host.name", parts.host_name}, {"host.id", parts.host_id}});
+  if (is_of_daemon) {
+    attributes.insert({{kServiceName, "gpuperfd"}, {"service.version", parts.version}});
+  }
   return make_origin(attributes, parts.version);
 }
 
@@ -57,7 +61,8 @@ Origin make_own_origin(const ExportOptions& options, const OtlpExporter::Parts& 
 OtlpExporter::OtlpExporter(ExportOptions options, Parts parts)
     : options_(std::move(options)),
       parts_(std::move(parts)),
-      origin_(make_own_origin(options_, parts_)) {
+      origin_(make_own_origin(options_, parts_, true)),
+      profile_origin_(make_own_origin(options_, parts_, false)) {
   const auto channel = make_channel(options_);
   const auto make_sender = [&](const char* method) {
     return std::make_unique<Sender>(Sender::Options{.method = method,
@@ -70,6 +75,7 @@ OtlpExporter::OtlpExporter(ExportOptions options, Parts parts)
   };
   if (options_.metrics) metrics_sender_ = make_sender(kMetricsMethod);
   if (options_.slow_calls) spans_sender_ = make_sender(kSpansMethod);
+  if (options_.profiles) profiles_sender_ = make_sender(kProfilesMethod);
   thread_ = std::thread([this] { run(); });
 }
 
@@ -81,7 +87,7 @@ OtlpExporter::~OtlpExporter() {
   }
   changed_.notify_all();
   thread_.join();  // it makes its last requests: no waiting in that
-  for (Sender* sender : {metrics_sender_.get(), spans_sender_.get()}) {
+  for (Sender* sender : {metrics_sender_.get(), spans_sender_.get(), profiles_sender_.get()}) {
     if (sender != nullptr) sender->stop_by(deadline);
   }
 }
@@ -101,6 +107,13 @@ void OtlpExporter::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
   if (is_full) parts_.drops.add(DropCause::kOtlpQueueFull);
 }
 
+void OtlpExporter::on_profile(const Capture& capture) {
+  if (profiles_sender_ == nullptr) return;
+  for (Request& request : make_profile_requests(capture, profile_origin_, parts_.host_id)) {
+    profiles_sender_->post(std::move(request));
+  }
+}
+
 std::vector<Problem> OtlpExporter::list_problems() const {
   std::vector<Problem> problems;
   const auto add = [&](const Sender* sender, const char* what) {
@@ -115,6 +128,7 @@ std::vector<Problem> OtlpExporter::list_problems() const {
   };
   add(metrics_sender_.get(), "metrics");
   add(spans_sender_.get(), "slow calls");
+  add(profiles_sender_.get(), "profiles");
   return problems;
 }
 

@@ -12,6 +12,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/export/exporter.h"
+#include "daemon/model/capture.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/otlp/attributes.h"
@@ -20,9 +21,9 @@
 
 namespace gpuperf::otlp {
 
-// Sends metrics and slow calls to a receiver of OpenTelemetry data (docs/otlp.md).
+// Sends metrics, slow calls and profiles to a receiver of OpenTelemetry data (docs/otlp.md).
 //
-// Thread: its own makes requests of what is to be sent, a Sender of each signal brings them;
+// Thread: its own makes requests of metrics and slow calls, a Sender of each signal brings them;
 // `on_slow_call` is the loop's, the rest any. What it is given must outlive it.
 // Bounds: kMaxCalls slow calls wait to become spans, the oldest leave first (kOtlpQueueFull); then
 // the senders' bounds. Never waits but in its destructor: 2 s at most.
@@ -45,6 +46,8 @@ class OtlpExporter final : public Exporter {
   OtlpExporter& operator=(const OtlpExporter&) = delete;
 
   void on_slow_call(const std::shared_ptr<const SlowCall>& call) override;
+  // What happened in one period: requests are made at once, on the caller's thread.
+  void on_profile(const Capture& capture);
   // Of each signal that does not get through, why; empty = all is well.
   std::vector<Problem> list_problems() const;
 
@@ -60,8 +63,10 @@ class OtlpExporter final : public Exporter {
   const ExportOptions options_;
   const Parts parts_;
   const Origin origin_;
+  const Origin profile_origin_;  // without the daemon's own name: profiles are of other programs
   std::unique_ptr<Sender> metrics_sender_;  // null = metrics are not wanted
   std::unique_ptr<Sender> spans_sender_;    // likewise
+  std::unique_ptr<Sender> profiles_sender_;
   // Guarded by mutex_.
   std::mutex mutex_;
   std::condition_variable changed_;

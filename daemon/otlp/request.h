@@ -8,7 +8,7 @@ namespace gpuperf::otlp {
 // One request, as it goes over the wire.
 struct Request {
   std::string bytes;
-  size_t items = 0;  // spans, or data points
+  size_t items = 0;  // spans, data points, or profiles
 };
 
 // A request is closed when it has grown beyond: receivers take 4 MiB unless told otherwise, and one

@@ -50,7 +50,7 @@ class Sender {
   void stop_by(std::chrono::steady_clock::time_point deadline);
   // Why the last try failed; empty = it did not.
   std::string find_fault() const;
-  uint64_t delivered_count() const;  // spans or data points
+  uint64_t delivered_count() const;  // spans, data points or profiles
 
  private:
   struct Call;

@@ -5,6 +5,7 @@
 
 #include "daemon/model/display_text.h"
 #include "daemon/model/status_names.h"
+#include "daemon/otlp/ids.h"
 #include "opentelemetry/proto/collector/trace/v1/trace_service.pb.h"
 
 namespace gpuperf::otlp {
@@ -12,34 +13,6 @@ namespace {
 
 namespace trace = ::opentelemetry::proto::trace::v1;
 using ExportRequest = ::opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
-
-// FNV-1a over the parts of an id, then the finaliser of MurmurHash3, which makes near inputs differ
-// in every bit.
-class IdHash {
- public:
-  explicit IdHash(uint64_t seed) : state_(0xcbf29ce484222325 ^ seed) {}
-  IdHash& add(std::string_view bytes) {
-    for (const unsigned char byte : bytes) state_ = (state_ ^ byte) * 0x100000001b3;
-    return *this;
-  }
-  IdHash& add(uint64_t number) {
-    for (int i = 0; i < 8; ++i) state_ = (state_ ^ (number >> (8 * i) & 0xff)) * 0x100000001b3;
-    return *this;
-  }
-  // 8 bytes, not all zero: such an id is none.
-  std::string take() const {
-    uint64_t hash = state_;
-    hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
-    hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
-    hash = std::max<uint64_t>(hash ^ hash >> 33, 1);
-    std::string bytes;
-    for (int i = 56; i >= 0; i -= 8) bytes += static_cast<char>(hash >> i);
-    return bytes;
-  }
-
- private:
-  uint64_t state_;
-};
 
 // `part`: 0 and 1 the halves of the trace's id, 2 the call's span, 3 and up the children's.
 std::string make_id(const SlowCall& call, std::string_view host_id, uint64_t part) {
@@ -111,15 +84,9 @@ trace::Span make_call_span(const SlowCall& call, std::string_view host_id) {
   add_text(span, "gpuperf.category", to_valid_utf8(call.category));
   add_number(span, "gpuperf.threshold_ns", event.threshold_ns);
   add_text(span, "gpuperf.reason", event.is_adaptive ? "adaptive" : "absolute");
-  add_number(span, "process.pid", event.process.pid);
-  add_text(span, "process.executable.name", to_valid_utf8(event.owner.comm));
+  add_process(span, event.process, event.owner);
   add_number(span, "thread.id", event.tid);
   add_text(span, "thread.name", to_valid_utf8(event.comm));
-  add_text(span, "container.id", to_valid_utf8(event.owner.container));
-  add_text(span, "k8s.pod.name", to_valid_utf8(event.owner.pod));
-  add_text(span, "k8s.namespace.name", to_valid_utf8(event.owner.pod_namespace));
-  add_text(span, "gpuperf.slurm.job", to_valid_utf8(event.owner.slurm_job));
-  add_text(span, "gpuperf.slurm.rank", to_valid_utf8(event.owner.slurm_rank));
   for (const ArgumentText& argument : call.arguments) {
     add_text(span, "gpuperf.argument." + to_valid_utf8(argument.name),
              to_valid_utf8(argument.value));

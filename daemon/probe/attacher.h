@@ -18,13 +18,6 @@ struct bpf_link;
 
 namespace gpuperf {
 
-// How the end of a call is seen.
-enum class Timing {
-  kReturn,  // return probe: never where an exception may pass, it would abort the workload
-  kExits,   // probes on the function's own returns and tail jumps
-  kNone,    // entry only: counted, not timed
-};
-
 // One place to probe in one file.
 struct ProbePoint {
   uint32_t function_id = 0;

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "daemon/base/fd.h"
+#include "daemon/model/clock_tick.h"
 
 namespace gpuperf {
 namespace {
@@ -17,8 +18,6 @@ namespace {
 constexpr size_t kChunkBytes = size_t{64} << 10;
 // A stat line is some 300 bytes; the name in it at most 64.
 constexpr size_t kMaxStatBytes = 4'096;
-// USER_HZ is 100 on every x86-64 kernel, whatever HZ it was built with.
-constexpr uint64_t kTickNs = 10'000'000;
 
 template <typename T>
 bool parse_decimal(std::string_view text, T& value) {

@@ -35,6 +35,20 @@ constexpr const char* kProcessHooks[] = {"process_exit", "inherit_address_space"
 // Of call_state.bpf.c.
 constexpr const char* kThreadHooks[] = {"follow_switch", "follow_waking", "follow_tick"};
 
+// What a probe of that timing runs, as the attacher attaches it.
+std::vector<std::string_view> list_programs(Mechanism mechanism, Timing timing) {
+  switch (timing) {
+    case Timing::kNone:
+      return {"probe_count"};
+    case Timing::kExits:
+      return {"probe_entry_to_exit", "probe_exit"};
+    case Timing::kReturn:
+      if (mechanism == Mechanism::kSession) return {"probe_session"};
+      return {"probe_entry", "probe_return"};
+  }
+  return {};  // only reached with a value outside the enum
+}
+
 std::span<const std::byte> bytes_between(const char* begin, const char* end) {
   return std::as_bytes(std::span(begin, end));
 }
@@ -130,6 +144,8 @@ Result<std::unique_ptr<Programs>> Programs::load(Mechanism mechanism, const Size
     auto programs = std::unique_ptr<Programs>(new Programs(mechanism, sizes));
     status = programs->load_form(form);
     if (status.ok()) return programs;
+    // The other form would fail, too, and may give a reason that leads nowhere.
+    if (absl::IsPermissionDenied(status)) return status;
   }
   return status;
 }
@@ -166,9 +182,10 @@ Status Programs::load_form(std::span<const std::byte> object) {
   for (const char* name : kThreadHooks) {
     (void)bpf_program__set_autoload(program(name), sizes_.follow_threads);  // not loaded yet
   }
+  if (is_trial()) leave_out_what_is_not_tried();
   if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
 
-  RETURN_IF_ERROR(attach_hooks(kProcessHooks));
+  if (!is_trial()) RETURN_IF_ERROR(attach_hooks(kProcessHooks));
   if (sizes_.follow_threads) RETURN_IF_ERROR(attach_hooks(kThreadHooks));
   ASSIGN_OR_RETURN(cells_, MappedArray::map(map_fd("cells"), "cells", sizeof(gpuperf_cell),
                                             sizes_.functions + sizes_.cells));
@@ -183,6 +200,18 @@ Status Programs::load_form(std::span<const std::byte> object) {
   ASSIGN_OR_RETURN(trace_everyone_, MappedArray::map(map_fd("trace_everyone"), "trace_everyone",
                                                      sizeof(gpuperf_trace_order), 1));
   return fill_free_cells();
+}
+
+void Programs::leave_out_what_is_not_tried() {
+  std::vector<std::string_view> tried;
+  for (const Timing timing : sizes_.trial) {
+    for (const std::string_view name : list_programs(mechanism_, timing)) tried.push_back(name);
+  }
+  bpf_program* each = nullptr;
+  bpf_object__for_each_program(each, object_) {
+    const bool is_tried = std::ranges::find(tried, bpf_program__name(each)) != tried.end();
+    (void)bpf_program__set_autoload(each, is_tried);  // not loaded yet
+  }
 }
 
 Status Programs::attach_hooks(std::span<const char* const> names) {

@@ -31,6 +31,13 @@ inline constexpr Mechanism kMechanisms[] = {Mechanism::kSession, Mechanism::kMul
 std::string_view get_mechanism_name(Mechanism mechanism);
 std::optional<Mechanism> find_mechanism(std::string_view name);
 
+// How the end of a call is seen.
+enum class Timing {
+  kReturn,  // return probe: never where an exception may pass, it would abort the workload
+  kExits,   // probes on the function's own returns and tail jumps
+  kNone,    // entry only: counted, not timed
+};
+
 // Memory of a mmapable BPF array, shared with the kernel. Move-only.
 class MappedArray {
  public:
@@ -64,6 +71,9 @@ class Programs {
     uint32_t cells = 0;  // beside the one overflow cell per function
     // Whether threads inside of calls are followed through the scheduler.
     bool follow_threads = false;
+    // For trying out: only what probes of these timings run is loaded, for the kernel takes seconds
+    // to verify all. Empty = all.
+    std::vector<Timing> trial = {};
   };
   // Errors: the kernel's own reason, and what to do about it.
   static Result<std::unique_ptr<Programs>> load(Mechanism mechanism, const Sizes& sizes);
@@ -98,6 +108,8 @@ class Programs {
   Programs(Mechanism mechanism, const Sizes& sizes) : mechanism_(mechanism), sizes_(sizes) {}
   Status load_form(std::span<const std::byte> object);
   Status fill_free_cells();
+  bool is_trial() const { return !sizes_.trial.empty(); }
+  void leave_out_what_is_not_tried();
   Status attach_hooks(std::span<const char* const> names);
 
   // Set once by load.

@@ -84,7 +84,9 @@ Result<uint64_t> find_own_offset(const void* address) {
 }
 
 Status try_mechanism(Mechanism mechanism) {
-  ASSIGN_OR_RETURN(const auto programs, Programs::load(mechanism, {.functions = 1, .cells = 16}));
+  ASSIGN_OR_RETURN(
+      const auto programs,
+      Programs::load(mechanism, {.functions = 1, .cells = 16, .trial = {Timing::kReturn}}));
   programs->set_function({.id = 0, .status = StatusKind::kNccl}, false);
   Fd self(open("/proc/self/exe", O_RDONLY | O_CLOEXEC));
   if (!self.valid()) return errno_status(errno, "/proc/self/exe: open");
@@ -186,8 +188,11 @@ Result<ProbeCosts> calibrate(Mechanism mechanism) {
       {gpuperf_calibration_mov_1, Timing::kExits, &costs.at_exits[1]},
       {gpuperf_calibration_mov_2, Timing::kNone, &costs.at_entry[1]},
   };
-  ASSIGN_OR_RETURN(const auto programs,
-                   Programs::load(mechanism, {.functions = std::size(targets), .cells = 16}));
+  ASSIGN_OR_RETURN(
+      const auto programs,
+      Programs::load(mechanism, {.functions = std::size(targets),
+                                 .cells = 16,
+                                 .trial = {Timing::kReturn, Timing::kExits, Timing::kNone}}));
   std::vector<ProbePoint> points;
   for (Target& target : targets) {
     target.bare_ns = measure_fastest_round(target.function, nullptr).cpu_ns;

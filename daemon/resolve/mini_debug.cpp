@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/write_all.h"
+
 namespace gpuperf {
 namespace {
 
@@ -29,16 +31,6 @@ class XzStream {
  private:
   lzma_stream stream_ = LZMA_STREAM_INIT;
 };
-
-Status write_all(int fd, std::span<const uint8_t> bytes) {
-  while (!bytes.empty()) {
-    const ssize_t count = ::write(fd, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) return errno_status(errno, "write mini debug info");
-    bytes = bytes.subspan(static_cast<size_t>(count));
-  }
-  return absl::OkStatus();
-}
 
 }  // namespace
 
@@ -69,8 +61,8 @@ Result<Fd> expand_mini_debug(const ElfFile& file, const SectionBytes& section) {
     if (stream->total_out > kMaxMiniDebugBytes) {
       return absl::ResourceExhaustedError("too large: mini debug info, expanded");
     }
-    RETURN_IF_ERROR(
-        write_all(expanded.get(), std::span(output).first(output.size() - stream->avail_out)));
+    RETURN_IF_ERROR(write_all(expanded.get(), {reinterpret_cast<const char*>(output.data()),
+                                               output.size() - stream->avail_out}));
   }
   if (state != LZMA_STREAM_END) return absl::DataLossError("damaged mini debug info");
   return expanded;

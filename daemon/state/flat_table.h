@@ -68,7 +68,7 @@ class FlatTable {
   }
 
   void clear() {
-    slots_ = {};
+    slots_ = std::vector<Slot>();  // "= {}" would keep the memory
     size_ = 0;
   }
 

@@ -9,20 +9,10 @@
 #include <cstdio>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/write_all.h"
 
 namespace gpuperf {
 namespace {
-
-Status write_all(const Fd& file, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = ::write(file.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno_status(errno, "write");
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  if (fsync(file.get()) != 0) return errno_status(errno, "bring to the disk");
-  return absl::OkStatus();
-}
 
 // Without this the name may be gone after a power cut, though the file is there.
 Status sync_folder_of(const std::string& path) {
@@ -39,7 +29,8 @@ Status write_and_rename(const std::string& path, const std::string& unfinished,
   if (!file.valid()) return errno_status(errno, "make");
   // The mask of whoever started the daemon must not make it unreadable to those it is for.
   if (mode != kPrivateFile && fchmod(file.get(), mode) != 0) return errno_status(errno, "set mode");
-  RETURN_IF_ERROR(write_all(file, bytes));
+  RETURN_IF_ERROR(write_all(file.get(), bytes));
+  if (fsync(file.get()) != 0) return errno_status(errno, "bring to the disk");
   if (rename(unfinished.c_str(), path.c_str()) != 0) return errno_status(errno, "rename");
   return sync_folder_of(path);
 }

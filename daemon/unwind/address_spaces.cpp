@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/model/clock_tick.h"
 #include "daemon/probe/elf_exports.h"
 #include "daemon/probe/proc_text.h"
 #include "daemon/unwind/frame_rules.h"
@@ -84,7 +85,11 @@ std::string_view get_file_name(std::string_view path) {
 }  // namespace
 
 AddressSpaces::AddressSpaces(Options options, CodeFiles& files, const Clock& clock)
-    : options_(std::move(options)), files_(files), clock_(clock), pythons_(kMaxPythonFiles) {}
+    : options_(std::move(options)),
+      files_(files),
+      clock_(clock),
+      pythons_(kMaxPythonFiles),
+      told_pythons_(kMaxPythonFiles) {}
 
 const MapEntry* AddressSpaces::find_mapping(const Space& space, uint64_t pc) {
   if (space.mappings == nullptr) return nullptr;
@@ -240,7 +245,6 @@ AddressSpaces::Space* AddressSpaces::find_present(const ProcessKey& process) {
     if (!prepare(process.pid)) return nullptr;
     known = spaces_.find(process.pid);
   }
-  constexpr uint64_t kTickNs = 10'000'000;  // of /proc/PID/stat
   const bool is_its = known->second.image.start_ticks == process.start_boot_ns / kTickNs;
   return is_its ? &known->second : nullptr;  // else the pid has a new owner
 }
@@ -381,6 +385,9 @@ std::optional<PythonRuntime> AddressSpaces::examine(uint32_t pid, const MapEntry
   auto runtime =
       load_python_runtime(**file, mapping.start_address - *vaddr, make_process_reader(pid));
   if (runtime.ok()) return *std::move(runtime);
+  // Processes that have ended meanwhile fail, too: many a minute on some hosts.
+  if (told_pythons_.find(identity) != nullptr) return std::nullopt;
+  (void)told_pythons_.put(identity, true, 1);
   log_warn("Python without stacks", {{"file", mapping.path},
                                      {"pid", std::to_string(pid)},
                                      {"error", std::string(runtime.status().message())}});

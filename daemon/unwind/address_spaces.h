@@ -160,7 +160,8 @@ class AddressSpaces {
   std::unordered_map<uint32_t, uint32_t> owners_;  // of spaces, by number
   std::map<uint32_t, PastSpace> past_;             // by number: the oldest first
   ByteLru<FileIdentity, std::optional<PythonFile>> pythons_;
-  std::set<FileIdentity> loaders_;  // looked at
+  ByteLru<FileIdentity, bool> told_pythons_;  // of whom the log says already that one was not read
+  std::set<FileIdentity> loaders_;            // looked at
   uint32_t last_number_ = 0;
   size_t rule_count_ = 0;
 };

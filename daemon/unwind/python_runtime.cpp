@@ -79,7 +79,10 @@ Result<uint16_t> read_version(const PythonFile& file, uint64_t bias, const ReadM
     return absl::UnimplementedError("Python 3.11 or 3.12, stripped: its version is not known");
   }
   const auto version_hex = read_value<uint64_t>(read, *file.version_vaddr + bias);
-  if (!version_hex) return absl::UnavailableError("read Py_Version");
+  if (!version_hex)
+    return absl::UnavailableError(
+        "Py_Version: the process's memory cannot be read; it has ended, or gpuperfd lacks "
+        "CAP_SYS_PTRACE");
   if (*version_hex > UINT32_MAX) return absl::DataLossError("Py_Version: implausible");
   return static_cast<uint16_t>(*version_hex >> 16);
 }

@@ -1,20 +1,17 @@
 #include "daemon/view/pprof.h"
 
-#include <absl/container/flat_hash_map.h>
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 
-#include <array>
 #include <utility>
 #include <vector>
 
 #include "daemon/model/session_names.h"
-#include "daemon/view/call_nesting.h"
 #include "daemon/view/call_path.h"
 #include "daemon/view/gzip.h"
-#include "daemon/view/path_weights.h"
 #include "daemon/view/pprof_tables.h"
 #include "daemon/view/rows.h"
+#include "daemon/view/sample_rows.h"
 #include "pprof/profile.pb.h"
 
 namespace gpuperf {
@@ -22,80 +19,6 @@ namespace {
 
 using perftools::profiles::Profile;
 using perftools::profiles::Sample;
-
-// What is added up in one sample.
-struct SampleRow {
-  uint32_t path = kNoIndex;
-  uint32_t gpu_frame = kNoIndex;
-  uint32_t process = kNoIndex;
-  uint32_t work = kNoIndex;  // the first of the pieces of work
-  uint64_t time_ns = 0;
-  uint64_t calls = 0;  // launches, or calls
-  uint64_t pieces = 0;
-};
-
-class SampleRows {
- public:
-  // `place`: the stream or the process that tells samples of one path apart.
-  SampleRow& find(uint32_t path, uint32_t gpu_frame, uint32_t place) {
-    const std::array<uint32_t, 3> key{path, gpu_frame, place};
-    const auto [found, is_new] = index_.try_emplace(key, rows_.size());
-    if (is_new) rows_.push_back({.path = path, .gpu_frame = gpu_frame});
-    return rows_[found->second];
-  }
-  const std::vector<SampleRow>& rows() const { return rows_; }
-
- private:
-  std::vector<SampleRow> rows_;
-  absl::flat_hash_map<std::array<uint32_t, 3>, size_t> index_;
-};
-
-SampleRows weigh_gpu_time(const Capture& capture, const ViewOptions& options, PathTable& table) {
-  SampleRows rows;
-  const std::vector<bool> is_counted = find_counted_work(capture);
-  std::vector<bool> has_work(capture.launches.size());
-  for (uint32_t i = 0; i < capture.work.size(); ++i) {
-    if (!is_counted[i]) continue;
-    const CaptureWork& work = capture.work[i];
-    const CaptureLaunch* launch = find_row(capture.launches, work.launch);
-    const CaptureLaunch* site = launch;
-    if (options.by_capture_site && work.capture_site < capture.capture_sites.size()) {
-      site = &capture.capture_sites[work.capture_site];
-    }
-    const uint32_t path =
-        site == nullptr ? table.find_path_without_launch(work) : table.find_path(*site);
-    SampleRow& row = rows.find(path, table.find_gpu_frame(work), work.stream);
-    if (row.pieces == 0) {
-      row.work = i;
-      const CaptureStream* stream = find_row(capture.streams, work.stream);
-      row.process = stream == nullptr ? kNoIndex : stream->process;
-    }
-    row.time_ns += work.duration_ns;
-    ++row.pieces;
-    if (launch == nullptr || has_work[work.launch]) continue;
-    has_work[work.launch] = true;
-    ++row.calls;
-  }
-  return rows;
-}
-
-SampleRows weigh_host_time(const Capture& capture, ViewWeight weight, PathTable& table) {
-  SampleRows rows;
-  for (const NestedCall& call : nest_calls(capture, table)) {
-    const uint64_t time_ns =
-        weight == ViewWeight::kCpuTime ? call.self_ns - call.self_off_cpu_ns : call.self_off_cpu_ns;
-    if (time_ns == 0) continue;
-    const uint32_t thread = call.call == kNoIndex ? capture.launches[call.launch].thread
-                                                  : capture.calls[call.call].thread;
-    const CaptureThread* thread_row = find_row(capture.threads, thread);
-    const uint32_t process = thread_row == nullptr ? kNoIndex : thread_row->process;
-    SampleRow& row = rows.find(call.path, kNoIndex, process);
-    row.process = process;
-    row.time_ns += time_ns;
-    ++row.calls;
-  }
-  return rows;
-}
 
 class PprofWriter {
  public:
@@ -107,10 +30,7 @@ class PprofWriter {
 
   std::string write() {
     add_header();
-    const bool is_gpu = options_.weight == ViewWeight::kGpuTime;
-    const SampleRows rows = is_gpu ? weigh_gpu_time(capture_, options_, paths_)
-                                   : weigh_host_time(capture_, options_.weight, paths_);
-    for (const SampleRow& row : rows.rows()) add_sample(row);
+    for (const SampleRow& row : list_samples(capture_, options_, paths_)) add_sample(row);
     profile_.AppendToString(&bytes_);
     return to_gzip(bytes_);
   }
@@ -128,25 +48,13 @@ class PprofWriter {
     type.set_unit(tables_.find_text(unit));
   }
 
-  std::string_view get_time_name() const {
-    switch (options_.weight) {
-      case ViewWeight::kGpuTime:
-        return "gpu_time";
-      case ViewWeight::kCpuTime:
-        return "cpu_time";
-      case ViewWeight::kOffCpuTime:
-        return "off_cpu_time";
-    }
-    return "gpu_time";
-  }
-
   void add_header() {
-    set_type(get_time_name(), "nanoseconds", *profile_.add_sample_type());
+    set_type(get_time_name(options_.weight), "nanoseconds", *profile_.add_sample_type());
     const bool is_gpu = options_.weight == ViewWeight::kGpuTime;
     set_type(is_gpu ? "launches" : "calls", "count", *profile_.add_sample_type());
     if (is_gpu) set_type("work", "count", *profile_.add_sample_type());
-    profile_.set_default_sample_type(tables_.find_text(get_time_name()));
-    set_type(get_time_name(), "nanoseconds", *profile_.mutable_period_type());
+    profile_.set_default_sample_type(tables_.find_text(get_time_name(options_.weight)));
+    set_type(get_time_name(options_.weight), "nanoseconds", *profile_.mutable_period_type());
     profile_.set_period(1);  // every nanosecond is in it: nothing is sampled
     profile_.set_time_nanos(static_cast<int64_t>(capture_.start_unix_ns));
     profile_.set_duration_nanos(static_cast<int64_t>(capture_.duration_ns));

@@ -3,17 +3,13 @@
 #include <absl/strings/string_view.h>
 
 #include "daemon/model/display_text.h"
-#include "daemon/view/frame_text.h"
 
 namespace gpuperf {
 
 PprofTables::PprofTables(const Capture& capture, const PathTable& paths,
                          perftools::profiles::Profile& profile)
-    : paths_(paths), profile_(profile) {
+    : paths_(paths), profile_(profile), source_(capture) {
   find_text("");
-  for (const StackFrame& frame : capture.frames) {
-    stack_frames_.emplace(make_frame_text(frame, true), &frame);
-  }
 }
 
 int64_t PprofTables::find_text(std::string_view text) {
@@ -61,8 +57,7 @@ uint64_t PprofTables::find_location(uint32_t frame) {
   if (frame >= locations_.size()) locations_.resize(paths_.count_frames());
   if (locations_[frame] != 0) return locations_[frame];
   const std::string& text = paths_.get_text(frame);
-  const auto found = stack_frames_.find(text);
-  const StackFrame* row = found == stack_frames_.end() ? nullptr : found->second;
+  const StackFrame* row = source_.find(text);
 
   perftools::profiles::Location& location = *profile_.add_location();
   location.set_id(static_cast<uint64_t>(profile_.location_size()));
@@ -70,8 +65,7 @@ uint64_t PprofTables::find_location(uint32_t frame) {
   if (row == nullptr) {
     line.set_function_id(find_function(text, ""));
   } else {
-    const std::string name = row->symbol.empty() ? make_frame_text(*row, false) : row->symbol;
-    line.set_function_id(find_function(name, row->file));
+    line.set_function_id(find_function(get_function_name(*row), row->file));
     line.set_line(row->line);
     location.set_mapping_id(find_mapping(row->module));
   }

@@ -10,6 +10,7 @@
 
 #include "daemon/model/capture.h"
 #include "daemon/view/call_path.h"
+#include "daemon/view/sample_rows.h"
 #include "pprof/profile.pb.h"
 
 namespace gpuperf {
@@ -36,7 +37,7 @@ class PprofTables {
 
   const PathTable& paths_;
   perftools::profiles::Profile& profile_;
-  absl::flat_hash_map<std::string, const StackFrame*> stack_frames_;  // by text
+  const SourceFrames source_;
   absl::flat_hash_map<std::string, int64_t> texts_;
   absl::flat_hash_map<std::pair<int64_t, int64_t>, uint64_t> functions_;
   absl::flat_hash_map<int64_t, uint64_t> mappings_;

@@ -12,6 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/fd.h"
+#include "daemon/base/write_all.h"
+
 namespace gpuperf {
 namespace {
 
@@ -24,16 +27,6 @@ std::optional<gid_t> find_group(const std::string& name) {
   if (getgrnam_r(name.c_str(), &entry, buffer.data(), buffer.size(), &found) != 0) return {};
   if (found == nullptr) return {};
   return entry.gr_gid;
-}
-
-Status write_all(int fd, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = write(fd, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return errno_status(errno, "write");
-    text.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
 }
 
 Status write_secret_file(const std::string& path, const std::string& group,

@@ -20,7 +20,8 @@ render() {
   mkdir -p "$(dirname "$folder/$file")"
   {
     echo "# Made from deploy/chart by render.sh; do not edit."
-    "$helm" template gpuperf . --namespace gpuperf --show-only "templates/$template.yaml" "$@" |
+    "$helm" template gpuperf . --namespace gpuperf --show-only "templates/$template.yaml" "$@" \
+      2> >(grep -v "found symbolic link" >&2) |
       sed -e 's/managed-by: Helm/managed-by: kustomize/' -e '/^# Source: /d'
   } >"$folder/$file"
 }

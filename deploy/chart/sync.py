@@ -3,14 +3,17 @@
 
 usage: sync.py [--check]     --check: change nothing, fail when something is out of date
 
-  files/config.json     deploy/config.json, the functions that are probed
-  files/rules/*.yaml    deploy/prometheus/gpuperf-*.yaml, recording rules and alerts
-  files/dashboards/*    deploy/grafana/*.json
+  files/config.json     -> deploy/config.json, the functions that are probed
+  files/rules/*.yaml    -> deploy/prometheus/gpuperf-*.yaml, recording rules and alerts
+  files/dashboards/*    -> deploy/grafana/*.json
   values.schema.json    its property `config` and its definitions: docs/config.schema.json
   README.md             its table of values: the comments of values.yaml
+
+What stands under files/ is links: helm follows them when it renders, and packs what they lead to. It says so on stderr.
 """
 
 import json
+import os
 import pathlib
 import re
 import sys
@@ -22,14 +25,14 @@ LOOKAHEAD = re.compile(r"\(\?[!=][^()]*\)")
 TABLE = re.compile(r"(<!-- values: .*? -->\n)(.*?)(<!-- end of values -->)", re.S)
 
 
-def copies():
-    """Text by path of every file under files/."""
+def links():
+    """Target by path of every link under files/."""
     wanted = {CHART / "files/config.json": DEPLOY / "config.json"}
     for folder, pattern in (("rules", "prometheus/gpuperf-*.yaml"), ("dashboards", "grafana/*.json")):
         for path in sorted(DEPLOY.glob(pattern)):
             if not path.name.endswith(".test.yaml"):  # cases for promtool
                 wanted[CHART / "files" / folder / path.name] = path
-    return {copy: source.read_text(encoding="utf-8") for copy, source in wanted.items()}
+    return {link: os.path.relpath(target, link.parent) for link, target in wanted.items()}
 
 
 def make_schema():
@@ -79,19 +82,23 @@ def make_readme():
 
 
 def main(check):
-    wanted = {**copies(), CHART / "values.schema.json": make_schema(),
-              CHART / "README.md": make_readme()}
-    stale = [path for path, text in wanted.items()
-             if not path.exists() or path.read_text(encoding="utf-8") != text]
-    gone = [path for path in (CHART / "files").rglob("*") if path.is_file() and path not in wanted]
+    texts = {CHART / "values.schema.json": make_schema(), CHART / "README.md": make_readme()}
+    wanted = links()
+    stale = [path for path, text in texts.items() if path.read_text(encoding="utf-8") != text]
+    stale += [link for link, target in wanted.items() if not link.is_symlink() or os.readlink(link) != target]
+    gone = [path for path in (CHART / "files").rglob("*") if not path.is_dir() and path not in wanted]
     if check:
         for path in stale + gone:
             print(f"{path.relative_to(DEPLOY.parent)}: out of date: run deploy/chart/render.sh",
                   file=sys.stderr)
         return 1 if stale or gone else 0
     for path in stale:
+        if path in texts:
+            path.write_text(texts[path], encoding="utf-8")
+            continue
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(wanted[path], encoding="utf-8")
+        path.unlink(missing_ok=True)
+        path.symlink_to(wanted[path])
     for path in gone:
         path.unlink()
     return 0

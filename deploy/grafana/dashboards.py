@@ -1,7 +1,8 @@
 """What is on each dashboard. Read top to bottom: what is slow now, where, since when, and who waits for whom."""
 
 from panels import (ANNOTATIONS, BAD_LIMITS, CALL, GPU, HOST, OWNER, VARIABLES, Dashboard, bars, busy, heatmap, lines,
-                    or_zero, quantile, rate, ratio, stat, table, top, total, waiting)
+                    named, or_zero, quantile, rate, ratio, shortened, stat, table, threads, top, total,
+                    waiting)
 
 CALLS = "gpuperf_function_calls_total"
 SLOW = "gpuperf_function_slow_calls_total"
@@ -49,12 +50,12 @@ def troubled_gpus(width):
 
 def gpu_busy_lines(width):
     return lines("GPU busy", "percentunit", width, f"Share of time with a kernel, copy or graph of an injected process on each GPU. {WHO_WAITS}",
-                 (busy(BUSY, HOST), "{{instance}} GPU {{gpu}}"))
+                 (busy(BUSY, HOST), "{{instance}} GPU {{gpu}}"), reach=1)
 
 
 def waiting_lines(width, by, selector):
     legend = "{{" + by.split(", ")[-1] + "}}"
-    return lines("Threads waiting for the GPU", "short", width, f"Threads inside synchronising calls, on average. {WHO_WAITS}",
+    return threads("Threads waiting for the GPU", width, f"Threads inside synchronising calls, on average. {WHO_WAITS}",
                  (top(10, waiting(by, selector)), legend))
 
 
@@ -65,23 +66,25 @@ def latency_lines(width, selector):
 
 
 def threads_in_calls(width, by, selector):
-    return lines("Threads inside calls", "short", width, IN_CALLS, (top(10, total(by, SECONDS, selector)), "{{" + by + "}}"))
+    title = {"function": "function", "comm": "process"}[by]
+    return threads(f"Threads inside calls by {title}", width, IN_CALLS,
+                   (top(10, named(by, total(by, SECONDS, selector))), "{{" + by + "}}"))
 
 
 def slow_by(width, by, title, selector):
     return lines(f"Slow calls by {title}", "cps", width, "Slow calls per second: since when, and whether it is one of them or all.",
-                 (top(10, total(by, SLOW, selector)), "{{" + by + "}}"))
+                 (top(10, named(by, total(by, SLOW, selector))), "{{" + by + "}}"))
 
 
 def slow_functions(width, labels, selector):
     by = ", ".join(labels)
     only_slow = f"and on ({by}) ({total(by, SLOW, selector)} > 0)"
-    return table("Functions with slow calls now", width, "The most slow calls first. A click on a name leads on.", labels, {
+    return table("Functions with slow calls now", width, "The most slow calls first. oldest: age of the call that has been in flight for longest. A click on a name leads on.", labels, {
         "slow/s": ("cps", f"topk(50, {total(by, SLOW, selector)} > 0)"),
         "calls/s": ("cps", f"{total(by, CALLS, selector)} {only_slow}"),
         "slow share": ("percentunit", f"{ratio(by, SLOW, CALLS, selector)} > 0"),
         "p99": ("s", f"{quantile(0.99, by, DURATION, selector)} {only_slow}"),
-        "oldest in flight": ("s", f"max by ({by}) ({OLDEST}{{{selector}}}) {only_slow}")})
+        "oldest": ("s", f"max by ({by}) ({OLDEST}{{{selector}}}) {only_slow}")})
 
 
 FLEET = [
@@ -95,12 +98,12 @@ FLEET = [
     ("", 9, [slow_functions(24, ("instance", "function"), HOST)]),
     ("Who waits for whom", 8, [
         lines("GPU busy by host", "percentunit", 8, f"Mean over the GPUs of a host that injected processes use. {WHO_WAITS}",
-              (f"avg by (instance) ({rate(BUSY, HOST)})", "{{instance}}")),
+              (f"avg by (instance) ({rate(BUSY, HOST)})", "{{instance}}"), reach=1),
         waiting_lines(8, "instance", HOST), latency_lines(8, HOST)]),
-    ("Hosts", 9, [table("Hosts", 24, "One line per host; a click leads to it.", ("instance",), {
+    ("Hosts", 9, [table("Hosts", 24, "One line per host; a click leads to it. oldest: age of the call that has been in flight for longest.", ("instance",), {
         "slow/s": ("cps", total("instance", SLOW, HOST)),
         "errors/s": ("cps", f"{total('instance', ERRORS, HOST)} or sum by (instance) (up{{{HOST}}} * 0)"),
-        "oldest in flight": ("s", f"max by (instance) ({OLDEST}{{{HOST}}})"),
+        "oldest": ("s", f"max by (instance) ({OLDEST}{{{HOST}}})"),
         "GPU busy": ("percentunit", f"avg by (instance) ({rate(BUSY, HOST)})"),
         "GPU memory": ("percentunit", f"sum by (instance) (gpuperf_gpu_memory_used_bytes{{{HOST}}}) / "
                                       f"sum by (instance) (gpuperf_gpu_memory_total_bytes{{{HOST}}})"),
@@ -117,24 +120,24 @@ ON_HOST = [
     ("Who waits for whom", 8, [
         gpu_busy_lines(8), waiting_lines(8, "instance, comm", HOST),
         latency_lines(8, HOST)]),
-    ("What is slow", 8, [slow_by(8, "function", "function", HOST), threads_in_calls(8, "function", HOST),
+    ("What is slow", 10, [slow_by(8, "function", "function", HOST), threads_in_calls(8, "function", HOST),
                          threads_in_calls(8, "comm", HOST)]),
     ("Pods and processes", 8, [table(
-        "Pods and processes", 24, "Most time in calls first. A click on a name leads to it.", ("instance", "namespace", "pod", "comm"), {
-            "threads in calls": ("short", total("instance, namespace, pod, comm", SECONDS, HOST)),
+        "Pods and processes", 24, "Most time in calls first. threads: inside of calls, on average. oldest: age of the call that has been in flight for longest. A click on a name leads to it.", ("instance", "namespace", "pod", "comm"), {
+            "threads": ("short", total("instance, namespace, pod, comm", SECONDS, HOST)),
             "calls/s": ("cps", total("instance, namespace, pod, comm", CALLS, HOST)),
             "slow/s": ("cps", total("instance, namespace, pod, comm", SLOW, HOST)),
-            "oldest in flight": ("s", f"max by (instance, namespace, pod, comm) ({OLDEST}{{{HOST}}})"),
+            "oldest": ("s", f"max by (instance, namespace, pod, comm) ({OLDEST}{{{HOST}}})"),
             "GPU memory": ("bytes", f"sum by (instance, namespace, pod, comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})")})]),
     ("GPUs", 7, [
         lines("SM clock", "hertz", 6, "What the multiprocessors run at. Lower than usual: see what limits it, two panels on.",
               (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}")),
         lines("Temperature", "celsius", 6, "Of the chip.", (f"gpuperf_gpu_temperature_celsius{{{GPU}}}", "{{instance}} GPU {{gpu}}")),
         lines("Clocks held down", "percentunit", 6, "Share of time by reason, other than idleness.",
-              (f'max by (instance, gpu, reason) (avg_over_time(gpuperf_gpu_throttled{{{GPU},reason!="idle"}}[$__rate_interval])) > 0',
-               "{{instance}} GPU {{gpu}} {{reason}}")),
+              (top(10, f'max by (instance, gpu, reason) (avg_over_time(gpuperf_gpu_throttled{{{GPU},reason!="idle"}}[$__rate_interval]))'),
+               "{{instance}} GPU {{gpu}} {{reason}}"), reach=1),
         lines("GPU memory in use", "percentunit", 6, "By all processes, without what the driver keeps.",
-              (f"gpuperf_gpu_memory_used_bytes{{{GPU}}} / gpuperf_gpu_memory_total_bytes{{{GPU}}}", "{{instance}} GPU {{gpu}}"))]),
+              (f"gpuperf_gpu_memory_used_bytes{{{GPU}}} / gpuperf_gpu_memory_total_bytes{{{GPU}}}", "{{instance}} GPU {{gpu}}"), reach=1)]),
 ]
 
 WORKLOAD = [
@@ -144,13 +147,13 @@ WORKLOAD = [
         stat("GPU memory held", "bytes", 4, "Device memory that the injected processes hold, as far as was seen.",
              or_zero(f"sum(gpuperf_gpu_allocated_bytes{{{OWNER}}})")),
         overhead(4, HOST + ',pod=~"$pod",comm=~"$comm"')]),
-    ("Where its time goes", 8, [
+    ("Where its time goes", 10, [
         threads_in_calls(8, "function", OWNER), slow_by(8, "function", "function", OWNER),
         lines("p99 by function", "s", 8, "99 % of calls were shorter; the ten functions with the highest.",
               (top(10, quantile(0.99, "function", DURATION, OWNER)), "{{function}}"))]),
     ("Who waits for whom", 8, [
         waiting_lines(8, "comm, function", OWNER),
-        lines("Waits for GPU work", "short", 8, "Threads, and streams (stream_event), that wait, on average, as CUPTI tells of injected processes.",
+        threads("Waits for GPU work", 8, "Threads, and streams (stream_event), that wait, on average, as CUPTI tells of injected processes.",
               (total("sync", "gpuperf_gpu_sync_seconds_total", OWNER), "{{sync}}")),
         latency_lines(8, OWNER)]),
     ("What it does", 8, [
@@ -158,12 +161,12 @@ WORKLOAD = [
               (total("direction", BYTES, OWNER), "{{direction}}")),
         lines("Matrix products", "flops", 8, "Floating-point operations per second of GEMMs that succeeded, as the calls asked for them.",
               (top(10, total("comm", "gpuperf_function_flops_total", OWNER)), "{{comm}}")),
-        lines("Kernels with the most GPU time", "short", 8, "GPUs that each kernel keeps busy, on average, of injected processes.",
-              (top(10, total("kernel_name", KERNEL + "_sum", OWNER)), "{{kernel_name}}"), stack=True)]),
-    ("What goes wrong", 8, [
+        lines("Kernels with the most GPU time", "percentunit", 8, "100 % is one GPU kept busy, by injected processes.",
+              (shortened(top(10, total("kernel_name", KERNEL + "_sum", OWNER))), "{{kernel}}"), stack=True)]),
+    ("What goes wrong", 10, [
         lines("Errors by code", "cps", 8, "Calls per second that returned an error.", (top(10, total("function, error", ERRORS, OWNER)), "{{function}} {{error}}")),
         lines("Calls in flight", "short", 8, "Calls that have begun and not ended. One that stays up is a hung call.",
-              (f"topk(10, sum by (function) ({IN_FLIGHT}{{{OWNER}}}) > 0)", "{{function}}")),
+              (top(10, f"sum by (function) ({IN_FLIGHT}{{{OWNER}}})"), "{{function}}")),
         lines("Calls that never returned", "cps", 8, "Calls ended by longjmp, an exception, or the end of their thread or process.",
               (f"topk(10, {total('function', 'gpuperf_function_abandoned_total', OWNER)})", "{{function}}"))]),
 ]
@@ -176,7 +179,7 @@ FUNCTION = [
         slow_rate(4, CALL), error_share(4, CALL), oldest(4, CALL)]),
     ("How long calls take", 9, [
         heatmap("Durations", "s", 12, "Calls per second by duration. Two bands are two kinds of calls: a cached and an uncached one, say.", DURATION, CALL),
-        lines("Durations", "s", 12, "Quantiles of all calls that the variables choose.",
+        lines("Quantiles of durations", "s", 12, "Quantiles of all calls that the variables choose.",
               *((quantile(share, "", DURATION, CALL), f"p{share * 100:g}") for share in (0.5, 0.9, 0.99, 0.999)))]),
     ("Since when", 8, [
         lines("p99, now and before", "s", 12, "Against the same time a day and a week ago: what of it is new.",
@@ -185,9 +188,9 @@ FUNCTION = [
         lines("Slow share", "percentunit", 12, "Share of the calls that passed the threshold.", (top(10, ratio("function", SLOW, CALLS, CALL)), "{{function}}"))]),
     ("Where", 8, [
         lines("p99 by host", "s", 8, "One host that stands out has a reason of its own.", (top(10, quantile(0.99, "instance", DURATION, CALL)), "{{instance}}")),
-        lines("p99 by process", "s", 8, "99 % of a command's calls were shorter.", (top(10, quantile(0.99, "comm", DURATION, CALL)), "{{comm}}")),
-        lines("Threads inside", "short", 8, IN_CALLS, (top(10, total("comm", SECONDS, CALL)), "{{comm}}"))]),
-    ("What it carries, and what goes wrong", 8, [
+        lines("p99 by process", "s", 8, "99 % of a command's calls were shorter.", (top(10, named("comm", quantile(0.99, "comm", DURATION, CALL))), "{{comm}}")),
+        threads_in_calls(8, "comm", CALL)]),
+    ("What it carries, and what goes wrong", 10, [
         lines("Calls by function", "cps", 8, "Calls per second.", (top(10, total("function", CALLS, CALL)), "{{function}}")),
         lines("Bytes by direction", "Bps", 8, "As the calls asked for them.", (total("direction", BYTES, CALL), "{{direction}}")),
         lines("Errors by code", "cps", 8, "Calls per second that returned an error.", (top(10, total("error", ERRORS, CALL)), "{{error}}"))]),
@@ -202,16 +205,16 @@ SLOW_CALLS = [
         stat("Hosts affected", "short", 4, "Hosts with slow calls now.", or_zero(f"count({total('instance', SLOW, CALL)} > 0)")),
         oldest(4, CALL)]),
     ("Which", 9, [slow_functions(24, ("instance", "namespace", "pod", "comm", "function"), CALL)]),
-    ("Since when", 8, [slow_by(8, "function", "function", CALL), slow_by(8, "instance", "host", CALL), slow_by(8, "comm", "process", CALL)]),
+    ("Since when", 10, [slow_by(8, "function", "function", CALL), slow_by(8, "instance", "host", CALL), slow_by(8, "comm", "process", CALL)]),
     ("Most in this range", 8, [
         bars("By function", "short", 12, "Slow calls within the time shown. Why each was slow: gpuperfctl slow list --function NAME, then gpuperfctl slow show ID.",
-             f"topk(10, sum by (function) (increase({SLOW}{{{CALL}}}[$__range])))", "{{function}}"),
-        bars("By process", "short", 12, "Slow calls within the time shown.", f"topk(10, sum by (comm) (increase({SLOW}{{{CALL}}}[$__range])))", "{{comm}}")]),
+             f"topk(10, sum by (function) (increase({SLOW}{{{CALL}}}[$__range])) > 0)", "{{function}}"),
+        bars("By process", "short", 12, "Slow calls within the time shown.", f"topk(10, {named('comm', f'sum by (comm) (increase({SLOW}{{{CALL}}}[$__range]))')} > 0)", "{{comm}}")]),
     ("What is known of them", 7, [
         lines("Calls in flight", "short", 12, "Calls that have begun and not ended: they are slow once they return.",
-              (f"topk(10, sum by (function) ({IN_FLIGHT}{{{CALL}}}) > 0)", "{{function}}")),
+              (top(10, f"sum by (function) ({IN_FLIGHT}{{{CALL}}})"), "{{function}}")),
         lines("Records that were left out", "cps", 12, "What slow calls could not tell or keep, by cause; the calls themselves are always counted. rate_limited: lines of the log only.",
-              (total("stage, reason", "gpuperf_dropped_total", HOST + ',stage=~"slow|store|watch|log|stacks|symbols"') + " > 0", "{{stage}} {{reason}}"))]),
+              (top(10, total("stage, reason", "gpuperf_dropped_total", HOST + ',stage=~"slow|store|watch|log|stacks|symbols"')), "{{stage}} {{reason}}"))]),
 ]
 
 KERNELS = [
@@ -221,23 +224,23 @@ KERNELS = [
         stat("Launch latency p99", "s", 4, "From the launch call to the kernel's start.", quantile(0.99, "", LATENCY, HOST)),
         stat("Power", "watt", 4, "Of all GPUs chosen.", f"sum(gpuperf_gpu_power_watts{{{GPU}}})"),
         troubled_gpus(4),
-        stat("Errors told by the driver", "short", 4, "XID errors since each daemon started, of programs and of GPUs.",
+        stat("XID errors", "short", 4, "Errors told by the driver since each daemon started, of programs and of GPUs.",
              or_zero(f"sum(gpuperf_gpu_xid_errors_total{{{GPU}}})"), (1,))]),
     ("Who waits for whom", 8, [
         gpu_busy_lines(8),
         lines("What GPUs do", "percentunit", 8, "Mean share of time by kind of work; they overlap. Kernels within graphs count as graph, unless seen one by one.",
               *((f"avg({rate(f'gpuperf_gpu_{kind}busy_seconds_total', HOST)})", legend) for kind, legend in
-                (("", "any"), ("kernel_", "kernels"), ("copy_", "copies and sets"), ("graph_", "graphs")))),
+                (("", "any"), ("kernel_", "kernels"), ("copy_", "copies and sets"), ("graph_", "graphs"))), reach=1),
         lines("Utilization by the driver", "percentunit", 8, "Share of the last second with any kernel running, of all processes. Higher than GPU busy: processes that are not injected.",
-              (f"gpuperf_gpu_utilization_ratio{{{GPU}}}", "{{instance}} GPU {{gpu}}"))]),
+              (f"gpuperf_gpu_utilization_ratio{{{GPU}}}", "{{instance}} GPU {{gpu}}"), reach=1)]),
     ("Launches", 8, [
         heatmap("From launch to start on the GPU", "s", 12, "Launches per second by latency. Microseconds: the GPU waits for the host. Milliseconds: work queues up.", LATENCY, HOST),
         heatmap("Durations of kernels", "s", 12, "Kernels per second by their time on the GPU. Many below 10 us: launches cost more than the work.", KERNEL, HOST)]),
-    ("Kernels", 9, [
-        lines("Kernels with the most GPU time", "short", 10, "GPUs that each kernel keeps busy, on average.",
-              (top(10, total("kernel_name", KERNEL + "_sum", HOST)), "{{kernel_name}}"), stack=True),
-        table("Kernels", 14, "The 30 with the most GPU time.", ("kernel_name",), {
-            "GPUs kept busy": ("short", f"topk(30, {total('kernel_name', KERNEL + '_sum', HOST)})"),
+    ("Kernels", 10, [
+        lines("Kernels with the most GPU time", "percentunit", 8, "100 % is one GPU kept busy.",
+              (shortened(top(10, total("kernel_name", KERNEL + "_sum", HOST))), "{{kernel}}"), stack=True),
+        table("Kernels", 16, "The 30 with the most GPU time: 100 % is one GPU kept busy. launch p99: from launch to start on the GPU.", ("kernel_name",), {
+            "GPU time": ("percentunit", f"topk(30, {total('kernel_name', KERNEL + '_sum', HOST)})"),
             "launches/s": ("cps", total("kernel_name", KERNEL + "_count", HOST)),
             "mean": ("s", ratio("kernel_name", KERNEL + "_sum", KERNEL + "_count", HOST)),
             "p99": ("s", quantile(0.99, "kernel_name", KERNEL, HOST)),
@@ -249,11 +252,11 @@ KERNELS = [
         lines("Memory held", "bytes", 6, "Device memory of injected processes.", (top(10, f"sum by (comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})"), "{{comm}}"))]),
     ("How the GPUs are", 8, [
         lines("SM clock of its maximum", "percentunit", 6, "1 is the highest clock the GPU can have.",
-              (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}} / gpuperf_gpu_clock_max_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}")),
+              (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}} / gpuperf_gpu_clock_max_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}"), reach=1),
         lines("Clocks held down", "percentunit", 6, "Share of time by reason, where the GPU counts it.",
-              (f"{rate('gpuperf_gpu_throttle_seconds_total', GPU)} > 0", "{{instance}} GPU {{gpu}} {{reason}}")),
+              (top(10, rate("gpuperf_gpu_throttle_seconds_total", GPU)), "{{instance}} GPU {{gpu}} {{reason}}"), reach=1),
         lines("Power of its limit", "percentunit", 6, "At 1 the power cap holds the clocks down.",
-              (f"gpuperf_gpu_power_watts{{{GPU}}} / gpuperf_gpu_power_limit_watts{{{GPU}}}", "{{instance}} GPU {{gpu}}")),
+              (f"gpuperf_gpu_power_watts{{{GPU}}} / gpuperf_gpu_power_limit_watts{{{GPU}}}", "{{instance}} GPU {{gpu}}"), reach=1),
         lines("Temperature", "celsius", 6, "Of the chip.", (f"gpuperf_gpu_temperature_celsius{{{GPU}}}", "{{instance}} GPU {{gpu}}"))]),
     ("", 7, [
         lines("Errors told by the driver", "short", 8, "By XID, since the daemon started; gpuperfctl gpus says what each means.",
@@ -266,10 +269,10 @@ KERNELS = [
 
 HEALTH = [
     ("Now", 4, [
-        stat("Daemons that answer", "short", 4, "Daemons that were scraped.", f"sum(up{{{HOST}}})"),
+        stat("Daemons up", "short", 4, "Daemons that were scraped.", f"sum(up{{{HOST}}})"),
         stat("Probes attached", "short", 4, "Functions in files that are probed.", f'sum(gpuperf_probes{{{HOST},state=~"attached|entry_only"}})'),
         stat("Probes failed", "short", 4, "Probes that could not be attached: gpuperfctl probes says why.", f'sum(gpuperf_probes{{{HOST},state="failed"}})', (1,)),
-        stat("Functions stood down", "short", 4, "Taken out for a while by the overhead budget.", f"sum(gpuperf_suspended_functions{{{HOST}}})", (1,)),
+        stat("Stood down", "short", 4, "Functions taken out for a while by the overhead budget.", f"sum(gpuperf_suspended_functions{{{HOST}}})", (1,)),
         overhead(4, HOST),
         stat("Drops", "cps", 4, "Whatever was dropped because a bound was full or input was bad.", total("", "gpuperf_dropped_total", HOST), (0.1, 10))]),
     ("What it costs", 8, [
@@ -279,11 +282,11 @@ HEALTH = [
     ("Whether it sees everything", 8, [
         lines("Probes by state", "short", 8, "waiting: no process maps the library.", (f"sum by (state) (gpuperf_probes{{{HOST}}})", "{{state}}")),
         lines("Coverage of functions stood down", "percentunit", 8, "Share of time that they were probed. Functions not shown are probed all the time.",
-              (f"gpuperf_function_coverage_ratio{{{HOST}}}", "{{instance}} {{function}}")),
+              (f"gpuperf_function_coverage_ratio{{{HOST}}}", "{{instance}} {{function}}"), reach=1),
         lines("Sessions by state", "short", 8, "Injected processes that are connected.", (f"sum by (state) (gpuperf_sessions{{{HOST}}})", "{{state}}"))]),
     ("What was lost", 8, [
         lines("Drops by cause", "cps", 8, "gpuperfctl status says what each means.",
-              (f"topk(10, {total('stage, reason', 'gpuperf_dropped_total', HOST)} > 0)", "{{stage}} {{reason}}")),
+              (top(10, total("stage, reason", "gpuperf_dropped_total", HOST)), "{{stage}} {{reason}}")),
         lines("Records that sessions lost", "cps", 8, "Inside of injected processes; sampled: left out as told.", (total("reason", "gpuperf_session_lost_records_total", HOST), "{{reason}}")),
         lines("Clock error of sessions", "s", 8, "How far times of GPU work may be off: the worst session.", (f"gpuperf_session_clock_error_seconds{{{HOST}}}", "{{instance}}"))]),
     ("Flight recorder and captures", 7, [
@@ -291,9 +294,9 @@ HEALTH = [
         lines("Memory of the flight recorder", "bytes", 8, "Bounded by trace.recorder_mib.", (f"gpuperf_recorder_bytes{{{HOST}}}", "{{instance}}")),
         lines("Captures by state", "short", 8, "failed: gpuperfctl trace list says why.", (f"sum by (state) (gpuperf_captures{{{HOST}}})", "{{state}}"))]),
     ("Scrapes", 8, [
-        lines("Samples per scrape", "short", 6, "Bounded by metrics.max_series.", (f"scrape_samples_scraped{{{HOST}}}", "{{instance}}")),
-        lines("Time per scrape", "s", 6, "Of one scrape, over the network.", (f"scrape_duration_seconds{{{HOST}}}", "{{instance}}")),
-        table("Versions", 12, "What runs where.", ("instance", "version", "kernel", "mechanism"),
+        lines("Samples per scrape", "short", 5, "Bounded by metrics.max_series.", (f"scrape_samples_scraped{{{HOST}}}", "{{instance}}")),
+        lines("Time per scrape", "s", 5, "Of one scrape, over the network.", (f"scrape_duration_seconds{{{HOST}}}", "{{instance}}")),
+        table("Versions", 14, "What runs where.", ("instance", "version", "kernel", "mechanism"),
               {"daemons": ("short", f"sum by (instance, version, kernel, mechanism) (gpuperf_build_info{{{HOST}}})")})]),
 ]
 

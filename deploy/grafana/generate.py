@@ -20,6 +20,11 @@ COLUMNS = 24
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 # Colours from Panel.steps on; the last step is always red.
 STEP_COLORS = ("orange", "red")
+# Of tables, pixels: numbers in what they need, gauges a bit more, names of bounded length so that the others get the rest.
+VALUE_WIDTH, GAUGE_WIDTH = 100, 140
+LABEL_WIDTHS = {"instance": 140, "namespace": 120, "comm": 140, "version": 100}
+# Of 24 columns: from WIDE on a legend stands beside the chart; there, and up to NARROW, it has room for one value.
+WIDE, NARROW = 12, 6
 # Columns of tables that lead to the next dashboard, narrower by their value.
 DRILL_DOWN = {"instance": ("gpuperf-host", "Host"), "pod": ("gpuperf-workload", "Pod or process"),
               "comm": ("gpuperf-workload", "Pod or process"), "function": ("gpuperf-function", "Function")}
@@ -56,30 +61,37 @@ def make_target(panel, index):
 def make_custom(panel):
     if panel.kind == "timeseries":
         return {"drawStyle": "line", "lineInterpolation": "linear", "lineWidth": 1,
-                "fillOpacity": 30 if panel.stack else 8, "showPoints": "never", "spanNulls": False,
+                "fillOpacity": 30 if panel.stack else 4,  # ten lie over each other
+                "showPoints": "never", "spanNulls": False,
                 "stacking": {"mode": "normal" if panel.stack else "none", "group": "A"},
-                "axisSoftMin": 0, "thresholdsStyle": {"mode": "dashed" if panel.steps else "off"}}
+                "axisSoftMin": 0, **({"axisSoftMax": panel.reach} if panel.reach else {}),
+                "thresholdsStyle": {"mode": "dashed" if panel.steps else "off"}}
     if panel.kind == "table":
-        return {"align": "auto", "filterable": True}
+        return {"align": "auto", "filterable": False}
     return {}
 
 
 def make_overrides(panel):
-    """Units and links of a table's columns."""
+    """Units, widths and links of a table's columns; names can be filtered."""
     overrides = []
     for name, unit in panel.columns.items():
-        properties = [{"id": "unit", "value": unit}]
-        if unit == "percentunit":
+        gauge = unit == "percentunit"
+        properties = [{"id": "unit", "value": unit}, {"id": "custom.width", "value": GAUGE_WIDTH if gauge else VALUE_WIDTH}]
+        if gauge:
             properties += [{"id": "custom.cellOptions", "value": {"type": "gauge", "mode": "basic"}},
-                           {"id": "min", "value": 0}, {"id": "max", "value": 1}]
+                           {"id": "min", "value": 0}, {"id": "max", "value": 1},
+                           {"id": "color", "value": {"mode": "fixed", "fixedColor": "blue"}}]
         overrides.append({"matcher": {"id": "byName", "options": name}, "properties": properties})
     for label in panel.labels:
+        properties = [{"id": "custom.filterable", "value": True}]
+        if label in LABEL_WIDTHS and label != panel.labels[-1]:
+            properties.append({"id": "custom.width", "value": LABEL_WIDTHS[label]})
         if label in DRILL_DOWN:
             uid, title = DRILL_DOWN[label]
             link = {"title": f"{title}: ${{__value.text}}", "targetBlank": False,
                     "url": make_url(uid, label, "${__value.text}")}
-            overrides.append({"matcher": {"id": "byName", "options": label},
-                              "properties": [{"id": "links", "value": [link]}]})
+            properties.append({"id": "links", "value": [link]})
+        overrides.append({"matcher": {"id": "byName", "options": label}, "properties": properties})
     return overrides
 
 
@@ -87,7 +99,9 @@ def make_transformations(panel):
     """One row per set of labels; columns in the order of `labels` and `columns`."""
     if panel.kind != "table":
         return []
-    queries = [f"Value #{chr(ord('A') + index)}" for index in range(len(panel.queries))]
+    # The only query of a table has no letter.
+    queries = ([f"Value #{chr(ord('A') + index)}" for index in range(len(panel.queries))] if len(panel.queries) > 1
+               else ["Value"])
     order = list(panel.labels) + queries
     return [{"id": "merge", "options": {}},
             {"id": "organize", "options": {
@@ -99,14 +113,16 @@ def make_transformations(panel):
 def make_options(panel):
     reduce = {"calcs": ["lastNotNull"], "fields": "", "values": False}
     if panel.kind == "timeseries":
-        return {"legend": {"displayMode": "table", "placement": "bottom", "showLegend": True,
-                           "calcs": ["lastNotNull", "max"], "sortBy": "Last *", "sortDesc": True},
+        return {"legend": {"displayMode": "table", "placement": "right" if panel.width >= WIDE else "bottom", "showLegend": True,
+                           "calcs": ["lastNotNull", "max"][:2 if NARROW < panel.width < WIDE else 1], "sortBy": "Last *", "sortDesc": True},
                 "tooltip": {"mode": "multi", "sort": "desc"}}
     if panel.kind == "stat":
         return {"colorMode": "value" if panel.steps else "none", "graphMode": "none", "justifyMode": "auto",
                 "orientation": "auto", "textMode": "value", "reduceOptions": reduce}
     if panel.kind == "bargauge":
         return {"displayMode": "basic", "orientation": "horizontal", "showUnfilled": True, "valueMode": "color",
+                # Few bars are not larger than many.
+                "sizing": "manual", "minVizWidth": 8, "minVizHeight": 16, "maxVizHeight": 24,
                 "reduceOptions": reduce}
     if panel.kind == "heatmap":
         return {"calculate": False, "cellGap": 1, "yAxis": {"unit": panel.unit, "axisPlacement": "left"},
@@ -127,8 +143,10 @@ def make_panel(panel, number, x, y, height):
                                               else "palette-classic"},
                 "thresholds": {"mode": "absolute", "steps": steps}, "custom": make_custom(panel),
                 "links": make_links(panel)}
-    if panel.unit == "percentunit" and panel.kind != "table":
-        defaults["min"] = 0
+    if panel.decimals is not None:
+        defaults["decimals"] = panel.decimals
+    if panel.kind == "bargauge" or panel.unit == "percentunit" and panel.kind != "table":
+        defaults["min"] = 0  # bars begin at the least value otherwise
     return {"id": number, "type": panel.kind, "title": panel.title, "description": panel.description,
             "datasource": DATASOURCE, "gridPos": {"x": x, "y": y, "w": panel.width, "h": height},
             "targets": [make_target(panel, index) for index in range(len(panel.queries))],

@@ -16,6 +16,8 @@ class Panel:
     columns: dict = dataclasses.field(default_factory=dict)  # tables: name of each query -> unit; the first sorts
     labels: tuple = ()                                       # tables: labels, in order
     stack: bool = False
+    reach: float = 0  # up to where an axis goes at least, so that a little looks little; 0: as far as the values
+    decimals: int | None = None  # None: as many as Grafana thinks
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +67,18 @@ def total(by, metric, selector):
 
 
 def top(count, expression):
+    """Zeros too: without them a legend goes on telling the last value that was more."""
     return f"topk({count}, {expression})"
+
+
+def named(by, expression):
+    """By comm: a process that ended before its name was read is shown as such, not without a name."""
+    return f'label_replace({expression}, "comm", "(ended)", "comm", "")' if by == "comm" else expression
+
+
+def shortened(expression):
+    """By kernel_name: `kernel` is its beginning, which leaves a legend room for values."""
+    return f'label_replace({expression}, "kernel", "$1", "kernel_name", "(.{{0,28}}).*")'
 
 
 def or_zero(expression):
@@ -84,7 +97,7 @@ def busy(metric, selector=GPU):
     """Share of time by GPU, under its number where NVML tells it, else under the beginning of its UUID."""
     each = rate(metric, HOST)
     return (f"sum by (instance, gpu) ({each} * on (job, instance, uuid) group_left (gpu) gpuperf_gpu_info{{{selector}}} "
-            f'or label_replace({each} unless on (job, instance, uuid) gpuperf_gpu_info, "gpu", "$1", "uuid", "(.{{0,12}}).*"))')
+            f'or label_replace({each} unless on (job, instance, uuid) gpuperf_gpu_info, "gpu", "$1", "uuid", "(?:GPU-)?(.{{0,8}}).*"))')
 
 
 def waiting(by, selector):
@@ -96,8 +109,13 @@ def stat(title, unit, width, description, expression, steps=()):
     return Panel("stat", title, unit, width, description, [(expression, "")], steps)
 
 
-def lines(title, unit, width, description, *queries, steps=(), stack=False):
-    return Panel("timeseries", title, unit, width, description, list(queries), steps, stack=stack)
+def lines(title, unit, width, description, *queries, steps=(), stack=False, reach=0, decimals=None):
+    return Panel("timeseries", title, unit, width, description, list(queries), steps, stack=stack, reach=reach, decimals=decimals)
+
+
+def threads(title, width, description, *queries):
+    """How many threads, on average: mostly parts of one."""
+    return lines(title, "short", width, description, *queries, reach=0.1, decimals=3)
 
 
 def bars(title, unit, width, description, expression, legend):

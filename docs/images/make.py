@@ -1,6 +1,13 @@
 #!/usr/bin/env python3
-"""Takes the pictures of the README: the page and a slow call of a program that runs meanwhile, and the flame graph of the decode
-that was recorded on an H200. As root, after a build: docs/images/make.py"""
+"""Takes the pictures of the README: the page and a slow call of a program that runs meanwhile, the flame graph of the decode
+that was recorded on an H200, and dashboards. As root, after a build.
+
+usage: docs/images/make.py                      writes the pictures into this folder
+       docs/images/make.py --look FOLDER        pictures of all dashboards, whole, into FOLDER
+       docs/images/make.py --look-again FOLDER  the same of the last answers, without load: for another look of a panel
+
+Dashboards need npm, which installs Grafana's components into the build folder.
+"""
 
 import json
 import pathlib
@@ -10,13 +17,15 @@ import sys
 import time
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "tests/system"))
+sys.path[:0] = [str(HERE.parents[1] / "tests/system"), str(HERE / "dashboards")]
 sys.dont_write_bytecode = True
+import picture  # noqa: E402
 import web_driver  # noqa: E402
 from gpuperf_system import SOURCE, WORKLOADS, Daemon, wait_until  # noqa: E402
 
 RECORDED_ID = 2  # of tests/recordings/decode.capture, within the file
 WIDTH, HEIGHT = 1280, 900
+README_DASHBOARDS = {"gpuperf-fleet": "Hosts", "gpuperf-kernels": "Copies, graphs and memory"}  # up to this row
 LIVE = "return document.querySelector('#live').className === 'is-live'"
 
 
@@ -65,11 +74,17 @@ def take_flame_graph(browser):
         browser.screenshot(HERE / "flamegraph.png")
 
 
-def main():
+def main(arguments):
+    if len(arguments) == 2 and arguments[0] in ("--look", "--look-again"):
+        picture.take(pathlib.Path(arguments[1]), reuse=arguments[0] == "--look-again")
+        return
+    if arguments:
+        sys.exit(__doc__)
     with web_driver.Browser(WIDTH, HEIGHT) as browser:
         take_page(browser)
         take_flame_graph(browser)
+    picture.take(HERE, README_DASHBOARDS)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

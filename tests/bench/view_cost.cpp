@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/otlp/profiles.h"
 #include "daemon/view/diff.h"
 #include "daemon/view/formats.h"
 #include "tests/workloads/synthetic_capture.h"
@@ -84,6 +85,14 @@ int main(int argc, char** argv) {
                      [&] { return render_diff_flamegraph(capture, capture, {}).size(); });
   is_good &= measure("diff by frame, with itself", [&] {
     return diff_captures(capture, capture, {.by = gpuperf::DiffBy::kFrame}).size();
+  });
+  is_good &= measure("OTLP profiles, all three", [&] {
+    size_t bytes = 0;
+    const auto origin = gpuperf::otlp::make_origin({}, "");
+    for (const auto& request : gpuperf::otlp::make_profile_requests(capture, origin, "")) {
+      bytes += request.bytes.size();
+    }
+    return bytes;
   });
   return is_good ? 0 : 1;
 }

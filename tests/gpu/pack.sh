@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 readonly BUNDLE=.gpu-bundle
-readonly LIMIT_MIB=50
+readonly LIMIT_MIB=52
 readonly CUDA=${CUDA_HOME:-/usr/local/cuda}
 # Part of every Linux host, and tied to its kernel and loader: never packed.
 readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv)\.so'
@@ -17,13 +17,14 @@ readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|libr
 deploy/install_packages.sh build
 cmake --preset release >/dev/null
 cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin count_calls \
-  slow_calls stack_cost gpuperf_injector
+  slow_calls otlp_receiver stack_cost gpuperf_injector
 
 rm -rf "$BUNDLE"
 mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads,injector,traces}
 
 # A wrapper per program, so that the host's own programs never see the packed libraries.
-for program in build/daemon/gpuperfd build/client/gpuperfctl build/tests/bench/stack_cost; do
+for program in build/daemon/gpuperfd build/client/gpuperfctl build/tests/bench/stack_cost \
+  build/tests/workloads/otlp_receiver; do
   name=$(basename "$program")
   strip -o "$BUNDLE/libexec/$name" "$program"
   cat >"$BUNDLE/bin/$name" <<'WRAPPER'

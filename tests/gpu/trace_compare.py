@@ -207,6 +207,29 @@ def sum_paths(folded, pattern):
     return totals
 
 
+def sum_profiles(requests, kind, pid, pattern):
+    """Nanoseconds by the match of `pattern` in a stack, of a process's profiles of one kind in requests of OTLP as JSON; "none"
+    where no frame matches."""
+    sums = collections.Counter()
+    for request in requests:
+        tables = request["dictionary"]
+        texts = tables["string_table"]
+        for of_resource in request["resource_profiles"]:
+            owner = {row["key"]: row["value"] for row in of_resource["resource"]["attributes"]}
+            if int(owner["process.pid"]["int_value"]) != pid:
+                continue
+            for profile in of_resource["scope_profiles"][0]["profiles"]:
+                if texts[profile["sample_type"]["type_strindex"]] != kind:
+                    continue
+                for sample in profile["samples"]:
+                    frames = (texts[tables["function_table"][line["function_index"]].get("name_strindex", 0)]
+                              for location in tables["stack_table"][sample["stack_index"]]["location_indices"]
+                              for line in tables["location_table"][location]["lines"])
+                    found = next(filter(None, map(pattern.search, frames)), None)
+                    sums[found[0] if found else "none"] += int(sample["values"][0])
+    return sums
+
+
 def count_paths(trace, pattern):
     """Launches of kernels by the frame that fits the pattern; "" = none does."""
     counts = collections.Counter()

@@ -21,15 +21,15 @@ NODE_BURSTS = {"GPUPERF_NODE_BURSTS": "1"}
 
 class Tracer(Gpuperfd):
     """The bundle's daemon with its shipped configuration, or with other `probes` than its sections of functions;
-    `budget_percent` 0 = nothing is ever left out, None = as shipped."""
+    `budget_percent` 0 = nothing is ever left out, None = as shipped; `more` sections of settings."""
 
-    def __init__(self, rig, folder, budget_percent=0, probes=None):
+    def __init__(self, rig, folder, budget_percent=0, probes=None, more=None):
         super().__init__(rig, folder)
         config = json.loads((rig.bundle / "config.json").read_text(encoding="utf-8"))
         if probes is not None:
             config = {key: value for key, value in config.items() if not key.endswith("_sym")} | probes
         config |= {"grpc": {"listen": self.address}, "metrics": {"listen": ""},
-                   "storage": {"path": str(folder / "store")}}
+                   "storage": {"path": str(folder / "store")}, **(more or {})}
         if budget_percent is not None:
             config.setdefault("overhead", {})["budget_percent"] = budget_percent
         config.setdefault("stats", {})["interval_ms"] = 250

@@ -5,6 +5,7 @@ usage: traces.py BUNDLE RESULTS_FOLDER [CHECK...]
 
   trace_truth            every launch of a capture is one that was made, of its thread, stack and kernel
   trace_paths            GPU time of twenty planted call paths, to 1 %
+  trace_profiles         the same of profiles over OTLP, over several periods
   trace_diff             two captures that differ in one layer: the diff's first row names it
   trace_graph_sites      every node of a CUDA graph is of the call that was captured into it, long before the replay
   trace_cost             a capture and the flight recorder beside nsys and torch.profiler
@@ -24,10 +25,11 @@ from session_rig import Report, Rig, run_checks, say_versions
 from trace_cost import check_cost
 from trace_graph_sites import check_graph_sites
 from trace_paths import check_diff, check_paths
+from trace_profiles import check_profiles
 from trace_record import check_record, check_record_capture
 from trace_truth import check_truth, check_two_gpus
 
-CHECKS = {"trace_truth": check_truth, "trace_paths": check_paths, "trace_diff": check_diff,
+CHECKS = {"trace_truth": check_truth, "trace_paths": check_paths, "trace_profiles": check_profiles, "trace_diff": check_diff,
           "trace_graph_sites": check_graph_sites, "trace_cost": check_cost, "trace_two_gpus": check_two_gpus,
           "trace_record": check_record, "trace_record_capture": check_record_capture}
 

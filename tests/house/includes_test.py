@@ -33,7 +33,7 @@ ALLOWED = {
     "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "daemon/unwind",
                        "<dwarf>", "<elfutils>", "<grpcpp>", "<lzma>"},
     "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
-    "daemon/otlp": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model",
+    "daemon/otlp": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/view",
                     "<absl>", "<google>", "<grpc>", "<grpcpp>", "<prometheus>"},
     "daemon/store": {"daemon/base", "daemon/model", "gpuperf", "<absl>", "<google>", "<spdlog>", "<sqlite3>", "<zlib>"},
     "daemon/inject": {"daemon/base", "daemon/model", "daemon/store/whole_file.h", "<grpcpp>", "<nlohmann>"},

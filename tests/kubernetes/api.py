@@ -38,7 +38,7 @@ class Api:
             self.SERVER + path, method=method, data=None if body is None else json.dumps(body).encode(),
             headers={"Authorization": f"Bearer {TOKEN}", "Content-Type": content_type})
         try:
-            with urllib.request.urlopen(request, timeout=30, context=self.context) as answer:
+            with urllib.request.urlopen(request, timeout=180, context=self.context) as answer:
                 return json.loads(answer.read())
         except urllib.error.HTTPError as error:
             if error.code == 404:

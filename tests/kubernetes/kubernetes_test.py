@@ -30,6 +30,7 @@ PROGRAMS = os.environ.get("GPUPERF_KUBERNETES", "")
 CAPABILITIES = {"DAC_READ_SEARCH": 2, "SYS_PTRACE": 19, "PERFMON": 38, "BPF": 39}  # linux/capability.h
 NODE_PROGRAMS = ("containerd", "ctr", "runc", "ip", "bpftool", "protoc", "openssl")
 INSTALL = "deploy/install_packages.sh kubernetes"
+PLUGINS = pathlib.Path("/var/lib/kubelet/device-plugins")
 node = None
 
 
@@ -68,11 +69,16 @@ def setUpModule():
 class KubernetesTest(unittest.TestCase):
     maxDiff = None
 
-    def check_injected(self, daemon, workload):
-        """Its session is open under its pod's name, and its kernels are counted under it."""
-        (session,) = node.wait_for("the session collects", lambda: [
+    @staticmethod
+    def wait_for_session(daemon, workload):
+        (session,) = node.wait_for(f"the session of {workload.name} collects", lambda: [
             row for row in daemon.query("sessions", "list")
             if row["pod"] == workload.name and row["state"] == "collecting"], 60)
+        return session
+
+    def check_injected(self, daemon, workload):
+        """Its session is open under its pod's name, and its kernels are counted under it."""
+        session = self.wait_for_session(daemon, workload)
         self.assertEqual((session["namespace"], session["container"], session["uid"]),
                          (TEAM, workload.container_id()[:12], 1000))
         workload.begin()
@@ -143,30 +149,48 @@ class DaemonSetTest(KubernetesTest):
 
 @unittest.skipUnless(PROGRAMS, "needs a kubelet: GPUPERF_KUBERNETES names none; tests/kubernetes/build.sh builds it")
 class DevicePluginTest(KubernetesTest):
-    """With injection.devicePlugin.enabled, as the chart changes the objects by it."""
+    """With injection.devicePlugin.enabled, as the chart changes the objects by it, rolled out over the daemon that
+    runs: the pods `before` and `asking` are older than it."""
 
     @classmethod
     def setUpClass(cls):
-        before = DaemonPod(node)
+        first = DaemonPod(node)
+        cls.before = start_injected(node, "before", "pod-inject-env.yaml")
+        cls.wait_for_session(first, cls.before)
+        cls.asking = start_injected(node, "asking", "pod-inject-device-plugin.yaml")
+        node.wait_for("no node is found for it", lambda: any(
+            row["type"] == "PodScheduled" and "Insufficient gpuperf.dev/inject" in row["message"]
+            for row in cls.asking.status().get("conditions", [])))
         objects = {found["kind"]: found for found in read_kustomization(DEPLOY / "manifests")}
         config = json.loads(objects["ConfigMap"]["data"]["config.json"])
         config["ingest"] |= {"device_plugin": True, "injector_path": "/var/lib/gpuperf-injector/libgpuperf_injector.so"}
         objects["ConfigMap"]["data"]["config.json"] = json.dumps(config)
-        template = objects["DaemonSet"]["spec"]["template"]
-        folder = "/var/lib/kubelet/device-plugins"
-        template["spec"]["containers"][0]["volumeMounts"].append({"name": "device-plugins", "mountPath": folder})
-        template["spec"]["volumes"].append({"name": "device-plugins", "hostPath": {"path": folder}})
+        spec = objects["DaemonSet"]["spec"]["template"]["spec"]
+        spec["containers"][0]["volumeMounts"].append({"name": "device-plugins", "mountPath": str(PLUGINS)})
+        spec["volumes"].append({"name": "device-plugins", "hostPath": {"path": str(PLUGINS), "type": "Directory"}})
         for found in (objects["ConfigMap"], objects["DaemonSet"]):
             node.api.apply(found)
-        node.wait_for("the new pod", lambda: (DaemonPod.find(node.api) or before.pod)["metadata"]["uid"]
-                      != before.pod["metadata"]["uid"])
+        node.wait_for("the new pod", lambda: (DaemonPod.find(node.api) or first.pod)["metadata"]["uid"]
+                      != first.pod["metadata"]["uid"])
         cls.daemon = DaemonPod(node)
 
-    def test_a_pod_that_asks_for_the_resource_is_injected_and_its_session_named(self):
-        node.wait_for("the node offers the resource", lambda: int(
-            node.api.find("Node", "node")["status"]["allocatable"].get("gpuperf.dev/inject", "0")) > 0, 120)
-        workload = start_injected(node, "by-resource", "pod-inject-device-plugin.yaml")
-        self.check_injected(self.daemon, workload)
+    def test_a_pod_that_asks_for_the_resource_waits_for_it_and_is_injected(self):
+        self.check_injected(self.daemon, self.asking)
+
+    def test_a_pod_that_ran_while_the_daemon_was_replaced_is_known_to_the_next(self):
+        self.check_injected(self.daemon, self.before)
+
+    def test_pods_are_injected_before_and_after_a_restart_of_the_kubelet(self):
+        older = start_injected(node, "older", "pod-inject-device-plugin.yaml")
+        self.wait_for_session(self.daemon, older)
+        checkpoint = PLUGINS / "kubelet_internal_checkpoint"  # written when a plugin has told of its devices
+        written_ns = checkpoint.stat().st_mtime_ns
+
+        node.restart("kubelet")
+        node.wait_for("the resource is registered again", lambda: checkpoint.stat().st_mtime_ns != written_ns, 60)
+
+        self.check_injected(self.daemon, start_injected(node, "newer", "pod-inject-device-plugin.yaml"))
+        self.check_injected(self.daemon, older)
 
 
 class RemovalTest(KubernetesTest):
@@ -180,7 +204,11 @@ class RemovalTest(KubernetesTest):
 
         self.assertFalse(pathlib.Path(f"/proc/{daemon.pid}").exists())
         node.wait_for("the kernel has freed what it held", lambda: not held & list_bpf(), 60)
-        self.assertFalse(pathlib.Path("/run/gpuperf/api.sock").exists())
+        # No lock, socket or token: only the folder that containers may have mounted.
+        self.assertEqual([path.name for path in pathlib.Path("/run/gpuperf").rglob("*")], ["ingest"])
+        self.assertEqual(list(PLUGINS.glob("gpuperf*")), [])
+        node.wait_for("the node offers nothing of it", lambda: not int(
+            node.api.find("Node", "node").get("status", {}).get("allocatable", {}).get("gpuperf.dev/inject", "0")))
 
 
 if __name__ == "__main__":

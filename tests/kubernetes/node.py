@@ -75,7 +75,7 @@ class Node:
     def __init__(self, programs=None):
         self.programs = programs and pathlib.Path(programs) / "bin"
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuperf-node-"))
-        self.started = []
+        self.started = {}  # process by name, in order of starts
         self.api = None
 
     def start(self):
@@ -142,9 +142,15 @@ class Node:
 
     def spawn(self, program, *arguments):
         name = pathlib.Path(program).name
-        with open(OWN / f"{name}.log", "wb") as log:
-            process = subprocess.Popen([program, *arguments], stdout=log, stderr=log, stdin=subprocess.DEVNULL)
-        self.started.append((name, process))
+        with open(OWN / f"{name}.log", "ab") as log:
+            self.started[name] = subprocess.Popen([program, *arguments], stdout=log, stderr=log,
+                                                  stdin=subprocess.DEVNULL)
+
+    def restart(self, name):
+        process = self.started.pop(name)
+        process.terminate()
+        process.wait(30)
+        self.spawn(*process.args)
 
     def wait_for(self, what, condition, seconds=300):
         """The first true answer; fails when a program of the node has ended, or after `seconds`."""
@@ -153,12 +159,12 @@ class Node:
             answer = condition()
             if answer:
                 return answer
-            for name, process in self.started:
+            for name, process in self.started.items():
                 if process.poll() is not None:
                     raise AssertionError(f"waiting for {what}: {name} ended with {process.returncode}:\n"
                                          f"{self.log(name)}")
             if time.monotonic() > deadline:
-                logs = "\n".join(f"{name}: {self.log(name)}" for name, _ in self.started)
+                logs = "\n".join(f"{name}: {self.log(name)}" for name in self.started)
                 raise AssertionError(f"not within {seconds} s: {what}\n{logs}")
             time.sleep(0.2)
 
@@ -173,9 +179,8 @@ class Node:
 
     def stop(self):
         """Ends everything that was started, and removes what it left: control groups, mounts, files."""
-        for _, process in reversed(self.started):
-            process.send_signal(signal.SIGTERM)
-        for _, process in self.started:
+        for process in reversed(self.started.values()):  # the API server waits for an etcd that has gone
+            process.terminate()
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:

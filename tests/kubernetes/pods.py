@@ -81,7 +81,10 @@ class Workload:
         container = spec["containers"][0]
         container |= {"name": "train", "image": images.WORKLOADS, "imagePullPolicy": "Never", "command": command,
                       "securityContext": {"runAsUser": 1000, "allowPrivilegeEscalation": False}}
-        container.get("resources", {}).get("limits", {}).pop("nvidia.com/gpu", None)  # there is none
+        limits = container.get("resources", {}).get("limits", {})
+        limits.pop("nvidia.com/gpu", None)  # there is none
+        # What `kubectl create` sends may be a number; server-side apply of Kubernetes 1.20 refuses one.
+        limits.update({name: str(quantity) for name, quantity in limits.items()})
         container["volumeMounts"] = container.get("volumeMounts", []) + [
             {"name": "signals", "mountPath": str(SIGNALS)}]
         node.api.apply(found)
@@ -89,12 +92,17 @@ class Workload:
     def begin(self):
         (SIGNALS / self.name).touch()
 
+    def status(self):
+        return self.node.api.find("Pod", self.name, TEAM)["status"]
+
     def phase(self):
-        return self.node.api.find("Pod", self.name, TEAM)["status"].get("phase")
+        return self.status().get("phase")
 
     def container_id(self):
-        (status,) = self.node.api.find("Pod", self.name, TEAM)["status"]["containerStatuses"]
-        return status["containerID"].removeprefix("containerd://")
+        """Once the API server has it: the kubelet tells a moment after the container has begun."""
+        (found,) = self.node.wait_for(f"{self.name} has a container", lambda: [
+            row["containerID"] for row in self.status().get("containerStatuses", []) if "containerID" in row])
+        return found.removeprefix("containerd://")
 
     def finish(self):
         """The lines of JSON that it printed; it must succeed."""

@@ -166,7 +166,7 @@ class RuntimeApi:
             spec = found["spec"] if found["kind"] == "Pod" else found["spec"]["template"]["spec"]
             self.pods[metadata["namespace"], metadata["name"]] = RunningPod(self.runtime, metadata, spec)
 
-    def find(self, kind, name, namespace):
+    def find(self, kind, name, namespace=None):
         return self.pods[namespace, name].describe() if kind == "Pod" else {"kind": kind, "metadata": {"name": name}}
 
     def list(self, _, namespace):

@@ -7,6 +7,7 @@ import pathlib
 import re
 import shutil
 import subprocess
+import tarfile
 import tempfile
 import unittest
 
@@ -100,6 +101,9 @@ class RefusalTest(unittest.TestCase):
                 (["--set", "config.log.level=loud"], "config.log.level must be one of"),
                 (["--set", "config.metrics.listen=a:1"], "config.metrics.listen is set by the chart: use the value "
                                                         "metrics.port"),
+                # Pods mount the folder beside the socket: it is where they expect it, or nowhere.
+                (["--set", "config.ingest.socket=/srv/a.sock"], "config.ingest.socket is set by the chart: use the value "
+                                                                "hostPaths.runtime"),
                 (["--set", "shippedFunctions=false"], "no function to probe: add a section to config"),
                 (["--set", "injection.enabled=false", "--set", "injection.cdi.enabled=true"],
                  "need injection.enabled: true")):
@@ -182,10 +186,10 @@ class SecurityTest(unittest.TestCase):
 
 
 class MonitoringTest(unittest.TestCase):
-    def test_rules_and_dashboards_come_through_letter_for_letter(self):
+    def test_rules_and_dashboards_come_through_letter_for_letter_but_for_line_ends(self):
         rules = {"groups": [{"name": "one", "rules": [
             {"alert": "Slow", "expr": "up == 0", "annotations": {"summary": "{{ $labels.pod }} is {{ $value }}"}}]}]}
-        dashboard = '{"title": "{{pod}}", "uid": "gpuperf-x"}\n'
+        dashboard = '{\n  "title": "{{pod}}",\n  "tags": [\n    "a  b"\n  ]\n}\n'
         with tempfile.TemporaryDirectory(prefix="gpuperf-chart-") as folder:
             chart = pathlib.Path(folder) / "gpuperf"
             shutil.copytree(CHART, chart)
@@ -200,7 +204,7 @@ class MonitoringTest(unittest.TestCase):
         self.assertEqual(find(objects, "PrometheusRule")["spec"], rules)
         found = next(item for item in objects if item["metadata"]["name"] == "gpuperf-overview")
         self.assertEqual(found["metadata"]["labels"]["grafana_dashboard"], "1")
-        self.assertEqual(found["data"], {"gpuperf-overview.json": dashboard})
+        self.assertEqual(found["data"], {"gpuperf-overview.json": '{"title": "{{pod}}","tags": ["a  b"]}\n'})
 
     def test_a_chart_without_rules_and_dashboards_renders(self):
         with tempfile.TemporaryDirectory(prefix="gpuperf-chart-") as folder:
@@ -227,10 +231,21 @@ class GeneratedTest(unittest.TestCase):
 
         self.assertEqual((result.returncode, result.stderr), (0, ""))
 
+    def test_a_packed_chart_holds_the_files_that_its_links_lead_to(self):
+        links = [path for path in (CHART / "files").rglob("*") if path.is_symlink()]
+        with tempfile.TemporaryDirectory(prefix="gpuperf-chart-") as folder:
+            result = subprocess.run([HELM, "package", CHART, "--destination", folder], capture_output=True, text=True, check=False)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            with tarfile.open(next(pathlib.Path(folder).glob("*.tgz"))) as packed:
+                texts = {path: packed.extractfile(f"gpuperf/{path.relative_to(CHART)}").read() for path in links}
+
+        self.assertGreater(len(links), 9)
+        self.assertEqual(texts, {path: path.read_bytes() for path in links})
+
     def test_the_manifests_are_those_of_the_chart(self):
         with tempfile.TemporaryDirectory(prefix="gpuperf-chart-") as folder:
             copy = pathlib.Path(folder) / "deploy"
-            shutil.copytree(SOURCE / "deploy", copy)
+            shutil.copytree(SOURCE / "deploy", copy, symlinks=True)
             (copy.parent / "docs").mkdir()
             shutil.copy(SOURCE / "docs/config.schema.json", copy.parent / "docs")
             result = subprocess.run([copy / "chart/render.sh", copy.parent / "made"], capture_output=True,

@@ -120,6 +120,25 @@ class FilesTest(unittest.TestCase):
                     self.assertEqual(panel["datasource"]["uid"], "${datasource}")
         self.assertEqual(len(uids), len(self.dashboards))
 
+    def test_tables_name_each_value_and_fit_into_their_panel(self):
+        page_pixels, least_pixels = 1248, 150  # of all columns of the grid; of a column that is not told its width
+        for name, dashboard in self.dashboards.items():
+            for panel in (panel for panel in dashboard["panels"] if panel["type"] == "table"):
+                with self.subTest(dashboard=name, panel=panel["title"]):
+                    order = panel["transformations"][1]["options"]
+                    letters = [f" #{target['refId']}" for target in panel["targets"]] if len(panel["targets"]) > 1 else [""]
+                    self.assertEqual(list(order["renameByName"]), [f"Value{letter}" for letter in letters])
+                    widths = {override["matcher"]["options"]: value["value"] for override in panel["fieldConfig"]["overrides"]
+                              for value in override["properties"] if value["id"] == "custom.width"}
+                    columns = [order["renameByName"].get(column, column) for column in order["indexByName"]]
+                    self.assertLessEqual(sum(widths.get(column, least_pixels) for column in columns),
+                                         page_pixels * panel["gridPos"]["w"] / 24)
+
+    def test_charts_of_a_dashboard_can_be_told_apart(self):
+        for name, dashboard in self.dashboards.items():
+            titles = [panel["title"] for panel in dashboard["panels"] if panel["type"] in ("timeseries", "heatmap", "bargauge")]
+            self.assertEqual(len(titles), len(set(titles)), f"{name}: {titles}")
+
     def test_variables_that_queries_use_are_there(self):
         own = {"__rate_interval", "__range"}
         for name, dashboard in self.dashboards.items():

@@ -45,7 +45,7 @@ function route() {
 const TILES = [
   {name: 'Calls/s', key: 'all calls', text: rate, href: '#functions'},
   {name: 'Errors/s', key: 'all errors', text: rate, href: '#functions', isAlert: (value) => value > 0},
-  {name: 'Slow calls', key: 'slow', href: '#slow', text: rate, unit: '/min', more: (s) => `${count(s.slow_calls)} since start`},
+  {name: 'Slow calls', key: 'slow', href: '#slow', text: rate, unit: '/min', more: (s) => `${count(s.slow_calls)} in all`},
   {name: 'In flight', key: 'in flight', href: '#functions', text: count},
   {name: 'Launches/s', key: 'launches', href: '#kernels', text: rate},
   {name: 'CPU of the daemon', key: 'cpu', href: '#daemon', text: percent},
@@ -69,8 +69,8 @@ function showTiles(status, functions) {
     const {value} = samples[samples.length - 1];
     const node = by('tiles').children[i];
     node.classList.toggle('alert', Boolean(tile.isAlert && tile.isAlert(value)));
-    put(node, h('div.name', {}, tile.name), h('div.value', {}, value === null ? '–' : tile.text(value), tile.unit ? h('span.more', {}, tile.unit) : null,
-      tile.more ? h('span.more', {}, tile.more(status)) : null), sparkline(samples, 200, 34));
+    put(node, h('div.name', {}, tile.name, tile.more ? `, ${tile.more(status)}` : ''),
+      h('div.value', {}, value === null ? '–' : tile.text(value), tile.unit ? h('span.more', {}, tile.unit) : null), sparkline(samples, 200, 34));
   });
 }
 

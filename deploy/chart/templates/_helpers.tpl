@@ -43,7 +43,7 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 
 {{/* The daemon's config.json. The chart's own keys say where volumes and ports are: they have values of their own. */}}
 {{- define "gpuperf.config" -}}
-{{- $owned := list (list "metrics" "listen" "metrics.port") (list "grpc" "listen" "hostPaths.runtime") (list "storage" "path" "hostPaths.store") (list "ingest" "enabled" "injection.enabled") (list "ingest" "injector_path" "hostPaths.injector") (list "ingest" "device_plugin" "injection.devicePlugin.enabled") (list "ingest" "cdi_spec" "injection.cdi.enabled") -}}
+{{- $owned := list (list "metrics" "listen" "metrics.port") (list "grpc" "listen" "hostPaths.runtime") (list "storage" "path" "hostPaths.store") (list "ingest" "enabled" "injection.enabled") (list "ingest" "socket" "hostPaths.runtime") (list "ingest" "injector_path" "hostPaths.injector") (list "ingest" "device_plugin" "injection.devicePlugin.enabled") (list "ingest" "cdi_spec" "injection.cdi.enabled") -}}
 {{- range $owned -}}
 {{- if hasKey (default dict (get $.Values.config (index . 0))) (index . 1) -}}
 {{- fail (printf "config.%s.%s is set by the chart: use the value %s" (index . 0) (index . 1) (index . 2)) -}}

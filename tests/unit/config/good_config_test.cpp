@@ -179,6 +179,8 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
       },
       "metrics": false,
       "slow_calls": false,
+      "profiles": true,
+      "profile_interval_seconds": 30,
       "interval_seconds": 60,
       "timeout_seconds": 5,
       "queue_mib": 2

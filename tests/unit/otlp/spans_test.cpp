@@ -62,11 +62,11 @@ TEST(OtlpSpansTest, SaysOfASlowCallWhatTheApiSays) {
     attributes { key: "gpuperf.reason" value { string_value: "absolute" } }
     attributes { key: "process.pid" value { int_value: 42 } }
     attributes { key: "process.executable.name" value { string_value: "python" } }
-    attributes { key: "thread.id" value { int_value: 43 } }
-    attributes { key: "thread.name" value { string_value: "worker" } }
     attributes { key: "container.id" value { string_value: "0123456789ab" } }
     attributes { key: "k8s.pod.name" value { string_value: "train-0" } }
     attributes { key: "k8s.namespace.name" value { string_value: "ml" } }
+    attributes { key: "thread.id" value { int_value: 43 } }
+    attributes { key: "thread.name" value { string_value: "worker" } }
     attributes { key: "gpuperf.argument.size" value { string_value: "4096" } }
     attributes { key: "gpuperf.return_value"
                  value { string_value: "cudaErrorMemoryAllocation" } }

@@ -1,6 +1,7 @@
 #include "daemon/state/flat_table.h"
 
 #include <gtest/gtest.h>
+#include <malloc.h>
 
 #include <map>
 #include <random>
@@ -65,6 +66,25 @@ TEST(FlatTableTest, TakesTheLargestKeys) {
 
   EXPECT_EQ(*table.find(UINT64_MAX), 1);
   EXPECT_EQ(*table.find(0), 2);
+}
+
+// What is in use, whether by brk() or by mmap().
+size_t get_heap_bytes() {
+  const struct mallinfo2 heap = mallinfo2();
+  return heap.uordblks + heap.hblkhd;
+}
+
+TEST(FlatTableTest, AClearedTableHoldsNoMemory) {
+  FlatTable<uint64_t, uint64_t> table;
+  const size_t before_bytes = get_heap_bytes();
+  for (uint64_t key = 1; key <= 10'000; ++key) table.get(key) = key;
+  const size_t full_bytes = get_heap_bytes();
+
+  table.clear();
+
+  EXPECT_GT(full_bytes, before_bytes + 160'000);
+  EXPECT_LT(get_heap_bytes(), before_bytes + 1'000);
+  EXPECT_EQ(table.find(1), nullptr);
 }
 
 }  // namespace

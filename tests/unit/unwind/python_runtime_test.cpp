@@ -142,7 +142,9 @@ TEST_F(LoadPythonRuntimeTest, RefusesWhatContradictsItself) {
 }
 
 TEST_F(LoadPythonRuntimeTest, SaysWhatItCouldNotRead) {
-  EXPECT_EQ(load().status(), absl::UnavailableError("read Py_Version"));
+  EXPECT_EQ(load().status(),
+            absl::UnavailableError("Py_Version: the process's memory cannot be read; it has ended, "
+                                   "or gpuperfd lacks CAP_SYS_PTRACE"));
   put_version(0x030d05f0);
   EXPECT_EQ(load().status(), absl::UnavailableError("read _PyRuntime"));
 }
