@@ -3,10 +3,32 @@
  * The stack of probed calls of one thread. Frames are told apart by the user stack pointer at entry, so
  * a call left by longjmp, an exception or a thread's exit is found out by the next entry or return on
  * that thread and counted as abandoned.
+ *
+ * Functions of call_stack.bpf.c are looked at by the verifier once each, not on every path to them.
  */
 #pragma once
 
 #include "bpf/cells.bpf.h"
+
+/* Abandons the frames from index `first` up. */
+int call_stack_cut(struct gpuperf_thread *thread, __u32 first);
+
+/* Frames below the new stack pointer are gone. Those at the same stack pointer may live (a tail call
+ * keeps them), unless one is of the same probe: then it and all above it were left by longjmp. A
+ * wrong guess is mended when that call returns. */
+int call_stack_drop_stale(struct gpuperf_thread *thread, __u64 sp, __u64 cookie);
+
+/* Takes off the frame of the call that returns, and with it any lost ones above: its index, where it stays until
+ * the next push. start_ns 0 = not known (no session cookie): stack pointer and probe decide.
+ * GPUPERF_CALL_DEPTH: no such frame. */
+__u32 call_stack_pop(struct gpuperf_thread *thread, __u64 sp, __u64 cookie, __u64 start_ns);
+
+/* The call given up for lost that now returns, if it is among the last few; GPUPERF_GHOSTS otherwise. */
+__u32 call_stack_find_ghost(struct gpuperf_thread *thread, __u64 sp, __u64 cookie);
+
+/* Adds a call to those of the frame's children; the first functions seen get a row each, all further ones share the
+ * last. */
+int call_stack_add_child(struct gpuperf_frame *frame, __u32 function_id, __u64 duration_ns);
 
 /* The mask only tells the verifier what callers have checked; the barrier keeps the compiler from
  * turning the index into a running pointer, which the verifier cannot follow. */
@@ -14,52 +36,6 @@ static __always_inline struct gpuperf_frame *call_stack_at(struct gpuperf_thread
 {
 	barrier_var(index);
 	return &thread->frames[index & (GPUPERF_CALL_DEPTH - 1)];
-}
-
-/* Counted as abandoned, and noted: a coroutine that switched to another stack was not left for good. */
-static __always_inline void call_stack_abandon(struct gpuperf_thread *thread, struct gpuperf_frame *frame)
-{
-	struct gpuperf_cell *cell = bpf_map_lookup_elem(&cells, &frame->cell);
-	struct gpuperf_ghost *ghost;
-
-	if (!cell)
-		return;
-	__sync_fetch_and_add(&cell->abandoned, 1);
-	ghost = &thread->ghosts[thread->next_ghost++ & (GPUPERF_GHOSTS - 1)];
-	ghost->sp = frame->sp;
-	ghost->cookie = frame->cookie;
-	ghost->start_ns = frame->start_ns;
-	ghost->cell = frame->cell;
-}
-
-/* The call given up for lost that now returns, if it is among the last few; NULL otherwise. */
-static __always_inline struct gpuperf_ghost *call_stack_find_ghost(struct gpuperf_thread *thread,
-								   __u64 sp, __u64 cookie)
-{
-	if (!thread->next_ghost)
-		return NULL;
-	for (__u32 i = 0; i < GPUPERF_GHOSTS; i++) {
-		struct gpuperf_ghost *ghost = &thread->ghosts[i];
-
-		if (ghost->sp == sp && ghost->cookie == cookie)
-			return ghost;
-	}
-	return NULL;
-}
-
-/* Abandons the frames from index `first` up. */
-static __always_inline void call_stack_cut(struct gpuperf_thread *thread, __u32 first)
-{
-	__u32 depth = thread->depth;
-
-	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH; i++) {
-		__u32 index = first + i;
-
-		if (index >= depth || index >= GPUPERF_CALL_DEPTH)
-			break;
-		call_stack_abandon(thread, call_stack_at(thread, index));
-	}
-	thread->depth = first;
 }
 
 static __always_inline __u32 cookie_function(__u64 cookie)
@@ -70,31 +46,6 @@ static __always_inline __u32 cookie_function(__u64 cookie)
 static __always_inline __u32 cookie_lane(__u64 cookie)
 {
 	return cookie >> GPUPERF_COOKIE_LANE_SHIFT & ((1u << GPUPERF_COOKIE_LANE_BITS) - 1);
-}
-
-/* Frames below the new stack pointer are gone. Those at the same stack pointer may live (a tail call
- * keeps them), unless one is of the same probe: then it and all above it were left by longjmp. A
- * wrong guess is mended when that call returns. */
-static __always_inline void call_stack_drop_stale(struct gpuperf_thread *thread, __u64 sp,
-						  __u64 cookie)
-{
-	__u32 depth = thread->depth;
-	__u32 keep = depth;
-
-	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH; i++) {
-		__u32 index = depth - 1 - i;
-		struct gpuperf_frame *frame;
-
-		if (index >= GPUPERF_CALL_DEPTH)
-			break;
-		frame = call_stack_at(thread, index);
-		if (frame->sp > sp)
-			break;
-		if (frame->sp < sp || frame->cookie == cookie)
-			keep = index;
-	}
-	if (keep < depth)
-		call_stack_cut(thread, keep);
 }
 
 /* Whether the call comes from the same function of another file: a library that only passes its
@@ -118,10 +69,12 @@ static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thre
 	__u32 depth = thread->depth;
 	struct gpuperf_frame *frame;
 
-	struct gpuperf_ghost *ghost = call_stack_find_ghost(thread, sp, cookie);
+	if (thread->next_ghost) {
+		__u32 ghost = call_stack_find_ghost(thread, sp, cookie);
 
-	if (ghost) /* that call's stack is used again: it will not return */
-		ghost->sp = 0;
+		if (ghost < GPUPERF_GHOSTS) /* that call's stack is used again: it will not return */
+			thread->ghosts[ghost].sp = 0;
+	}
 	if (depth >= GPUPERF_CALL_DEPTH)
 		return NULL;
 	frame = call_stack_at(thread, depth);
@@ -134,60 +87,6 @@ static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thre
 	frame->child_count = 0;
 	thread->depth = depth + 1;
 	return frame;
-}
-
-/* Takes off the frame of the call that returns, and with it any lost ones above. start_ns 0 = not known
- * (no session cookie): stack pointer and probe decide. NULL: no such frame. */
-static __always_inline struct gpuperf_frame *call_stack_pop(struct gpuperf_thread *thread, __u64 sp,
-							    __u64 cookie, __u64 start_ns)
-{
-	__u32 depth = thread->depth;
-	__u32 found = GPUPERF_CALL_DEPTH;
-
-	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH; i++) {
-		__u32 index = depth - 1 - i;
-		struct gpuperf_frame *frame;
-
-		if (index >= GPUPERF_CALL_DEPTH)
-			break;
-		frame = call_stack_at(thread, index);
-		if (frame->sp > sp)
-			break;
-		if (frame->sp == sp && frame->cookie == cookie &&
-		    (!start_ns || frame->start_ns == start_ns)) {
-			found = index;
-			break;
-		}
-	}
-	if (found >= GPUPERF_CALL_DEPTH)
-		return NULL;
-	call_stack_cut(thread, found + 1);
-	thread->depth = found;
-	return call_stack_at(thread, found);
-}
-
-/* The first functions seen get a row each, all further ones share the last. */
-static __always_inline void call_stack_add_child(struct gpuperf_frame *frame, __u32 function_id,
-						 __u64 duration_ns)
-{
-	struct gpuperf_child *child = NULL;
-
-	for (__u32 i = 0; i < GPUPERF_CHILDREN; i++) {
-		child = &frame->children[i];
-		if (i >= frame->child_count) {
-			child->function_id = function_id;
-			child->calls = 0;
-			child->total_ns = 0;
-			frame->child_count = i + 1;
-			break;
-		}
-		if (child->function_id == function_id)
-			break;
-	}
-	if (child->function_id != function_id)
-		child->function_id = GPUPERF_OTHER_CHILDREN;
-	child->calls++;
-	child->total_ns += duration_ns;
 }
 
 /* `outside_ns`: what probing cost beyond the call, so that a caller's self time does not grow by being

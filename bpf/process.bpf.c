@@ -31,13 +31,8 @@ int BPF_PROG(process_exit, struct task_struct *task)
 {
 	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 
-	if (thread) {
-		__u32 depth = thread->depth;
-
-		for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++)
-			call_stack_abandon(thread, call_stack_at(thread, i));
-		thread->depth = 0;
-	}
+	if (thread)
+		call_stack_cut(thread, 0);
 	if (task->signal->live.counter == 0) { /* the last thread; two that end at once may both say so */
 		__u32 pid = task->tgid;
 

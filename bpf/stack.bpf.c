@@ -258,6 +258,23 @@ static long walk_frame(__u32 index, struct walk_context *context)
 	return walk_like_before(walk) < FRAMES_AT_ONCE && walk_same_frame(walk);
 }
 
+/* Moves a new frame to its place in front of those with that hash; the hash with it. A function of its own for the
+ * verifier. */
+__attribute__((noinline)) __u64 join_frame(struct gpuperf_walk *walk, __u32 to, __u32 from, __u64 hash)
+{
+	struct gpuperf_walk_frame *frame;
+
+	if (!walk)
+		return 0;
+	frame = frame_at(walk, to);
+	*frame = *frame_at(walk, from);
+	hash = mix(hash, frame->pc);
+	if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
+		hash = mix(hash, 1);
+	frame->hash = hash;
+	return hash;
+}
+
 /* Puts the new frames in front of those that stay. A function of its own for the verifier. */
 __attribute__((noinline)) int join_frames(struct gpuperf_walk *walk)
 {
@@ -269,18 +286,8 @@ __attribute__((noinline)) int join_frames(struct gpuperf_walk *walk)
 	from = walk->new_count;
 	to = walk->first_same;
 	hash = to < GPUPERF_STACK_FRAMES ? frame_at(walk, to)->hash : walk->space;
-	for (__u32 i = 0; i < GPUPERF_STACK_FRAMES; i++) {
-		struct gpuperf_walk_frame *frame;
-
-		if (!from || !to)
-			break;
-		frame = frame_at(walk, --to);
-		*frame = *frame_at(walk, --from);
-		hash = mix(hash, frame->pc);
-		if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
-			hash = mix(hash, 1);
-		frame->hash = hash;
-	}
+	for (__u32 i = 0; i < GPUPERF_STACK_FRAMES && from && to; i++)
+		hash = join_frame(walk, --to, --from, hash);
 	walk->start = to;
 	walk->hash = hash;
 	return 0;

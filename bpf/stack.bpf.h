@@ -17,14 +17,13 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 __u64 take_stack(__u64 pc, __u64 sp, __u64 bp);
 
 /* Likewise from the caller on, at a function's entry or its own exit: there the return address is on top. */
-static __always_inline __u64 take_entry_stack(struct pt_regs *ctx)
+static __always_inline __u64 take_entry_stack(__u64 sp, __u64 bp)
 {
-	__u64 sp = PT_REGS_SP(ctx);
 	__u64 caller;
 
 	if (bpf_probe_read_user(&caller, sizeof(caller), (const void *)sp))
 		return 0;
-	return take_stack(caller, sp + 8, PT_REGS_FP(ctx));
+	return take_stack(caller, sp + 8, bp);
 }
 
 /* The return addresses that probes have replaced on a task's stack, innermost first; how many. */

@@ -12,10 +12,27 @@
 
 static __u64 copies_paid_ns; /* every copy so far moved it on by the interval */
 
+/* One of its frames. A function of its own for the verifier. */
+__attribute__((noinline)) int fill_frame(struct gpuperf_stack *stack, struct gpuperf_walk *walk, __u32 to, __u32 from)
+{
+	const struct gpuperf_walk_frame *frame;
+
+	barrier_var(to);
+	barrier_var(from);
+	if (!stack || !walk || to >= GPUPERF_STACK_FRAMES || from >= GPUPERF_STACK_FRAMES)
+		return 0;
+	frame = &walk->frames[from];
+	stack->frames[to].pc = frame->pc;
+	stack->frames[to].sp = frame->sp;
+	if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
+		stack->exact_frames[to / 64] |= 1ull << (to & 63);
+	return 0;
+}
+
 /* The record of the stack. A function of its own for the verifier. */
 __attribute__((noinline)) int fill_stack(struct gpuperf_stack *stack, struct gpuperf_walk *walk)
 {
-	__u32 from, count = 0;
+	__u32 from, count;
 
 	if (!stack || !walk)
 		return 0;
@@ -34,49 +51,43 @@ __attribute__((noinline)) int fill_stack(struct gpuperf_stack *stack, struct gpu
 	stack->code_changes = walk->code_changes;
 	stack->bp = walk->bp;
 	__builtin_memset(stack->exact_frames, 0, sizeof(stack->exact_frames));
-	for (count = 0; count < GPUPERF_STACK_FRAMES; count++) {
-		const struct gpuperf_walk_frame *frame;
-		__u32 index = from + count;
-
-		barrier_var(index);
-		if (index >= GPUPERF_STACK_FRAMES)
-			break;
-		frame = &walk->frames[index];
-		stack->frames[count].pc = frame->pc;
-		stack->frames[count].sp = frame->sp;
-		if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
-			stack->exact_frames[count / 64] |= 1ull << (count & 63);
-	}
+	for (count = 0; count < GPUPERF_STACK_FRAMES && from + count < GPUPERF_STACK_FRAMES; count++)
+		fill_frame(stack, walk, count, from + count);
 	stack->frame_count = count;
 	bpf_probe_read_kernel(stack->python, sizeof(stack->python), walk->python);
 	return 0;
 }
 
-/* Copies from an address on, page by page up to `end`; pages that were never touched are left out. A function of
- * its own for the verifier. */
-static __attribute__((noinline)) int copy_memory(struct gpuperf_stack_copy *record, __u64 address, __u64 end)
+/* Copies one page to where the copy ends. Functions of their own for the verifier, from here on. */
+__attribute__((noinline)) int copy_page(struct gpuperf_stack_copy *record, __u32 page, __u64 done_bytes, __u64 address)
+{
+	barrier_var(done_bytes);
+	if (!record || done_bytes > GPUPERF_STACK_COPY_BYTES - PAGE_BYTES)
+		return 0;
+	if (!bpf_probe_read_user(record->copy + done_bytes, PAGE_BYTES, (const void *)(address + done_bytes)))
+		record->present_pages |= 1u << (page & 31);
+	return 0;
+}
+
+/* Copies from an address on, page by page up to `end`; pages that were never touched are left out. */
+__attribute__((noinline)) int copy_memory(struct gpuperf_stack_copy *record, __u64 address, __u64 end)
 {
 	__u64 done_bytes = PAGE_BYTES - (address & (PAGE_BYTES - 1));
-	__u32 present = 1;
 
 	if (!record)
 		return 0;
 	barrier_var(done_bytes);
 	if (done_bytes > PAGE_BYTES || !done_bytes)
 		return 0; /* cannot be */
-	if (bpf_probe_read_user(record->copy, done_bytes, (const void *)address))
-		present = 0;
+	if (!bpf_probe_read_user(record->copy, done_bytes, (const void *)address))
+		record->present_pages = 1;
 	for (__u32 page = 1; page < GPUPERF_STACK_COPY_BYTES / PAGE_BYTES; page++) {
-		barrier_var(done_bytes);
 		if (done_bytes > GPUPERF_STACK_COPY_BYTES - PAGE_BYTES || address + done_bytes >= end)
 			break;
-		if (!bpf_probe_read_user(record->copy + done_bytes, PAGE_BYTES,
-					 (const void *)(address + done_bytes)))
-			present |= 1u << page;
+		copy_page(record, page, done_bytes, address);
 		done_bytes += PAGE_BYTES;
 	}
 	record->copy_bytes = done_bytes;
-	record->present_pages = present;
 	return 0;
 }
 

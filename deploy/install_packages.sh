@@ -23,6 +23,7 @@ readonly TESTS_PACKAGES=(
   zsh fish
   systemd dpkg-dev lintian mandoc
   chromium chromium-driver fonts-dejavu-core
+  busybox-static cpio
 )
 readonly KUBERNETES_PACKAGES=(
   containerd containernetworking-plugins runc iproute2 bpftool binutils

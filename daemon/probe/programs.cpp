@@ -83,7 +83,10 @@ std::string get_first_line(const std::string& text) {
 Status explain_load_failure(int error_number) {
   std::string what = "load BPF programs";
   if (!load_log.empty()) what += " (" + get_first_line(load_log) + ")";
-  if (error_number == EPERM || error_number == EACCES) {
+  if (error_number == EACCES) {  // the verifier's answer, not that of permissions
+    return absl::UnimplementedError(what + ": this kernel refuses the program");
+  }
+  if (error_number == EPERM) {
     what += ": not permitted: run as root, or with CAP_BPF and CAP_PERFMON";
     return absl::PermissionDeniedError(what);
   }

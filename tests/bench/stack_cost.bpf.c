@@ -59,7 +59,7 @@ SEC("uprobe")
 int take_ours(struct pt_regs *ctx)
 {
 	struct bench_taken *taken = get_taken();
-	__u64 id = take_entry_stack(ctx);
+	__u64 id = take_entry_stack(PT_REGS_SP(ctx), PT_REGS_FP(ctx));
 
 	if (taken)
 		taken->own_id = id;
@@ -70,7 +70,7 @@ int take_ours(struct pt_regs *ctx)
 SEC("uprobe")
 int take_ours_new(struct pt_regs *ctx)
 {
-	__u64 id = take_entry_stack(ctx);
+	__u64 id = take_entry_stack(PT_REGS_SP(ctx), PT_REGS_FP(ctx));
 
 	bpf_map_delete_elem(&sent_stacks, &id);
 	return 0;

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
+/* Cells: finding the one of (function, process) and adding a call to it. */
+#include "bpf/cells.bpf.h"
+
+#define UPDATE_RETRIES 16 /* each lost race means another CPU stored a more extreme value */
+#define STATUS_TAG (1ull << 32)
+#define EEXIST 17
+
+/* A path for each octave: alone, they are not looked at on every path to here. */
+__attribute__((noinline)) __u32 cells_bucket_of(__u64 duration_ns)
+{
+	__u64 v = duration_ns;
+	__u32 octave = 0;
+
+	if (v < (1u << GPUPERF_FIRST_OCTAVE))
+		return v >> GPUPERF_BUCKET_SHIFT;
+	if (v >> (GPUPERF_LAST_OCTAVE + 1))
+		return GPUPERF_BUCKETS - 1;
+	/* BPF has no count-leading-zeros: a ladder of six compares. */
+	if (v >> 32) { octave += 32; v >>= 32; }
+	if (v >> 16) { octave += 16; v >>= 16; }
+	if (v >> 8) { octave += 8; v >>= 8; }
+	if (v >> 4) { octave += 4; v >>= 4; }
+	if (v >> 2) { octave += 2; v >>= 2; }
+	if (v >> 1) octave += 1;
+	v = duration_ns >> (octave - GPUPERF_SUB_BUCKET_BITS);
+	return ((octave - GPUPERF_FIRST_OCTAVE + 1) << GPUPERF_SUB_BUCKET_BITS) +
+	       (v & ((1u << GPUPERF_SUB_BUCKET_BITS) - 1));
+}
+
+static __always_inline void cells_raise_to(__u64 *field, __u64 value)
+{
+	__u64 seen = *(volatile __u64 *)field;
+
+	for (int i = 0; i < UPDATE_RETRIES && value > seen; i++) {
+		__u64 before = __sync_val_compare_and_swap(field, seen, value);
+
+		if (before == seen)
+			return;
+		seen = before;
+	}
+}
+
+int cells_count_error(struct gpuperf_cell *cell, __s32 status)
+{
+	__u64 tag = STATUS_TAG | (__u32)status;
+
+	if (!cell)
+		return 0;
+	for (int i = 0; i < GPUPERF_ERROR_SLOTS; i++) {
+		struct gpuperf_error_count *slot = &cell->errors[i];
+		__u64 seen = *(volatile __u64 *)&slot->status_tag;
+
+		if (!seen) {
+			seen = __sync_val_compare_and_swap(&slot->status_tag, 0, tag);
+			if (!seen)
+				seen = tag;
+		}
+		if (seen == tag) {
+			__sync_fetch_and_add(&slot->count, 1);
+			return 0;
+		}
+	}
+	__sync_fetch_and_add(&cell->other_errors, 1);
+	return 0;
+}
+
+/* total_ns is written last: the daemon reads it first, and finds all else of the calls in it. */
+int cells_add_completed(struct gpuperf_cell *cell, __u64 duration_ns, __u64 self_ns)
+{
+	__u32 bucket;
+
+	if (!cell)
+		return 0;
+	cells_raise_to(&cell->max_ns, duration_ns);
+	cells_raise_to(&cell->inverted_min_ns, ~duration_ns);
+	bucket = cells_bucket_of(duration_ns);
+	if (bucket < GPUPERF_BUCKETS)
+		__sync_fetch_and_add(&cell->buckets[bucket], 1);
+	__sync_fetch_and_add(&cell->self_ns, self_ns);
+	__sync_fetch_and_add(&cell->total_ns, duration_ns);
+	return 0;
+}
+
+#define WORST_RETRIES 4 /* each lost race means another thread's call joined them */
+
+/* The place of the shortest of the cell's longest calls. */
+__attribute__((noinline)) __u32 cells_find_shortest(struct gpuperf_cell *cell)
+{
+	__u64 shortest_ns = ~0ull;
+	__u32 place = 0;
+
+	for (__u32 i = 0; i < GPUPERF_WORST && cell; i++) {
+		__u64 seen_ns = *(volatile __u64 *)&cell->worst_ns[i];
+
+		if (seen_ns < shortest_ns) {
+			shortest_ns = seen_ns;
+			place = i;
+		}
+	}
+	return place;
+}
+
+int cells_note_worst(struct gpuperf_cell *cell, __u64 duration_ns)
+{
+	if (!cell)
+		return 0;
+	for (int attempt = 0; attempt < WORST_RETRIES; attempt++) {
+		__u32 place = cells_find_shortest(cell);
+		__u64 shortest_ns;
+
+		if (place >= GPUPERF_WORST)
+			return 0; /* cannot be */
+		shortest_ns = *(volatile __u64 *)&cell->worst_ns[place];
+		if (duration_ns <= shortest_ns)
+			return 0;
+		if (__sync_val_compare_and_swap(&cell->worst_ns[place], shortest_ns, duration_ns) == shortest_ns)
+			return 1;
+	}
+	return 1;
+}
+
+static const struct gpuperf_process_info no_process_info;
+
+/* Keeps what /proc may no longer tell when the daemon looks. The daemon may read the entry before
+ * it is filled; it then asks /proc. */
+static __always_inline void cells_note_process(const struct gpuperf_process_key *key,
+					       struct task_struct *task)
+{
+	struct gpuperf_process_info *info;
+	struct cgroup_subsys_state *state;
+
+	if (bpf_map_update_elem(&processes, key, &no_process_info, BPF_NOEXIST))
+		return; /* known; or no memory: the exit is then found by the sweep */
+	info = bpf_map_lookup_elem(&processes, key);
+	if (!info)
+		return;
+	state = &task->cgroups->dfl_cgrp->self;
+	for (int i = 0; i < GPUPERF_CGROUP_LEVELS && state; i++) {
+		bpf_probe_read_kernel_str(info->cgroup[i], GPUPERF_CGROUP_NAME_BYTES,
+					  state->cgroup->kn->name);
+		state = state->parent;
+	}
+}
+
+/* First call of a function in a process: takes a free cell. Two threads may come at once; the one whose
+ * key is refused gives its cell back and uses the other's. Without a free cell the function's overflow
+ * cell takes the call, so that no call is ever lost. */
+static __always_inline __u32 cells_claim(const struct gpuperf_cell_key *key,
+					 struct task_struct *task, struct task_struct *leader)
+{
+	struct gpuperf_process_key process = {
+		.process_start_boot_ns = key->process_start_boot_ns,
+		.pid = key->pid,
+	};
+	struct gpuperf_cell_owner owner = {}, *winner;
+	long error;
+
+	if (bpf_map_pop_elem(&free_cells, &owner.cell)) {
+		emit_loss(GPUPERF_LOSS_CELLS_FULL);
+		return key->function_id;
+	}
+	/* On failure comm stays empty, and the daemon falls back on /proc. */
+	bpf_probe_read_kernel(owner.comm, sizeof(owner.comm), leader->comm);
+	error = bpf_map_update_elem(&cell_index, key, &owner, BPF_NOEXIST);
+	if (!error) {
+		cells_note_process(&process, task);
+		return owner.cell;
+	}
+	bpf_map_push_elem(&free_cells, &owner.cell, 0); /* there is room: it came from there */
+	winner = bpf_map_lookup_elem(&cell_index, key);
+	if (error == -EEXIST && winner)
+		return winner->cell;
+	emit_loss(GPUPERF_LOSS_INDEX_FULL);
+	return key->function_id;
+}
+
+__u32 cells_find(__u32 function_id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct task_struct *leader = task->group_leader;
+	struct gpuperf_cell_key key = {
+		.process_start_boot_ns = leader->start_boottime,
+		.pid = task->tgid,
+		.function_id = function_id,
+	};
+	struct gpuperf_cell_owner *owner = bpf_map_lookup_elem(&cell_index, &key);
+
+	return owner ? owner->cell : cells_claim(&key, task, leader);
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

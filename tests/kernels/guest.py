@@ -1,0 +1,72 @@
+"""What is tried inside of each kernel. Prints lines "RESULT name {json}" for kernels_test.py, and DONE at the end."""
+
+import json
+import pathlib
+import sys
+import traceback
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+from gpuperf_system import WORKLOADS, Daemon, finish_workload, get_calls, start_workload, wait_until  # noqa: E402
+
+# By function, how its end is seen: at its exits where an exception may pass, else by a return probe.
+COUNTED = {"count_fast": False, "count_status": False, "count_nested": True, "count_recurse": True}
+CALLS = 2000  # per thread and function
+THREADS = 8   # on one processor: they are preempted within probes, where the kernel does that
+START_SECONDS = 600  # the kernel's verifier is emulated, too
+CONFIG = {"custom_sym": {name: {"symbol": name, "may_throw": may_throw} for name, may_throw in COUNTED.items()} |
+                        {"cause_pipe": {"symbol": "cause_pipe", "may_throw": False, "slow_threshold_ms": 20}},
+          "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so"), str(WORKLOADS / "known_causes")]},
+          "slow": {"default_threshold_ms": 0}}
+
+
+def count(daemon):
+    """Calls by function: the workload's own and ours; and what of them was not timed."""
+    go = daemon.path / "go"
+    process = start_workload("count_calls", "--threads", THREADS, "--calls", CALLS, "--recurse", 10,
+                             "--wait-for-file", go)
+    daemon.wait_attached(*COUNTED, seconds=60)
+    go.touch()
+    (truth,) = finish_workload(process)
+    expected = get_calls(truth)
+    rows = daemon.wait_for_counts(truth["pid"], expected)
+    return {"expected": expected, "counted": {name: row["calls"] for name, row in rows.items()},
+            "lost": {name: row["in_flight"] + row["abandoned"] + row["untimed"] for name, row in rows.items()}}
+
+
+def find_slow(daemon):
+    """One call that waits on a pipe."""
+    go = daemon.path / "go-slow"
+    process = start_workload("known_causes", "--cause", "pipe", "--runs", 3, "--ms", 60, "--wait-for-file", go)
+    daemon.wait_attached("cause_pipe", seconds=60)
+    go.touch()
+    truth = finish_workload(process)[-1]
+    calls = wait_until("slow calls", lambda: [call for call in daemon.query("slow", "list", "--pid", truth["pid"])
+                                              if not call["in_flight"]], 60)
+    # The last: by then the daemon knows the process.
+    call = daemon.query("slow", "show", max(call["id"] for call in calls))
+    return {"duration_ns": call["duration_ns"], "blocked_ns": call["time_split"]["blocked_ns"],
+            "stack": [frame["symbol"] for frame in call["user_stack"]]}
+
+
+def try_all():
+    daemon = Daemon(CONFIG)
+    try:
+        daemon.start(seconds=START_SECONDS)
+        status = daemon.query("status")
+        results = {"status": {"mechanism": status["mechanism"], "problems": status["problems"]},
+                   "count": count(daemon), "slow": find_slow(daemon),
+                   "drops": daemon.query("status")["drops"], "stop": {"code": daemon.stop()}}
+        for name, result in results.items():
+            print(f"RESULT {name} {json.dumps(result)}", flush=True)
+    except BaseException:
+        print(daemon.log()[-3000:])
+        raise
+
+
+if __name__ == "__main__":
+    try:
+        try_all()
+        print("DONE")
+    except BaseException:  # the machine is switched off after this: whatever it was has to be seen
+        traceback.print_exc(file=sys.stdout)
+    sys.stdout.flush()
