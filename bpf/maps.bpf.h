@@ -414,6 +414,25 @@ struct {
 	__type(value, struct gpuperf_walk);
 } walks GPUPERF_MAP;
 
+/* From Linux 7.0 on the storage of tasks takes no more than 8 KiB: there the walks are by thread, and go when it ends. */
+#define GPUPERF_WALKING_THREADS 4096
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, GPUPERF_WALKING_THREADS);
+	__type(key, __u32);
+	__type(value, struct gpuperf_walk);
+} walks_by_thread GPUPERF_MAP;
+
+/* What new entries are copied from: never written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_walk);
+} empty_walk GPUPERF_MAP;
+
 /* A rule of a return address that a walk has gone by. */
 struct gpuperf_known_rule {
 	__u64 pc;
@@ -440,6 +459,22 @@ struct {
 	__type(key, int);
 	__type(value, struct gpuperf_known_rules);
 } known_rules GPUPERF_MAP;
+
+/* Likewise. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, GPUPERF_WALKING_THREADS);
+	__type(key, __u32);
+	__type(value, struct gpuperf_known_rules);
+} known_rules_by_thread GPUPERF_MAP;
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_known_rules);
+} empty_known_rules GPUPERF_MAP;
 
 /* A process that captures graphs, or did. */
 struct gpuperf_capturing {

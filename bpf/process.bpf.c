@@ -30,9 +30,12 @@ SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
 	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	__u32 tid = task->pid;
 
 	if (thread)
 		call_stack_cut(thread, 0);
+	bpf_map_delete_elem(&walks_by_thread, &tid);
+	bpf_map_delete_elem(&known_rules_by_thread, &tid);
 	if (task->signal->live.counter == 0) { /* the last thread; two that end at once may both say so */
 		__u32 pid = task->tgid;
 

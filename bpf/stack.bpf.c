@@ -384,16 +384,15 @@ static long walk_python_frame(__u32 index, struct python_context *context)
 	return 0;
 }
 
-/* Frames of Python of the current thread, of all interpreters that it uses. A function of its own for the
- * verifier. */
-static __attribute__((noinline)) int walk_python(struct gpuperf_walk *walk, const struct gpuperf_address_space *space)
+/* Frames of Python of the current thread, of all interpreters that it uses. */
+static __always_inline void walk_python(struct gpuperf_walk *walk, const struct gpuperf_address_space *space,
+					struct task_struct *task)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
 	struct python_context context = { .walk = walk, .thread_pointer = task->thread.fsbase };
 	__u64 id = 0;
 
-	if (!walk || !space || !space->python_runtime || walk->space != space->space)
-		return 0;
+	if (!space->python_runtime || walk->space != space->space)
+		return;
 	context.layout = &space->python;
 	find_python_threads(&context, space);
 	for (__u32 i = 0; i < GPUPERF_PYTHON_STATES; i++) {
@@ -415,7 +414,6 @@ static __attribute__((noinline)) int walk_python(struct gpuperf_walk *walk, cons
 		bpf_loop(3 * GPUPERF_PYTHON_FRAMES, walk_python_frame, &context, 0);
 		walk->is_python_near = 0;
 	}
-	return 0;
 }
 
 /* What is known of the process; NULL = nothing. */
@@ -447,36 +445,48 @@ static __always_inline struct gpuperf_address_space *begin(struct gpuperf_walk *
 	return space;
 }
 
-__u64 take_stack(__u64 pc, __u64 sp, __u64 bp)
+/* Walks into `walk` and sends what it found. A function of its own for the verifier: the memory may be of two maps. */
+__attribute__((noinline)) __u64 walk_stack(struct gpuperf_walk *walk, __u64 pc, __u64 sp, __u64 bp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct gpuperf_walk *walk = bpf_task_storage_get(&walks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	const struct gpuperf_address_space *space;
 	__u64 id;
 
-	if (!walk || walk->busy) {
-		emit_loss(GPUPERF_LOSS_STACK_STATE);
+	if (!walk)
 		return 0;
-	}
-	walk->busy = 1;
 	space = begin(walk, task);
 	walk_native(walk, pc, sp, bp);
 	if (space && bpf_core_enum_value_exists(enum bpf_func_id, BPF_FUNC_loop))
-		walk_python(walk, space);
+		walk_python(walk, space, task);
 	id = mix(walk->hash, (__u64)walk->end << 8 | walk->python_is_cut);
 	if (walk->end == GPUPERF_STACK_UNKNOWN) {
 		/* With what the daemon finds above it, it is equal to no other. */
 		walk->stack_id = mix(id, bpf_ktime_get_ns()) | 1;
-		if (send_copy(walk)) {
-			walk->busy = 0;
+		if (send_copy(walk))
 			return walk->stack_id;
-		}
 		id = mix(id, walk->process_start_boot_ns); /* before anything is known of a process it has no space */
 	}
 	id |= 1;
 	walk->stack_id = id;
 	if (!bpf_map_lookup_elem(&sent_stacks, &id) && !send_stack(walk))
-		id = 0;
+		return 0;
+	return id;
+}
+
+__u64 take_stack(__u64 pc, __u64 sp, __u64 bp)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct gpuperf_walk *walk = bpf_task_storage_get(&walks, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	__u64 id;
+
+	if (!walk)
+		walk = get_of_thread(&walks_by_thread, &empty_walk, task->pid);
+	if (!walk || walk->busy) {
+		emit_loss(GPUPERF_LOSS_STACK_STATE);
+		return 0;
+	}
+	walk->busy = 1;
+	id = walk_stack(walk, pc, sp, bp);
 	walk->busy = 0;
 	return id;
 }

@@ -11,6 +11,21 @@ static __always_inline __u64 mix(__u64 hash, __u64 word)
 	return hash ^ hash >> 29;
 }
 
+/* The value of a thread in a map like walks_by_thread, made from `empty` where it has none; NULL = no memory. */
+static __always_inline void *get_of_thread(void *map, void *empties, __u32 tid)
+{
+	void *value = bpf_map_lookup_elem(map, &tid);
+	const void *empty;
+	__u32 key = 0;
+
+	if (value)
+		return value;
+	empty = bpf_map_lookup_elem(empties, &key);
+	if (!empty || bpf_map_update_elem(map, &tid, empty, BPF_NOEXIST))
+		return NULL;
+	return bpf_map_lookup_elem(map, &tid);
+}
+
 /* Walks the stack of the current thread from the function on that goes on at pc, once the call it made has
  * returned and left these registers. Sends it unless an equal one was sent. The name by which records call it;
  * 0 = none could be taken. A function of its own for the verifier too: its callers are looked at without it. */

@@ -39,6 +39,8 @@ static __always_inline struct gpuperf_known_rules *get_known_rules(const struct 
 	if (rules_anew)
 		return NULL;
 	known = bpf_task_storage_get(&known_rules, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (!known)
+		known = get_of_thread(&known_rules_by_thread, &empty_known_rules, task->pid);
 	if (known && known->space != walk->space) {
 		known->space = walk->space;
 		known->count = 0;

@@ -10,7 +10,7 @@ namespace gpuperf {
 
 inline constexpr size_t kBucketCount = GPUPERF_BUCKETS;
 
-// Bucket that takes `duration_ns`; the same arithmetic as the BPF side (bpf/cells.bpf.h).
+// Bucket that takes `duration_ns`; the same arithmetic as the BPF side (bpf/cells.bpf.c).
 size_t bucket_of(uint64_t duration_ns);
 // Smallest duration of a bucket, nanoseconds; `bucket` up to kBucketCount (then 2^42).
 uint64_t bucket_lower_ns(size_t bucket);

@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import signal
 import sys
 import traceback
 
@@ -12,7 +13,7 @@ from gpuperf_system import WORKLOADS, Daemon, finish_workload, get_calls, start_
 COUNTED = {"count_fast": False, "count_status": False, "count_nested": True, "count_recurse": True}
 CALLS = 2000  # per thread and function
 THREADS = 8   # on one processor: they are preempted within probes, where the kernel does that
-START_SECONDS = 600  # the kernel's verifier is emulated, too
+SECONDS = 400  # for the daemon's start and end: the kernel's verifier is emulated, too
 CONFIG = {"custom_sym": {name: {"symbol": name, "may_throw": may_throw} for name, may_throw in COUNTED.items()} |
                         {"cause_pipe": {"symbol": "cause_pipe", "may_throw": False, "slow_threshold_ms": 20}},
           "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so"), str(WORKLOADS / "known_causes")]},
@@ -48,16 +49,21 @@ def find_slow(daemon):
             "stack": [frame["symbol"] for frame in call["user_stack"]]}
 
 
+def tell(name, result):
+    print(f"RESULT {name} {json.dumps(result)}", flush=True)
+
+
 def try_all():
     daemon = Daemon(CONFIG)
     try:
-        daemon.start(seconds=START_SECONDS)
+        daemon.start(seconds=SECONDS)
         status = daemon.query("status")
-        results = {"status": {"mechanism": status["mechanism"], "problems": status["problems"]},
-                   "count": count(daemon), "slow": find_slow(daemon),
-                   "drops": daemon.query("status")["drops"], "stop": {"code": daemon.stop()}}
-        for name, result in results.items():
-            print(f"RESULT {name} {json.dumps(result)}", flush=True)
+        tell("status", {"mechanism": status["mechanism"], "problems": status["problems"]})
+        tell("count", count(daemon))
+        tell("slow", find_slow(daemon))
+        tell("drops", daemon.query("status")["drops"])
+        daemon.process.send_signal(signal.SIGTERM)
+        tell("stop", {"code": daemon.process.wait(SECONDS)})
     except BaseException:
         print(daemon.log()[-3000:])
         raise

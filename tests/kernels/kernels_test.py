@@ -6,6 +6,7 @@ usage: kernels_test.py [unittest's arguments]     all kernels with GPUPERF_LONG_
 """
 
 import json
+import os
 import re
 import shutil
 import unittest
@@ -39,7 +40,7 @@ class KernelsTest(unittest.TestCase):
             cls.archive, cls.emulator = machine.prepare()
         except machine.Unobtainable as error:
             raise unittest.SkipTest(f"no virtual machines: {error}") from error
-        cls.initramfs = machine.FOLDER / "initramfs"
+        cls.initramfs = machine.FOLDER / f"initramfs-{os.getpid()}"
         machine.make_initramfs(cls.initramfs)
 
     @classmethod
