@@ -136,5 +136,4 @@ int call_stack_add_child(struct gpuperf_frame *frame, __u32 function_id, __u64 d
 	return 0;
 }
 
-
 char LICENSE[] SEC("license") = "Dual BSD/GPL";
