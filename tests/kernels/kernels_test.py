@@ -63,7 +63,12 @@ class KernelsTest(unittest.TestCase):
     def check_results(self, results, mechanism):
         self.assertEqual(results["status"], {"mechanism": mechanism, "problems": []})
         self.assertEqual(results["count"]["counted"], results["count"]["expected"])
-        self.assertEqual(set(results["count"]["lost"].values()), {0}, results["count"])
+        self.assertEqual(results["count"]["open"], 0)
+        # Kernels that preempt, before 7.0, have no memory for a thread while another on that CPU is being given its own:
+        # such calls are counted, not timed, and told of.
+        told = sum(drop["count"] for drop in results["drops"] if drop["reason"] == "thread_state")
+        self.assertLessEqual(results["count"]["untimed"], told)
+        self.assertLess(told, 0.01 * sum(results["count"]["expected"].values()))
         slow = results["slow"]
         self.assertGreater(slow["blocked_ns"], slow["duration_ns"] / 2, slow)
         self.assertLessEqual(slow["blocked_ns"], slow["duration_ns"], slow)
