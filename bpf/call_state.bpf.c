@@ -7,7 +7,6 @@
 
 #define GPUPERF_NOTED_WAIT_NS 50000ull      /* shorter waits are added up and not described */
 #define GPUPERF_WAKER_STACK_WAIT_NS 1000000ull /* a walk of a stack takes some microseconds */
-#define GPUPERF_MODE_TYPE 0170000
 #define GPUPERF_PF_KTHREAD 0x00200000
 
 struct qstr {

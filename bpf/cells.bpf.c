@@ -84,38 +84,32 @@ int cells_add_completed(struct gpuperf_cell *cell, __u64 duration_ns, __u64 self
 
 #define WORST_RETRIES 4 /* each lost race means another thread's call joined them */
 
-/* The place of the shortest of the cell's longest calls. */
-__attribute__((noinline)) __u32 cells_find_shortest(struct gpuperf_cell *cell)
+/* 1 = the call took the place of the shortest, 0 = it is shorter than all, -1 = another took that place meanwhile. */
+__attribute__((noinline)) int cells_try_worst(struct gpuperf_cell *cell, __u64 duration_ns)
 {
 	__u64 shortest_ns = ~0ull;
-	__u32 place = 0;
+	__u64 *place = NULL;
 
 	for (__u32 i = 0; i < GPUPERF_WORST && cell; i++) {
 		__u64 seen_ns = *(volatile __u64 *)&cell->worst_ns[i];
 
 		if (seen_ns < shortest_ns) {
 			shortest_ns = seen_ns;
-			place = i;
+			place = &cell->worst_ns[i];
 		}
 	}
-	return place;
+	if (!place || duration_ns <= shortest_ns)
+		return 0;
+	return __sync_val_compare_and_swap(place, shortest_ns, duration_ns) == shortest_ns ? 1 : -1;
 }
 
 int cells_note_worst(struct gpuperf_cell *cell, __u64 duration_ns)
 {
-	if (!cell)
-		return 0;
 	for (int attempt = 0; attempt < WORST_RETRIES; attempt++) {
-		__u32 place = cells_find_shortest(cell);
-		__u64 shortest_ns;
+		int taken = cells_try_worst(cell, duration_ns);
 
-		if (place >= GPUPERF_WORST)
-			return 0; /* cannot be */
-		shortest_ns = *(volatile __u64 *)&cell->worst_ns[place];
-		if (duration_ns <= shortest_ns)
-			return 0;
-		if (__sync_val_compare_and_swap(&cell->worst_ns[place], shortest_ns, duration_ns) == shortest_ns)
-			return 1;
+		if (taken >= 0)
+			return taken;
 	}
 	return 1;
 }

@@ -71,8 +71,8 @@ class Programs {
     uint32_t cells = 0;  // beside the one overflow cell per function
     // Whether threads inside of calls are followed through the scheduler.
     bool follow_threads = false;
-    // For trying out: only what probes of these timings run is loaded, for the kernel takes seconds
-    // to verify all. Empty = all.
+    // For trying out: only what probes of these timings run is loaded, for verifying all is most of
+    // what a start costs. Empty = all.
     std::vector<Timing> trial = {};
   };
   // Errors: the kernel's own reason, and what to do about it.

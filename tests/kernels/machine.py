@@ -138,11 +138,9 @@ def find_kernel(archive, series):
         with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
             archive.download(package, folder)
             (file,) = pathlib.Path(folder).glob("*.deb")
-            unpacking = subprocess.Popen(["dpkg-deb", "--fsys-tarfile", file], stdout=subprocess.PIPE)
-            kernel = subprocess.run(["tar", "-xO", "--wildcards", "*/vmlinuz*"], stdin=unpacking.stdout,
-                                    capture_output=True, check=True).stdout
-            unpacking.wait()
-            path.write_bytes(kernel)
+            run("dpkg-deb", "-x", file, folder)
+            (kernel,) = pathlib.Path(folder).glob("**/vmlinuz*")
+            shutil.move(kernel, path)
     return path, version
 
 
@@ -157,6 +155,13 @@ def make_initramfs(path):
     with tempfile.TemporaryDirectory(dir=FOLDER) as folder:
         root = pathlib.Path(folder)
 
+        def put_libraries(source):
+            for library in list_libraries(source):
+                copy = root / library.lstrip("/")
+                if not copy.exists():
+                    copy.parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(library, copy)
+
         def put(source, target, strip=False):
             target = root / str(target).lstrip("/")
             target.parent.mkdir(parents=True, exist_ok=True)
@@ -164,11 +169,7 @@ def make_initramfs(path):
                 run("strip", "-s", "-o", target, source)
             else:
                 shutil.copy2(source, target)
-            for library in list_libraries(source):
-                copy = root / library.lstrip("/")
-                if not copy.exists():
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(library, copy)
+            put_libraries(source)
 
         for name in ("dev", "proc", "sys", "tmp", "run", "bin", "var/lib"):
             (root / name).mkdir(parents=True)
@@ -184,11 +185,7 @@ def make_initramfs(path):
         shutil.copytree(library, root / str(library).lstrip("/"), symlinks=True, ignore_dangling_symlinks=True,
                         ignore=shutil.ignore_patterns(*PYTHON_LEFT_OUT, "__pycache__", "config-*", "*.a"))
         for module in (library / "lib-dynload").glob("*.so"):
-            for needed in list_libraries(module):
-                copy = root / needed.lstrip("/")
-                if not copy.exists():
-                    copy.parent.mkdir(parents=True, exist_ok=True)
-                    shutil.copy2(needed, copy)
+            put_libraries(module)
         for file in (SOURCE / "tests/system/gpuperf_system.py", HERE / "guest.py"):
             put(file, f"/source/{file.relative_to(SOURCE)}")
         for name, text in (("etc/passwd", "root:x:0:0:root:/:/bin/sh\n"), ("etc/group", "root:x:0:\n"),
