@@ -8,6 +8,7 @@
  */
 #include "bpf/call_state.bpf.h"
 #include "bpf/plan.bpf.h"
+#include "bpf/slow_record.bpf.h"
 #include "bpf/stack.bpf.h"
 #include "bpf/trace.bpf.h"
 

@@ -110,15 +110,4 @@ int list_in_flight(struct bpf_iter__task *ctx)
 	return 0;
 }
 
-/* Unused: they bring the ring records into the BTF, where tests/abi compares them with the C++ side. */
-const struct gpuperf_slow_call *gpuperf_btf_slow_call;
-const struct gpuperf_process_exit *gpuperf_btf_process_exit;
-const struct gpuperf_handle_name *gpuperf_btf_handle_name;
-const struct gpuperf_in_flight *gpuperf_btf_in_flight;
-const struct gpuperf_launch *gpuperf_btf_launch;
-const struct gpuperf_site *gpuperf_btf_site;
-const struct gpuperf_traced_call *gpuperf_btf_traced_call;
-const struct gpuperf_child_process *gpuperf_btf_child_process;
-const struct gpuperf_graph *gpuperf_btf_graph;
-
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -4,7 +4,7 @@
  *
  * Every struct: fixed-width fields, explicit padding, 8-byte aligned, zeroed before it is filled.
  * Append only; the daemon skips ring records of an unknown kind by their length and counts them.
- * tests/abi compares the BTF of the built BPF objects with the C++ layout.
+ * tests/abi/layouts.inc records the layout, as BPF C and C++ have to see it.
  */
 #pragma once
 
@@ -281,17 +281,21 @@ struct gpuperf_record {
 	__u32 kind;               /* GPUPERF_RECORD_* */
 	__u32 length_bytes;       /* of the whole record, this header included */
 };
-#define GPUPERF_RECORD_SLOW_CALL 1u
-#define GPUPERF_RECORD_PROCESS_EXIT 2u
-#define GPUPERF_RECORD_HANDLE_NAME 3u
-#define GPUPERF_RECORD_SLOW_IN_FLIGHT 4u
-#define GPUPERF_RECORD_STACK 5u
-#define GPUPERF_RECORD_STACK_COPY 6u
-#define GPUPERF_RECORD_LAUNCH 7u
-#define GPUPERF_RECORD_CALL 8u
-#define GPUPERF_RECORD_SITE 9u
-#define GPUPERF_RECORD_CHILD 10u
-#define GPUPERF_RECORD_GRAPH 11u
+
+enum gpuperf_record_kind {
+	GPUPERF_RECORD_SLOW_CALL = 1,
+	GPUPERF_RECORD_PROCESS_EXIT = 2,
+	GPUPERF_RECORD_HANDLE_NAME = 3,
+	GPUPERF_RECORD_SLOW_IN_FLIGHT = 4, /* by the iterator, not by a ring */
+	GPUPERF_RECORD_STACK = 5,
+	GPUPERF_RECORD_STACK_COPY = 6,
+	GPUPERF_RECORD_LAUNCH = 7,
+	GPUPERF_RECORD_CALL = 8,
+	GPUPERF_RECORD_SITE = 9,
+	GPUPERF_RECORD_CHILD = 10,
+	GPUPERF_RECORD_GRAPH = 11,
+	GPUPERF_RECORD_KINDS = 12
+};
 
 /* One call that passed its threshold. Producer: BPF at return, or the look at calls in flight, for which
  * duration_ns is the age. Consumer: drain. Since 1; from `outer` on since 3. */
@@ -475,50 +479,3 @@ enum gpuperf_loss {
 #endif
 
 GPUPERF_ASSERT((GPUPERF_CALL_DEPTH & (GPUPERF_CALL_DEPTH - 1)) == 0); /* indices are masked */
-GPUPERF_ASSERT(sizeof(struct gpuperf_function) == 32);
-GPUPERF_ASSERT(sizeof(struct gpuperf_error_count) == 16);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, errors) == 64);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, other_errors) == 160);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, bytes) == 176);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_cell, buckets) == 224);
-GPUPERF_ASSERT(sizeof(struct gpuperf_cell) == 224 + 4 * GPUPERF_BUCKETS + 8 * GPUPERF_WORST);
-GPUPERF_ASSERT(sizeof(struct gpuperf_cell) % 8 == 0);
-GPUPERF_ASSERT(sizeof(struct gpuperf_cell_key) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_cell_owner) == 24);
-GPUPERF_ASSERT(sizeof(struct gpuperf_record) == 8);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, values) == 64);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, comm) == 152);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, blobs) == 176);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, outer) == 432);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_slow_call, split) == 504);
-GPUPERF_ASSERT(sizeof(struct gpuperf_time_split) == 104);
-GPUPERF_ASSERT(sizeof(struct gpuperf_child) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_wait) == 104 + 8 * GPUPERF_WAIT_FRAMES);
-GPUPERF_ASSERT(sizeof(struct gpuperf_slow_call) ==
-	       504 + 104 + 16 * GPUPERF_CHILDREN + 232 * GPUPERF_WAITS);
-GPUPERF_ASSERT(sizeof(struct gpuperf_slow_in_flight) ==
-	       sizeof(struct gpuperf_slow_call) + 32 + 16 * GPUPERF_REPLACED_RETURNS);
-GPUPERF_ASSERT(sizeof(struct gpuperf_capture) == 24);
-GPUPERF_ASSERT(sizeof(struct gpuperf_plan) == 48 + 24 * GPUPERF_VALUES);
-GPUPERF_ASSERT(sizeof(struct gpuperf_process_info) == 384);
-GPUPERF_ASSERT(sizeof(struct gpuperf_shape_key) == 48);
-GPUPERF_ASSERT(sizeof(struct gpuperf_shape_totals) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_in_flight) == 56);
-GPUPERF_ASSERT(sizeof(struct gpuperf_handle_name) == 40 + GPUPERF_HANDLE_NAME_BYTES);
-GPUPERF_ASSERT(sizeof(struct gpuperf_process_exit) == 24);
-GPUPERF_ASSERT(sizeof(struct gpuperf_trace_order) == 32);
-GPUPERF_ASSERT(sizeof(struct gpuperf_launch) == 56);
-GPUPERF_ASSERT(sizeof(struct gpuperf_graph) == 56);
-GPUPERF_ASSERT(sizeof(struct gpuperf_site) == 64 + 4 * GPUPERF_CALL_DEPTH);
-GPUPERF_ASSERT(sizeof(struct gpuperf_traced_call) == 64);
-GPUPERF_ASSERT(sizeof(struct gpuperf_child_process) == 32);
-GPUPERF_ASSERT(sizeof(struct gpuperf_unwind_rule) == 8);
-GPUPERF_ASSERT(sizeof(struct gpuperf_unwind_key) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_python_layout) == 56);
-GPUPERF_ASSERT(sizeof(struct gpuperf_address_space) == 32 + 56);
-GPUPERF_ASSERT(sizeof(struct gpuperf_native_frame) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_python_frame) == 24);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_stack, exact_frames) == 56);
-GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_stack, python) == 56 + GPUPERF_STACK_FRAMES / 8 + 16 * GPUPERF_STACK_FRAMES);
-GPUPERF_ASSERT(sizeof(struct gpuperf_stack_copy) ==
-	       sizeof(struct gpuperf_stack) + 24 + 16 * GPUPERF_REPLACED_RETURNS + GPUPERF_STACK_COPY_BYTES);

@@ -526,8 +526,4 @@ int note_code_change(struct pt_regs *ctx)
 	return 0;
 }
 
-/* Unused: they bring the records into the BTF, where tests/abi compares them with the C++ side. */
-const struct gpuperf_stack_copy *gpuperf_btf_stack_copy;
-const struct gpuperf_unwind_rule *gpuperf_btf_unwind_rule;
-
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,6 +1,7 @@
 #include "client/capture_fetch.h"
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <functional>
 #include <optional>
@@ -18,24 +19,20 @@ Status read_stream(Connection& connection, const v1::FetchCaptureRequest& reques
                    const Write& write) {
   Progress progress;
   progress.show(fmt::format("capture {}: is made ready", request.id()));
-  grpc::ClientContext context;
-  const InterruptibleCall interruptible(connection.interrupt(), context);
-  const auto stream = connection.stub().FetchCapture(&context, request);
-  v1::FetchCaptureResponse piece;
   Status written = absl::OkStatus();
   uint64_t total_bytes = 0;
   uint64_t got_bytes = 0;
-  while (written.ok() && stream->Read(&piece)) {
+  const auto on_piece = [&](const v1::FetchCaptureResponse& piece) {
     if (piece.total_bytes() > 0) total_bytes = piece.total_bytes();
     got_bytes += piece.data().size();
     progress.show(fmt::format("capture {}: {} of {}", request.id(), format_bytes(got_bytes),
                               format_bytes(total_bytes)));
     written = write(piece.data());
-  }
-  if (!written.ok()) context.TryCancel();
-  const grpc::Status ended = stream->Finish();
-  if (!written.ok()) return written;
-  RETURN_IF_ERROR(connection.explain(ended, fmt::format("fetch capture {}", request.id())));
+    return written.ok();
+  };
+  RETURN_IF_ERROR(
+      connection.fetch_capture(fmt::format("fetch capture {}", request.id()), request, on_piece));
+  RETURN_IF_ERROR(written);
   if (got_bytes == total_bytes) return absl::OkStatus();
   return absl::DataLossError(fmt::format("cannot fetch capture {}: {} of {} bytes came",
                                          request.id(), got_bytes, total_bytes));

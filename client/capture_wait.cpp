@@ -49,8 +49,7 @@ Result<v1::GetCaptureResponse> wait_until_stored(Connection& connection, const v
   for (;;) {
     v1::GetCaptureResponse response;
     const Status called =
-        connection.call(&Connection::Stub::GetCapture,
-                        fmt::format("wait for capture {}", begun.id()), request, &response);
+        connection.call(fmt::format("wait for capture {}", begun.id()), request, &response);
     if (!called.ok() && !(absl::IsNotFound(called) && steady_clock::now() < unseen_until)) {
       return called;
     }
@@ -76,8 +75,7 @@ Result<v1::GetCaptureResponse> capture_and_wait(Connection& connection,
                                                 const v1::StartCaptureRequest& request,
                                                 const Sleep& sleep) {
   v1::StartCaptureResponse response;
-  RETURN_IF_ERROR(connection.call(&Connection::ControlStub::StartCapture, "start a capture",
-                                  request, &response));
+  RETURN_IF_ERROR(connection.call("start a capture", request, &response));
   return wait_until_stored(connection, response.capture(), request.duration_ms() * 1'000'000,
                            sleep);
 }
@@ -86,8 +84,7 @@ Result<v1::GetCaptureResponse> freeze_and_wait(Connection& connection,
                                                const v1::FreezeRecorderRequest& request,
                                                const Sleep& sleep) {
   v1::FreezeRecorderResponse response;
-  RETURN_IF_ERROR(connection.call(&Connection::ControlStub::FreezeRecorder,
-                                  "freeze the flight recorder", request, &response));
+  RETURN_IF_ERROR(connection.call("freeze the flight recorder", request, &response));
   return wait_until_stored(connection, response.capture(), 0, sleep);
 }
 

@@ -15,12 +15,11 @@ Status show_change(const Invocation& invocation, std::string_view action, const 
                    const v1::ProbeChange& change);
 
 // Connects, asks, and shows.
-template <typename Request, typename Response>
-Status run_change(const Invocation& invocation, Connection::ControlMethod<Request, Response> method,
-                  std::string_view action, const Request& request) {
+template <typename Response, typename Request>
+Status run_change(const Invocation& invocation, std::string_view action, const Request& request) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   Response response;
-  const Status called = connection->call(method, action, request, &response);
+  const Status called = connection->call(action, request, &response);
   return show_change(invocation, action, called, response.change());
 }
 

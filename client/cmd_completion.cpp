@@ -2,6 +2,7 @@
 // the hidden subcommand `words`, what may come next.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <chrono>

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <string.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <array>
 #include <iostream>
@@ -44,8 +45,7 @@ std::string render_config(const v1::GetConfigResponse& config, const TextStyle& 
 
 Result<std::string> draw_config(Connection& connection, const View& view) {
   v1::GetConfigResponse config;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetConfig, "read the configuration",
-                                  v1::GetConfigRequest(), &config));
+  RETURN_IF_ERROR(connection.call("read the configuration", v1::GetConfigRequest(), &config));
   if (view.format == Format::kTable) return render_config(config, view.style);
   return render_message(config, view.format, view.shape, view.style);
 }
@@ -99,8 +99,7 @@ Status run_check(const Invocation& invocation, const std::string& file) {
   v1::CheckConfigRequest request;
   request.set_json(std::move(text));
   v1::CheckConfigResponse response;
-  RETURN_IF_ERROR(connection->call(&Connection::Stub::CheckConfig, fmt::format("check {}", name),
-                                   request, &response));
+  RETURN_IF_ERROR(connection->call(fmt::format("check {}", name), request, &response));
   const Format format = find_format(invocation.options);
   if (format == Format::kJson) {
     RETURN_IF_ERROR(invocation.output.write(write_json(to_json(response), JsonShape::kIndented)));
@@ -133,8 +132,8 @@ void declare_config(CLI::App& app, Invocation& invocation) {
   app.add_subcommand("reload", "Have the daemon read its file anew (root)")
       ->callback([&invocation] {
         invocation.run = [&invocation] {
-          return run_change(invocation, &Connection::ControlStub::ReloadConfig,
-                            "reload the configuration", v1::ReloadConfigRequest());
+          return run_change<v1::ReloadConfigResponse>(invocation, "reload the configuration",
+                                                      v1::ReloadConfigRequest());
         };
       });
 }

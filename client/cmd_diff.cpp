@@ -1,6 +1,7 @@
 // gpuperfctl diff A B: what changed between two captures.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <string>
@@ -10,8 +11,6 @@
 
 namespace gpuperf::client {
 namespace {
-
-constexpr double kRenderSeconds = 120;  // two captures are read and compared, after others'
 
 struct Diff {
   uint64_t before = 0;
@@ -84,7 +83,6 @@ Result<std::string> draw_diff(Connection& connection, const View& view, const Op
   request.set_limit(static_cast<uint32_t>(std::min<uint64_t>(options.limit, 10'000)));
   v1::DiffCapturesResponse response;
   RETURN_IF_ERROR(connection.call(
-      &Connection::Stub::DiffCaptures,
       fmt::format("compare captures {} and {}", asked.before, asked.after), request, &response));
   const std::vector<v1::CaptureDiffRow> rows(response.rows().begin(), response.rows().end());
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);

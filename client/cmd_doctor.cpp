@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <fstream>
@@ -18,10 +19,7 @@ namespace gpuperf::client {
 namespace {
 
 constexpr ListCall<v1::ListProbesRequest, v1::ListProbesResponse, v1::Probe> kListProbes = {
-    .method = &Connection::Stub::ListProbes,
-    .rows = &v1::ListProbesResponse::mutable_probes,
-    .action = "list probes",
-    .page_rows = 1000};
+    .rows = &v1::ListProbesResponse::mutable_probes, .action = "list probes", .page_rows = 1000};
 
 std::optional<std::string> find_file_text(const std::string& path) {
   // A relative path is relative to where the daemon was started.
@@ -34,10 +32,9 @@ std::optional<std::string> find_file_text(const std::string& path) {
 
 // `here`: the daemon is on this host, and so are the files it names.
 Status read_answers(Connection& connection, bool here, DaemonAnswers& answers) {
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
-                                  v1::GetStatusRequest(), &answers.status));
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetConfig, "read the configuration",
-                                  v1::GetConfigRequest(), &answers.config));
+  RETURN_IF_ERROR(connection.call("read the status", v1::GetStatusRequest(), &answers.status));
+  RETURN_IF_ERROR(
+      connection.call("read the configuration", v1::GetConfigRequest(), &answers.config));
   ASSIGN_OR_RETURN(answers.probes, read_pages(connection, kListProbes, {}, 0));
   ASSIGN_OR_RETURN(answers.sessions, read_pages(connection, kListSessions, {}, 0));
   v1::ListFunctionsRequest cuda;
@@ -45,8 +42,7 @@ Status read_answers(Connection& connection, bool here, DaemonAnswers& answers) {
   cuda.set_per_process(true);
   ASSIGN_OR_RETURN(answers.cuda_calls, read_pages(connection, kListFunctions, cuda, 0));
   v1::ListGpusResponse gpus;
-  const Status listed =
-      connection.call(&Connection::Stub::ListGpus, "list GPUs", v1::ListGpusRequest(), &gpus);
+  const Status listed = connection.call("list GPUs", v1::ListGpusRequest(), &gpus);
   if (listed.ok()) answers.gpus = std::move(gpus);  // else: an older daemon, which is said
   if (here) answers.config_file = find_file_text(answers.config.path());
   return absl::OkStatus();

@@ -2,6 +2,7 @@
 // next seconds.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 #include <memory>

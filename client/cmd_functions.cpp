@@ -2,6 +2,7 @@
 // it moved; the GEMM shapes it was called with; the calls that have not come back.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <array>
@@ -31,14 +32,12 @@ constexpr std::array<std::string_view, 7> kUnrelatedStages = {"api",  "log",    
                                                               "slow", "symbols", "watch"};
 
 constexpr ListCall<v1::ListShapesRequest, v1::ListShapesResponse, v1::Shape> kListShapes = {
-    .method = &Connection::Stub::ListShapes,
     .rows = &v1::ListShapesResponse::mutable_shapes,
     .action = "list GEMM shapes",
     .page_rows = kPageRows};
 
 constexpr ListCall<v1::ListInFlightCallsRequest, v1::ListInFlightCallsResponse, v1::InFlightCall>
-    kListInFlightCalls = {.method = &Connection::Stub::ListInFlightCalls,
-                          .rows = &v1::ListInFlightCallsResponse::mutable_calls,
+    kListInFlightCalls = {.rows = &v1::ListInFlightCallsResponse::mutable_calls,
                           .action = "list calls in flight",
                           .page_rows = kPageRows};
 
@@ -187,8 +186,7 @@ Result<std::string> draw_functions(Connection& connection, const View& view, con
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
   rates.update(taken_mono_ns, rows);
   v1::GetStatusResponse status;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
-                                  v1::GetStatusRequest(), &status));
+  RETURN_IF_ERROR(connection.call("read the status", v1::GetStatusRequest(), &status));
   const std::string notes = render_notes(rows, status, has_filter(options));
   return fmt::format("{}{}{}", render_table(rows, per_process, rates, view.style),
                      notes.empty() ? "" : "\n", paint(notes, Tone::kDim, view.style));

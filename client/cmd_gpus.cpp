@@ -1,6 +1,7 @@
 // gpuperfctl gpus: how the host's GPUs are, so that a slow kernel can be told from a slow GPU.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <string>
 #include <vector>
@@ -13,8 +14,7 @@ namespace {
 
 Result<std::string> draw_gpus(Connection& connection, const View& view) {
   v1::ListGpusResponse response;
-  RETURN_IF_ERROR(
-      connection.call(&Connection::Stub::ListGpus, "list GPUs", v1::ListGpusRequest(), &response));
+  RETURN_IF_ERROR(connection.call("list GPUs", v1::ListGpusRequest(), &response));
   const std::vector<v1::Gpu> gpus(response.gpus().begin(), response.gpus().end());
   if (view.format != Format::kTable) return render_rows(gpus, view.format, view.shape, view.style);
   std::string text = render_gpu_table(gpus, read_wall_clock_ns(), view.style);

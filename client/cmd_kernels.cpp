@@ -1,6 +1,7 @@
 // gpuperfctl kernels: what ran on the GPUs, for how long, and how long it took to get there.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <string>
@@ -18,12 +19,9 @@ using v1::ListKernelsRequest;
 using v1::ListKernelsResponse;
 
 constexpr ListCall<ListKernelsRequest, ListKernelsResponse, KernelStats> kListKernels = {
-    .method = &Connection::Stub::ListKernels,
-    .rows = &ListKernelsResponse::mutable_kernels,
-    .action = "list kernels",
-    .page_rows = 1000};
+    .rows = &ListKernelsResponse::mutable_kernels, .action = "list kernels", .page_rows = 1000};
 
-Table make_table(bool per_process) {
+Table make_kernel_table(bool per_process) {
   constexpr auto kRight = Column::Align::kRight;
   std::vector<Column> columns;
   if (per_process) columns = {{"PID", kRight}, {.title = "COMM", .shrink_to = 8}};
@@ -47,7 +45,7 @@ Table make_table(bool per_process) {
 
 std::string render_table(const std::vector<KernelStats>& rows, bool per_process,
                          const TextStyle& style) {
-  Table table = make_table(per_process);
+  Table table = make_kernel_table(per_process);
   for (const KernelStats& row : rows) {
     const auto latency = [&row](uint64_t ns) {
       return Cell{row.joined_launches() == 0 ? "" : format_duration(ns)};
@@ -119,8 +117,7 @@ Result<std::string> draw_kernels(Connection& connection, const View& view, const
                    read_pages(connection, kListKernels, request, options.limit));
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
   v1::GetStatusResponse status;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
-                                  v1::GetStatusRequest(), &status));
+  RETURN_IF_ERROR(connection.call("read the status", v1::GetStatusRequest(), &status));
   const std::string notes = render_notes(rows, status, has_filter(options));
   return fmt::format("{}{}{}", render_table(rows, per_process, view.style),
                      notes.empty() ? "" : "\n", paint(notes, Tone::kDim, view.style));

@@ -3,6 +3,7 @@
 
 #include <absl/strings/str_join.h>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -15,8 +16,6 @@
 
 namespace gpuperf::client {
 namespace {
-
-constexpr double kRenderSeconds = 120;  // a capture is read and added up, after others'
 
 v1::CaptureGrouping find_grouping(const std::string& by) {
   if (by == "operator") return v1::CAPTURE_GROUPING_OPERATOR;
@@ -78,8 +77,7 @@ Result<std::string> draw_rows(Connection& connection, const View& view, const Op
   request.set_kernel(options.function);
   request.set_limit(static_cast<uint32_t>(std::min<uint64_t>(options.limit, 10'000)));
   v1::SummariseCaptureResponse response;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::SummariseCapture,
-                                  fmt::format("add up capture {}", id), request, &response));
+  RETURN_IF_ERROR(connection.call(fmt::format("add up capture {}", id), request, &response));
   const std::vector<v1::CaptureWorkRow> rows(response.rows().begin(), response.rows().end());
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
   std::string notes =

@@ -2,6 +2,7 @@
 // of it, file by file; and changing, until the daemon ends, what is probed and what is slow.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <memory>
@@ -23,10 +24,7 @@ using v1::ListProbesResponse;
 using v1::Probe;
 
 constexpr ListCall<ListProbesRequest, ListProbesResponse, Probe> kListProbes = {
-    .method = &Connection::Stub::ListProbes,
-    .rows = &ListProbesResponse::mutable_probes,
-    .action = "list probes",
-    .page_rows = 1000};
+    .rows = &ListProbesResponse::mutable_probes, .action = "list probes", .page_rows = 1000};
 
 Tone find_tone(v1::ProbeState state) {
   if (state == v1::PROBE_STATE_ATTACHED) return Tone::kGood;
@@ -113,18 +111,16 @@ Status run_add(const Invocation& invocation, const NewProbe& probe) {
     return absl::InvalidArgumentError(
         fmt::format("cannot add {}: not valid JSON: {}", probe.name, probe.value));
   }
-  return run_change(invocation, &Connection::ControlStub::AddProbe,
-                    fmt::format("add {}", probe.name), request);
+  return run_change<v1::AddProbeResponse>(invocation, fmt::format("add {}", probe.name), request);
 }
 
 // Enabling and disabling ask for the same thing in two messages.
 template <typename Request, typename Response>
-Status run_switch(const Invocation& invocation, Connection::ControlMethod<Request, Response> method,
-                  std::string_view verb, const std::string& pattern) {
+Status run_switch(const Invocation& invocation, std::string_view verb, const std::string& pattern) {
   Request request;
   request.set_category(invocation.options.category);
   request.set_function(pattern);
-  return run_change(invocation, method, fmt::format("{} {}", verb, pattern), request);
+  return run_change<Response>(invocation, fmt::format("{} {}", verb, pattern), request);
 }
 
 // "20ms"; "0" = no call is slow; "config", which gives nothing = as the configuration says.
@@ -161,16 +157,8 @@ Status run_threshold(const Invocation& invocation, const NewThreshold& threshold
   request.set_function(threshold.pattern);
   ASSIGN_OR_RETURN(const std::optional<uint64_t> threshold_ns, parse_threshold_ns(threshold.value));
   if (threshold_ns.has_value()) request.set_threshold_ns(*threshold_ns);
-  return run_change(invocation, &Connection::ControlStub::SetSlowThreshold,
-                    fmt::format("set the threshold of {}", threshold.pattern), request);
-}
-
-// `probes` alone lists, so it has flags; behind another subcommand they would be accepted and
-// ignored.
-void refuse_list_flags(const CLI::App& app) {
-  for (const CLI::Option* flag : app.get_options()) {
-    if (flag->count() > 0) throw CLI::ExtrasError(app.get_name(), {flag->get_name()});
-  }
+  return run_change<v1::SetSlowThresholdResponse>(
+      invocation, fmt::format("set the threshold of {}", threshold.pattern), request);
 }
 
 void declare_add(CLI::App& app, Invocation& invocation) {
@@ -201,15 +189,14 @@ void add_pattern(CLI::App& command, Options& options, std::string& pattern) {
 }
 
 template <typename Request, typename Response>
-void declare_switch(CLI::App& app, Invocation& invocation, const char* verb, const char* summary,
-                    Connection::ControlMethod<Request, Response> method) {
+void declare_switch(CLI::App& app, Invocation& invocation, const char* verb, const char* summary) {
   CLI::App& command = *app.add_subcommand(verb, summary);
   const auto pattern = std::make_shared<std::string>();
   add_pattern(command, invocation.options, *pattern);
-  command.callback([&app, &invocation, pattern, verb, method] {
+  command.callback([&app, &invocation, pattern, verb] {
     refuse_list_flags(app);
-    invocation.run = [&invocation, pattern, verb, method] {
-      return run_switch(invocation, method, verb, *pattern);
+    invocation.run = [&invocation, pattern, verb] {
+      return run_switch<Request, Response>(invocation, verb, *pattern);
     };
   });
 }
@@ -242,10 +229,10 @@ void declare_probes(CLI::App& app, Invocation& invocation) {
     add_watch_flag(*named, options);
   }
   declare_add(app, invocation);
-  declare_switch(app, invocation, "enable", "Put functions in again that are disabled (root)",
-                 &Connection::ControlStub::EnableProbes);
-  declare_switch(app, invocation, "disable", "Take functions out until gpuperfd ends (root)",
-                 &Connection::ControlStub::DisableProbes);
+  declare_switch<v1::EnableProbesRequest, v1::EnableProbesResponse>(
+      app, invocation, "enable", "Put functions in again that are disabled (root)");
+  declare_switch<v1::DisableProbesRequest, v1::DisableProbesResponse>(
+      app, invocation, "disable", "Take functions out until gpuperfd ends (root)");
   declare_threshold(app, invocation);
   app.callback([&invocation] {
     if (invocation.run) return;  // a subcommand's callback came first

@@ -1,6 +1,7 @@
 // gpuperfctl processes: who calls the probed functions, and who is injected.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <string>
 #include <vector>
@@ -18,7 +19,6 @@ using v1::ListProcessesResponse;
 using v1::Process;
 
 constexpr ListCall<ListProcessesRequest, ListProcessesResponse, Process> kListProcesses = {
-    .method = &Connection::Stub::ListProcesses,
     .rows = &ListProcessesResponse::mutable_processes,
     .action = "list processes",
     .page_rows = 1000};

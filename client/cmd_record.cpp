@@ -3,6 +3,7 @@
 #include <absl/strings/str_join.h>
 #include <fmt/format.h>
 #include <string.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 #include <memory>
@@ -77,8 +78,7 @@ Result<ChildProcess::Environment> make_environment(Connection& connection, const
   ChildProcess::Environment environment;
   if (asked.cpu_only) return environment;
   v1::GetStatusResponse status;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
-                                  v1::GetStatusRequest(), &status));
+  RETURN_IF_ERROR(connection.call("read the status", v1::GetStatusRequest(), &status));
   environment.emplace_back("CUDA_INJECTION64_PATH", injector);
   if (!status.ingest_socket().empty()) {
     environment.emplace_back("GPUPERF_SOCKET", status.ingest_socket());
@@ -118,8 +118,7 @@ Status finish(Connection& connection, const Invocation& invocation, ChildProcess
   v1::StopCaptureRequest stop;
   stop.set_id(begun.id());
   v1::StopCaptureResponse stopped;
-  const Status ended = connection.call(&Connection::ControlStub::StopCapture,
-                                       fmt::format("end capture {}", begun.id()), stop, &stopped);
+  const Status ended = connection.call(fmt::format("end capture {}", begun.id()), stop, &stopped);
   if (absl::IsFailedPrecondition(ended)) {
     say("the capture ended before the command did: trace.max_capture_seconds");
   } else if (!ended.ok()) {
@@ -146,8 +145,7 @@ Status give_up(Connection& connection, Invocation& invocation, ChildProcess& chi
   v1::StopCaptureRequest stop;
   stop.set_id(begun.id());
   v1::StopCaptureResponse stopped;
-  if (connection.call(&Connection::ControlStub::StopCapture, "end the capture", stop, &stopped)
-          .ok()) {
+  if (connection.call("end the capture", stop, &stopped).ok()) {
     const auto stored = wait_until_stored(
         connection, begun, 0, [&](std::chrono::nanoseconds time) { return child.sleep(time); });
     v1::DeleteCaptureRequest gone;
@@ -155,7 +153,7 @@ Status give_up(Connection& connection, Invocation& invocation, ChildProcess& chi
     v1::DeleteCaptureResponse deleted;
     // Best effort: it is small, and leaves by its age.
     if (stored.ok()) {
-      (void)connection.call(&Connection::ControlStub::DeleteCapture, "delete it", gone, &deleted);
+      (void)connection.call("delete it", gone, &deleted);
     }
   }
   say(fmt::format("cannot run {}: {}", invocation.command[0], strerror(error_number)));
@@ -177,8 +175,8 @@ Status run_record(Invocation& invocation, const Record& asked) {
   ASSIGN_OR_RETURN(const ChildProcess::Environment environment,
                    make_environment(*connection, asked, injector));
   v1::StartCaptureResponse begun;
-  RETURN_IF_ERROR(connection->call(&Connection::ControlStub::StartCapture, "start a capture",
-                                   make_request(asked, command, child->pid()), &begun));
+  RETURN_IF_ERROR(
+      connection->call("start a capture", make_request(asked, command, child->pid()), &begun));
   if (const int error_number = child->release(environment); error_number != 0) {
     return give_up(*connection, invocation, *child, begun.capture(), error_number);
   }

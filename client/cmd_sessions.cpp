@@ -3,6 +3,7 @@
 
 #include <absl/strings/str_join.h>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <string>
@@ -90,8 +91,7 @@ Status run_order(const Invocation& invocation, const std::string& action,
                  const v1::SetSessionRequest& request) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   v1::SetSessionResponse response;
-  RETURN_IF_ERROR(
-      connection->call(&Connection::ControlStub::SetSession, action, request, &response));
+  RETURN_IF_ERROR(connection->call(action, request, &response));
   const View view = {find_format(invocation.options), JsonShape::kIndented,
                      invocation.output.read_style()};
   if (view.format != Format::kTable) {
@@ -101,14 +101,6 @@ Status run_order(const Invocation& invocation, const std::string& action,
       fmt::format("{} {} told; what came of it: gpuperfctl sessions --pid {}\n",
                   format_count(response.sessions()),
                   response.sessions() == 1 ? "session" : "sessions", request.pid()));
-}
-
-// `sessions` alone lists, so it has flags; behind another subcommand they would be accepted and
-// ignored.
-void refuse_list_flags(const CLI::App& app) {
-  for (const CLI::Option* flag : app.get_options()) {
-    if (flag->count() > 0) throw CLI::ExtrasError(app.get_name(), {flag->get_name()});
-  }
 }
 
 void add_pid(CLI::App& command, v1::SetSessionRequest& request) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <unistd.h>
+#include <CLI/CLI.hpp>
 
 #include <iostream>
 #include <memory>
@@ -24,7 +25,6 @@ using v1::SlowCall;
 constexpr uint32_t kPageRows = 100;
 
 constexpr ListCall<ListSlowCallsRequest, ListSlowCallsResponse, SlowCall> kListSlowCalls = {
-    .method = &Connection::Stub::ListSlowCalls,
     .rows = &ListSlowCallsResponse::mutable_slow_calls,
     .action = "list slow calls",
     .page_rows = kPageRows};
@@ -90,8 +90,7 @@ Result<std::string> draw_one(Connection& connection, const View& view, uint64_t 
   v1::GetSlowCallRequest request;
   request.set_id(id);
   v1::GetSlowCallResponse response;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetSlowCall,
-                                  fmt::format("show slow call {}", id), request, &response));
+  RETURN_IF_ERROR(connection.call(fmt::format("show slow call {}", id), request, &response));
   const SlowCall& call = response.slow_call();
   if (view.format == Format::kTable) {
     return explain_slow_call(call, read_wall_clock_ns(), view.style);
@@ -143,28 +142,20 @@ Status run_watch(const Invocation& invocation) {
                    connect(invocation, interrupt.get()));
   v1::WatchSlowCallsRequest request;
   ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
-  grpc::ClientContext context;
-  const InterruptibleCall interruptible(interrupt.get(), context);
-  const auto stream = connection->stub().WatchSlowCalls(&context, request);
-  stream->WaitForInitialMetadata();  // comes once the daemon has us among its readers
   SlowCallPrinter printer(invocation.output, find_format(options));
-  Status printed = printer.begin();
-  v1::WatchSlowCallsResponse message;
+  Status printed = absl::OkStatus();
   uint64_t count = 0;
-  while (printed.ok() && (options.limit == 0 || count < options.limit) && stream->Read(&message)) {
+  const auto on_message = [&](const v1::WatchSlowCallsResponse& message) {
+    if (!printed.ok()) return false;  // the header was not written
     if (message.missed_count() > 0) report_missed(message.missed_count());
-    if (!message.has_slow_call()) continue;
+    if (!message.has_slow_call()) return true;
     printed = printer.print(message.slow_call());
     ++count;
-  }
-  const bool ended_here = !printed.ok() || (options.limit > 0 && count == options.limit);
-  if (ended_here) context.TryCancel();
-  const grpc::Status ended = stream->Finish();
-  if (ended_here) return printed;
-  // The daemon never ends a watch while it runs.
-  return connection->explain(
-      ended.ok() ? grpc::Status(grpc::StatusCode::UNAVAILABLE, "it ended the stream") : ended,
-      "go on watching slow calls");
+    return printed.ok() && (options.limit == 0 || count < options.limit);
+  };
+  RETURN_IF_ERROR(connection->watch_slow_calls(
+      "go on watching slow calls", request, [&] { printed = printer.begin(); }, on_message));
+  return printed;
 }
 
 void declare_list(CLI::App& slow, Invocation& invocation) {

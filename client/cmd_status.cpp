@@ -1,6 +1,7 @@
 // gpuperfctl status: what the daemon is doing, what it cannot do and what it lost.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <array>
 #include <string>
@@ -181,8 +182,7 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
 
 Result<std::string> draw_status(Connection& connection, const View& view) {
   GetStatusResponse status;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetStatus, "read the status",
-                                  GetStatusRequest(), &status));
+  RETURN_IF_ERROR(connection.call("read the status", GetStatusRequest(), &status));
   if (view.format == Format::kTable) return render_status(status, view.style);
   return render_message(status, view.format, view.shape, view.style);
 }

@@ -2,6 +2,7 @@
 // the overhead budget has taken out.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <chrono>
 #include <memory>
@@ -41,11 +42,9 @@ Status read_rest(Connection& connection, const Options& options, TopScreen& scre
   ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
   request.mutable_page()->set_limit(kInFlightRows);
   v1::ListInFlightCallsResponse response;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::ListInFlightCalls, "list calls in flight",
-                                  request, &response));
+  RETURN_IF_ERROR(connection.call("list calls in flight", request, &response));
   screen.in_flight.assign(response.calls().begin(), response.calls().end());
-  return connection.call(&Connection::Stub::GetStatus, "read the status", v1::GetStatusRequest(),
-                         &screen.status);
+  return connection.call("read the status", v1::GetStatusRequest(), &screen.status);
 }
 
 Result<std::string> render(const TopScreen& screen, const View& view,

@@ -1,6 +1,7 @@
 // gpuperfctl trace start|stop|list|show|fetch|delete|freeze: captures, from their order to a file.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include <memory>
 #include <string>
@@ -16,7 +17,6 @@ namespace gpuperf::client {
 namespace {
 
 constexpr ListCall<v1::ListCapturesRequest, v1::ListCapturesResponse, v1::Capture> kListCaptures = {
-    .method = &Connection::Stub::ListCaptures,
     .rows = &v1::ListCapturesResponse::mutable_captures,
     .action = "list captures",
     .page_rows = 1000};
@@ -79,8 +79,7 @@ Status run_start(const Invocation& invocation, const Order& order) {
   if (!order.wait) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
     v1::StartCaptureResponse response;
-    RETURN_IF_ERROR(connection->call(&Connection::ControlStub::StartCapture, "start a capture",
-                                     request, &response));
+    RETURN_IF_ERROR(connection->call("start a capture", request, &response));
     return show_begun(invocation, response.capture());
   }
   ASSIGN_OR_RETURN(const std::unique_ptr<Interrupt> interrupt,
@@ -105,7 +104,8 @@ Status run_freeze(const Invocation& invocation, const Order& order) {
   return show_stored(invocation, stored);
 }
 
-Result<std::string> draw_list(Connection& connection, const View& view, const Options& options) {
+Result<std::string> draw_captures(Connection& connection, const View& view,
+                                  const Options& options) {
   v1::Recorder recorder;
   ASSIGN_OR_RETURN(const std::vector<v1::Capture> rows,
                    read_pages(connection, kListCaptures, v1::ListCapturesRequest(), options.limit,
@@ -119,12 +119,11 @@ Result<std::string> draw_list(Connection& connection, const View& view, const Op
          paint(fmt::format("\n{}{}\n", hint, describe_recorder(recorder)), Tone::kDim, view.style);
 }
 
-Result<std::string> draw_one(Connection& connection, const View& view, uint64_t id) {
+Result<std::string> draw_capture(Connection& connection, const View& view, uint64_t id) {
   v1::GetCaptureRequest request;
   request.set_id(id);
   v1::GetCaptureResponse response;
-  RETURN_IF_ERROR(connection.call(&Connection::Stub::GetCapture, fmt::format("show capture {}", id),
-                                  request, &response));
+  RETURN_IF_ERROR(connection.call(fmt::format("show capture {}", id), request, &response));
   if (view.format != Format::kTable) {
     return render_message(response, view.format, view.shape, view.style);
   }
@@ -133,14 +132,12 @@ Result<std::string> draw_one(Connection& connection, const View& view, uint64_t 
 }
 
 template <typename Request, typename Response>
-Status run_change(const Invocation& invocation, Connection::ControlMethod<Request, Response> method,
-                  const char* action, uint64_t id) {
+Status run_change(const Invocation& invocation, const char* action, uint64_t id) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
   Request request;
   request.set_id(id);
   Response response;
-  RETURN_IF_ERROR(
-      connection->call(method, fmt::format("{} capture {}", action, id), request, &response));
+  RETURN_IF_ERROR(connection->call(fmt::format("{} capture {}", action, id), request, &response));
   v1::GetCaptureResponse shown;
   *shown.mutable_capture() = response.capture();
   return show_stored(invocation, shown);
@@ -195,14 +192,14 @@ void declare_freeze(CLI::App& trace, Invocation& invocation) {
   });
 }
 
-void declare_list(CLI::App& trace, Invocation& invocation) {
+void declare_capture_list(CLI::App& trace, Invocation& invocation) {
   CLI::App& app = *trace.add_subcommand("list", "Captures, newest first, and the flight recorder");
   add_limit_flag(app, invocation.options);
   add_watch_flag(app, invocation.options);
   app.callback([&invocation] {
     invocation.run = [&invocation] {
       return run_view(invocation, [&](Connection& connection, const View& view) {
-        return draw_list(connection, view, invocation.options);
+        return draw_captures(connection, view, invocation.options);
       });
     };
   });
@@ -217,13 +214,13 @@ CLI::App& declare_of_one(CLI::App& trace, const char* verb, const char* summary,
   return app;
 }
 
-void declare_show(CLI::App& trace, Invocation& invocation) {
+void declare_capture_show(CLI::App& trace, Invocation& invocation) {
   const auto id = std::make_shared<uint64_t>(0);
   CLI::App& app = declare_of_one(trace, "show", "One capture, and how well it was matched", id);
   app.callback([&invocation, id] {
     invocation.run = [&invocation, id] {
       return run_view(invocation, [&](Connection& connection, const View& view) {
-        return draw_one(connection, view, *id);
+        return draw_capture(connection, view, *id);
       });
     };
   });
@@ -261,15 +258,16 @@ void declare_changes(CLI::App& trace, Invocation& invocation) {
   declare_of_one(trace, "stop", "End a capture that runs", stopped)
       .callback([&invocation, stopped] {
         invocation.run = [&invocation, stopped] {
-          return run_change(invocation, &Connection::ControlStub::StopCapture, "stop", *stopped);
+          return run_change<v1::StopCaptureRequest, v1::StopCaptureResponse>(invocation, "stop",
+                                                                             *stopped);
         };
       });
   const auto deleted = std::make_shared<uint64_t>(0);
   declare_of_one(trace, "delete", "Delete a stored or failed capture for good", deleted)
       .callback([&invocation, deleted] {
         invocation.run = [&invocation, deleted] {
-          return run_change(invocation, &Connection::ControlStub::DeleteCapture, "delete",
-                            *deleted);
+          return run_change<v1::DeleteCaptureRequest, v1::DeleteCaptureResponse>(
+              invocation, "delete", *deleted);
         };
       });
 }
@@ -279,8 +277,8 @@ void declare_changes(CLI::App& trace, Invocation& invocation) {
 void declare_trace(CLI::App& app, Invocation& invocation) {
   app.require_subcommand(1);
   declare_start(app, invocation);
-  declare_list(app, invocation);
-  declare_show(app, invocation);
+  declare_capture_list(app, invocation);
+  declare_capture_show(app, invocation);
   declare_fetch(app, invocation);
   declare_changes(app, invocation);
   declare_freeze(app, invocation);

@@ -1,6 +1,7 @@
 // gpuperfctl version: the versions of this program and of the daemon, which may be absent.
 
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "client/version.h"
 #include "client/view.h"
@@ -11,8 +12,7 @@ namespace {
 Result<std::string> find_daemon_version(const Invocation& invocation) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect(invocation, nullptr));
   v1::GetStatusResponse status;
-  RETURN_IF_ERROR(connection->call(&Connection::Stub::GetStatus, "read the daemon's version",
-                                   v1::GetStatusRequest(), &status));
+  RETURN_IF_ERROR(connection->call("read the daemon's version", v1::GetStatusRequest(), &status));
   return status.version();
 }
 

@@ -2,7 +2,6 @@
 
 // What main knows of the commands, and what a command gets to work with.
 
-#include <CLI/CLI.hpp>
 #include <functional>
 #include <optional>
 #include <string>

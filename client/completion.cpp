@@ -1,6 +1,7 @@
 #include "client/completion.h"
 
 #include <absl/strings/str_split.h>
+#include <CLI/CLI.hpp>
 
 #include <algorithm>
 #include <set>

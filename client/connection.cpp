@@ -2,6 +2,13 @@
 
 #include <fmt/format.h>
 #include <grpc/grpc.h>
+#include <grpcpp/grpcpp.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "gpuperf/v1/control.grpc.pb.h"
+#include "gpuperf/v1/observe.grpc.pb.h"
 
 namespace gpuperf::client {
 namespace {
@@ -25,14 +32,57 @@ double to_seconds(std::chrono::nanoseconds duration) {
 
 }  // namespace
 
+struct Connection::Channel {
+  explicit Channel(const Connection& its_connection)
+      : connection(its_connection),
+        channel(grpc::CreateCustomChannel(connection.address_.grpc_target,
+                                          grpc::InsecureChannelCredentials(),
+                                          make_channel_arguments())),
+        observe(channel),
+        control(channel) {}
+
+  template <typename Stub, typename Request, typename Response>
+  grpc::Status run(Stub& stub,
+                   grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&, Response*),
+                   const Request& request, Response* response) {
+    grpc::ClientContext context;
+    context.set_deadline(std::chrono::system_clock::now() + connection.timeout_);
+    const InterruptibleCall interruptible(connection.interrupt_, context);
+    return (stub.*method)(&context, request, response);
+  }
+
+  // True in the end = `on_message` ended it.
+  template <typename Message>
+  Result<bool> read(std::string_view action, grpc::ClientContext& context,
+                    grpc::ClientReader<Message>& stream,
+                    const std::function<bool(const Message&)>& on_message) {
+    Message message;
+    while (stream.Read(&message)) {
+      if (on_message(message)) continue;
+      context.TryCancel();
+      (void)stream.Finish();  // cancelled by us
+      return true;
+    }
+    RETURN_IF_ERROR(explain(stream.Finish(), action));
+    return false;
+  }
+
+  Status explain(const grpc::Status& status, std::string_view action) const;
+  Status explain_change(const grpc::Status& status, std::string_view action) const;
+
+  const Connection& connection;
+  const std::shared_ptr<grpc::Channel> channel;
+  v1::Observe::Stub observe;
+  v1::Control::Stub control;
+};
+
 Connection::Connection(Address address, std::chrono::nanoseconds timeout, Interrupt* interrupt)
     : address_(std::move(address)),
       timeout_(timeout),
       interrupt_(interrupt),
-      channel_(grpc::CreateCustomChannel(address_.grpc_target, grpc::InsecureChannelCredentials(),
-                                         make_channel_arguments())),
-      stub_(v1::Observe::NewStub(channel_)),
-      control_(v1::Control::NewStub(channel_)) {}
+      channel_(std::make_unique<Channel>(*this)) {}
+
+Connection::~Connection() = default;
 
 Result<std::unique_ptr<Connection>> Connection::open(std::string_view address_text,
                                                      std::chrono::nanoseconds timeout,
@@ -51,47 +101,50 @@ Result<std::unique_ptr<Connection>> Connection::open(std::string_view address_te
 Status Connection::wait_until_connected() {
   const auto deadline = std::chrono::system_clock::now() + timeout_;
   for (;;) {
-    const grpc_connectivity_state state = channel_->GetState(/*try_to_connect=*/true);
+    const grpc_connectivity_state state = channel_->channel->GetState(/*try_to_connect=*/true);
     if (state == GRPC_CHANNEL_READY || state == GRPC_CHANNEL_TRANSIENT_FAILURE) {
       return absl::OkStatus();
     }
     if (interrupt_ != nullptr && interrupt_->happened()) return absl::CancelledError("interrupted");
     const auto now = std::chrono::system_clock::now();
     if (now >= deadline) {
-      return explain(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, ""), "connect");
+      return channel_->explain(grpc::Status(grpc::StatusCode::DEADLINE_EXCEEDED, ""), "connect");
     }
-    channel_->WaitForStateChange(state, std::min(deadline, now + kConnectStep));
+    channel_->channel->WaitForStateChange(state, std::min(deadline, now + kConnectStep));
   }
 }
 
 // Unlike a question, a change may have been made although its answer was never seen; and who may
 // change is not who may read: the daemon says it itself.
-Status Connection::explain_change(const grpc::Status& status, std::string_view action) const {
+Status Connection::Channel::explain_change(const grpc::Status& status,
+                                           std::string_view action) const {
   switch (status.error_code()) {
     case grpc::StatusCode::PERMISSION_DENIED:
       return absl::PermissionDeniedError(
-          fmt::format("cannot {}: gpuperfd at {} does not permit it: {}", action, address_.text,
-                      status.error_message()));
+          fmt::format("cannot {}: gpuperfd at {} does not permit it: {}", action,
+                      connection.address_.text, status.error_message()));
     case grpc::StatusCode::ALREADY_EXISTS:
       return absl::AlreadyExistsError(fmt::format("cannot {}: {}", action, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
       return absl::UnavailableError(fmt::format(
           "cannot {}: gpuperfd at {} did not answer within {:g} s; the change may still "
           "come into force, see: gpuperfctl probes; or wait longer: --timeout",
-          action, address_.text, to_seconds(timeout_)));
+          action, connection.address_.text, to_seconds(connection.timeout_)));
     default:  // the remaining codes mean what they mean for a question
       return explain(status, action);
   }
 }
 
-Status Connection::explain(const grpc::Status& status, std::string_view action) const {
-  const std::string failed = fmt::format("cannot {}: gpuperfd at {}", action, address_.text);
+Status Connection::Channel::explain(const grpc::Status& status, std::string_view action) const {
+  const std::string failed =
+      fmt::format("cannot {}: gpuperfd at {}", action, connection.address_.text);
   const std::string cause = status.error_message();
   switch (status.error_code()) {
     case grpc::StatusCode::OK:
       return absl::OkStatus();
     case grpc::StatusCode::CANCELLED:
-      if (interrupt_ != nullptr && interrupt_->happened()) return absl::CancelledError(cause);
+      if (connection.interrupt_ != nullptr && connection.interrupt_->happened())
+        return absl::CancelledError(cause);
       [[fallthrough]];  // not by us: the daemon cancels what runs when it stops
     case grpc::StatusCode::UNAVAILABLE:
       return absl::UnavailableError(
@@ -102,7 +155,7 @@ Status Connection::explain(const grpc::Status& status, std::string_view action) 
       return absl::UnavailableError(
           fmt::format("{} did not answer within {:g} s; see: systemctl status gpuperfd; or wait "
                       "longer: --timeout",
-                      failed, to_seconds(timeout_)));
+                      failed, to_seconds(connection.timeout_)));
     case grpc::StatusCode::PERMISSION_DENIED:
     case grpc::StatusCode::UNAUTHENTICATED:
       return absl::PermissionDeniedError(fmt::format(
@@ -127,6 +180,69 @@ Status Connection::explain(const grpc::Status& status, std::string_view action) 
       return absl::InternalError(fmt::format("{} answered: {} (code {})", failed, cause,
                                              static_cast<int>(status.error_code())));
   }
+}
+
+// A row for each rpc, of those that look and those that change.
+#define GPUPERF_RPC(SERVICE, EXPLAIN, METHOD)                                                     \
+  template <>                                                                                     \
+  Status Connection::call(std::string_view action, const v1::METHOD##Request& request,            \
+                          v1::METHOD##Response* response) {                                       \
+    return channel_->EXPLAIN(                                                                     \
+        channel_->run(channel_->SERVICE, &decltype(Channel::SERVICE)::METHOD, request, response), \
+        action);                                                                                  \
+  }
+#define GPUPERF_OBSERVE(METHOD) GPUPERF_RPC(observe, explain, METHOD)
+#define GPUPERF_CONTROL(METHOD) GPUPERF_RPC(control, explain_change, METHOD)
+GPUPERF_OBSERVE(GetStatus)
+GPUPERF_OBSERVE(ListProcesses)
+GPUPERF_OBSERVE(ListProbes)
+GPUPERF_OBSERVE(ListFunctions)
+GPUPERF_OBSERVE(ListSlowCalls)
+GPUPERF_OBSERVE(GetSlowCall)
+GPUPERF_OBSERVE(ListInFlightCalls)
+GPUPERF_OBSERVE(ListShapes)
+GPUPERF_OBSERVE(ListKernels)
+GPUPERF_OBSERVE(ListSessions)
+GPUPERF_OBSERVE(ListGpus)
+GPUPERF_OBSERVE(ListCaptures)
+GPUPERF_OBSERVE(GetCapture)
+GPUPERF_OBSERVE(SummariseCapture)
+GPUPERF_OBSERVE(DiffCaptures)
+GPUPERF_OBSERVE(GetConfig)
+GPUPERF_OBSERVE(CheckConfig)
+GPUPERF_CONTROL(ReloadConfig)
+GPUPERF_CONTROL(AddProbe)
+GPUPERF_CONTROL(EnableProbes)
+GPUPERF_CONTROL(DisableProbes)
+GPUPERF_CONTROL(SetSlowThreshold)
+GPUPERF_CONTROL(SetSession)
+GPUPERF_CONTROL(StartCapture)
+GPUPERF_CONTROL(StopCapture)
+GPUPERF_CONTROL(FreezeRecorder)
+GPUPERF_CONTROL(DeleteCapture)
+
+Status Connection::fetch_capture(
+    std::string_view action, const v1::FetchCaptureRequest& request,
+    const std::function<bool(const v1::FetchCaptureResponse&)>& on_message) {
+  grpc::ClientContext context;
+  const InterruptibleCall interruptible(interrupt_, context);
+  const auto stream = channel_->observe.FetchCapture(&context, request);
+  return channel_->read(action, context, *stream, on_message).status();
+}
+
+Status Connection::watch_slow_calls(
+    std::string_view action, const v1::WatchSlowCallsRequest& request,
+    const std::function<void()>& on_open,
+    const std::function<bool(const v1::WatchSlowCallsResponse&)>& on_message) {
+  grpc::ClientContext context;
+  const InterruptibleCall interruptible(interrupt_, context);
+  const auto stream = channel_->observe.WatchSlowCalls(&context, request);
+  stream->WaitForInitialMetadata();  // comes once the daemon has us among its readers
+  on_open();
+  ASSIGN_OR_RETURN(const bool is_ended_here, channel_->read(action, context, *stream, on_message));
+  if (is_ended_here) return absl::OkStatus();
+  return channel_->explain(grpc::Status(grpc::StatusCode::UNAVAILABLE, "it ended the stream"),
+                           action);
 }
 
 }  // namespace gpuperf::client

@@ -2,6 +2,7 @@
 
 // The checks of `gpuperfctl doctor`: pure functions from what was found to what it means.
 
+#include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -12,6 +13,8 @@
 #include "gpuperf/v1/observe.pb.h"
 
 namespace gpuperf::client {
+
+inline constexpr size_t kNamed = 5;  // of a list in a sentence
 
 enum class CheckState {
   kOk,

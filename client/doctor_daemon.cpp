@@ -12,8 +12,6 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr size_t kNamed = 5;  // of a list in a sentence
-
 // "a, b, c and 4 more".
 std::string name_some(const std::vector<std::string>& names) {
   std::string text = absl::StrJoin(

@@ -11,8 +11,6 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr size_t kNamed = 5;  // of a list in a sentence
-
 std::string name_process(const v1::Session& session) {
   return fmt::format("process {} ({})", session.pid(), session.comm());
 }

@@ -10,7 +10,6 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::string_view kIndent = "  ";
 constexpr std::string_view kDeeper = "    ";
 
 double get_ratio(uint64_t part_ns, uint64_t whole_ns) {

@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fmt/format.h>
+#include <grpcpp/client_context.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/eventfd.h>

@@ -1,14 +1,18 @@
 #pragma once
 
-#include <grpcpp/client_context.h>
 #include <signal.h>
 
 #include <chrono>
 #include <condition_variable>
+#include <memory>
 #include <mutex>
 #include <thread>
 
 #include "client/status.h"
+
+namespace grpc {
+class ClientContext;
+}
 
 namespace gpuperf::client {
 

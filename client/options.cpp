@@ -2,6 +2,7 @@
 
 #include <absl/strings/numbers.h>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "client/address.h"
 #include "client/duration.h"
@@ -61,6 +62,12 @@ CLI::Validator make_since_check() {
 }  // namespace
 
 // An empty value would not restrict anything: most likely a shell variable that is not set.
+void refuse_list_flags(const CLI::App& app) {
+  for (const CLI::Option* flag : app.get_options()) {
+    if (flag->count() > 0) throw CLI::ExtrasError(app.get_name(), {flag->get_name()});
+  }
+}
+
 CLI::Validator make_text_check() {
   return {[](std::string& text) -> std::string {
             if (text.empty()) return "is empty";

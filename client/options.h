@@ -3,7 +3,6 @@
 // The flags that several commands share. A command declares only those that it obeys: a filter
 // that is accepted and ignored would be a wrong answer.
 
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <optional>
@@ -13,7 +12,15 @@
 #include "client/status.h"
 #include "gpuperf/v1/observe.pb.h"
 
+namespace CLI {
+class App;
+class Validator;
+}  // namespace CLI
+
 namespace gpuperf::client {
+
+// How long captures may take: they are read, after others'.
+inline constexpr double kRenderSeconds = 120;
 
 struct Options {
   // Every command.
@@ -41,6 +48,10 @@ void add_time_flags(CLI::App& app, Options& options);      // --since --min-dura
 void add_sort_flag(CLI::App& app, Options& options, const std::string& fields);
 void add_limit_flag(CLI::App& app, Options& options);
 void add_watch_flag(CLI::App& app, Options& options);
+
+// Of a command that lists when it stands alone, and so has flags: before another subcommand they
+// would be accepted and ignored.
+void refuse_list_flags(const CLI::App& app);
 
 // For texts and numbers of a command's own.
 CLI::Validator make_text_check();

@@ -19,21 +19,18 @@ namespace gpuperf::client {
 // One rpc that lists. `action` completes "cannot …" in an error.
 template <typename Request, typename Response, typename Row>
 struct ListCall {
-  Connection::Method<Request, Response> method;
   google::protobuf::RepeatedPtrField<Row>* (Response::*rows)();
   const char* action;
   uint32_t page_rows;  // asked for at a time
 };
 
 inline constexpr ListCall<v1::ListFunctionsRequest, v1::ListFunctionsResponse, v1::FunctionStats>
-    kListFunctions = {.method = &Connection::Stub::ListFunctions,
-                      .rows = &v1::ListFunctionsResponse::mutable_functions,
+    kListFunctions = {.rows = &v1::ListFunctionsResponse::mutable_functions,
                       .action = "list functions",
                       .page_rows = 1000};
 
 inline constexpr ListCall<v1::ListSessionsRequest, v1::ListSessionsResponse, v1::Session>
-    kListSessions = {.method = &Connection::Stub::ListSessions,
-                     .rows = &v1::ListSessionsResponse::mutable_sessions,
+    kListSessions = {.rows = &v1::ListSessionsResponse::mutable_sessions,
                      .action = "list sessions",
                      .page_rows = 1000};
 
@@ -53,7 +50,7 @@ Result<std::vector<Row>> read_pages(Connection& connection,
         static_cast<uint32_t>(std::min<uint64_t>(missing, list.page_rows)));
     request.mutable_page()->set_page_token(token);
     Response response;
-    RETURN_IF_ERROR(connection.call(list.method, list.action, request, &response));
+    RETURN_IF_ERROR(connection.call(list.action, request, &response));
     if (on_page) on_page(response);
     for (Row& row : *(response.*list.rows)()) {
       if (limit == 0 || rows.size() < limit) rows.push_back(std::move(row));

@@ -8,6 +8,9 @@
 
 namespace gpuperf::client {
 
+// Of the lines below a heading.
+inline constexpr std::string_view kIndent = "  ";
+
 // The text with everything escaped that could move a cursor, change a colour, reorder or hide what
 // is shown: control characters, bidirectional and invisible marks, bytes that are not UTF-8.
 // Process names and file names come from workloads, so none of them reaches a terminal without

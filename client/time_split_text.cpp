@@ -12,8 +12,7 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::string_view kIndent = "  ";
-constexpr int kGap = 2;
+constexpr int kBarGap = 2;
 constexpr int kWidestBar = 30;    // one column is 3 %; with names and figures it fits 80 columns
 constexpr int kNarrowestBar = 8;  // a shorter one says less than its figures
 constexpr uint32_t kFewSamples = 20;  // one of them is 5 % of the time on the CPU
@@ -134,7 +133,7 @@ std::string render_bars(const std::vector<Part>& parts, const TextStyle& style) 
     widest_share = std::max(widest_share, measure_width(format_ratio(ratio)));
   }
   const int bar_columns =
-      find_bar_columns(widest_name + widest_duration + widest_share + 4 * kGap, style);
+      find_bar_columns(widest_name + widest_duration + widest_share + 4 * kBarGap, style);
   const auto pad = [](int width, std::string_view text) {
     return std::string(static_cast<size_t>(width - measure_width(text)), ' ');
   };

@@ -9,7 +9,6 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::string_view kIndent = "  ";
 constexpr std::string_view kStackIndent = "    ";
 constexpr std::string_view kFrameIndent = "      ";
 

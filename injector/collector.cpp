@@ -16,36 +16,6 @@ Buffers* g_buffers = nullptr;
 
 namespace {
 
-// A bit per kind of CUPTI that we may switch on, in the order of switching on: GRAPH_TRACE before
-// CONCURRENT_KERNEL, so that no graph ever comes by node in between.
-struct KindRow {
-  uint32_t bit;
-  CUpti_ActivityKind kind;
-};
-constexpr uint32_t kKindGraphs = 1;
-constexpr uint32_t kKindKernels = 2;
-constexpr uint32_t kKindCopies = 4;
-constexpr uint32_t kKindPeerCopies = 8;
-constexpr uint32_t kKindSets = 16;
-constexpr uint32_t kKindMemory = 32;
-constexpr uint32_t kKindOverhead = 64;
-constexpr uint32_t kKindRuntime = 128;
-constexpr uint32_t kKindDriver = 256;
-constexpr KindRow kKinds[] = {
-    {kKindOverhead, CUPTI_ACTIVITY_KIND_OVERHEAD},
-    {kKindGraphs, CUPTI_ACTIVITY_KIND_GRAPH_TRACE},
-    {kKindKernels, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL},
-    {kKindCopies, CUPTI_ACTIVITY_KIND_MEMCPY},
-    {kKindPeerCopies, CUPTI_ACTIVITY_KIND_MEMCPY2},
-    {kKindSets, CUPTI_ACTIVITY_KIND_MEMSET},
-    {kKindMemory, CUPTI_ACTIVITY_KIND_MEMORY2},
-    {kKindRuntime, CUPTI_ACTIVITY_KIND_RUNTIME},
-    {kKindDriver, CUPTI_ACTIVITY_KIND_DRIVER},
-};
-
-// After another client's last word, before CUPTI is taken up again: profilers stop and start in
-// steps.
-constexpr uint64_t kQuietMs = 2'000;
 // How long only calls are recorded where graphs cannot be covered, before kernels are.
 constexpr uint64_t kProbationMs = 3'000;
 // Kernels inside graphs keep their instruments until a graph was launched with nothing on (seen on
@@ -55,37 +25,14 @@ constexpr uint64_t kSettleMs = 300;
 constexpr uint64_t kLockMs = 500;
 // Host memory of CUPTI's own in the device's memory: 3.2 MB a buffer by its default, 32 of them.
 constexpr size_t kDeviceBuffersMax = 32;
-// A burst by node ends after so many kernels. The device's buffers were seen not to come back while
-// graphs that GRAPH_TRACE had covered ran by node: with 32 of them, 3,198,400 kernels were recorded
-// and then, silently, none.
-constexpr uint64_t kBurstNodesMax = 2'500'000;
-// Graphs launched in a burst by node without the record of a single kernel inside.
-constexpr uint64_t kSilentGraphLaunches = 20;
 // Records without times in one look: more means that the device's buffers have run out.
 constexpr uint64_t kUntimedTrip = 100;
 constexpr uint32_t kDeviceBufferTripsMax = 3;
 constexpr uint64_t kTripPauseMs = 5'000;
 // So many kernels without the record of a single call say that none will come.
 constexpr uint64_t kSilentKernels = 1'000;
-constexpr bool kBothApis[] = {false, true};
 // A libcupti that was not there may come with a library that is loaded later.
 constexpr uint64_t kFindAgainMs = 10'000;
-
-// Calls f(id, name) for every function of a domain, in order. The list ends where names do.
-template <typename Function>
-uint32_t for_each_call(const CuptiApi& api, CUpti_CallbackDomain domain, Function f) {
-  uint32_t id = 1;  // 0 is no call
-  for (uint32_t misses = 0; id < CallClasses::kCountMax && misses < 64; ++id) {
-    const char* name = nullptr;
-    if (api.cuptiGetCallbackName(domain, id, &name) != CUPTI_SUCCESS || name == nullptr) {
-      ++misses;
-      continue;
-    }
-    misses = 0;
-    f(id, name);
-  }
-  return id;
-}
 
 }  // namespace
 
@@ -187,12 +134,7 @@ bool Collector::prepare() {
   }
   // Before anything is on: whoever uses CUPTI after us is seen.
   stand_between(api_);
-  calls_.runtime_count = for_each_call(
-      api_, CUPTI_CB_DOMAIN_RUNTIME_API,
-      [this](uint32_t id, const char* name) { calls_.runtime[id] = classify_call(name); });
-  calls_.driver_count = for_each_call(
-      api_, CUPTI_CB_DOMAIN_DRIVER_API,
-      [this](uint32_t id, const char* name) { calls_.driver[id] = classify_call(name); });
+  active_.classify_calls();
   // Threads by the number the kernel knows them by.
   (void)api_.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
   // Refused once a context exists; then CUPTI's own defaults hold.
@@ -215,80 +157,37 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
   if (!has_order_ || has_yielded_ || control_.mode == GPUPERF_SESSION_OFF) return want;
   if (now_ms < settle_end_ms_) return want;
   if (control_.mode == GPUPERF_SESSION_PAUSE) {
-    want.active = graphs_covered_ ? kKindGraphs : 0;
+    want.kinds = graphs_covered_ ? kKindGraphs : 0;
     return want;
   }
   const auto asks = [this](uint32_t kind) {
     return (control_.enabled_kinds & GPUPERF_SESSION_BIT(kind)) != 0;
   };
-  const bool by_node = (burst_flags_ & GPUPERF_SESSION_BURST_NODES) != 0;
-  want.all_apis = (burst_flags_ & GPUPERF_SESSION_BURST_ALL_APIS) != 0;
-  if (asks(GPUPERF_SESSION_OVERHEAD)) want.active |= kKindOverhead;
-  if (asks(GPUPERF_SESSION_MEMCPY)) want.active |= kKindCopies | kKindPeerCopies;
-  if (asks(GPUPERF_SESSION_MEMSET)) want.active |= kKindSets;
-  if (asks(GPUPERF_SESSION_MEMORY)) want.active |= kKindMemory;
+  const bool by_node = burst_.is_by_node();
+  want.all_apis = burst_.has_all_apis();
+  if (asks(GPUPERF_SESSION_OVERHEAD)) want.kinds |= kKindOverhead;
+  if (asks(GPUPERF_SESSION_MEMCPY)) want.kinds |= kKindCopies | kKindPeerCopies;
+  if (asks(GPUPERF_SESSION_MEMSET)) want.kinds |= kKindSets;
+  if (asks(GPUPERF_SESSION_MEMORY)) want.kinds |= kKindMemory;
   if (asks(GPUPERF_SESSION_API) || asks(GPUPERF_SESSION_SYNC) || want.all_apis || by_node) {
-    want.active |= kKindRuntime | kKindDriver;
+    want.kinds |= kKindRuntime | kKindDriver;
   }
   // On as long as it may be, whatever is asked: once off it is lost.
-  if (graphs_covered_ && !by_node) want.active |= kKindGraphs;
+  if (graphs_covered_ && !by_node) want.kinds |= kKindGraphs;
   const bool may_see_nodes =
       by_node || (now_ms >= kernels_from_ms_ && (graphs_covered_ || !kernels_barred_));
   if ((asks(GPUPERF_SESSION_KERNEL) || by_node) && may_see_nodes &&
       device_buffer_trips_ < kDeviceBufferTripsMax) {
-    want.active |= kKindKernels;
+    want.kinds |= kKindKernels;
   }
   return want;
 }
 
-// Calls by their callback ids. From within cuInit single ones can be switched on, and all others
-// stay as fast as ever. Later that has no effect (13.0): the whole kind goes on and what is not
-// wanted off again, and then every call of the API pays, recorded or not (0.5 us; PyTorch makes
-// eight for a kernel).
-void Collector::enable_calls(bool is_driver, bool all) {
-  const auto enable_one =
-      is_driver ? api_.cuptiActivityEnableDriverApi : api_.cuptiActivityEnableRuntimeApi;
-  const CUpti_ActivityKind kind =
-      is_driver ? CUPTI_ACTIVITY_KIND_DRIVER : CUPTI_ACTIVITY_KIND_RUNTIME;
-  // Versions before 12.5 know only all or nothing; all is dear (10 records a launch).
-  if (enable_one == nullptr && !all) return;
-  if (in_initialisation_ && !all) calls_by_id_ = true;
-  if (all) calls_by_id_ = false;
-  if (!calls_by_id_ && api_.cuptiActivityEnable(kind) != CUPTI_SUCCESS) return;
-  active_ |= is_driver ? kKindDriver : kKindRuntime;
-  if (all) return;
-  calls_before_ = records_.call_count();
-  kernels_before_ = records_.kernel_count();
-  for_each_wanted_call(is_driver, calls_by_id_, [enable_one, this](uint32_t id) {
-    (void)enable_one(id, calls_by_id_ ? 1 : 0);
-  });
-}
-
-void Collector::disable_kind(uint32_t bit, uint32_t kind) {
-  if (bit == kKindRuntime || bit == kKindDriver) return disable_calls(bit == kKindDriver);
-  (void)api_.cuptiActivityDisable(static_cast<CUpti_ActivityKind>(kind));
-}
-
-void Collector::disable_calls(bool is_driver) {
-  const auto enable_one =
-      is_driver ? api_.cuptiActivityEnableDriverApi : api_.cuptiActivityEnableRuntimeApi;
-  if (calls_by_id_) {
-    for_each_wanted_call(is_driver, true, [enable_one](uint32_t id) { (void)enable_one(id, 0); });
-  } else {
-    (void)api_.cuptiActivityDisable(is_driver ? CUPTI_ACTIVITY_KIND_DRIVER
-                                              : CUPTI_ACTIVITY_KIND_RUNTIME);
-  }
-}
-
 void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
-  uint32_t off = active_ & ~want.active;
-  if (all_apis_ != want.all_apis) off |= active_ & (kKindRuntime | kKindDriver);
-  if (off == 0 && (want.active & ~active_) == 0) return;
-  // Backwards: CONCURRENT_KERNEL goes off before GRAPH_TRACE.
-  for (size_t i = sizeof(kKinds) / sizeof(kKinds[0]); i-- > 0;) {
-    if ((off & kKinds[i].bit) != 0) disable_kind(kKinds[i].bit, kKinds[i].kind);
-  }
-  active_ &= ~off;
+  uint32_t off = active_.all() & ~want.kinds;
+  if (active_.all_apis() != want.all_apis) off |= active_.all() & (kKindRuntime | kKindDriver);
+  if (off == 0 && (want.kinds & ~active_.all()) == 0) return;
+  active_.switch_off(off);
   if ((off & kKindGraphs) != 0) {
     graphs_covered_ = false;  // for good
   }
@@ -297,8 +196,7 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     drain(true, now_ms);
   }
-  const bool starts_afresh = active_ == 0 && want.active != 0;
-  if (starts_afresh) {
+  if (active_.all() == 0 && want.kinds != 0) {
     buffers_.stock_up();
     const CUptiResult result =
         api_.cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed);
@@ -308,22 +206,16 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
     clock_.forget();
     clock_.check(read_cupti_clock);
   }
-  for (const KindRow& row : kKinds) {
-    if ((want.active & ~active_ & row.bit) == 0) continue;
-    if (row.bit == kKindRuntime || row.bit == kKindDriver) {
-      enable_calls(row.bit == kKindDriver, want.all_apis);
-      continue;
-    }
-    const CUptiResult result = api_.cuptiActivityEnable(row.kind);
-    if (result == CUPTI_SUCCESS) {
-      active_ |= row.bit;
-    } else if (row.bit == kKindKernels || row.bit == kKindGraphs) {
-      char what[40];
-      std::snprintf(what, sizeof(what), "cuptiActivityEnable(%d)", static_cast<int>(row.kind));
-      return fail(GPUPERF_SESSION_CAUSE_CUPTI_ERROR, what, result);
-    }
+  if ((want.kinds & ~active_.all() & (kKindRuntime | kKindDriver)) != 0) {
+    calls_before_ = records_.call_count();
+    kernels_before_ = records_.kernel_count();
   }
-  all_apis_ = want.all_apis;
+  const auto refusal = active_.switch_on(want.kinds, want.all_apis, in_initialisation_);
+  if (refusal.result != CUPTI_SUCCESS) {
+    char what[40];
+    std::snprintf(what, sizeof(what), "cuptiActivityEnable(%d)", static_cast<int>(refusal.kind));
+    fail(GPUPERF_SESSION_CAUSE_CUPTI_ERROR, what, refusal.result);
+  }
 }
 
 // Makes CUPTI do what the order and the circumstances ask for.
@@ -368,7 +260,7 @@ void Collector::apply(uint64_t now_ms) {
     } else if (kernels_barred_ && !graphs_covered_) {
       cause = GPUPERF_SESSION_CAUSE_GRAPHS_UNSEEN;
       detail = "CUDA graphs made before collection began: no kernels but in bursts";
-    } else if (refuses_nodes_) {
+    } else if (burst_.refuses_nodes()) {
       cause = GPUPERF_SESSION_CAUSE_BURST;
       detail = "no burst by node: the process does not allow it (GPUPERF_NODE_BURSTS=1)";
     }
@@ -396,7 +288,7 @@ void Collector::order(const gpuperf_control& control, uint64_t now_ms) {
   if (is_first) kernels_from_ms_ = now_ms + kProbationMs;
   // Of the daemon's mind: a failure that was its own may be over.
   if (control_.burst_flags != 0 && control_.mode == GPUPERF_SESSION_RUN) begin_burst(now_ms);
-  if (control_.burst_flags == 0 && asked_before != 0 && burst_flags_ != 0) end_burst(now_ms);
+  if (control_.burst_flags == 0 && asked_before != 0 && burst_.is_on()) end_burst(now_ms);
   apply(now_ms);
 }
 
@@ -418,7 +310,7 @@ void Collector::leave(uint64_t now_ms) {
   if (!has_order_ || control_.mode != GPUPERF_SESSION_RUN) return;
   control_.mode = GPUPERF_SESSION_PAUSE;
   control_.burst_flags = 0;
-  if (burst_flags_ != 0) end_burst(now_ms);
+  if (burst_.is_on()) end_burst(now_ms);
   apply(now_ms);
   if (state_ == GPUPERF_SESSION_STATE_PAUSED) cause_ = GPUPERF_SESSION_CAUSE_DAEMON_GONE;
 }
@@ -427,20 +319,12 @@ void Collector::leave(uint64_t now_ms) {
 
 void Collector::begin_burst(uint64_t now_ms) {
   if (!is_prepared_ || has_yielded_ || state_ != GPUPERF_SESSION_STATE_COLLECTING) return;
-  burst_flags_ = control_.burst_flags;
-  if ((burst_flags_ & GPUPERF_SESSION_BURST_NODES) != 0 && !allows_nodes_) {
-    burst_flags_ &= ~GPUPERF_SESSION_BURST_NODES;
-    refuses_nodes_ = true;  // the state says so from now on
-  }
-  burst_nodes_before_ = records_.node_count();
-  burst_launches_before_ = records_.graph_launch_count();
-  const uint32_t longest_ms = GPUPERF_SESSION_BURST_MS_MAX;
-  burst_end_ms_ = now_ms + (control_.burst_ms < longest_ms ? control_.burst_ms : longest_ms);
+  burst_.begin(control_, records_, now_ms);
 }
 
 void Collector::end_burst(uint64_t now_ms) {
-  const bool was_by_node = (burst_flags_ & GPUPERF_SESSION_BURST_NODES) != 0;
-  burst_flags_ = 0;
+  const bool was_by_node = burst_.is_by_node();
+  burst_.end();
   control_.burst_flags = 0;
   if (!was_by_node || !can_collect()) return;
   begin_gap(GPUPERF_SESSION_CAUSE_BURST);
@@ -461,13 +345,10 @@ void Collector::step_aside(const void* caller) {
     library = slash != nullptr ? slash + 1 : info.dli_fname;
   }
   begin_gap(GPUPERF_SESSION_CAUSE_OTHER_CLIENT);
-  burst_flags_ = 0;
+  burst_.end();
   control_.burst_flags = 0;
-  for (size_t i = sizeof(kKinds) / sizeof(kKinds[0]); i-- > 0;) {
-    if ((active_ & kKinds[i].bit) != 0) disable_kind(kKinds[i].bit, kKinds[i].kind);
-  }
-  calls_by_id_ = false;  // whole kinds will be switched meanwhile
-  active_ = 0;
+  active_.switch_off(active_.all());
+  active_.forget_calls_by_id();  // whole kinds will be switched meanwhile
   graphs_covered_ = false;
   // Every buffer of ours comes home: one that stayed would take their records, and they would not
   // know it.
@@ -479,42 +360,8 @@ void Collector::on_foreign_call(ForeignCall call, uint32_t kind, const void* cal
   if (is_dead_.load(std::memory_order_relaxed)) return;
   const Locked locked(*this, Locked::Patience::kShort);
   if (!locked.is_locked()) return;
-  foreign_last_ms_ = read_mono_ms();
-  const uint64_t bit = kind < 64 ? uint64_t{1} << kind : 0;
-  const bool is_driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
-  switch (call) {
-    case ForeignCall::kRegister:
-      return step_aside(caller);
-    case ForeignCall::kEnable:
-      foreign_kinds_ |= bit;
-      return step_aside(caller);
-    case ForeignCall::kDisable:
-      foreign_kinds_ &= ~bit;
-      if (is_driver || kind == CUPTI_ACTIVITY_KIND_RUNTIME) foreign_calls_[is_driver].clear();
-      return;
-    case ForeignCall::kEnableRuntimeCall:
-    case ForeignCall::kEnableDriverCall:
-      foreign_calls_[call == ForeignCall::kEnableDriverCall].set(kind, true);
-      return step_aside(caller);
-    case ForeignCall::kDisableRuntimeCall:
-    case ForeignCall::kDisableDriverCall:
-      foreign_calls_[call == ForeignCall::kDisableDriverCall].set(kind, false);
-      return;
-    case ForeignCall::kProfileBegin:
-      ++foreign_profiles_;
-      return step_aside(caller);
-    case ForeignCall::kProfileEnd:
-      if (foreign_profiles_ > 0) --foreign_profiles_;
-      return;
-    case ForeignCall::kFinalize:
-      foreign_kinds_ = 0;
-      foreign_profiles_ = 0;
-      for (CallSet& calls : foreign_calls_) calls.clear();
-      return step_aside(caller);
-    case ForeignCall::kClock:
-      clock_.forget();
-      return;
-  }
+  if (call == ForeignCall::kClock) clock_.forget();
+  if (foreign_.note(call, kind, read_mono_ms())) step_aside(caller);
 }
 
 // --- what is due
@@ -538,17 +385,16 @@ void Collector::drain(bool is_stopping, uint64_t now_ms) {
 
 void Collector::judge_records(uint64_t now_ms) {
   size_t dropped = 0;
-  if (active_ != 0 &&
+  if (active_.all() != 0 &&
       api_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) {
     records_.count(GPUPERF_SESSION_LOSS_CUPTI_BUFFER, dropped);
   }
   // A CUPTI that takes no single calls after all: kernels come, and never a call that launched one.
   const bool is_silent = records_.call_count() == calls_before_ &&
                          records_.kernel_count() - kernels_before_ >= kSilentKernels;
-  if (calls_by_id_ && (active_ & kKindRuntime) != 0 && is_silent) {
-    for (const bool is_driver : kBothApis) disable_calls(is_driver);
-    calls_by_id_ = false;
-    active_ &= ~(kKindRuntime | kKindDriver);  // switched on again by apply()
+  if (active_.calls_by_id() && active_.has(kKindRuntime) && is_silent) {
+    active_.switch_off(kKindRuntime | kKindDriver);  // switched on again by apply()
+    active_.forget_calls_by_id();
   }
   const uint64_t new_launches = records_.graph_launch_count() - seen_graph_launches_;
   const uint64_t new_nodes = records_.node_count() - seen_nodes_;
@@ -556,21 +402,16 @@ void Collector::judge_records(uint64_t now_ms) {
   seen_graph_launches_ += new_launches;
   seen_nodes_ += new_nodes;
   seen_untimed_ += new_untimed;
-  const bool in_burst = (burst_flags_ & GPUPERF_SESSION_BURST_NODES) != 0;
-  if (in_burst && new_nodes > 0) burst_launches_before_ = records_.graph_launch_count();
-  if (in_burst &&
-      (records_.node_count() - burst_nodes_before_ >= kBurstNodesMax ||
-       records_.graph_launch_count() - burst_launches_before_ >= kSilentGraphLaunches)) {
-    burst_end_ms_ = now_ms;  // the gap and its cause are told as for any other end
-  }
-  if (!graphs_covered_ && !in_burst && !kernels_barred_ && (new_launches > 0 || new_nodes > 0)) {
+  burst_.watch(records_, new_nodes > 0, now_ms);
+  if (!graphs_covered_ && !burst_.is_by_node() && !kernels_barred_ &&
+      (new_launches > 0 || new_nodes > 0)) {
     kernels_barred_ = true;
-    if ((active_ & kKindKernels) != 0) {
+    if (active_.has(kKindKernels)) {
       begin_gap(GPUPERF_SESSION_CAUSE_GRAPHS_UNSEEN);
       settle_end_ms_ = now_ms + kSettleMs;
     }
   }
-  if (new_untimed >= kUntimedTrip && (active_ & kKindKernels) != 0) {
+  if (new_untimed >= kUntimedTrip && active_.has(kKindKernels)) {
     ++device_buffer_trips_;
     begin_gap(GPUPERF_SESSION_CAUSE_DEVICE_BUFFERS);
     kernels_from_ms_ = now_ms + kTripPauseMs * device_buffer_trips_;
@@ -580,17 +421,15 @@ void Collector::judge_records(uint64_t now_ms) {
 void Collector::tend(bool flush, uint64_t now_ms) {
   const Locked locked(*this, Locked::Patience::kEndless);
   if (is_dead_.load(std::memory_order_relaxed)) return;
-  const bool others_are_done = foreign_kinds_ == 0 && foreign_profiles_ == 0 &&
-                               foreign_calls_[0].is_empty() && foreign_calls_[1].is_empty();
-  if (has_yielded_ && others_are_done && now_ms - foreign_last_ms_ >= kQuietMs) {
+  if (has_yielded_ && foreign_.are_done(now_ms)) {
     has_yielded_ = false;
     // Their callbacks get what is theirs.
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     kernels_from_ms_ = now_ms + kProbationMs;
     apply(now_ms);
   }
-  if (burst_flags_ != 0 && now_ms >= burst_end_ms_) end_burst(now_ms);
-  if (flush && active_ != 0) {
+  if (burst_.is_over(now_ms)) end_burst(now_ms);
+  if (flush && active_.all() != 0) {
     (void)api_.cuptiActivityFlushAll(0);
     clock_.check(read_cupti_clock);
   }
@@ -600,13 +439,13 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     settle_end_ms_ = 0;
   }
   apply(now_ms);
-  if (active_ == 0) buffers_.shrink();
+  if (active_.all() == 0) buffers_.shrink();
 }
 
 void Collector::finish(uint64_t now_ms) {
   {
     const Locked locked(*this, Locked::Patience::kEndless);
-    if (active_ != 0) {
+    if (active_.all() != 0) {
       (void)api_.cuptiActivityFlushAll(0);
       drain(true, now_ms);
     }
@@ -616,7 +455,7 @@ void Collector::finish(uint64_t now_ms) {
 
 bool Collector::is_collecting() const {
   const Locked locked(*this, Locked::Patience::kEndless);
-  return active_ != 0;
+  return active_.all() != 0;
 }
 
 void Collector::fill_status(gpuperf_status& status) const {
@@ -633,23 +472,7 @@ void Collector::fill_status(gpuperf_status& status) const {
   status.driver_version = read_driver_version();
   status.buffer_mib = static_cast<uint32_t>((buffers_.made_count() * Buffers::kBufferBytes) >> 20);
   std::memcpy(status.detail, detail_, sizeof(status.detail));
-  const auto add = [&status](bool is_on, uint32_t level, uint64_t kinds) {
-    if (!is_on) return;
-    status.level |= level;
-    status.enabled_kinds |= kinds;
-  };
-  const auto bit = [](uint32_t kind) { return GPUPERF_SESSION_BIT(kind); };
-  add((active_ & kKindGraphs) != 0, GPUPERF_SESSION_LEVEL_GRAPHS, bit(GPUPERF_SESSION_GRAPH));
-  add((active_ & kKindKernels) != 0, GPUPERF_SESSION_LEVEL_KERNELS, bit(GPUPERF_SESSION_KERNEL));
-  add((active_ & kKindKernels) != 0 && (active_ & kKindGraphs) == 0, GPUPERF_SESSION_LEVEL_NODES,
-      0);
-  add((active_ & kKindRuntime) != 0, GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_SYNCS,
-      bit(GPUPERF_SESSION_API) | bit(GPUPERF_SESSION_SYNC));
-  add(all_apis_, GPUPERF_SESSION_LEVEL_ALL_APIS, 0);
-  add((active_ & kKindCopies) != 0, GPUPERF_SESSION_LEVEL_COPIES,
-      bit(GPUPERF_SESSION_MEMCPY) | bit(GPUPERF_SESSION_MEMSET));
-  add((active_ & kKindMemory) != 0, GPUPERF_SESSION_LEVEL_MEMORY, bit(GPUPERF_SESSION_MEMORY));
-  add((active_ & kKindOverhead) != 0, 0, bit(GPUPERF_SESSION_OVERHEAD));
+  active_.fill_level(status);
 }
 
 }  // namespace gpuperf::injector

@@ -25,54 +25,23 @@
 #include <atomic>
 #include <cstdint>
 
+#include "injector/active_kinds.h"
 #include "injector/buffers.h"
+#include "injector/burst.h"
 #include "injector/cupti_api.h"
 #include "injector/cupti_clock.h"
 #include "injector/cupti_records.h"
+#include "injector/foreign_clients.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf::injector {
 
-// What a call of another client means for us.
-enum class ForeignCall {
-  kRegister,  // buffers: ours would be lost, and theirs filled with our records
-  kEnable,    // a kind of record
-  kDisable,
-  kEnableRuntimeCall,  // one function of the API, by its callback id
-  kEnableDriverCall,
-  kDisableRuntimeCall,
-  kDisableDriverCall,
-  kProfileBegin,  // counters and samples, which do not go together with tracing
-  kProfileEnd,
-  kFinalize,
-  kClock,
-};
-
-// A set of callback ids.
-class CallSet {
- public:
-  void set(uint32_t id, bool is_in) {
-    if (id >= CallClasses::kCountMax || has(id) == is_in) return;
-    words_[id / 64] ^= uint64_t{1} << id % 64;
-    count_ = is_in ? count_ + 1 : count_ - 1;
-  }
-  void clear() { *this = {}; }
-  bool is_empty() const { return count_ == 0; }
-
- private:
-  bool has(uint32_t id) const { return (words_[id / 64] >> id % 64 & 1) != 0; }
-
-  uint64_t words_[CallClasses::kCountMax / 64] = {};
-  uint32_t count_ = 0;
-};
-
 class Collector {
  public:
   Collector(Buffers& buffers, Batch& batch)
-      : records_(api_, clock_, calls_, batch), buffers_(buffers), batch_(batch) {}
+      : records_(api_, clock_, active_.calls(), batch), buffers_(buffers), batch_(batch) {}
 
-  // Bursts by node may be asked for: what they cost is graph level, for good.
-  void allow_nodes() { allows_nodes_ = true; }
+  void allow_nodes() { burst_.allow_nodes(); }
   // The first order, from within cuInit: the only time when graphs can be covered.
   void start_in_initialisation(const gpuperf_control& control, uint64_t now_ms);
   // The daemon's ruling. Injector's thread, as are all below.
@@ -98,7 +67,7 @@ class Collector {
  private:
   class Locked;
   struct Want {
-    uint32_t active = 0;  // kKind* bits
+    uint32_t kinds = 0;  // kKind* bits
     bool all_apis = false;
   };
 
@@ -107,18 +76,6 @@ class Collector {
   bool prepare();
   void apply(uint64_t now_ms);
   void switch_kinds(const Want& want, uint64_t now_ms);
-  void enable_calls(bool is_driver, bool all);
-  void disable_calls(bool is_driver);
-  void disable_kind(uint32_t bit, uint32_t kind);
-  // Calls f(id) for those that are recorded, or for those that are not.
-  template <typename Function>
-  void for_each_wanted_call(bool is_driver, bool wanted, Function f) const {
-    const CallClass* classes = is_driver ? calls_.driver : calls_.runtime;
-    const uint32_t count = is_driver ? calls_.driver_count : calls_.runtime_count;
-    for (uint32_t id = 1; id < count; ++id) {
-      if ((classes[id] != CallClass::kOther) == wanted) f(id);
-    }
-  }
   void begin_gap(gpuperf_session_cause cause);
   void end_gap(uint64_t now_ms);
   void set_state(gpuperf_session_state state, gpuperf_session_cause cause, const char* detail);
@@ -138,7 +95,7 @@ class Collector {
   mutable pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
   CuptiApi api_;
   CuptiClock clock_;
-  CallClasses calls_;
+  ActiveKinds active_{api_};
   CuptiRecords records_;
   Buffers& buffers_;
   Batch& batch_;
@@ -146,9 +103,6 @@ class Collector {
   bool has_order_ = false;
   bool is_connected_ = false;
   bool is_prepared_ = false;
-  uint32_t active_ = 0;  // kKind* bits that CUPTI has on
-  bool all_apis_ = false;
-  bool calls_by_id_ = false;  // single calls are on, not the whole kind without the others
   gpuperf_session_state state_ = GPUPERF_SESSION_STATE_WAITING;
   gpuperf_session_cause cause_ = GPUPERF_SESSION_CAUSE_NONE;
   char detail_[96] = "";
@@ -164,19 +118,9 @@ class Collector {
   uint64_t seen_nodes_ = 0;
   uint64_t seen_untimed_ = 0;
   uint32_t device_buffer_trips_ = 0;
-  // A burst under way.
-  bool allows_nodes_ = false;   // set once, before the first order
-  bool refuses_nodes_ = false;  // one by node was asked for and not allowed
-  uint32_t burst_flags_ = 0;
-  uint64_t burst_end_ms_ = 0;
-  uint64_t burst_nodes_before_ = 0;
-  uint64_t burst_launches_before_ = 0;  // when the last kernel inside a graph was seen
+  Burst burst_;
   uint64_t settle_end_ms_ = 0;  // nothing is on until then, so that graphs lose their instruments
-  // Other clients.
-  uint64_t foreign_kinds_ = 0;  // by CUpti_ActivityKind
-  CallSet foreign_calls_[2];    // runtime, driver
-  uint32_t foreign_profiles_ = 0;
-  uint64_t foreign_last_ms_ = 0;
+  ForeignClients foreign_;
   bool has_yielded_ = false;
   uint64_t yields_ = 0;
   // What was not collected.

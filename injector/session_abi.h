@@ -12,8 +12,8 @@
  * Byte order is that of the machine; both ends run on it. Every struct: fixed-width fields, explicit
  * padding that is zero, 8-byte aligned. Append only: fields are added at the end of a struct and seen
  * by its length; readers skip messages and records of a kind they do not know, by their length, and
- * count them. The daemon believes nothing here: who the peer is comes from the kernel, and every
- * length, count, id, enum and time is checked on a copy.
+ * count them; tests/abi/layouts.inc records the layout. The daemon believes nothing here: who the peer
+ * is comes from the kernel, and every length, count, id, enum and time is checked on a copy.
  *
  * Times named unix_ns are CLOCK_REALTIME of the sender's machine, CUPTI's default clock. Times of
  * CUPTI in another domain are converted by the injector before they are sent.
@@ -418,31 +418,3 @@ struct gpuperf_session_overhead {
 	__u32 type;               /* GPUPERF_OVERHEAD_* */
 	__u32 pad;
 };
-
-#ifndef GPUPERF_ASSERT
-#ifdef __cplusplus
-#define GPUPERF_ASSERT(condition) static_assert(condition, #condition)
-#else
-#define GPUPERF_ASSERT(condition) _Static_assert(condition, #condition)
-#endif
-#endif
-
-GPUPERF_ASSERT(sizeof(struct gpuperf_message) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_hello) == 96);
-GPUPERF_ASSERT(sizeof(struct gpuperf_refuse) == 24);
-GPUPERF_ASSERT(sizeof(struct gpuperf_control) == 64);
-GPUPERF_ASSERT(sizeof(struct gpuperf_status) == 288);
-GPUPERF_ASSERT(sizeof(struct gpuperf_batch) == 32);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_record) == 8);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_name) == 16);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_shape) == 56);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_place) == 40);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_gap) == 24);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_kernel) == 48);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_memcpy) == 48);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_memset) == 48);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_api) == 40);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_graph) == 32);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_sync) == 32);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_memory) == 40);
-GPUPERF_ASSERT(sizeof(struct gpuperf_session_overhead) == 32);

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <utility>
+
+#include "daemon/base/mutex.h"
 
 namespace gpuperf {
 
@@ -22,7 +22,7 @@ class BoundedQueue {
 
   bool try_push(T&& value) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (closed_ || values_.size() >= capacity_) return false;
       values_.push_back(std::move(value));
     }
@@ -33,8 +33,8 @@ class BoundedQueue {
   // Waits for room; false once closed.
   bool push(T&& value) {
     {
-      std::unique_lock lock(mutex_);
-      room_.wait(lock, [this] { return closed_ || values_.size() < capacity_; });
+      MutexLock lock(mutex_);
+      while (!closed_ && values_.size() >= capacity_) room_.wait(lock);
       if (closed_) return false;
       values_.push_back(std::move(value));
     }
@@ -43,20 +43,24 @@ class BoundedQueue {
   }
 
   std::optional<T> try_pop() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return take_front();
   }
 
   // Waits for a value; nullopt once closed and empty.
   std::optional<T> pop() {
-    std::unique_lock lock(mutex_);
-    ready_.wait(lock, [this] { return closed_ || !values_.empty(); });
+    MutexLock lock(mutex_);
+    while (!closed_ && values_.empty()) ready_.wait(lock);
     return take_front();
   }
 
-  void close() {
+  void close() { close_with(std::nullopt); }
+
+  // The producer's last value has a place beyond the bound: nobody is left to keep it.
+  void close_with(std::optional<T> last) {
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
+      if (last) values_.push_back(*std::move(last));
       closed_ = true;
     }
     ready_.notify_all();
@@ -64,7 +68,7 @@ class BoundedQueue {
   }
 
  private:
-  std::optional<T> take_front() {
+  std::optional<T> take_front() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (values_.empty()) return std::nullopt;
     std::optional<T> value(std::move(values_.front()));
     values_.pop_front();
@@ -73,11 +77,11 @@ class BoundedQueue {
   }
 
   const size_t capacity_;
-  std::mutex mutex_;
-  std::condition_variable ready_;
-  std::condition_variable room_;
-  std::deque<T> values_;  // guarded by mutex_
-  bool closed_ = false;   // guarded by mutex_
+  Mutex mutex_;
+  ConditionVariable ready_;
+  ConditionVariable room_;
+  std::deque<T> values_ ABSL_GUARDED_BY(mutex_);
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gpuperf

@@ -88,12 +88,12 @@ void log_error(LogEvent event, std::initializer_list<LogField> fields) {
 }
 
 void LogLimiter::set_burst(uint32_t burst_per_second) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   burst_ = burst_per_second;
 }
 
 LogLimiter::Decision LogLimiter::admit(int64_t now_mono_ns) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (now_mono_ns - window_start_mono_ns_ >= 1'000'000'000) {
     window_start_mono_ns_ = now_mono_ns;
     used_ = 0;

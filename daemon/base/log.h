@@ -11,9 +11,10 @@
 #include <chrono>
 #include <cstdint>
 #include <initializer_list>
-#include <mutex>
 #include <string>
 #include <string_view>
+
+#include "daemon/base/mutex.h"
 
 namespace gpuperf {
 
@@ -57,12 +58,11 @@ class LogLimiter {
   void set_burst(uint32_t burst_per_second);
 
  private:
-  std::mutex mutex_;
-  // Guarded by mutex_.
-  uint32_t burst_;
-  int64_t window_start_mono_ns_ = 0;
-  uint32_t used_ = 0;
-  uint64_t suppressed_ = 0;
+  Mutex mutex_;
+  uint32_t burst_ ABSL_GUARDED_BY(mutex_);
+  int64_t window_start_mono_ns_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint32_t used_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t suppressed_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace gpuperf

@@ -6,6 +6,7 @@
 #include <sys/signalfd.h>
 #include <sys/timerfd.h>
 
+#include <cassert>
 #include <cerrno>
 #include <csignal>
 
@@ -36,7 +37,7 @@ TaskLoop::~TaskLoop() = default;
 
 void TaskLoop::post(std::function<void()> task) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     posted_.push_back(std::move(task));
   }
   // Fails only when the counter is full, and then the loop is awake anyway.
@@ -45,13 +46,14 @@ void TaskLoop::post(std::function<void()> task) {
 
 void TaskLoop::stop() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   (void)eventfd_write(wake_.get(), 1);
 }
 
 Status TaskLoop::add_reader(int fd, std::function<void()> on_readable) {
+  assert(on_loop());
   auto watch = std::make_unique<Watch>();
   watch->on_ready = std::move(on_readable);
   epoll_event event{.events = EPOLLIN, .data = {.ptr = watch.get()}};
@@ -103,9 +105,10 @@ Status TaskLoop::add_signals(std::initializer_list<int> signals,
 }
 
 void TaskLoop::run_posted() {
+  assert(on_loop());
   std::vector<std::function<void()>> tasks;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     tasks.swap(posted_);
   }
   for (auto& task : tasks) task();
@@ -116,7 +119,7 @@ void TaskLoop::run() {
   while (true) {
     run_posted();
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       if (stopping_ && posted_.empty()) return;
       if (!posted_.empty()) continue;
     }

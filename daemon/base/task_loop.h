@@ -1,14 +1,15 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <initializer_list>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <vector>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 
 namespace gpuperf {
@@ -37,6 +38,7 @@ class TaskLoop {
   void run();
   // What was posted so far. For after `run`: what other threads still had to say.
   void run_posted();
+  // Any thread: whether it is the one that runs the loop; before that, the one that made it.
   bool on_loop() const { return std::this_thread::get_id() == loop_thread_; }
 
  private:
@@ -46,13 +48,12 @@ class TaskLoop {
   // Set once in the constructor.
   Fd epoll_;
   Fd wake_;
+  std::atomic<std::thread::id> loop_thread_ = std::this_thread::get_id();
   // Loop thread only.
-  std::thread::id loop_thread_;
   std::vector<std::unique_ptr<Watch>> watches_;
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  std::vector<std::function<void()>> posted_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gpuperf

@@ -82,7 +82,8 @@ void Drain::stop() {
   thread_.join();
 }
 
-int Drain::on_record(void* context, void* data, size_t length_bytes) {
+// Called by libbpf, whose C frames no exception may pass: without memory the daemon ends here.
+int Drain::on_record(void* context, void* data, size_t length_bytes) noexcept {
   auto& drain = *static_cast<Drain*>(context);
   auto decoded = decode_record({static_cast<const std::byte*>(data), length_bytes});
   if (!decoded.ok()) {
@@ -90,34 +91,18 @@ int Drain::on_record(void* context, void* data, size_t length_bytes) {
                                                              : DropCause::kRingMalformed);
     return 0;
   }
-  if (const auto* exited = std::get_if<ProcessExited>(&*decoded)) {
-    drain.totals_.note_exit(exited->process);
-    return 0;
-  }
-  if (auto* call = std::get_if<SlowCallEvent>(&*decoded)) {
-    // The kernel counts those it thins out itself under the same cause.
-    if (!call->is_worst && !drain.slow_limiter_.admit(now_ns()).allowed) {
-      drain.drops_.add(DropCause::kSlowThinned);
-      return 0;
-    }
-    call->owner = drain.totals_.get_owner(call->process, "");
-    drain.batch_.emplace_back(std::move(*call));
-  } else if (auto* stack = std::get_if<RawStack>(&*decoded)) {
-    drain.take_stack(std::move(*stack));
-  } else if (const auto* launch = std::get_if<TraceLaunch>(&*decoded)) {
-    drain.trace_.launches.push_back(*launch);
-  } else if (const auto* traced = std::get_if<TraceCall>(&*decoded)) {
-    drain.trace_.calls.push_back(*traced);
-  } else if (auto* site = std::get_if<TraceSite>(&*decoded)) {
-    drain.trace_.sites.push_back(std::move(*site));
-  } else if (const auto* graph_call = std::get_if<TraceGraphCall>(&*decoded)) {
-    drain.trace_.graph_calls.push_back(*graph_call);
-  } else if (const auto* child = std::get_if<ChildStarted>(&*decoded)) {
-    drain.batch_.emplace_back(*child);
-  } else {
-    drain.batch_.emplace_back(std::get<HandleNamed>(std::move(*decoded)));
-  }
+  std::visit([&drain](auto& record) { drain.take_record(record); }, *decoded);
   return 0;
+}
+
+void Drain::take_record(SlowCallEvent& call) {
+  // The kernel counts those it thins out itself under the same cause.
+  if (!call.is_worst && !slow_limiter_.admit(now_ns()).allowed) {
+    drops_.add(DropCause::kSlowThinned);
+    return;
+  }
+  call.owner = totals_.get_owner(call.process, "");
+  batch_.emplace_back(std::move(call));
 }
 
 void Drain::consume_rings() {
@@ -132,7 +117,7 @@ void Drain::consume_rings() {
 }
 
 // The parts of one copy come one behind the other, the first one first.
-void Drain::take_stack(RawStack stack) {
+void Drain::take_record(RawStack& stack) {
   if (!stack.copy || stack.copy->part == 0) {
     batch_.emplace_back(std::move(stack));
     return;
@@ -143,6 +128,7 @@ void Drain::take_stack(RawStack stack) {
     std::ranges::move(stack.copy->memory, std::back_inserter(first->copy->memory));
     return;
   }
+  drops_.add(DropCause::kBpfStackCopy);  // the first part is lost, or with the loop already
 }
 
 void Drain::read_totals() {
@@ -163,6 +149,7 @@ void Drain::look_at_in_flight() {
   if (calls.ok()) {
     calls->look_mono_ns = static_cast<uint64_t>(
         std::chrono::duration_cast<std::chrono::nanoseconds>(end.time_since_epoch()).count());
+    drops_.add(DropCause::kInFlightFull, calls->truncated_count);
     batch_.emplace_back(std::move(*calls));
   }
   if (slow.ok()) {
@@ -214,9 +201,8 @@ void Drain::run() {
   }
   consume_rings();
   read_totals();
-  // The loop has ended and takes what is queued: there is room, and without it nobody is left to
-  // tell.
-  (void)flush();
+  queue_.close_with(std::move(batch_));
+  setup_.on_batch();
 }
 
 }  // namespace gpuperf

@@ -50,7 +50,8 @@ class Drain {
   ~Drain();
 
   void start();
-  // Reads everything once more, queues it where there is room, and ends the thread.
+  // Reads everything once more and ends the thread. Nothing is lost: that last batch is queued even
+  // where the queue is full.
   void stop();
   std::optional<Batch> try_pop() { return queue_.try_pop(); }  // any thread
 
@@ -60,9 +61,18 @@ class Drain {
   void read_totals();
   void look_at_in_flight();
   bool flush();
-  void take_stack(RawStack stack);
   void consume_rings();
-  static int on_record(void* context, void* data, size_t length_bytes);
+  static int on_record(void* context, void* data, size_t length_bytes) noexcept;
+  // One for each kind of DecodedRecord.
+  void take_record(SlowCallEvent& call);
+  void take_record(RawStack& stack);
+  void take_record(ProcessExited& exited) { totals_.note_exit(exited.process); }
+  void take_record(HandleNamed& named) { batch_.emplace_back(std::move(named)); }
+  void take_record(ChildStarted& child) { batch_.emplace_back(child); }
+  void take_record(TraceLaunch& launch) { trace_.launches.push_back(launch); }
+  void take_record(TraceCall& call) { trace_.calls.push_back(call); }
+  void take_record(TraceSite& site) { trace_.sites.push_back(std::move(site)); }
+  void take_record(TraceGraphCall& call) { trace_.graph_calls.push_back(call); }
 
   const Setup setup_;
   DropCounters& drops_;

@@ -9,13 +9,42 @@
 namespace gpuperf {
 namespace {
 
-constexpr DropCause kLossCauses[GPUPERF_LOSS_COUNT] = {
-    DropCause::kBpfCellsFull,      DropCause::kBpfIndexFull,     DropCause::kBpfThreadState,
-    DropCause::kBpfCallDepth,      DropCause::kBpfSlowRingFull,  DropCause::kBpfProcessRingFull,
-    DropCause::kBpfUnpairedReturn, DropCause::kBpfShapesFull,    DropCause::kBpfNameRingFull,
-    DropCause::kSlowThinned,       DropCause::kBpfStackRingFull, DropCause::kBpfStackCopy,
-    DropCause::kBpfStackState,     DropCause::kBpfTraceRingFull,
-};
+// The compiler refuses a loss without a case.
+DropCause get_cause(gpuperf_loss loss) {
+  switch (loss) {
+    case GPUPERF_LOSS_CELLS_FULL:
+      return DropCause::kBpfCellsFull;
+    case GPUPERF_LOSS_INDEX_FULL:
+      return DropCause::kBpfIndexFull;
+    case GPUPERF_LOSS_THREAD_STATE:
+      return DropCause::kBpfThreadState;
+    case GPUPERF_LOSS_CALL_DEPTH:
+      return DropCause::kBpfCallDepth;
+    case GPUPERF_LOSS_SLOW_RING_FULL:
+      return DropCause::kBpfSlowRingFull;
+    case GPUPERF_LOSS_PROCESS_RING_FULL:
+      return DropCause::kBpfProcessRingFull;
+    case GPUPERF_LOSS_UNPAIRED_RETURN:
+      return DropCause::kBpfUnpairedReturn;
+    case GPUPERF_LOSS_SHAPES_FULL:
+      return DropCause::kBpfShapesFull;
+    case GPUPERF_LOSS_NAME_RING_FULL:
+      return DropCause::kBpfNameRingFull;
+    case GPUPERF_LOSS_SLOW_THINNED:
+      return DropCause::kSlowThinned;
+    case GPUPERF_LOSS_STACK_RING_FULL:
+      return DropCause::kBpfStackRingFull;
+    case GPUPERF_LOSS_STACK_COPY:
+      return DropCause::kBpfStackCopy;
+    case GPUPERF_LOSS_STACK_STATE:
+      return DropCause::kBpfStackState;
+    case GPUPERF_LOSS_TRACE_RING_FULL:
+      return DropCause::kBpfTraceRingFull;
+    case GPUPERF_LOSS_COUNT:
+      break;
+  }
+  return DropCause::kRingUnknownKind;  // not reached: who asks stays below GPUPERF_LOSS_COUNT
+}
 
 // The kernel writes these words while we read them: each is read once and whole.
 template <typename T>
@@ -222,7 +251,8 @@ void MapSource::count_losses() {
   for (size_t i = 0; i < std::min<size_t>(store_.losses.size(), GPUPERF_LOSS_COUNT); ++i) {
     // The span is const for everyone else; atomic_ref wants the object itself and only reads it.
     const uint64_t count = load(const_cast<uint64_t&>(store_.losses[i]));
-    drops_.add(kLossCauses[i], count - std::exchange(seen_losses_[i], count));
+    drops_.add(get_cause(static_cast<gpuperf_loss>(i)),
+               count - std::exchange(seen_losses_[i], count));
   }
 }
 

@@ -13,7 +13,7 @@
 
 #include "daemon/config/argument_type.h"
 #include "daemon/config/error_text.h"
-#include "daemon/probe/argument_decoders.h"
+#include "daemon/probe/arguments/argument_decoders.h"
 
 namespace gpuperf {
 namespace {

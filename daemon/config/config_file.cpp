@@ -7,7 +7,7 @@
 #include <string>
 
 #include "daemon/base/fd.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 namespace gpuperf {
 namespace {

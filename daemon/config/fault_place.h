@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/config/error_text.h"
 
 namespace gpuperf {

@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/config/json_document.h"
 #include "daemon/probe/probe_spec.h"
 

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "bpf/records.h"
-#include "daemon/config.h"
 #include "daemon/config/argument_list.h"
 #include "daemon/config/argument_type.h"
+#include "daemon/config/config.h"
 #include "daemon/config/error_text.h"
 #include "daemon/config/probe_config.h"
 #include "daemon/config/settings_table.h"

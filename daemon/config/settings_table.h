@@ -13,7 +13,7 @@
 #include <variant>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/config/json_document.h"
 
 namespace gpuperf {

@@ -10,11 +10,8 @@
 namespace gpuperf {
 namespace {
 
-constexpr const char* kOther = "other";
 // A share of all kernels' time from which a name is worth a set of its own.
 constexpr uint64_t kWorthyPart = 100;
-
-double to_seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 Owner make_valid(const Owner& owner) {
   return {.comm = to_valid_utf8(owner.comm),
@@ -23,11 +20,6 @@ Owner make_valid(const Owner& owner) {
           .pod_namespace = to_valid_utf8(owner.pod_namespace),
           .slurm_job = to_valid_utf8(owner.slurm_job),
           .slurm_rank = to_valid_utf8(owner.slurm_rank)};
-}
-
-const Owner& other_owner() {
-  static const Owner kOwner{.comm = kOther};
-  return kOwner;
 }
 
 std::vector<std::string> make_labels(const Owner& owner) {

@@ -118,9 +118,10 @@ class HttpListener::Pool final : public httplib::TaskQueue {
 
   // Waits for room, and with it the accepting thread. A task always runs: it owns a connection.
   void enqueue(std::function<void()> task) override {
-    std::unique_lock lock(listener_.mutex_);
-    listener_.changed_.wait(
-        lock, [this] { return tasks_.size() < kWaiting || listener_.stopping_ || ending_; });
+    MutexLock lock(listener_.mutex_);
+    while (tasks_.size() >= kWaiting && !listener_.stopping_ && !ending_) {
+      listener_.changed_.wait(lock);
+    }
     tasks_.push_back(std::move(task));
     listener_.changed_.notify_all();
   }
@@ -128,7 +129,7 @@ class HttpListener::Pool final : public httplib::TaskQueue {
   void shutdown() override {
     set_accepting(false);
     {
-      const std::lock_guard lock(listener_.mutex_);
+      const MutexLock lock(listener_.mutex_);
       ending_ = true;
     }
     listener_.changed_.notify_all();
@@ -137,16 +138,16 @@ class HttpListener::Pool final : public httplib::TaskQueue {
 
  private:
   void set_accepting(bool accepting) {
-    const std::lock_guard lock(listener_.mutex_);
+    const MutexLock lock(listener_.mutex_);
     listener_.accepting_ = accepting && !listener_.stopping_;
     // stop() came before httplib's loop began: end the loop before its first turn.
     if (accepting && listener_.stopping_) listener_.httplib::Server::stop();
   }
 
   void work() {
-    std::unique_lock lock(listener_.mutex_);
+    MutexLock lock(listener_.mutex_);
     while (true) {
-      listener_.changed_.wait(lock, [this] { return ending_ || !tasks_.empty(); });
+      while (!ending_ && tasks_.empty()) listener_.changed_.wait(lock);
       if (tasks_.empty()) return;
       const std::function<void()> task = std::move(tasks_.front());
       tasks_.pop_front();
@@ -159,9 +160,8 @@ class HttpListener::Pool final : public httplib::TaskQueue {
 
   HttpListener& listener_;
   std::vector<std::thread> threads_;
-  // Guarded by listener_.mutex_.
-  std::deque<std::function<void()>> tasks_;
-  bool ending_ = false;
+  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(listener_.mutex_);
+  bool ending_ ABSL_GUARDED_BY(listener_.mutex_) = false;
 };
 
 HttpListener::HttpListener() {
@@ -197,18 +197,20 @@ void HttpListener::run() {
   bool bound = true;
   while (true) {
     if (bound) (void)listen_after_bind();  // its answer says less than stopping_ does
-    std::unique_lock lock(mutex_);
+    MutexLock lock(mutex_);
     if (stopping_) return;
     log_error("http_accept_failed", {{"address", format_host_port(address_)},
                                      {"hint", "out of file descriptors? trying again"}});
-    if (changed_.wait_for(lock, kRetryInterval, [this] { return stopping_; })) return;
+    const auto retry_at = steady_clock::now() + kRetryInterval;
+    while (!stopping_ && changed_.wait_until(lock, retry_at)) continue;
+    if (stopping_) return;
     lock.unlock();
     bound = bind_to_port(address_.host, address_.port);
   }
 }
 
 void HttpListener::stop() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
   // Not while httplib is outside its loop: it would close a descriptor that is no longer its own.
@@ -220,14 +222,14 @@ void HttpListener::stop() {
 bool HttpListener::process_and_close_socket(socket_t connection) {
   const Fd owned(connection);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return false;
     connections_.insert(connection);
   }
   DeadlineStream stream(connection);
   bool closed_by_client = false;
   const bool answered = process_request(stream, /*close_connection=*/true, closed_by_client, {});
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Before `owned` closes it: stop() must not shut down a descriptor that is someone else's by
   // then.
   connections_.erase(connection);

@@ -2,11 +2,10 @@
 
 #include <httplib.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <set>
 
 #include "daemon/base/listen_address.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 
 namespace gpuperf {
@@ -40,16 +39,15 @@ class HttpListener final : public httplib::Server {
   friend class Pool;
 
   bool process_and_close_socket(socket_t connection) override;
-  bool bind_again();
 
   // Set in open.
   HostPort address_;
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool accepting_ = false;  // httplib is in its loop and owns a listening socket
-  bool stopping_ = false;
-  std::set<socket_t> connections_;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  // httplib is in its loop and owns a listening socket.
+  bool accepting_ ABSL_GUARDED_BY(mutex_) = false;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::set<socket_t> connections_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuperf

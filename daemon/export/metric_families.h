@@ -1,6 +1,7 @@
 #pragma once
 
 #include <prometheus/metric_family.h>
+#include <cstdint>
 
 #include <span>
 #include <string>
@@ -9,6 +10,10 @@
 #include "daemon/model/metric_catalog.h"
 
 namespace gpuperf {
+
+// What has no place of its own: functions, kernels, processes beyond a bound.
+inline constexpr const char* kOther = "other";
+inline double to_seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 // The families of one scrape: one per row of the catalog, filled in any order.
 //

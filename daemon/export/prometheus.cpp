@@ -20,11 +20,8 @@ namespace gpuperf {
 namespace {
 
 // Comm of the set that takes what is beyond a bound; the state uses the same one for processes.
-constexpr std::string_view kOther = "other";
 
 constexpr size_t kProbeStates = static_cast<size_t>(ProbeState::kAlias) + 1;
-
-double to_seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
 
 prometheus::ClientMetric::Histogram make_histogram(const FunctionTotals& totals) {
   prometheus::ClientMetric::Histogram histogram;
@@ -121,7 +118,7 @@ void add_daemon(const Snapshot& snapshot, const DropCounters& drops, MetricFamil
 }  // namespace
 
 std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   // Taken under the lock, so that a later collection never shows an older snapshot.
   const std::shared_ptr<const Snapshot> snapshot = board_.get();
   MetricFamilies families;
@@ -227,7 +224,7 @@ void PrometheusMetrics::add_errors(const std::vector<std::string>& labels,
     for (const auto& [code, count] : totals.errors) {
       errors[get_status_name(part.function->status, code)] += count;
     }
-    if (totals.other_errors != 0) errors[std::string(kOther)] += totals.other_errors;
+    if (totals.other_errors != 0) errors[kOther] += totals.other_errors;
   }
   for (const auto& [error, count] : errors) {
     std::vector<std::string> values = labels;

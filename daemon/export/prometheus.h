@@ -6,10 +6,10 @@
 #include <compare>
 #include <cstdint>
 #include <map>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "daemon/base/mutex.h"
 #include "daemon/export/gpu_metrics.h"
 #include "daemon/export/metric_families.h"
 #include "daemon/model/drops.h"
@@ -58,26 +58,27 @@ class PrometheusMetrics final : public prometheus::Collectable {
   };
   using SeriesMap = std::map<SeriesKey, std::vector<Part>>;
 
-  SeriesMap group_series(const Snapshot& snapshot) const;
-  SeriesKey admit(SeriesKey key) const;
+  SeriesMap group_series(const Snapshot& snapshot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  SeriesKey admit(SeriesKey key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_function(const SeriesKey& key, const std::vector<Part>& parts,
-                    MetricFamilies& families) const;
+                    MetricFamilies& families) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void add_errors(const std::vector<std::string>& labels, const std::vector<Part>& parts,
                          MetricFamilies& families);
-  void add_overhead(const Snapshot& snapshot, MetricFamilies& families) const;
+  void add_overhead(const Snapshot& snapshot, MetricFamilies& families) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Set once in the constructor.
   const SnapshotBoard& board_;
   DropCounters& drops_;
   const uint64_t max_series_;
-  // Guarded by mutex_.
-  mutable std::mutex mutex_;
-  mutable uint64_t admitted_ = 0;
-  mutable std::map<SeriesKey, bool> decided_;  // set -> whether it is exported on its own
+  mutable Mutex mutex_;
+  mutable uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;
+  // Set -> whether it is exported on its own.
+  mutable std::map<SeriesKey, bool> decided_ ABSL_GUARDED_BY(mutex_);
   // Highest count of abandoned calls exported so far. The only total that can fall: a call given up
   // for lost may return after all.
-  mutable std::map<SeriesKey, uint64_t> abandoned_;
-  mutable GpuMetrics gpu_;
+  mutable std::map<SeriesKey, uint64_t> abandoned_ ABSL_GUARDED_BY(mutex_);
+  mutable GpuMetrics gpu_ ABSL_GUARDED_BY(mutex_);
 };
 
 // Metrics in the text format of Prometheus, version 0.0.4.

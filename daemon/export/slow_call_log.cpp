@@ -37,11 +37,13 @@ SlowCallLog::SlowCallLog(uint32_t lines_per_second, const Clock& clock, DropCoun
       limiter_(lines_per_second) {}
 
 void SlowCallLog::set_rate(uint32_t lines_per_second) {
+  loop_thread_.check();
   lines_per_second_ = lines_per_second;
   limiter_.set_burst(lines_per_second);
 }
 
 void SlowCallLog::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
+  loop_thread_.check();
   if (lines_per_second_ == 0) return;
   const LogLimiter::Decision decision = limiter_.admit(clock_.mono_ns());
   if (!decision.allowed) {

@@ -7,6 +7,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "daemon/base/thread_checker.h"
 #include "daemon/export/exporter.h"
 #include "daemon/model/drops.h"
 
@@ -34,6 +35,7 @@ class SlowCallLog final : public Exporter {
   DropCounters& drops_;
   const Sink sink_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   uint32_t lines_per_second_;
   LogLimiter limiter_;
 };

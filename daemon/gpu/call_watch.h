@@ -2,9 +2,10 @@
 
 #include <chrono>
 #include <cstdint>
-#include <mutex>
 #include <optional>
 #include <string>
+
+#include "daemon/base/mutex.h"
 
 namespace gpuperf {
 
@@ -19,27 +20,26 @@ class CallWatch {
   };
 
   void enter(const char* call) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     call_ = call;
     since_ = std::chrono::steady_clock::now();
   }
   // How long it took.
   std::chrono::nanoseconds leave() {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     call_ = nullptr;
     return std::chrono::steady_clock::now() - since_;
   }
   std::optional<Inside> find() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (call_ == nullptr) return std::nullopt;
     return Inside{call_, since_};
   }
 
  private:
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  const char* call_ = nullptr;
-  std::chrono::steady_clock::time_point since_;
+  mutable Mutex mutex_;
+  const char* call_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  std::chrono::steady_clock::time_point since_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuperf

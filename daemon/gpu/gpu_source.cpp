@@ -3,12 +3,12 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
-#include <mutex>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/log.h"
+#include "daemon/base/mutex.h"
 #include "daemon/gpu/gpu_error_log.h"
 #include "daemon/gpu/gpu_events.h"
 #include "daemon/gpu/gpu_reader.h"
@@ -37,22 +37,21 @@ struct GpuSource::Shared {
   const SystemClock clock;
   const std::shared_ptr<CallWatch> watch = std::make_shared<CallWatch>();
 
-  std::mutex mutex;
-  // Guarded by mutex.
-  Listener listener;  // null after stop
-  GpuErrorLog errors;
-  GpuHealthReport newest;  // without errors
-  int64_t last_notice_mono_ns = 0;
-  LogLimiter limiter;
+  Mutex mutex;
+  Listener listener ABSL_GUARDED_BY(mutex);  // null after stop
+  GpuErrorLog errors ABSL_GUARDED_BY(mutex);
+  GpuHealthReport newest ABSL_GUARDED_BY(mutex);  // without errors
+  int64_t last_notice_mono_ns ABSL_GUARDED_BY(mutex) = 0;
+  LogLimiter limiter ABSL_GUARDED_BY(mutex);
 
   void publish(GpuHealthReport report) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     newest = std::move(report);
     tell();
   }
 
   void take(const GpuEvents::Event& event) {
-    const std::lock_guard lock(mutex);
+    const MutexLock lock(mutex);
     if (!listener) return;
     errors.add(event);
     log(event);
@@ -61,14 +60,14 @@ struct GpuSource::Shared {
     tell();
   }
 
-  void tell() {
+  void tell() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     if (!listener) return;
     auto report = std::make_shared<GpuHealthReport>(newest);
     errors.fill(*report);
     listener(std::move(report));
   }
 
-  void log(const GpuEvents::Event& event) {
+  void log(const GpuEvents::Event& event) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
     const LogLimiter::Decision decision = limiter.admit(event.mono_ns);
     if (!event.is_xid || !decision.allowed) return;
     const XidRow row = get_xid(static_cast<uint32_t>(event.xid));
@@ -216,7 +215,7 @@ GpuSource::~GpuSource() { (void)stop(); }
 
 bool GpuSource::stop() {
   {
-    const std::lock_guard lock(shared_->mutex);
+    const MutexLock lock(shared_->mutex);
     shared_->listener = nullptr;
   }
   const bool ended = thread_.stop(shared_->options.stop_patience);

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 #include <utility>
+
+#include "daemon/base/mutex.h"
 
 namespace gpuperf {
 
@@ -20,30 +20,30 @@ class LeavableThread {
   class Signal {
    public:
     bool is_stopping() const {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       return stopping_;
     }
     // False: the thread is to end. Returns early after `wake` too.
     bool wait_for(std::chrono::nanoseconds duration) {
-      std::unique_lock lock(mutex_);
-      changed_.wait_for(lock, duration, [this] { return stopping_ || woken_; });
+      const auto deadline = std::chrono::steady_clock::now() + duration;
+      MutexLock lock(mutex_);
+      while (!stopping_ && !woken_ && changed_.wait_until(lock, deadline)) continue;
       woken_ = false;
       return !stopping_;
     }
     void wake() {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       woken_ = true;
       changed_.notify_all();
     }
 
    private:
     friend class LeavableThread;
-    mutable std::mutex mutex_;
-    std::condition_variable changed_;
-    // Guarded by mutex_.
-    bool stopping_ = false;
-    bool woken_ = false;
-    bool ended_ = false;
+    mutable Mutex mutex_;
+    ConditionVariable changed_;
+    bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+    bool woken_ ABSL_GUARDED_BY(mutex_) = false;
+    bool ended_ ABSL_GUARDED_BY(mutex_) = false;
   };
 
   using Run = std::function<void(const std::shared_ptr<Signal>&)>;
@@ -52,7 +52,7 @@ class LeavableThread {
         thread_([signal = signal_, run = std::move(run)]() mutable {
           run(signal);
           run = nullptr;  // what it owns goes before anybody is told that it ended
-          const std::lock_guard lock(signal->mutex_);
+          const MutexLock lock(signal->mutex_);
           signal->ended_ = true;
           signal->changed_.notify_all();
         }) {}
@@ -66,10 +66,12 @@ class LeavableThread {
   bool stop(std::chrono::nanoseconds patience) {
     if (!thread_.joinable()) return true;
     {
-      std::unique_lock lock(signal_->mutex_);
+      const auto deadline = std::chrono::steady_clock::now() + patience;
+      MutexLock lock(signal_->mutex_);
       signal_->stopping_ = true;
       signal_->changed_.notify_all();
-      if (!signal_->changed_.wait_for(lock, patience, [this] { return signal_->ended_; })) {
+      while (!signal_->ended_ && signal_->changed_.wait_until(lock, deadline)) continue;
+      if (!signal_->ended_) {
         thread_.detach();
         return false;
       }

@@ -26,7 +26,7 @@ DevicePlugin::~DevicePlugin() {
 }
 
 void DevicePlugin::cancel() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   cancelled_ = true;
   if (asking_ != nullptr) asking_->TryCancel();
 }
@@ -99,13 +99,13 @@ Status DevicePlugin::register_with_kubelet() {
   grpc::ClientContext context;
   context.set_deadline(std::chrono::system_clock::now() + options_.patience);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (cancelled_) return absl::CancelledError("gpuperfd stops");
     asking_ = &context;
   }
   const grpc::Status status = stub->Register(&context, request, &response);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     asking_ = nullptr;
   }
   if (status.ok()) return absl::OkStatus();

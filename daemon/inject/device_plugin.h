@@ -5,10 +5,10 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/base/unix_socket.h"
 #include "daemon/inject/container_edits.h"
@@ -67,10 +67,9 @@ class DevicePlugin {
   Status registered_;                     // what it answered
   std::chrono::milliseconds retry_;
   std::chrono::steady_clock::time_point retry_at_;
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  grpc::ClientContext* asking_ = nullptr;
-  bool cancelled_ = false;
+  Mutex mutex_;
+  grpc::ClientContext* asking_ ABSL_GUARDED_BY(mutex_) = nullptr;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gpuperf

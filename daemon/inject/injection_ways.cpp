@@ -49,7 +49,7 @@ InjectionWays::InjectionWays(Options options, std::function<void()> on_change)
 
 InjectionWays::~InjectionWays() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
@@ -58,17 +58,18 @@ InjectionWays::~InjectionWays() {
 }
 
 InjectionWays::Report InjectionWays::report() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return report_;
 }
 
 void InjectionWays::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
     publish(look());
     lock.lock();
-    wake_.wait_for(lock, options_.interval, [this] { return stopping_; });
+    const auto next_look = std::chrono::steady_clock::now() + options_.interval;
+    while (!stopping_ && wake_.wait_until(lock, next_look)) continue;
   }
 }
 
@@ -112,7 +113,7 @@ Status InjectionWays::look_at_cdi(const Status& health) {
 
 void InjectionWays::publish(Report report) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (report == report_) return;
     for (const InjectionWay& way : report.ways) {
       if (std::ranges::find(report_.ways, way) != report_.ways.end()) continue;

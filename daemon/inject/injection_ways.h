@@ -1,14 +1,13 @@
 #pragma once
 
 #include <chrono>
-#include <condition_variable>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/inject/container_edits.h"
 #include "daemon/inject/device_plugin.h"
@@ -58,11 +57,10 @@ class InjectionWays {
   const std::unique_ptr<DevicePlugin> plugin_;  // null = off
   // Thread only.
   Status cdi_written_ = absl::UnavailableError("not written yet");
-  // Guarded by mutex_.
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  Report report_;
-  bool stopping_ = false;
+  mutable Mutex mutex_;
+  ConditionVariable wake_;
+  Report report_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: runs on all of the above
 };
 

@@ -24,13 +24,13 @@ v1beta1::ListAndWatchResponse list_devices(bool is_healthy) {
 }  // namespace
 
 void PluginService::set_health(const Status& health) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   health_ = health;
   changed_.notify_all();
 }
 
 void PluginService::stop() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   stopping_ = true;
   changed_.notify_all();
 }
@@ -43,14 +43,14 @@ grpc::Status PluginService::GetDevicePluginOptions(grpc::ServerContext*, const v
 grpc::Status PluginService::ListAndWatch(
     grpc::ServerContext* context, const v1beta1::Empty*,
     grpc::ServerWriter<v1beta1::ListAndWatchResponse>* writer) {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!stopping_ && !context->IsCancelled()) {
     const bool told = health_.ok();
     lock.unlock();
     if (!writer->Write(list_devices(told))) return grpc::Status::OK;  // it has gone
     lock.lock();
     while (!stopping_ && health_.ok() == told && !context->IsCancelled()) {
-      changed_.wait_for(lock, kLookInterval);
+      (void)changed_.wait_until(lock, std::chrono::steady_clock::now() + kLookInterval);
     }
   }
   return grpc::Status::OK;
@@ -60,7 +60,7 @@ grpc::Status PluginService::Allocate(grpc::ServerContext*, const v1beta1::Alloca
                                      v1beta1::AllocateResponse* response) {
   Status health;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     health = health_;
   }
   if (!health.ok()) {

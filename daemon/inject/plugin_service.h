@@ -1,10 +1,9 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstdint>
-#include <mutex>
 #include <utility>
 
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/inject/container_edits.h"
 #include "deviceplugin/v1beta1.grpc.pb.h"
@@ -37,11 +36,10 @@ class PluginService final : public v1beta1::DevicePlugin::Service {
 
  private:
   const ContainerEdits edits_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  Status health_ = absl::UnavailableError("not looked at yet");
-  bool stopping_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  Status health_ ABSL_GUARDED_BY(mutex_) = absl::UnavailableError("not looked at yet");
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
 }  // namespace gpuperf

@@ -3,7 +3,7 @@
 namespace gpuperf {
 
 std::vector<uint32_t> FunctionRegistry::add_all(std::vector<Function> functions) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto changed = std::make_shared<FunctionList>(*functions_);  // readers keep the list they hold
   std::vector<uint32_t> ids;
   ids.reserve(functions.size());
@@ -29,8 +29,13 @@ std::vector<uint32_t> FunctionRegistry::add_all(std::vector<Function> functions)
 }
 
 std::shared_ptr<const FunctionList> FunctionRegistry::get() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return functions_;
+}
+
+const Owner& other_owner() {
+  static const Owner kOther{.comm = "other"};
+  return kOther;
 }
 
 }  // namespace gpuperf

@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "daemon/base/mutex.h"
 #include "daemon/model/argument_plan.h"
 
 namespace gpuperf {
@@ -56,10 +56,10 @@ class FunctionRegistry {
 
  private:
   const uint32_t capacity_;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  std::shared_ptr<const FunctionList> functions_ = std::make_shared<const FunctionList>();
-  std::map<std::pair<std::string, std::string>, uint32_t> ids_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const FunctionList> functions_ ABSL_GUARDED_BY(mutex_) =
+      std::make_shared<const FunctionList>();
+  std::map<std::pair<std::string, std::string>, uint32_t> ids_ ABSL_GUARDED_BY(mutex_);
 };
 
 // A process for good: the start time tells two users of one pid apart. pid 0 stands for
@@ -80,5 +80,8 @@ struct Owner {
   std::string slurm_rank;     // SLURM_PROCID; likewise
   auto operator<=>(const Owner&) const = default;
 };
+
+// Of what is kept for processes that no longer have rows of their own.
+const Owner& other_owner();
 
 }  // namespace gpuperf

@@ -10,27 +10,27 @@
 namespace gpuperf {
 namespace {
 
-using L = ClockLimit;
+using Limit = ClockLimit;
 
 // Bits and meanings: nvmlClocksEventReason* in nvml.h. `label` is what metrics show: closed set.
 constexpr ClockLimitRow kClockLimitRows[] = {
-    {L::kIdle, 0x1, "idle", "idle", LimitWeight::kNormal, ""},
-    {L::kSettings, 0x2, "clock_settings", "clocks set by an administrator", LimitWeight::kNormal,
-     ""},
-    {L::kPowerCap, 0x4, "power_cap", "power cap", LimitWeight::kLimited,
+    {Limit::kIdle, 0x1, "idle", "idle", LimitWeight::kNormal, ""},
+    {Limit::kSettings, 0x2, "clock_settings", "clocks set by an administrator",
+     LimitWeight::kNormal, ""},
+    {Limit::kPowerCap, 0x4, "power_cap", "power cap", LimitWeight::kLimited,
      "the GPU uses all the power it may; nvidia-smi -q -d POWER shows the limit"},
-    {L::kHwSlowdown, 0x8, "hw_slowdown", "hardware slowdown", LimitWeight::kSlowed,
+    {Limit::kHwSlowdown, 0x8, "hw_slowdown", "hardware slowdown", LimitWeight::kSlowed,
      "heat or power supply: nvidia-smi -q -d PERFORMANCE says which"},
-    {L::kSyncBoost, 0x10, "sync_boost", "sync boost group", LimitWeight::kLimited,
+    {Limit::kSyncBoost, 0x10, "sync_boost", "sync boost group", LimitWeight::kLimited,
      "another GPU of its sync boost group runs at a lower clock"},
-    {L::kSwThermal, 0x20, "sw_thermal", "software thermal slowdown", LimitWeight::kSlowed,
+    {Limit::kSwThermal, 0x20, "sw_thermal", "software thermal slowdown", LimitWeight::kSlowed,
      "the GPU or its memory is near its highest operating temperature: check fans, airflow, "
      "coolant and the room"},
-    {L::kHwThermal, 0x40, "hw_thermal", "hardware thermal slowdown", LimitWeight::kSlowed,
+    {Limit::kHwThermal, 0x40, "hw_thermal", "hardware thermal slowdown", LimitWeight::kSlowed,
      "the GPU is too hot and halves its clocks: check fans, airflow, coolant and the room"},
-    {L::kPowerBrake, 0x80, "power_brake", "power brake", LimitWeight::kSlowed,
+    {Limit::kPowerBrake, 0x80, "power_brake", "power brake", LimitWeight::kSlowed,
      "the host asks the GPU to use less power: check power supplies and the host's power limits"},
-    {L::kDisplay, 0x100, "display_clocks", "clocks of a display", LimitWeight::kNormal, ""},
+    {Limit::kDisplay, 0x100, "display_clocks", "clocks of a display", LimitWeight::kNormal, ""},
 };
 static_assert(std::size(kClockLimitRows) == kClockLimits);
 
@@ -88,8 +88,8 @@ const ClockLimitRow* find_limit(const GpuHealth& gpu, LimitWeight weight) {
     const double ratio = gpu.clock_limits[static_cast<size_t>(row.limit)].minute_ratio;
     // "Hardware slowdown" is the sum of others; they say more, so it must be more than they are.
     if (row.weight != weight || ratio < most) continue;
-    if (found && row.limit == L::kHwSlowdown && ratio <= most) continue;
-    if (found && found->limit != L::kHwSlowdown && ratio <= most) continue;
+    if (found && row.limit == Limit::kHwSlowdown && ratio <= most) continue;
+    if (found && found->limit != Limit::kHwSlowdown && ratio <= most) continue;
     found = &row;
     most = ratio;
   }
@@ -118,10 +118,6 @@ int find_hex_digit(char c) {
 
 std::span<const ClockLimitRow> clock_limit_rows() { return kClockLimitRows; }
 
-const ClockLimitRow& get_clock_limit(ClockLimit limit) {
-  return kClockLimitRows[static_cast<size_t>(limit)];
-}
-
 std::optional<GpuUuid> parse_gpu_uuid(std::string_view text) {
   if (!text.starts_with("GPU-") && !text.starts_with("MIG-")) return std::nullopt;
   text.remove_prefix(4);
@@ -136,22 +132,6 @@ std::optional<GpuUuid> parse_gpu_uuid(std::string_view text) {
   }
   if (digits != 2 * uuid.size()) return std::nullopt;
   return uuid;
-}
-
-std::string_view get_gpu_state_name(GpuState state) {
-  switch (state) {
-    case GpuState::kOk:
-      return "ok";
-    case GpuState::kLimited:
-      return "limited";
-    case GpuState::kSlowed:
-      return "slowed";
-    case GpuState::kFailing:
-      return "failing";
-    case GpuState::kLost:
-      return "lost";
-  }
-  return "";  // only reached with a value outside the enum
 }
 
 GpuVerdict judge_gpu(const GpuHealth& gpu, int64_t now_mono_ns) {

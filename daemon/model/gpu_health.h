@@ -48,7 +48,6 @@ struct ClockLimitRow {
   std::string_view hint;  // what to do; empty = nothing
 };
 std::span<const ClockLimitRow> clock_limit_rows();
-const ClockLimitRow& get_clock_limit(ClockLimit limit);
 
 // One limit on one GPU.
 struct ClockLimitState {
@@ -189,7 +188,6 @@ enum class GpuState {
   kFailing,  // errors that want somebody's hand
   kLost,
 };
-std::string_view get_gpu_state_name(GpuState state);
 
 struct GpuVerdict {
   GpuState state = GpuState::kOk;

@@ -155,6 +155,11 @@ struct SessionBatch {
   bool operator==(const SessionBatch&) const = default;
 };
 
+inline uint64_t count_records(const SessionBatch& batch) {
+  return batch.kernels.size() + batch.copies.size() + batch.apis.size() + batch.graphs.size() +
+         batch.syncs.size() + batch.memory.size() + batch.overheads.size() + batch.gaps.size();
+}
+
 // How a session is, by its own account; counts since its process began.
 struct SessionStatus {
   uint64_t session_id = 0;

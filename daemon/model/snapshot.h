@@ -6,11 +6,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "daemon/base/mutex.h"
 #include "daemon/model/capture_order.h"
 #include "daemon/model/event.h"
 #include "daemon/model/function.h"
@@ -297,18 +297,18 @@ uint64_t get_age_ns(const InFlightCalls& look, const InFlightCall& call);
 class SnapshotBoard {
  public:
   void publish(std::shared_ptr<const Snapshot> snapshot) {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     newest_ = std::move(snapshot);
   }
   std::shared_ptr<const Snapshot> get() const {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     return newest_;
   }
 
  private:
-  mutable std::mutex mutex_;
-  std::shared_ptr<const Snapshot> newest_ =
-      std::make_shared<const Snapshot>();  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::shared_ptr<const Snapshot> newest_ ABSL_GUARDED_BY(mutex_) =
+      std::make_shared<const Snapshot>();
 };
 
 }  // namespace gpuperf

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/model/clock_tick.h"
+#include "daemon/base/clock_tick.h"
 #include "daemon/model/event.h"
 #include "daemon/model/function.h"
 #include "daemon/model/gpu_uuid.h"

@@ -13,7 +13,7 @@ namespace gpuperf::otlp {
 namespace {
 
 namespace metrics = ::opentelemetry::proto::metrics::v1;
-using ExportRequest = ::opentelemetry::proto::collector::metrics::v1::ExportMetricsServiceRequest;
+using ExportMetrics = ::opentelemetry::proto::collector::metrics::v1::ExportMetricsServiceRequest;
 
 // In UCUM. What is counted stands in braces, which the Collector's Prometheus exporter leaves out
 // of names; an info metric has no unit, because "1" would make it a ratio there.
@@ -157,7 +157,7 @@ class Requests {
   }
 
   const Origin& origin_;
-  ExportRequest request_;
+  ExportMetrics request_;
   metrics::ScopeMetrics* scope_ = nullptr;  // of request_; null = none is open
   size_t bytes_ = 0;
   size_t items_ = 0;

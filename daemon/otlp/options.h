@@ -8,7 +8,7 @@
 
 #include "daemon/base/endpoint.h"
 #include "daemon/base/result.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 
 namespace gpuperf::otlp {
 

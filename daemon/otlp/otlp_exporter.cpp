@@ -82,7 +82,7 @@ OtlpExporter::OtlpExporter(ExportOptions options, Parts parts)
 OtlpExporter::~OtlpExporter() {
   const auto deadline = steady_clock::now() + kStopTime;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   changed_.notify_all();
@@ -98,7 +98,7 @@ void OtlpExporter::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
   if (call->event.in_flight && !call->is_gone) return;
   bool is_full = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     calls_.push_back(call);
     is_full = calls_.size() > kMaxCalls;
     if (is_full) calls_.pop_front();
@@ -138,11 +138,11 @@ void OtlpExporter::run() {
   while (!is_stopping) {
     std::vector<CallPtr> calls;
     {
-      std::unique_lock lock(mutex_);
-      changed_.wait_until(lock, next_metrics, [this] { return stopping_ || !calls_.empty(); });
+      MutexLock lock(mutex_);
+      while (!stopping_ && calls_.empty() && changed_.wait_until(lock, next_metrics)) continue;
       if (!calls_.empty()) {
         const auto until = std::min(next_metrics, steady_clock::now() + kGatherCalls);
-        changed_.wait_until(lock, until, [this] { return stopping_; });
+        while (!stopping_ && changed_.wait_until(lock, until)) continue;
         calls.assign(calls_.begin(), calls_.end());
         calls_.clear();
       }

@@ -2,15 +2,14 @@
 
 #include <prometheus/collectable.h>
 
-#include <condition_variable>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/export/exporter.h"
 #include "daemon/model/capture.h"
 #include "daemon/model/drops.h"
@@ -67,11 +66,10 @@ class OtlpExporter final : public Exporter {
   std::unique_ptr<Sender> metrics_sender_;  // null = metrics are not wanted
   std::unique_ptr<Sender> spans_sender_;    // likewise
   std::unique_ptr<Sender> profiles_sender_;
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<CallPtr> calls_;
-  bool stopping_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<CallPtr> calls_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: runs on all of the above
 };
 

@@ -17,7 +17,7 @@
 namespace gpuperf::otlp {
 namespace {
 
-using ExportRequest =
+using ExportProfiles =
     ::opentelemetry::proto::collector::profiles::v1development::ExportProfilesServiceRequest;
 
 constexpr std::array kWeights = {ViewWeight::kGpuTime, ViewWeight::kCpuTime,
@@ -162,7 +162,7 @@ class RequestWriter {
   const SourceFrames source_;
   std::vector<Request> requests_;
   // The one being written.
-  ExportRequest request_;
+  ExportProfiles request_;
   std::unique_ptr<ProfileTables> tables_;
   profiles::Profile* profile_ = nullptr;  // null = none yet
   std::pair<uint32_t, ViewWeight> place_;

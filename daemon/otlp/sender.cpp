@@ -35,7 +35,7 @@ Sender::~Sender() {
 void Sender::post(Request request) {
   size_t dropped = 0;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     queued_bytes_ += request.bytes.size();
     queue_.push_back(std::move(request));
     while (queue_.size() > 1 &&
@@ -51,7 +51,7 @@ void Sender::post(Request request) {
 
 void Sender::stop_by(steady_clock::time_point deadline) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (stopping_) return;
     stopping_ = true;
     stop_at_ = deadline;
@@ -60,12 +60,12 @@ void Sender::stop_by(steady_clock::time_point deadline) {
 }
 
 std::string Sender::find_fault() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return fault_;
 }
 
 uint64_t Sender::delivered_count() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return delivered_;
 }
 
@@ -75,8 +75,8 @@ void Sender::run() {
 }
 
 bool Sender::take(Request& request) {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+  MutexLock lock(mutex_);
+  while (!stopping_ && queue_.empty()) changed_.wait(lock);
   if (stopping_ && steady_clock::now() >= stop_at_) {
     for (const Request& left : queue_) drops_.add(DropCause::kOtlpStopped, left.items);
     queue_.clear();
@@ -94,7 +94,7 @@ void Sender::deliver(const Request& request) {
     if (status.ok()) return;
     bool is_first = false;
     {
-      const std::lock_guard lock(mutex_);
+      const MutexLock lock(mutex_);
       is_first = fault_.empty();
       fault_ = describe(status);
     }
@@ -128,18 +128,18 @@ grpc::Status Sender::call(const Request& request) {
   Stub stub(options_.channel);
   stub.UnaryCall(&call.context, options_.method, grpc::StubOptions(), &call.bytes, &call.answer,
                  [this, &call](grpc::Status status) {
-                   const std::lock_guard lock(mutex_);
+                   const MutexLock lock(mutex_);
                    call.status = std::move(status);
                    call.is_done = true;
                    changed_.notify_all();  // under the lock: `call` ends when it is seen
                  });
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   while (!call.is_done) {
     if (!stopping_) {
       changed_.wait(lock);
-    } else if (changed_.wait_until(lock, stop_at_) == std::cv_status::timeout) {
+    } else if (!changed_.wait_until(lock, stop_at_)) {
       call.context.TryCancel();
-      changed_.wait(lock, [&call] { return call.is_done; });
+      while (!call.is_done) changed_.wait(lock);
     }
   }
   lock.unlock();
@@ -153,7 +153,7 @@ void Sender::note_success(const Request& request, const Call& call) {
   if (rejected > 0) drops_.add(DropCause::kOtlpRejected, rejected);
   bool was_failing = false;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     delivered_ += request.items - std::min(rejected, request.items);
     was_failing = !fault_.empty();
     // A receiver may warn without rejecting anything.
@@ -169,14 +169,15 @@ void Sender::note_success(const Request& request, const Call& call) {
 // False = the stop is over. The stop wakes it for one more try.
 bool Sender::pause(std::chrono::milliseconds delay) {
   const auto until = steady_clock::now() + delay;
-  std::unique_lock lock(mutex_);
-  if (changed_.wait_until(lock, until, [this] { return stopping_; })) {
+  MutexLock lock(mutex_);
+  while (!stopping_ && changed_.wait_until(lock, until)) continue;
+  if (stopping_) {
     const bool may_try = steady_clock::now() < stop_at_;
     if (may_try && !was_woken_) {
       was_woken_ = true;
       return true;
     }
-    changed_.wait_until(lock, std::min(until, stop_at_), [] { return false; });
+    while (changed_.wait_until(lock, std::min(until, stop_at_))) continue;
   }
   return !stopping_ || steady_clock::now() < stop_at_;
 }

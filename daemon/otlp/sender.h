@@ -4,16 +4,15 @@
 #include <grpcpp/client_context.h>
 
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 
+#include "daemon/base/mutex.h"
 #include "daemon/model/drops.h"
 #include "daemon/otlp/request.h"
 #include "daemon/otlp/retry.h"
@@ -68,15 +67,14 @@ class Sender {
   // Its own thread only.
   std::minstd_rand random_{std::random_device{}()};
   bool was_woken_ = false;  // out of a pause, by the stop
-  // Guarded by mutex_.
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Request> queue_;
-  size_t queued_bytes_ = 0;
-  bool stopping_ = false;
-  std::chrono::steady_clock::time_point stop_at_;
-  std::string fault_;
-  uint64_t delivered_ = 0;
+  mutable Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<Request> queue_ ABSL_GUARDED_BY(mutex_);
+  size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
+  std::chrono::steady_clock::time_point stop_at_ ABSL_GUARDED_BY(mutex_);
+  std::string fault_ ABSL_GUARDED_BY(mutex_);
+  uint64_t delivered_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;  // last: runs on all of the above
 };
 

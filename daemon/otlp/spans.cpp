@@ -12,7 +12,7 @@ namespace gpuperf::otlp {
 namespace {
 
 namespace trace = ::opentelemetry::proto::trace::v1;
-using ExportRequest = ::opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
+using ExportTraces = ::opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
 
 // `part`: 0 and 1 the halves of the trace's id, 2 the call's span, 3 and up the children's.
 std::string make_id(const SlowCall& call, std::string_view host_id, uint64_t part) {
@@ -140,7 +140,7 @@ std::vector<Request> make_span_requests(std::span<const std::shared_ptr<const Sl
                                         const Origin& origin, std::string_view host_id,
                                         size_t max_bytes) {
   std::vector<Request> requests;
-  ExportRequest request;
+  ExportTraces request;
   size_t bytes = 0, items = 0;
   const auto close = [&] {
     if (items == 0) return;

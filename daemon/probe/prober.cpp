@@ -14,7 +14,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
-#include "daemon/probe/probe_report.h"
+#include "daemon/probe/attach/probe_report.h"
 
 namespace gpuperf {
 namespace {
@@ -135,7 +135,7 @@ void Prober::wake() {
 
 void Prober::post_plan(ProbePlan plan, std::function<void()> done) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     commands_.plan = std::move(plan);
     commands_.done.push_back(std::move(done));
   }
@@ -144,7 +144,7 @@ void Prober::post_plan(ProbePlan plan, std::function<void()> done) {
 
 void Prober::post_suspended(std::set<uint32_t> function_ids) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     commands_.suspended = std::move(function_ids);
   }
   wake();
@@ -189,7 +189,7 @@ void Prober::wait_for_news(Time until) {
 void Prober::take_commands() {
   Commands commands;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     commands = std::exchange(commands_, {});
   }
   if (commands.plan) {

@@ -5,7 +5,6 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -14,18 +13,19 @@
 #include <vector>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
-#include "daemon/probe/attacher.h"
-#include "daemon/probe/file_probes.h"
-#include "daemon/probe/file_watch.h"
-#include "daemon/probe/in_flight.h"
-#include "daemon/probe/library_finder.h"
-#include "daemon/probe/mapping_events.h"
+#include "daemon/probe/attach/attacher.h"
+#include "daemon/probe/attach/file_probes.h"
+#include "daemon/probe/attach/in_flight.h"
+#include "daemon/probe/attach/programs.h"
+#include "daemon/probe/attach/self_test.h"
+#include "daemon/probe/discovery/file_watch.h"
+#include "daemon/probe/discovery/library_finder.h"
+#include "daemon/probe/discovery/mapping_events.h"
 #include "daemon/probe/probe_spec.h"
-#include "daemon/probe/programs.h"
-#include "daemon/probe/self_test.h"
 
 namespace gpuperf {
 
@@ -129,8 +129,8 @@ class Prober {
   std::optional<FileWatch> writes_;          // likewise
   std::vector<Problem> problems_;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;
-  Commands commands_;  // guarded by mutex_
+  Mutex mutex_;
+  Commands commands_ ABSL_GUARDED_BY(mutex_);
   // Probe thread only.
   ProbePlan plan_;
   std::shared_ptr<LibraryFinder> finder_;

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/probe/elf_symbols.h"
+#include "daemon/probe/elf/elf_symbols.h"
 
 namespace gpuperf {
 

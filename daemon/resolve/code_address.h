@@ -28,10 +28,4 @@ using FrameGroup = std::vector<StackFrame>;
 
 std::vector<CodeAddress> to_return_addresses(const std::vector<uint64_t>& addresses);
 
-// The frames of all groups, in order.
-std::vector<StackFrame> join_groups(std::vector<FrameGroup> groups);
-
-// Groups of one frame that holds the address alone.
-std::vector<FrameGroup> make_unnamed_groups(const std::vector<CodeAddress>& addresses);
-
 }  // namespace gpuperf

@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "daemon/base/byte_lru.h"
-#include "daemon/probe/file_opener.h"
+#include "daemon/probe/discovery/file_opener.h"
 #include "daemon/resolve/address_table.h"
 #include "daemon/resolve/debug_facts.h"
 #include "daemon/resolve/debug_files.h"

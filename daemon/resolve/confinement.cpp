@@ -21,7 +21,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 
 namespace gpuperf {
 namespace {

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "daemon/base/result.h"
-#include "daemon/probe/elf_file.h"
-#include "daemon/probe/file_opener.h"
+#include "daemon/probe/discovery/file_opener.h"
+#include "daemon/probe/elf/elf_file.h"
 
 namespace gpuperf {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "daemon/probe/file_opener.h"
+#include "daemon/probe/discovery/file_opener.h"
 #include "daemon/resolve/debug_facts.h"
 
 namespace gpuperf {

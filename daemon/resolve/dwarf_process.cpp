@@ -22,7 +22,7 @@ namespace gpuperf {
 namespace {
 
 constexpr int kSocket = 3;  // behind standard error, which stays for sanitizers
-constexpr size_t kMaxFiles = 32;
+constexpr size_t kMaxOpenFiles = 32;
 
 struct OpenDwarf {
   Fd file;
@@ -86,7 +86,7 @@ bool answer(Received received, ByteLru<uint64_t, OpenDwarf>& files) {
     auto reader = DwarfReader::open(received.file.get(), received.alternate.get());
     OpenDwarf opened{.file = std::move(received.file), .alternate = std::move(received.alternate)};
     if (reader.ok()) opened.reader = *std::move(reader);
-    (void)files.put(request.file_id, std::move(opened), 1);  // there is room for kMaxFiles
+    (void)files.put(request.file_id, std::move(opened), 1);  // there is room for kMaxOpenFiles
     known = files.find(request.file_id);
   }
   ReplyWriter reply;
@@ -117,7 +117,7 @@ void run_dwarf_process(const DwarfProcessOptions& options) {
     ::_exit(1);
   }
   const size_t heap_before_bytes = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
-  ByteLru<uint64_t, OpenDwarf> files(kMaxFiles);
+  ByteLru<uint64_t, OpenDwarf> files(kMaxOpenFiles);
   while (wait_for_request(options.idle)) {
     std::optional<Received> received = receive_request();
     if (!received || !answer(*std::move(received), files)) break;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 
 namespace gpuperf {
 

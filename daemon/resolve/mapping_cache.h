@@ -13,7 +13,7 @@
 #include "daemon/base/byte_lru.h"
 #include "daemon/base/clock.h"
 #include "daemon/model/function.h"
-#include "daemon/probe/process_maps.h"
+#include "daemon/probe/discovery/process_maps.h"
 #include "daemon/resolve/code_address.h"
 #include "daemon/unwind/address_spaces.h"
 

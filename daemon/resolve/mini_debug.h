@@ -2,7 +2,7 @@
 
 #include "daemon/base/fd.h"
 #include "daemon/base/result.h"
-#include "daemon/probe/elf_file.h"
+#include "daemon/probe/elf/elf_file.h"
 #include "daemon/resolve/debug_facts.h"
 
 namespace gpuperf {

@@ -7,7 +7,7 @@ namespace gpuperf {
 namespace {
 
 // Functions that lie inside others, or over parts of those thrown away, are few and near.
-constexpr size_t kMaxOverlaps = 16;
+constexpr size_t kMaxSymbolOverlaps = 16;
 
 // Takes a hexadecimal number and the blank behind it off the front of `line`.
 bool take_number(std::string_view& line, uint64_t& value) {
@@ -49,7 +49,7 @@ size_t PerfMap::append(std::string_view text) {
 
 std::optional<PerfMap::Match> PerfMap::find(uint64_t address) const {
   auto entry = std::ranges::upper_bound(entries_, address, {}, &Entry::start_address);
-  for (size_t steps = 0; entry != entries_.begin() && steps < kMaxOverlaps; ++steps) {
+  for (size_t steps = 0; entry != entries_.begin() && steps < kMaxSymbolOverlaps; ++steps) {
     --entry;
     if (address - entry->start_address >= entry->size_bytes) continue;
     return Match{.name = std::string_view(names_).substr(entry->name_offset, entry->name_bytes),

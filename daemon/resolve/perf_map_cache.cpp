@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 
 namespace gpuperf {
 namespace {

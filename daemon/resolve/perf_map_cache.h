@@ -9,8 +9,8 @@
 #include "daemon/base/byte_lru.h"
 #include "daemon/base/clock.h"
 #include "daemon/model/function.h"
-#include "daemon/probe/file_opener.h"
-#include "daemon/probe/process_maps.h"
+#include "daemon/probe/discovery/file_opener.h"
+#include "daemon/probe/discovery/process_maps.h"
 #include "daemon/resolve/perf_map.h"
 
 namespace gpuperf {

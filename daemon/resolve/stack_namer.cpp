@@ -29,7 +29,7 @@ StackNamer::StackNamer(Options options, const Clock& clock)
       stacks_(options.stack_bytes, std::move(options.forget_sent)) {}
 
 bool StackNamer::prepare(uint32_t pid) {
-  const std::lock_guard lock(spaces_mutex_);
+  const MutexLock lock(spaces_mutex_);
   return spaces_.prepare(pid);
 }
 
@@ -38,23 +38,24 @@ void StackNamer::prefetch(const ProcessKey& process) {
 }
 
 void StackNamer::sweep() {
-  const std::lock_guard lock(spaces_mutex_);
+  const MutexLock lock(spaces_mutex_);
   spaces_.sweep();
 }
 
 bool StackNamer::is_known(uint32_t pid) const {
-  const std::lock_guard lock(spaces_mutex_);
+  const MutexLock lock(spaces_mutex_);
   return spaces_.is_known(pid);
 }
 
 void StackNamer::finish_walk(RawStack& raw) {
-  const std::lock_guard lock(spaces_mutex_);
+  const MutexLock lock(spaces_mutex_);
   spaces_.note_walk(raw);
   raw.space = spaces_.find_number(raw);
   if (raw.copy && !raw.frames.empty() && raw.space != AddressSpaces::kNoSpace) {
-    const auto find_rule = [this, &raw](uint64_t pc, bool is_exact) {
-      return spaces_.find_rule(raw.process, raw.space, pc, is_exact);
-    };
+    const auto find_rule = [this, &raw](uint64_t pc, bool is_exact)
+                               ABSL_EXCLUSIVE_LOCKS_REQUIRED(spaces_mutex_) {
+                                 return spaces_.find_rule(raw.process, raw.space, pc, is_exact);
+                               };
     raw.end =
         walk_stack(raw.frames, raw.bp, find_rule, make_copy_reader(*raw.copy), raw.copy->returns);
   }
@@ -63,12 +64,11 @@ void StackNamer::finish_walk(RawStack& raw) {
 
 StackPtr StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
   const ReadMemory read = make_process_reader(process.pid);
-  const auto find_rule = [this, &process](uint64_t pc, bool is_exact) {
-    return spaces_.find_rule(process, 0, pc, is_exact);
-  };
+  const auto find_rule = [this, &process](uint64_t pc, bool is_exact) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                             spaces_mutex_) { return spaces_.find_rule(process, 0, pc, is_exact); };
   RawStack raw{.process = process};
   {
-    const std::lock_guard lock(spaces_mutex_);
+    const MutexLock lock(spaces_mutex_);
     raw.end = walk_live_stack(raw.frames, live, find_rule, read);
   }
   if (const auto runtime = find_python(process, 0)) {
@@ -91,7 +91,7 @@ StackPtr StackNamer::name_place(const ProcessKey& process, uint64_t address) {
 MappingVersion StackNamer::find_version(const ProcessKey& process, uint32_t space) const {
   AddressSpaces::Mapped mapped;
   {
-    const std::lock_guard lock(spaces_mutex_);
+    const MutexLock lock(spaces_mutex_);
     mapped = spaces_.find_mapped(process, space);
   }
   return {.number = space != 0 ? space : mapped.space,
@@ -101,7 +101,7 @@ MappingVersion StackNamer::find_version(const ProcessKey& process, uint32_t spac
 
 std::optional<PythonRuntime> StackNamer::find_python(const ProcessKey& process,
                                                      uint32_t space) const {
-  const std::lock_guard lock(spaces_mutex_);
+  const MutexLock lock(spaces_mutex_);
   const PythonRuntime* const runtime = spaces_.find_python(process, space);
   return runtime == nullptr ? std::nullopt : std::optional(*runtime);
 }

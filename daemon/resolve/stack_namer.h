@@ -3,11 +3,11 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
-#include <mutex>
 #include <optional>
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/stack.h"
 #include "daemon/resolve/frame_finder.h"
@@ -65,10 +65,9 @@ class StackNamer {
   std::vector<StackFrame> name_python(const RawStack& raw, const PythonRuntime* runtime);
 
   const Clock& clock_;
-  mutable std::mutex spaces_mutex_;
-  // Guarded by spaces_mutex_.
-  CodeFiles files_;
-  AddressSpaces spaces_;
+  mutable Mutex spaces_mutex_;
+  CodeFiles files_ ABSL_GUARDED_BY(spaces_mutex_);
+  AddressSpaces spaces_ ABSL_GUARDED_BY(spaces_mutex_);
   // Of the thread that names.
   FrameFinder finder_;
   KernelSymbols kernel_symbols_;

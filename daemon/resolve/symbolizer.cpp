@@ -72,12 +72,12 @@ void Symbolizer::queue_prepare(const ProcessKey& process) {
 }
 
 void Symbolizer::post_prepare(const ProcessKey& process) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (process.start_boot_ns != 0 || !prepared_.contains(process.pid)) queue_prepare(process);
 }
 
 void Symbolizer::note_mapping(uint32_t pid, const std::string& path) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (prepared_.contains(pid) || is_python_name(path)) queue_prepare({.pid = pid});
 }
 
@@ -110,7 +110,7 @@ void Symbolizer::walk(std::vector<RawStack>& stacks) {
 
 void Symbolizer::walk(const Prepare& task) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     prepared_[task.process.pid] = false;  // what is mapped from now on is not in what is read below
   }
   if (stopping_ || !namer_.prepare(task.process.pid)) return;
@@ -122,7 +122,7 @@ void Symbolizer::sweep() {
   if (stopping_ || now_ns - sweep_mono_ns_ < kSweepPeriod.count()) return;
   sweep_mono_ns_ = now_ns;
   namer_.sweep();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::erase_if(prepared_, [this](const auto& entry) {
     return !entry.second && !namer_.is_known(entry.first);
   });

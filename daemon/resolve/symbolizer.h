@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <thread>
 #include <unordered_map>
@@ -14,6 +13,7 @@
 
 #include "daemon/base/bounded_queue.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/stack.h"
@@ -110,7 +110,7 @@ class Symbolizer {
   void name(const Prepare& task);
   StackPtr resolve(const StackRequest& request);
   // Any.
-  void queue_prepare(const ProcessKey& process);
+  void queue_prepare(const ProcessKey& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   DropCounters& drops_;
   const SystemClock clock_;
@@ -120,8 +120,9 @@ class Symbolizer {
   BoundedQueue<Naming> walked_{kMaxUnnamed};
   std::atomic<size_t> copy_bytes_ = 0;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;
-  std::unordered_map<uint32_t, bool> prepared_;  // guarded by mutex_. By pid: whether it is queued
+  Mutex mutex_;
+  // By pid: whether it is queued.
+  std::unordered_map<uint32_t, bool> prepared_ ABSL_GUARDED_BY(mutex_);
   std::thread naming_;
   std::thread walking_;  // last: everything above is there when they start
 };

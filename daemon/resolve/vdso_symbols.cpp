@@ -8,7 +8,7 @@
 #include <bit>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/process_maps.h"
+#include "daemon/probe/discovery/process_maps.h"
 
 namespace gpuperf {
 namespace {

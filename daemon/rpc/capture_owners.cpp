@@ -6,14 +6,14 @@
 namespace gpuperf {
 
 void CaptureOwners::remember(uint64_t id, uint32_t uid) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   begun_.emplace_back(id, uid);
   if (begun_.size() > kRemembered) begun_.pop_front();
 }
 
 std::optional<uint32_t> CaptureOwners::find(uint64_t id) const {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = std::ranges::find(begun_, id, [](const auto& begun) { return begun.first; });
     if (found != begun_.end()) return found->second;
   }

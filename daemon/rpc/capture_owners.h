@@ -3,10 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <utility>
 
+#include "daemon/base/mutex.h"
 #include "daemon/model/snapshot.h"
 
 namespace gpuperf {
@@ -27,8 +27,8 @@ class CaptureOwners {
 
  private:
   const SnapshotBoard& board_;
-  mutable std::mutex mutex_;
-  std::deque<std::pair<uint64_t, uint32_t>> begun_;  // guarded by mutex_
+  mutable Mutex mutex_;
+  std::deque<std::pair<uint64_t, uint32_t>> begun_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuperf

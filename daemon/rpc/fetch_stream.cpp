@@ -21,7 +21,7 @@ FetchStream* FetchStream::start(grpc::CallbackServerContext* context, RenderQueu
   Result<RenderQueue::Place> place =
       allowed.ok() ? queue.take_place(is_root) : Result<RenderQueue::Place>(allowed);
   if (!place.ok()) {
-    const std::lock_guard lock(stream->mutex_);
+    const MutexLock lock(stream->mutex_);
     stream->finish(place.status());
     return stream.get();
   }
@@ -32,11 +32,11 @@ FetchStream* FetchStream::start(grpc::CallbackServerContext* context, RenderQueu
 
 void FetchStream::make(const Make& make) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (finished_) return;  // given up while it waited
   }
   Result<RenderedCapture> rendered = make();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (finished_) return;
   if (!rendered.ok()) return finish(rendered.status());
   rendered_ = *std::move(rendered);
@@ -61,7 +61,7 @@ void FetchStream::watch_reader() {
   alarm_->Set(std::chrono::system_clock::now() + kPatience, [weak = weak_from_this()](bool rang) {
     const std::shared_ptr<FetchStream> stream = weak.lock();
     if (!rang || stream == nullptr) return;
-    const std::lock_guard lock(stream->mutex_);
+    const MutexLock lock(stream->mutex_);
     if (!stream->finished_) stream->context_->TryCancel();
   });
 }
@@ -72,7 +72,7 @@ void FetchStream::finish(const Status& status) {
 }
 
 void FetchStream::OnWriteDone(bool ok) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   writing_ = false;
   alarm_.reset();
   if (finished_) return;
@@ -83,14 +83,14 @@ void FetchStream::OnWriteDone(bool ok) {
 }
 
 void FetchStream::OnCancel() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   cancelled_ = true;
   if (!writing_ && !finished_) finish(absl::CancelledError("the client has gone"));
 }
 
 void FetchStream::OnDone() {
   const std::shared_ptr<FetchStream> last = std::move(self_);  // may destroy this on return
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   rendered_ = {};  // a job that still holds the stream holds nothing large
   place_.reset();
 }

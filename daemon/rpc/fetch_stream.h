@@ -5,9 +5,9 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/rpc/render_queue.h"
 #include "gpuperf/v1/observe.grpc.pb.h"
@@ -44,24 +44,22 @@ class FetchStream final : public grpc::ServerWriteReactor<v1::FetchCaptureRespon
  private:
   explicit FetchStream(grpc::CallbackServerContext* context) : context_(context) {}
   void make(const Make& make);
-  // With mutex_ held.
-  void send_piece();
-  void watch_reader();
-  void finish(const Status& status);
+  void send_piece() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void watch_reader() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void finish(const Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Set once in start.
   grpc::CallbackServerContext* const context_;
   RenderQueue::Place place_;
   std::shared_ptr<FetchStream> self_;  // reset in OnDone
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  RenderedCapture rendered_;
-  size_t sent_bytes_ = 0;
-  bool writing_ = false;
-  bool cancelled_ = false;
-  bool finished_ = false;
-  std::unique_ptr<grpc::Alarm> alarm_;
-  v1::FetchCaptureResponse response_;  // what is being written
+  Mutex mutex_;
+  RenderedCapture rendered_ ABSL_GUARDED_BY(mutex_);
+  size_t sent_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mutex_);
+  v1::FetchCaptureResponse response_ ABSL_GUARDED_BY(mutex_);  // what is being written
 };
 
 }  // namespace gpuperf

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/rpc/capture_reads.h"

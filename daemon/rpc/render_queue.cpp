@@ -9,7 +9,7 @@ RenderQueue::RenderQueue() : thread_([this] { run(); }) {}
 RenderQueue::~RenderQueue() {
   std::deque<std::function<void()>> forgotten;  // destroyed without the lock: places come back
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
     forgotten.swap(jobs_);
     changed_.notify_all();
@@ -18,7 +18,7 @@ RenderQueue::~RenderQueue() {
 }
 
 Result<RenderQueue::Place> RenderQueue::take_place(bool is_root) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (taken_ >= (is_root ? kPlaces : kPlaces - kKeptForRoot)) {
     return absl::ResourceExhaustedError(
         "as many captures are being made ready or sent as may be at once; try again in a moment");
@@ -28,21 +28,21 @@ Result<RenderQueue::Place> RenderQueue::take_place(bool is_root) {
 }
 
 void RenderQueue::give_back() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   --taken_;
 }
 
 void RenderQueue::post(std::function<void()> job) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (stopping_) return;
   jobs_.push_back(std::move(job));
   changed_.notify_all();
 }
 
 void RenderQueue::run() {
-  std::unique_lock lock(mutex_);
+  MutexLock lock(mutex_);
   for (;;) {
-    changed_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
+    while (!stopping_ && jobs_.empty()) changed_.wait(lock);
     if (stopping_) return;
     {
       const std::function<void()> job = std::move(jobs_.front());

@@ -1,13 +1,12 @@
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <thread>
 
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 
 namespace gpuperf {
@@ -37,12 +36,11 @@ class RenderQueue {
   void run();
   void give_back();
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  // Guarded by mutex_.
-  std::deque<std::function<void()>> jobs_;
-  size_t taken_ = 0;
-  bool stopping_ = false;
+  Mutex mutex_;
+  ConditionVariable changed_;
+  std::deque<std::function<void()>> jobs_ ABSL_GUARDED_BY(mutex_);
+  size_t taken_ ABSL_GUARDED_BY(mutex_) = 0;
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses all of the above
 };
 

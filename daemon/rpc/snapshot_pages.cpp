@@ -28,7 +28,7 @@ Status bad_token(std::string_view why) {
                                     "; begin again without a token");
 }
 
-uint64_t make_secret() {
+uint64_t draw_secret() {
   std::random_device random;
   return uint64_t{random()} << 32 | random();
 }
@@ -36,7 +36,7 @@ uint64_t make_secret() {
 }  // namespace
 
 SnapshotPages::SnapshotPages(const SnapshotBoard& board, const Clock& clock)
-    : board_(board), clock_(clock), secret_(make_secret()) {}
+    : board_(board), clock_(clock), secret_(draw_secret()) {}
 
 uint32_t SnapshotPages::get_limit(const v1::Page& page) {
   return page.limit() == 0 ? kDefaultLimit : std::min(page.limit(), kMaxLimit);
@@ -44,7 +44,7 @@ uint32_t SnapshotPages::get_limit(const v1::Page& page) {
 
 Result<SnapshotPages::Place> SnapshotPages::find_place(const v1::Page& page,
                                                        std::string_view request_key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   forget_old_pins();
   if (page.page_token().empty()) return Place{.snapshot = board_.get(), .offset = 0};
   std::string bytes;
@@ -66,7 +66,7 @@ Result<SnapshotPages::Place> SnapshotPages::find_place(const v1::Page& page,
 
 std::string SnapshotPages::make_token(const Place& place, uint64_t next_offset,
                                       std::string_view request_key) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   auto pin = std::ranges::find(pins_, place.snapshot, &Pin::snapshot);
   if (pin == pins_.end()) {
     if (pins_.size() == kPinned)

@@ -3,11 +3,11 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <string_view>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/model/snapshot.h"
 #include "gpuperf/v1/observe.pb.h"
@@ -51,16 +51,15 @@ class SnapshotPages {
   };
 
   uint64_t compute_check(uint64_t serial, uint64_t offset, std::string_view request_key) const;
-  void forget_old_pins();
+  void forget_old_pins() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Set once in the constructor.
   const SnapshotBoard& board_;
   const Clock& clock_;
   const uint64_t secret_;  // tells tokens of this run from those of another
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  uint64_t next_serial_ = 1;
-  std::deque<Pin> pins_;  // oldest first
+  Mutex mutex_;
+  uint64_t next_serial_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::deque<Pin> pins_ ABSL_GUARDED_BY(mutex_);  // oldest first
 };
 
 }  // namespace gpuperf

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/model/control_port.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"

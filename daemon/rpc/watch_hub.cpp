@@ -9,7 +9,7 @@ namespace gpuperf {
 
 Result<WatchHub::ReaderId> WatchHub::add_reader(std::function<bool(const SlowCall&)> wants,
                                                 std::function<void()> wake) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (closed_) return absl::UnavailableError("the daemon is stopping");
   if (readers_.size() >= kMaxReaders) {
     return absl::ResourceExhaustedError(
@@ -21,7 +21,7 @@ Result<WatchHub::ReaderId> WatchHub::add_reader(std::function<bool(const SlowCal
 
 void WatchHub::remove_reader(ReaderId id) {
   Reader removed;  // destroyed after the lock: `wake` may own what calls us
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto reader = readers_.find(id);
   if (reader == readers_.end()) return;
   removed = std::move(reader->second);
@@ -29,7 +29,7 @@ void WatchHub::remove_reader(ReaderId id) {
 }
 
 std::optional<WatchHub::Message> WatchHub::take(ReaderId id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   const auto found = readers_.find(id);
   if (found == readers_.end() || found->second.waiting.empty()) return std::nullopt;
   Reader& reader = found->second;
@@ -42,7 +42,7 @@ std::optional<WatchHub::Message> WatchHub::take(ReaderId id) {
 void WatchHub::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
   std::vector<std::function<void()>> wakes;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (closed_) return;
     for (auto& [id, reader] : readers_) {
       if (!reader.wants(*call)) continue;
@@ -61,7 +61,7 @@ void WatchHub::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
 void WatchHub::close() {
   std::vector<std::function<void()>> wakes;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     closed_ = true;
     for (const auto& [id, reader] : readers_) wakes.push_back(reader.wake);
   }
@@ -69,7 +69,7 @@ void WatchHub::close() {
 }
 
 bool WatchHub::is_closed() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return closed_;
 }
 

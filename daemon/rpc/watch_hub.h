@@ -5,9 +5,9 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/export/exporter.h"
 #include "daemon/model/drops.h"
@@ -61,11 +61,10 @@ class WatchHub final : public Exporter {
   };
 
   DropCounters& drops_;
-  // Guarded by mutex_.
-  mutable std::mutex mutex_;
-  bool closed_ = false;
-  ReaderId next_id_ = 1;
-  std::map<ReaderId, Reader> readers_;
+  mutable Mutex mutex_;
+  bool closed_ ABSL_GUARDED_BY(mutex_) = false;
+  ReaderId next_id_ ABSL_GUARDED_BY(mutex_) = 1;
+  std::map<ReaderId, Reader> readers_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuperf

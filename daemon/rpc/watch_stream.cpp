@@ -12,7 +12,7 @@ WatchStream* WatchStream::start(WatchHub& hub, const v1::Filter& filter) {
   const std::shared_ptr<WatchStream> stream(new WatchStream(hub));
   stream->self_ = stream;
   // The stream cannot run before reader_ is set: wake() and the reactions wait for the lock.
-  const std::lock_guard lock(stream->mutex_);
+  const MutexLock lock(stream->mutex_);
   const Result<WatchHub::ReaderId> reader = hub.add_reader(
       [filter = RowFilter(filter)](const SlowCall& call) { return filter.matches(call); },
       [stream] { stream->wake(); });
@@ -27,7 +27,7 @@ WatchStream* WatchStream::start(WatchHub& hub, const v1::Filter& filter) {
 }
 
 void WatchStream::wake() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (waking_ || finished_) return;
   waking_ = true;
   // A new alarm each time: the callback of the last one may still be returning. It must not own the
@@ -36,7 +36,7 @@ void WatchStream::wake() {
   alarm_->Set(std::chrono::system_clock::now(), [weak = weak_from_this()](bool) {
     const std::shared_ptr<WatchStream> stream = weak.lock();
     if (stream == nullptr) return;
-    const std::lock_guard lock(stream->mutex_);
+    const MutexLock lock(stream->mutex_);
     stream->waking_ = false;
     stream->go_on();
   });
@@ -66,14 +66,14 @@ void WatchStream::finish(const Status& status) {
 }
 
 void WatchStream::OnWriteDone(bool ok) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   writing_ = false;
   if (!ok) cancelled_ = true;
   go_on();
 }
 
 void WatchStream::OnCancel() {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   cancelled_ = true;
   go_on();
 }

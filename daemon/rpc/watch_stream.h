@@ -4,9 +4,9 @@
 #include <grpcpp/grpcpp.h>
 
 #include <memory>
-#include <mutex>
 #include <optional>
 
+#include "daemon/base/mutex.h"
 #include "daemon/rpc/watch_hub.h"
 #include "gpuperf/v1/observe.grpc.pb.h"
 
@@ -32,22 +32,21 @@ class WatchStream final : public grpc::ServerWriteReactor<v1::WatchSlowCallsResp
  private:
   explicit WatchStream(WatchHub& hub) : hub_(hub) {}
   void wake();
-  // With mutex_ held: sends the next message, or ends, or leaves it be.
-  void go_on();
-  void finish(const Status& status);
+  // Sends the next message, or ends, or leaves it be.
+  void go_on() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void finish(const Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Set once in start.
   WatchHub& hub_;
   std::shared_ptr<WatchStream> self_;  // reset in OnDone
   std::optional<WatchHub::ReaderId> reader_;
-  // Guarded by mutex_.
-  std::mutex mutex_;
-  std::unique_ptr<grpc::Alarm> alarm_;
-  bool waking_ = false;  // the alarm is set and has not fired
-  bool writing_ = false;
-  bool cancelled_ = false;
-  bool finished_ = false;
-  v1::WatchSlowCallsResponse response_;  // what is being written
+  Mutex mutex_;
+  std::unique_ptr<grpc::Alarm> alarm_ ABSL_GUARDED_BY(mutex_);
+  bool waking_ ABSL_GUARDED_BY(mutex_) = false;  // the alarm is set and has not fired
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool finished_ ABSL_GUARDED_BY(mutex_) = false;
+  v1::WatchSlowCallsResponse response_ ABSL_GUARDED_BY(mutex_);  // what is being written
 };
 
 }  // namespace gpuperf

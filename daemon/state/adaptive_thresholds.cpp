@@ -5,6 +5,7 @@
 namespace gpuperf {
 
 void AdaptiveThresholds::apply(const CellDelta& delta) {
+  loop_thread_.check();
   if (options_.factor <= 0 || delta.buckets.empty()) return;
   if (functions_.size() <= delta.function_id) functions_.resize(delta.function_id + 1);
   Histogram& calls = functions_[delta.function_id].calls[window_];
@@ -21,6 +22,7 @@ uint64_t AdaptiveThresholds::compute_threshold_ns(const Windows& windows) const 
 }
 
 std::vector<std::pair<uint32_t, uint64_t>> AdaptiveThresholds::judge(int64_t now_mono_ns) {
+  loop_thread_.check();
   if (now_mono_ns >= window_end_mono_ns_) {
     window_end_mono_ns_ = now_mono_ns + kWindowNs;
     window_ = (window_ + 1) % kWindows;

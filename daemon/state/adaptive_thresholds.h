@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/event.h"
 #include "daemon/model/histogram.h"
 #include "daemon/model/snapshot.h"
@@ -31,7 +32,10 @@ class AdaptiveThresholds {
   AdaptiveThresholds(const AdaptiveThresholds&) = delete;
   AdaptiveThresholds& operator=(const AdaptiveThresholds&) = delete;
 
-  void set_options(const Options& options) { options_ = options; }
+  void set_options(const Options& options) {
+    loop_thread_.check();
+    options_ = options;
+  }
   void apply(const CellDelta& delta);
 
   // Function and its new threshold in nanoseconds (0 = none any more), of those that changed by
@@ -47,6 +51,7 @@ class AdaptiveThresholds {
 
   uint64_t compute_threshold_ns(const Windows& windows) const;
 
+  ThreadChecker loop_thread_;
   Options options_;
   std::vector<Windows> functions_;       // by function id
   std::vector<uint64_t> thresholds_ns_;  // likewise, in force

@@ -17,12 +17,14 @@ Budget::Budget(const Limits& limits, int64_t now_mono_ns)
     : limits_(limits), window_start_ns_(now_mono_ns) {}
 
 void Budget::set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns) {
+  loop_thread_.check();
   FunctionState& state = functions_[function_id];
   state.cost_ns = cost_ns;
   if (!state.probed_since_ns) state.probed_since_ns = now_mono_ns;
 }
 
 void Budget::apply(const CellDelta& delta) {
+  loop_thread_.check();
   if (delta.calls == 0) return;
   ProcessWindow& process = window_[delta.process];
   process.owner = delta.owner;
@@ -32,6 +34,7 @@ void Budget::apply(const CellDelta& delta) {
 }
 
 Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) {
+  loop_thread_.check();
   Decision decision;
   if (now_mono_ns <= window_start_ns_) return decision;
   std::set<uint32_t> called;

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/event.h"
 #include "daemon/model/snapshot.h"
 
@@ -49,12 +50,18 @@ class Budget {
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  void set_percent(double percent) { limits_.percent = percent; }
+  void set_percent(double percent) {
+    loop_thread_.check();
+    limits_.percent = percent;
+  }
   // What one call of the function pays for its probes; 0 = not known. The first time also says
   // since when it is probed; without it, its first delta does.
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
   void apply(const CellDelta& delta);
-  void apply(const ProcessExited& exited) { cpu_.erase(exited.process); }
+  void apply(const ProcessExited& exited) {
+    loop_thread_.check();
+    cpu_.erase(exited.process);
+  }
 
   // Ends a window. To be called right after the deltas of a reading of all cells were applied,
   // about once a second: a window must hold the calls of just its own time.
@@ -107,6 +114,7 @@ class Budget {
   double allowed_ratio() const { return limits_.percent / 100; }
 
   // Loop thread only.
+  ThreadChecker loop_thread_;
   Limits limits_;
   int64_t window_start_ns_;
   std::map<uint32_t, FunctionState> functions_;

@@ -19,6 +19,7 @@ uint32_t DeviceMemory::find_row(const GpuUuid& uuid, uint32_t ordinal, uint8_t m
 
 bool DeviceMemory::apply(const MemoryRecord& record, const GpuUuid& uuid, uint32_t ordinal,
                          std::vector<GpuMemoryRow>& rows) {
+  loop_thread_.check();
   const auto release = [&rows](const Allocation& allocation) {
     GpuMemoryRow& row = rows[allocation.row];
     row.used_bytes -= std::min(row.used_bytes, allocation.bytes);
@@ -49,6 +50,7 @@ bool DeviceMemory::apply(const MemoryRecord& record, const GpuUuid& uuid, uint32
 }
 
 void DeviceMemory::release_all(std::vector<GpuMemoryRow>& rows) {
+  loop_thread_.check();
   allocations_.clear();
   for (GpuMemoryRow& row : rows) row.used_bytes = 0;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/state/flat_table.h"
@@ -43,6 +44,7 @@ class DeviceMemory {
   const size_t max_addresses_;
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   FlatTable<uint64_t, Allocation> allocations_;  // by address
 };
 

@@ -5,11 +5,6 @@
 namespace gpuperf {
 namespace {
 
-const Owner& other_owner() {
-  static const Owner kOther{.comm = "other"};
-  return kOther;
-}
-
 // Adds `delta` and keeps the number of error codes bounded: a hostile program may return a new code
 // with every call of every process it starts. Codes already known keep their own counts.
 void add_bounded(FunctionTotals& totals, const CellDelta& delta) {
@@ -100,6 +95,7 @@ void FunctionStats::take_back_abandoned(RowSlot& slot) {
 }
 
 void FunctionStats::apply(const CellDelta& delta) {
+  loop_thread_.check();
   if (forgotten_.contains(delta.process)) return apply_to_forgotten(delta);
   Process& process = processes_[delta.process];
   RowSlot& slot = get_row(process, delta);
@@ -124,6 +120,7 @@ void FunctionStats::apply_to_forgotten(const CellDelta& delta) {
 }
 
 void FunctionStats::apply(const ProcessExited& exited, int64_t now_mono_ns) {
+  loop_thread_.check();
   if (exited.process.pid == 0) return;
   const auto found = processes_.find(exited.process);
   if (found == processes_.end() || found->second.exited) return;
@@ -144,6 +141,7 @@ void FunctionStats::apply(const ProcessExited& exited, int64_t now_mono_ns) {
 }
 
 void FunctionStats::expire(int64_t now_mono_ns) {
+  loop_thread_.check();
   const int64_t keep_ns = std::chrono::nanoseconds(limits_.keep_exited).count();
   while (!exited_.empty() &&
          now_mono_ns - processes_.at(exited_.front()).exited_mono_ns >= keep_ns) {

@@ -8,6 +8,7 @@
 #include <memory>
 #include <utility>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
 #include "daemon/model/snapshot.h"
@@ -49,7 +50,10 @@ class FunctionStats {
   // Calls still in flight become abandoned. Unknown processes, a second notice, and pid 0 (which
   // stands for many processes) are ignored.
   void apply(const ProcessExited& exited, int64_t now_mono_ns);
-  void set_keep_exited(std::chrono::seconds keep_exited) { limits_.keep_exited = keep_exited; }
+  void set_keep_exited(std::chrono::seconds keep_exited) {
+    loop_thread_.check();
+    limits_.keep_exited = keep_exited;
+  }
   // Lets exited processes go whose time is over.
   void expire(int64_t now_mono_ns);
 
@@ -87,6 +91,7 @@ class FunctionStats {
   // Set once in the constructor.
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   Limits limits_;
   std::map<SeriesKey, SeriesSlot> series_;
   std::map<ProcessKey, Process> processes_;

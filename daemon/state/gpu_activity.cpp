@@ -6,6 +6,7 @@ namespace gpuperf {
 
 uint32_t GpuActivities::get_device(const GpuUuid& uuid, const ProcessKey& process,
                                    uint32_t ordinal) {
+  loop_thread_.check();
   const bool is_known = uuid != GpuUuid{};
   const Key key = is_known ? Key{uuid, {}, 0} : Key{uuid, process, ordinal};
   const auto found = numbers_.find(key);
@@ -37,6 +38,7 @@ BusyIntervals& GpuActivities::get_intervals(Device& device, Kind kind) {
 
 void GpuActivities::add(uint32_t number, Kind kind, uint64_t start_ns, uint64_t duration_ns,
                         int64_t now_mono_ns) {
+  loop_thread_.check();
   if (number == kNone) return;
   const uint64_t latest_ns = static_cast<uint64_t>(now_mono_ns) + kMaxAheadNs;
   if (start_ns > latest_ns || duration_ns > latest_ns - start_ns) {

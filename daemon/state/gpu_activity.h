@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/state/busy_intervals.h"
@@ -59,6 +60,7 @@ class GpuActivities {
   // Set once in the constructor.
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   BusyIntervals::Budget budget_;
   std::deque<Device> devices_;
   std::map<Key, uint32_t> numbers_;

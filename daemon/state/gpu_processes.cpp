@@ -5,14 +5,7 @@
 #include "daemon/state/kernel_texts.h"
 
 namespace gpuperf {
-namespace {
-
-const Owner& other_owner() {
-  static const Owner kOther{.comm = "other"};
-  return kOther;
-}
-
-}  // namespace
+namespace {}  // namespace
 
 GpuProcessRow& GpuProcesses::change(GpuProcess& process) {
   if (process.shared) process.row = std::make_shared<GpuProcessRow>(*process.row);
@@ -21,6 +14,7 @@ GpuProcessRow& GpuProcesses::change(GpuProcess& process) {
 }
 
 GpuProcess& GpuProcesses::open(const ProcessKey& key, const Owner& owner) {
+  loop_thread_.check();
   const auto [entry, is_new] = processes_.try_emplace(key, drops_);
   GpuProcess& process = entry->second;
   if (is_new) {
@@ -39,6 +33,7 @@ GpuProcess& GpuProcesses::open(const ProcessKey& key, const Owner& owner) {
 }
 
 void GpuProcesses::close(GpuProcess& process, int64_t now_mono_ns) {
+  loop_thread_.check();
   if (--process.open_sessions > 0) return;
   process.closed_mono_ns = now_mono_ns;
   set_exited(process, true);
@@ -56,6 +51,7 @@ void GpuProcesses::set_exited(GpuProcess& process, bool exited) {
 }
 
 void GpuProcesses::expire(int64_t now_mono_ns) {
+  loop_thread_.check();
   const int64_t keep_ns = std::chrono::nanoseconds(limits_.keep_exited).count();
   while (!exited_.empty() &&
          now_mono_ns - processes_.at(exited_.front()).closed_mono_ns >= keep_ns) {
@@ -64,6 +60,7 @@ void GpuProcesses::expire(int64_t now_mono_ns) {
 }
 
 uint32_t GpuProcesses::get_kernel(GpuProcess& process, const KernelTextPtr& name) {
+  loop_thread_.check();
   const auto known = process.kernel_indexes.find(name->serial);
   if (known != process.kernel_indexes.end()) return known->second;
   while (kernel_rows_ >= limits_.max_kernel_rows && !exited_.empty()) {
@@ -86,6 +83,7 @@ uint32_t GpuProcesses::get_kernel(GpuProcess& process, const KernelTextPtr& name
 }
 
 uint32_t GpuProcesses::get_graph(GpuProcess& process, uint32_t graph_id) {
+  loop_thread_.check();
   if (const uint32_t* known = process.graph_indexes.find(graph_id)) return *known;
   std::vector<GraphTotals>& graphs = change(process).totals.graphs;
   if (graphs.size() >= kMaxGraphs && graph_id != 0) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/state/device_memory.h"
@@ -64,7 +65,10 @@ class GpuProcesses {
   // One session more; the process stays where it is until `close` was called as often.
   GpuProcess& open(const ProcessKey& key, const Owner& owner);
   void close(GpuProcess& process, int64_t now_mono_ns);
-  void set_keep_exited(std::chrono::seconds keep_exited) { limits_.keep_exited = keep_exited; }
+  void set_keep_exited(std::chrono::seconds keep_exited) {
+    loop_thread_.check();
+    limits_.keep_exited = keep_exited;
+  }
   void expire(int64_t now_mono_ns);
 
   // Where the process keeps a kernel; good as long as the process.
@@ -100,6 +104,7 @@ class GpuProcesses {
   void retire(const GpuProcessRow& row);
 
   // Loop thread only.
+  ThreadChecker loop_thread_;
   Limits limits_;
   DropCounters& drops_;
   std::map<ProcessKey, GpuProcess> processes_;

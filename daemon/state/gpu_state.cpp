@@ -1,6 +1,7 @@
 #include "daemon/state/gpu_state.h"
 
 #include <algorithm>
+#include <memory>
 #include <tuple>
 
 namespace gpuperf {
@@ -48,48 +49,50 @@ bool is_in_use(const GpuProcess& process, uint32_t device) {
 
 }  // namespace
 
-void GpuStatistics::apply(const SessionOpened& opened) {
-  if (sessions_.contains(opened.session_id)) return;
-  GpuProcess& process = processes_.open(opened.process, opened.owner);
-  sessions_.try_emplace(opened.session_id, process, drops_);
+void GpuStatistics::follow(SessionRegistry& sessions) {
+  sessions.add([this](SessionEntry& entry) { return std::make_unique<Session>(*this, entry); });
 }
 
-void GpuStatistics::apply(const SessionStatus& status) {
-  const auto found = sessions_.find(status.session_id);
-  if (found == sessions_.end()) return;
-  Session& session = found->second;
-  session.sample_every = std::max<uint32_t>(status.sample_every, 1);
+GpuStatistics::Session::Session(GpuStatistics& its_statistics, SessionEntry& its_entry)
+    : statistics(its_statistics),
+      entry(its_entry),
+      process(statistics.processes_.open(entry.row().facts.process, entry.row().facts.owner)),
+      join(statistics.drops_) {}
+
+void GpuStatistics::Session::take_batch(const SessionBatch& batch, int64_t now_mono_ns) {
+  statistics.apply(*this, batch, now_mono_ns);
+  show_join();
+}
+
+void GpuStatistics::Session::take_status(const SessionStatus& status, int64_t) {
+  sample_every = std::max<uint32_t>(status.sample_every, 1);
   const auto has = [&](uint32_t levels) { return (status.level & levels) != 0; };
-  session.sends_apis = has(GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_ALL_APIS);
-  session.expects_work = !has(GPUPERF_SESSION_LEVEL_ALL_APIS) && session.sample_every == 1 &&
-                         has(GPUPERF_SESSION_LEVEL_KERNELS) && has(GPUPERF_SESSION_LEVEL_COPIES) &&
-                         has(GPUPERF_SESSION_LEVEL_GRAPHS | GPUPERF_SESSION_LEVEL_NODES);
+  sends_apis = has(GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_ALL_APIS);
+  expects_work = !has(GPUPERF_SESSION_LEVEL_ALL_APIS) && sample_every == 1 &&
+                 has(GPUPERF_SESSION_LEVEL_KERNELS) && has(GPUPERF_SESSION_LEVEL_COPIES) &&
+                 has(GPUPERF_SESSION_LEVEL_GRAPHS | GPUPERF_SESSION_LEVEL_NODES);
 }
 
-void GpuStatistics::apply(const SessionClosed& closed) {
-  const auto found = sessions_.find(closed.session_id);
-  if (found == sessions_.end()) return;
-  processes_.close(found->second.process, closed.mono_ns);
-  sessions_.erase(found);
+void GpuStatistics::Session::close(const SessionClosed& closed) {
+  statistics.processes_.close(process, closed.mono_ns);
+}
+
+void GpuStatistics::Session::expire(int64_t now_mono_ns) {
+  for (const LaunchJoin::Match& match : join.expire(now_mono_ns)) statistics.join(*this, match);
+  show_join();
+}
+
+void GpuStatistics::Session::show_join() {
+  if (entry.row().join != join_totals) entry.change().join = join_totals;
 }
 
 void GpuStatistics::expire(int64_t now_mono_ns) {
-  for (auto& [id, session] : sessions_) {
-    for (const LaunchJoin::Match& match : session.join.expire(now_mono_ns)) join(session, match);
-  }
+  loop_thread_.check();
   processes_.expire(now_mono_ns);
   texts_.allow_sweep();
 }
 
-void GpuStatistics::apply(const SessionBatch& batch, int64_t now_mono_ns) {
-  const auto found = sessions_.find(batch.session_id);
-  if (found == sessions_.end()) {
-    const size_t records = batch.kernels.size() + batch.copies.size() + batch.apis.size() +
-                           batch.graphs.size() + batch.syncs.size() + batch.memory.size() +
-                           batch.overheads.size();
-    return drops_.add(DropCause::kSessionUnknown, records);
-  }
-  Session& session = found->second;
+void GpuStatistics::apply(Session& session, const SessionBatch& batch, int64_t now_mono_ns) {
   learn(session, batch);
   for (const SessionGap& gap : batch.gaps) apply(session, gap);
   // Calls first: then most kernels find theirs, and need not wait.
@@ -275,11 +278,6 @@ void GpuStatistics::fill(GpuReport& report) const {
       if (is_in_use(process, numbers[i])) report.activity[i].processes.push_back(key);
     }
   }
-}
-
-const JoinTotals* GpuStatistics::find_join(uint64_t session_id) const {
-  const auto found = sessions_.find(session_id);
-  return found == sessions_.end() ? nullptr : &found->second.join_totals;
 }
 
 }  // namespace gpuperf

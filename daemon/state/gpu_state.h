@@ -2,9 +2,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/model/session.h"
@@ -12,6 +12,7 @@
 #include "daemon/state/gpu_processes.h"
 #include "daemon/state/kernel_texts.h"
 #include "daemon/state/launch_join.h"
+#include "daemon/state/session_registry.h"
 
 namespace gpuperf {
 
@@ -24,7 +25,7 @@ namespace gpuperf {
 // KernelTexts, GpuActivities, LaunchJoin, DeviceMemory); a session's dictionary is as large as the
 // contract lets it be, 8 bytes a name. A record whose ids were never announced is counted
 // (kSessionBadIds) and left out.
-// Not here: what sessions say about themselves (SessionTable).
+// Not here: what sessions say about themselves (SessionRegistry).
 class GpuStatistics {
  public:
   GpuStatistics(const GpuProcesses::Limits& limits, DropCounters& drops)
@@ -32,17 +33,13 @@ class GpuStatistics {
   GpuStatistics(const GpuStatistics&) = delete;
   GpuStatistics& operator=(const GpuStatistics&) = delete;
 
-  void apply(const SessionOpened& opened);
-  void apply(const SessionBatch& batch, int64_t now_mono_ns);
-  void apply(const SessionStatus& status);
-  void apply(const SessionClosed& closed);
+  // From now on; expire() what `sessions` has first.
+  void follow(SessionRegistry& sessions);
   void set_keep_exited(std::chrono::seconds keep) { processes_.set_keep_exited(keep); }
   void expire(int64_t now_mono_ns);
 
   // Sets everything but the sessions.
   void fill(GpuReport& report) const;
-  // Null where it is not open.
-  const JoinTotals* find_join(uint64_t session_id) const;
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;
@@ -55,8 +52,16 @@ class GpuStatistics {
     uint32_t device = GpuActivities::kNone;
     bool is_known = false;
   };
-  struct Session {
-    Session(GpuProcess& its_process, DropCounters& drops) : process(its_process), join(drops) {}
+  struct Session final : SessionFollower {
+    Session(GpuStatistics& its_statistics, SessionEntry& its_entry);
+    void take_batch(const SessionBatch& batch, int64_t now_mono_ns) override;
+    void take_status(const SessionStatus& status, int64_t now_mono_ns) override;
+    void close(const SessionClosed& closed) override;
+    void expire(int64_t now_mono_ns) override;
+    void show_join();
+
+    GpuStatistics& statistics;
+    SessionEntry& entry;
     GpuProcess& process;
     std::vector<uint32_t> kernels;   // by name id: where its process keeps it
     std::vector<PlaceFacts> places;  // by place id
@@ -67,6 +72,7 @@ class GpuStatistics {
     bool expects_work = false;  // each call it sends causes something that it sends, too
   };
 
+  void apply(Session& session, const SessionBatch& batch, int64_t now_mono_ns);
   void learn(Session& session, const SessionBatch& batch);
   void learn(Session& session, const Place& place);
   void apply(Session& session, const ApiRecord& record, int64_t now_mono_ns);
@@ -83,10 +89,10 @@ class GpuStatistics {
   // Set once in the constructor.
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   KernelTexts texts_;
   GpuActivities activities_;
   GpuProcesses processes_;
-  std::map<uint64_t, Session> sessions_;
 };
 
 }  // namespace gpuperf

@@ -3,6 +3,7 @@
 namespace gpuperf {
 
 void KernelNames::apply(const HandleNamed& named) {
+  loop_thread_.check();
   std::string name = named.name;
   if (name.empty()) name = find(named.process, named.source_handle).value_or("");
   if (name.empty()) return;  // the call that named the other was not seen
@@ -18,6 +19,7 @@ void KernelNames::apply(const HandleNamed& named) {
 }
 
 void KernelNames::apply(const ProcessExited& exited) {
+  loop_thread_.check();
   auto entry = names_.lower_bound({exited.process, 0});
   while (entry != names_.end() && entry->first.first == exited.process) {
     uses_.erase(entry->second.use);
@@ -26,6 +28,7 @@ void KernelNames::apply(const ProcessExited& exited) {
 }
 
 std::optional<std::string> KernelNames::find(const ProcessKey& process, uint64_t handle) {
+  loop_thread_.check();
   const auto found = names_.find({process, handle});
   if (found == names_.end()) return std::nullopt;
   uses_.splice(uses_.end(), uses_, found->second.use);

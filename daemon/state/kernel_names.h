@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
 
@@ -49,6 +50,7 @@ class KernelNames {
   const size_t max_names_;
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   std::map<Key, Entry> names_;
   std::list<Key> uses_;  // of names_, used longest ago first
 };

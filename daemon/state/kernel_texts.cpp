@@ -89,6 +89,7 @@ size_t KernelTexts::get_bytes(const std::string& mangled, const KernelText& text
 }
 
 KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut) {
+  loop_thread_.check();
   const auto found = texts_.find(mangled);
   if (found != texts_.end()) return found->second;
   if (texts_.size() >= max_names_ || bytes_ >= max_bytes_) {

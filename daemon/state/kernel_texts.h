@@ -6,6 +6,7 @@
 #include <string_view>
 #include <unordered_map>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
 
@@ -34,7 +35,10 @@ class KernelTexts {
 
   // `is_cut`: the sender had to cut it, so that it cannot be demangled.
   KernelTextPtr get(const std::string& mangled, bool is_cut);
-  void allow_sweep() { may_sweep_ = true; }
+  void allow_sweep() {
+    loop_thread_.check();
+    may_sweep_ = true;
+  }
 
   // What stands for all names without room: serial 0.
   static const KernelTextPtr& get_other();
@@ -48,6 +52,7 @@ class KernelTexts {
   const size_t max_bytes_;
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   std::unordered_map<std::string, KernelTextPtr> texts_;  // by mangled name
   size_t bytes_ = 0;
   uint64_t next_serial_ = 1;

@@ -22,6 +22,7 @@ LaunchJoin::Match LaunchJoin::make_match(const Entry& entry) {
 }
 
 std::optional<LaunchJoin::Match> LaunchJoin::add(const Api& api, int64_t now_mono_ns) {
+  loop_thread_.check();
   const uint32_t now_ms = to_ms(now_mono_ns);
   if (entries_.size() >= max_entries_) make_room(now_ms);
   const size_t before = entries_.size();
@@ -48,6 +49,7 @@ std::optional<LaunchJoin::Match> LaunchJoin::add(const Api& api, int64_t now_mon
 }
 
 std::optional<LaunchJoin::Match> LaunchJoin::add(const Work& work, int64_t now_mono_ns) {
+  loop_thread_.check();
   const uint32_t now_ms = to_ms(now_mono_ns);
   Entry* known = entries_.find(work.correlation_id);
   // Ids wrap: what was seen a minute ago has nothing to do with this.
@@ -105,6 +107,7 @@ void LaunchJoin::count_lost(const Entry& entry, bool is_full) {
 }
 
 std::vector<LaunchJoin::Match> LaunchJoin::expire(int64_t now_mono_ns) {
+  loop_thread_.check();
   std::vector<Match> settled;
   if (now_mono_ns - looked_mono_ns_ < kLookPeriodNs) return settled;
   looked_mono_ns_ = now_mono_ns;
@@ -122,6 +125,7 @@ std::vector<LaunchJoin::Match> LaunchJoin::expire(int64_t now_mono_ns) {
 }
 
 void LaunchJoin::forget_before(uint64_t mono_ns) {
+  loop_thread_.check();
   entries_.erase_if([&](uint32_t, const Entry& entry) {
     const bool has_work = entry.state == State::kWork || entry.state == State::kNodes;
     if ((has_work ? entry.work_start_ns : entry.api_start_ns) >= mono_ns) return false;

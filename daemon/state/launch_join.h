@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/state/flat_table.h"
 
@@ -90,6 +91,7 @@ class LaunchJoin {
   const size_t max_entries_;
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   FlatTable<uint32_t, Entry, 4> entries_;  // calls of a thread get ids in order
   int64_t looked_mono_ns_ = 0;
 };

@@ -4,6 +4,7 @@
 #include <deque>
 #include <set>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/function.h"
 
 namespace gpuperf {
@@ -18,6 +19,7 @@ class RecentProcesses {
   static constexpr size_t kMax = 4'096;
 
   void add(const ProcessKey& process) {
+    loop_thread_.check();
     if (!known_.insert(process).second) return;
     order_.push_back(process);
     if (order_.size() <= kMax) return;
@@ -27,6 +29,7 @@ class RecentProcesses {
   bool contains(const ProcessKey& process) const { return known_.contains(process); }
 
  private:
+  ThreadChecker loop_thread_;
   std::set<ProcessKey> known_;
   std::deque<ProcessKey> order_;  // oldest first
 };

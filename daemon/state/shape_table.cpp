@@ -6,12 +6,14 @@
 namespace gpuperf {
 
 void ShapeTable::apply(const ShapeDelta& delta) {
+  loop_thread_.check();
   const Key key{delta.process, delta.function_id, delta.dimensions, delta.types};
   if (rows_.size() >= max_rows_ && !rows_.contains(key)) make_room();
   add(key, delta.owner, delta.calls, delta.total_ns);
 }
 
 void ShapeTable::apply(const ProcessExited& exited) {
+  loop_thread_.check();
   if (exited.process.pid == 0) return;
   exited_.add(exited.process);
   const auto begin = rows_.lower_bound(Key{.process = exited.process});

@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
 #include "daemon/model/snapshot.h"
@@ -64,6 +65,7 @@ class ShapeTable {
   const size_t max_rows_;
   DropCounters& drops_;
   // Loop thread only.
+  ThreadChecker loop_thread_;
   Rows rows_;
   RecentProcesses exited_;
   // rows_ as `fill` shows them, made anew after a change.

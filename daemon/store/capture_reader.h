@@ -108,4 +108,7 @@ class CaptureReader {
   v1::StoredWork work_;
 };
 
+// Indices are stored plus one: 0 becomes kNoIndex.
+inline uint32_t minus_one(uint32_t stored) { return stored - 1; }
+
 }  // namespace gpuperf

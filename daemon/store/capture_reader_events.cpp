@@ -5,8 +5,6 @@
 namespace gpuperf {
 namespace {
 
-uint32_t minus_one(uint32_t stored) { return stored - 1; }  // 0 becomes kNoIndex
-
 uint64_t add(uint64_t& before, int64_t difference) {
   return before += static_cast<uint64_t>(difference);
 }

@@ -5,12 +5,6 @@
 #include "daemon/store/capture_reader.h"
 
 namespace gpuperf {
-namespace {
-
-uint32_t minus_one(uint32_t stored) { return stored - 1; }  // 0 becomes kNoIndex
-
-}  // namespace
-
 void CaptureReader::take_texts(const v1::StoredTexts& piece) {
   if (texts_.size() + static_cast<size_t>(piece.text_size()) > kMaxCaptureTableRows) {
     return fail("too many texts");

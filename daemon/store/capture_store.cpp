@@ -69,7 +69,10 @@ CaptureStore::CaptureStore(Options options, const Clock& clock)
 Result<std::unique_ptr<CaptureStore>> CaptureStore::open(Options options, const Clock& clock) {
   RETURN_IF_ERROR(make_folders(options.folder));
   std::unique_ptr<CaptureStore> store(new CaptureStore(std::move(options), clock));
-  RETURN_IF_ERROR(store->read_folder());
+  {
+    const MutexLock lock(store->mutex_);
+    RETURN_IF_ERROR(store->read_folder());
+  }
   store->expire();
   return store;
 }
@@ -134,16 +137,16 @@ Result<CaptureRow> CaptureStore::write(const Capture& capture, const CaptureRow&
   CaptureRow row = make_row(capture, known);
   ASSIGN_OR_RETURN(const std::string bytes, encode_capture(capture, row));
   row.stored_bytes = bytes.size();
-  const std::lock_guard writing(write_mutex_);
+  const MutexLock writing(write_mutex_);
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (rows_.contains(row.id)) {
       return absl::AlreadyExistsError(fmt::format("capture {}: there is one already", row.id));
     }
     RETURN_IF_ERROR(make_room(bytes.size()));
   }
   RETURN_IF_ERROR(write_whole_file(get_path(row.id), bytes));
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   rows_.emplace(row.id, row);
   used_bytes_ += row.stored_bytes;
   keep_last_id(row.id);
@@ -175,7 +178,7 @@ Status CaptureStore::make_room(uint64_t bytes) {
   return absl::OkStatus();
 }
 
-// With mutex_ held. False where the file stays.
+// False where the file stays.
 bool CaptureStore::remove_file(uint64_t id) {
   if (unlink(get_path(id).c_str()) != 0 && errno != ENOENT) {
     log_warn("capture_not_removed",
@@ -198,7 +201,7 @@ void CaptureStore::keep_last_id(uint64_t id) {
 
 Result<std::string> CaptureStore::read_bytes(uint64_t id) const {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (!rows_.contains(id)) return not_found(id);
   }
   Result<std::string> bytes = read_file_beginning(get_path(id), kMaxCaptureFileBytes + 1);
@@ -220,7 +223,7 @@ Result<std::shared_ptr<const Capture>> CaptureStore::read(uint64_t id) const {
 Result<CaptureHead> CaptureStore::read_head(uint64_t id) const {
   CaptureRow row;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     const auto found = rows_.find(id);
     if (found == rows_.end()) return not_found(id);
     row = found->second;
@@ -234,14 +237,14 @@ Result<CaptureHead> CaptureStore::read_head(uint64_t id) const {
 }
 
 Status CaptureStore::remove(uint64_t id) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   if (!rows_.contains(id)) return not_found(id);
   if (remove_file(id)) return absl::OkStatus();
   return absl::InternalError(get_path(id) + ": cannot be removed; let gpuperfd write there");
 }
 
 std::vector<CaptureRow> CaptureStore::list() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<CaptureRow> rows;
   rows.reserve(rows_.size());
   for (const auto& [id, row] : rows_) rows.push_back(row);
@@ -249,19 +252,19 @@ std::vector<CaptureRow> CaptureStore::list() const {
 }
 
 uint64_t CaptureStore::last_id() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return last_id_;
 }
 
 uint64_t CaptureStore::used_bytes() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return used_bytes_;
 }
 
 void CaptureStore::expire() {
   const auto kept_ns = std::chrono::duration_cast<std::chrono::nanoseconds>(options_.retention);
   const int64_t oldest_ns = clock_.unix_ns() - kept_ns.count();
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   std::vector<uint64_t> old;
   for (const auto& [id, row] : rows_) {
     const uint64_t end_ns = row.start_unix_ns + row.duration_ns;

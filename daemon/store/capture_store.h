@@ -4,11 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/model/capture.h"
 #include "daemon/model/capture_order.h"
@@ -56,22 +56,21 @@ class CaptureStore {
 
  private:
   CaptureStore(Options options, const Clock& clock);
-  Status read_folder();
-  void add_file(uint64_t id, const std::string& path);
+  Status read_folder() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void add_file(uint64_t id, const std::string& path) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string get_path(uint64_t id) const;
-  Status make_room(uint64_t bytes);
-  bool remove_file(uint64_t id);
-  void keep_last_id(uint64_t id);
+  Status make_room(uint64_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool remove_file(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void keep_last_id(uint64_t id) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   // Set once in the constructor.
   const Options options_;
   const Clock& clock_;
-  std::mutex write_mutex_;  // held while a file is written; taken before mutex_
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  std::map<uint64_t, CaptureRow> rows_;
-  uint64_t last_id_ = 0;
-  uint64_t used_bytes_ = 0;
+  Mutex write_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // held while a file is written
+  mutable Mutex mutex_;
+  std::map<uint64_t, CaptureRow> rows_ ABSL_GUARDED_BY(mutex_);
+  uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
+  uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 
 }  // namespace gpuperf

@@ -22,6 +22,7 @@ int64_t count_ns(std::chrono::nanoseconds duration) { return duration.count(); }
 
 std::unique_ptr<SlowCallStore> SlowCallStore::start(const Options& options, const Clock& clock) {
   std::unique_ptr<SlowCallStore> store(new SlowCallStore(options, clock));
+  const MutexLock lock(store->read_mutex_);
   Status status = store->open();
   if (status.ok()) {
     const Result<uint64_t> last_id = store->database_->read_last_id();
@@ -45,7 +46,7 @@ SlowCallStore::SlowCallStore(const Options& options, const Clock& clock)
 
 SlowCallStore::~SlowCallStore() {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
@@ -61,7 +62,7 @@ Status SlowCallStore::open() {
 
 bool SlowCallStore::post_write(std::function<StoredCall()> make, std::function<void(bool)> done) {
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     if (waiting_.size() >= options_.queue_calls) return false;
     waiting_.push_back({.make = std::move(make), .done = std::move(done)});
   }
@@ -70,24 +71,24 @@ bool SlowCallStore::post_write(std::function<StoredCall()> make, std::function<v
 }
 
 Result<std::vector<StoredCall>> SlowCallStore::query(const StoreQuery& query) {
-  const std::lock_guard lock(read_mutex_);
+  const MutexLock lock(read_mutex_);
   if (reader_ == nullptr) return absl::UnavailableError("slow-call store: query: " + problem());
   return query_calls(*reader_, query);
 }
 
 Result<std::optional<StoredCall>> SlowCallStore::find(uint64_t id) {
-  const std::lock_guard lock(read_mutex_);
+  const MutexLock lock(read_mutex_);
   if (reader_ == nullptr) return absl::UnavailableError("slow-call store: query: " + problem());
   return find_call(*reader_, id);
 }
 
 std::string SlowCallStore::problem() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return problem_;
 }
 
 bool SlowCallStore::is_stopping() const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return stopping_;
 }
 
@@ -105,8 +106,9 @@ void SlowCallStore::run() {
 
 // nullopt = stopping, and nothing waits.
 std::optional<std::vector<SlowCallStore::Post>> SlowCallStore::take_posts() {
-  std::unique_lock lock(mutex_);
-  wake_.wait_for(lock, get_wait(), [this] { return stopping_ || !waiting_.empty(); });
+  MutexLock lock(mutex_);
+  const auto deadline = std::chrono::steady_clock::now() + get_wait();
+  while (!stopping_ && waiting_.empty() && wake_.wait_until(lock, deadline)) continue;
   if (waiting_.empty() && stopping_) return std::nullopt;
   const auto count = static_cast<ptrdiff_t>(std::min(waiting_.size(), kMaxBatchCalls));
   const auto end = waiting_.begin() + count;
@@ -124,7 +126,7 @@ std::chrono::milliseconds SlowCallStore::get_wait() const {
 bool SlowCallStore::may_try() {
   if (!opened_ || (failing_ && clock_.mono_ns() < retry_mono_ns_)) return false;
   if (database_ != nullptr) return true;
-  const std::lock_guard lock(read_mutex_);
+  const MutexLock lock(read_mutex_);
   const Status status = open();
   if (!status.ok()) note_failure(status);
   return status.ok();
@@ -175,7 +177,7 @@ bool SlowCallStore::write_calls(std::span<const StoredCall> calls) {
 }
 
 Status SlowCallStore::begin_anew(const Status& damage) {
-  const std::lock_guard lock(read_mutex_);
+  const MutexLock lock(read_mutex_);
   reader_.reset();
   database_.reset();
   if (absl::IsDataLoss(damage)) {
@@ -213,7 +215,7 @@ void SlowCallStore::note_stored() {
   if (!sync_mono_ns_) sync_mono_ns_ = clock_.mono_ns() + count_ns(kSyncInterval);
   if (!std::exchange(failing_, false)) return;
   {
-    const std::lock_guard lock(mutex_);
+    const MutexLock lock(mutex_);
     problem_.clear();
   }
   log_info("slow calls are stored again", {{"path", options_.database.path}});
@@ -225,7 +227,7 @@ void SlowCallStore::note_failure(const Status& status) {
   if (!std::exchange(failing_, true)) {
     log_warn("slow calls are not stored", {{"error", problem}});
   }
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   problem_ = problem;
 }
 

@@ -2,13 +2,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -16,6 +14,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/store/slow_call_database.h"
 #include "daemon/store/sqlite_connection.h"
@@ -70,7 +69,7 @@ class SlowCallStore {
   };
 
   SlowCallStore(const Options& options, const Clock& clock);
-  Status open();
+  Status open() ABSL_EXCLUSIVE_LOCKS_REQUIRED(read_mutex_);
   Status begin_anew(const Status& damage);
 
   void run();
@@ -98,15 +97,13 @@ class SlowCallStore {
   bool pruning_ = false;                        // there is more to prune
   int64_t prune_mono_ns_ = 0;                   // when it is due, unless pruning_
   std::optional<int64_t> sync_mono_ns_;         // when it is due; none = nothing was written
-  // Guarded by read_mutex_.
-  std::mutex read_mutex_;
-  std::unique_ptr<SqliteConnection> reader_;  // null = no store
-  // Guarded by mutex_.
-  mutable std::mutex mutex_;
-  std::condition_variable wake_;
-  std::deque<Post> waiting_;
-  std::string problem_;
-  bool stopping_ = false;
+  Mutex read_mutex_;
+  std::unique_ptr<SqliteConnection> reader_ ABSL_GUARDED_BY(read_mutex_);  // null = no store
+  mutable Mutex mutex_;
+  ConditionVariable wake_;
+  std::deque<Post> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::string problem_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::atomic<uint64_t> used_bytes_ = 0;
   std::thread thread_;  // last: runs on all of the above

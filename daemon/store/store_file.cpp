@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr mode_t kFileMode = 0640;
-constexpr int64_t kNanosecondsPerSecond = 1'000'000'000;
+constexpr int64_t kNsPerUnixSecond = 1'000'000'000;
 constexpr const char* kAdvice = "; let gpuperfd write there, or give the store another path";
 // What SQLite keeps beside the file.
 constexpr const char* kCompanions[] = {"-wal", "-shm", "-journal"};
@@ -97,7 +97,7 @@ Status prepare_store_file(const std::string& path) {
 Status set_aside_store(const std::string& path, const Status& damage) {
   const std::vector<int64_t> found = find_set_aside(path);
   remove_oldest(path, found);
-  int64_t unix_seconds = SystemClock().unix_ns() / kNanosecondsPerSecond;
+  int64_t unix_seconds = SystemClock().unix_ns() / kNsPerUnixSecond;
   if (!found.empty()) unix_seconds = std::max(unix_seconds, found.back() + 1);
   const std::string aside = get_aside_path(path, unix_seconds);
   // The file first: a log without its file is dropped by SQLite, a file without its log is found

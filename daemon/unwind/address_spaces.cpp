@@ -7,10 +7,10 @@
 #include <string_view>
 #include <utility>
 
+#include "daemon/base/clock_tick.h"
 #include "daemon/base/log.h"
-#include "daemon/model/clock_tick.h"
-#include "daemon/probe/elf_exports.h"
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
+#include "daemon/probe/elf/elf_exports.h"
 #include "daemon/unwind/frame_rules.h"
 #include "daemon/unwind/process_memory.h"
 

@@ -17,7 +17,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/model/function.h"
 #include "daemon/model/stack.h"
-#include "daemon/probe/process_maps.h"
+#include "daemon/probe/discovery/process_maps.h"
 #include "daemon/unwind/code_files.h"
 #include "daemon/unwind/python_runtime.h"
 

@@ -7,9 +7,9 @@
 #include "daemon/base/byte_lru.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/result.h"
-#include "daemon/probe/code_file.h"
-#include "daemon/probe/file_opener.h"
-#include "daemon/probe/process_maps.h"
+#include "daemon/probe/code/code_file.h"
+#include "daemon/probe/discovery/file_opener.h"
+#include "daemon/probe/discovery/process_maps.h"
 #include "daemon/unwind/process_memory.h"
 
 namespace gpuperf {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/probe/dwarf_cursor.h"
+#include "daemon/probe/elf/dwarf_cursor.h"
 
 namespace gpuperf {
 namespace {

@@ -5,7 +5,7 @@
 #include <span>
 
 #include "daemon/base/result.h"
-#include "daemon/probe/frame_entries.h"
+#include "daemon/probe/code/frame_entries.h"
 
 namespace gpuperf {
 

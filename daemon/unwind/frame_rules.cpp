@@ -5,9 +5,9 @@
 #include <optional>
 #include <span>
 
-#include "daemon/probe/dwarf_cursor.h"
-#include "daemon/probe/frame_entries.h"
-#include "daemon/probe/frame_search.h"
+#include "daemon/probe/code/frame_entries.h"
+#include "daemon/probe/code/frame_search.h"
+#include "daemon/probe/elf/dwarf_cursor.h"
 #include "daemon/unwind/frame_program.h"
 
 namespace gpuperf {

@@ -4,7 +4,7 @@
 
 #include "bpf/stack_records.h"
 #include "daemon/base/result.h"
-#include "daemon/probe/code_file.h"
+#include "daemon/probe/code/code_file.h"
 
 namespace gpuperf {
 

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/probe/elf_exports.h"
-#include "daemon/probe/elf_file.h"
-#include "daemon/probe/elf_symbols.h"
+#include "daemon/probe/elf/elf_exports.h"
+#include "daemon/probe/elf/elf_file.h"
+#include "daemon/probe/elf/elf_symbols.h"
 #include "daemon/unwind/python_layouts.h"
 
 namespace gpuperf {

@@ -5,6 +5,7 @@
 
 #include "daemon/model/capture.h"
 #include "daemon/view/call_path.h"
+#include "daemon/view/formats.h"
 
 namespace gpuperf {
 
@@ -28,5 +29,11 @@ struct NestedCall {
 // A call without a stack of its own is put on the path of a launch inside it, as far as that
 // leads to the call; else inside the call around it.
 std::vector<NestedCall> nest_calls(const Capture& capture, PathTable& table);
+
+// Its own time on the CPU or off it: `weight` is one of the two.
+inline uint64_t get_self_ns(const NestedCall& call, ViewWeight weight) {
+  return weight == ViewWeight::kCpuTime ? call.self_ns - call.self_off_cpu_ns
+                                        : call.self_off_cpu_ns;
+}
 
 }  // namespace gpuperf

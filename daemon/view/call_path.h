@@ -46,7 +46,6 @@ enum class FrameKind : uint8_t {
   kKernel,    // on a GPU, and a graph as a whole
   kTransfer,  // on a GPU: a copy, a set
 };
-inline constexpr size_t kFrameKinds = 6;
 
 // Paths of a capture, equal ones and equal frames kept once: what views of millions of launches
 // are made from. The frames of a path are indexes of texts; of two frames with one text the first

@@ -123,22 +123,6 @@ void add_gaps(std::vector<DeviceGap> gaps, DeviceSummary& summary) {
 
 }  // namespace
 
-std::string_view get_idle_cause_name(IdleCause cause) {
-  switch (cause) {
-    case IdleCause::kUnknown:
-      return "unknown";
-    case IdleCause::kElsewhere:
-      return "elsewhere";
-    case IdleCause::kWaiting:
-      return "waiting";
-    case IdleCause::kLaunching:
-      return "launching";
-    case IdleCause::kLaunched:
-      return "launched";
-  }
-  return "unknown";
-}
-
 std::vector<DeviceSummary> summarise_devices(const Capture& capture) {
   const ThreadActivity activity{merge_by_thread(capture.waits, capture.threads.size()),
                                 merge_by_thread(capture.launches, capture.threads.size())};

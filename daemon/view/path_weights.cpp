@@ -65,8 +65,7 @@ std::vector<PathWeight> weigh_host_time(const Capture& capture, ViewWeight weigh
                                         PathTable& table) {
   WeightRows rows;
   for (const NestedCall& call : nest_calls(capture, table)) {
-    const uint64_t weight_ns =
-        weight == ViewWeight::kCpuTime ? call.self_ns - call.self_off_cpu_ns : call.self_off_cpu_ns;
+    const uint64_t weight_ns = get_self_ns(call, weight);
     if (weight_ns > 0) rows.add(call.path, kNoIndex, weight_ns);
   }
   return rows.take();

@@ -61,8 +61,7 @@ std::vector<SampleRow> weigh_host_time(const Capture& capture, ViewWeight weight
                                        PathTable& table) {
   SampleRows rows;
   for (const NestedCall& call : nest_calls(capture, table)) {
-    const uint64_t time_ns =
-        weight == ViewWeight::kCpuTime ? call.self_ns - call.self_off_cpu_ns : call.self_off_cpu_ns;
+    const uint64_t time_ns = get_self_ns(call, weight);
     if (time_ns == 0) continue;
     const uint32_t thread = call.call == kNoIndex ? capture.launches[call.launch].thread
                                                   : capture.calls[call.call].thread;

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
 #include <vector>
 
 #include "daemon/model/capture.h"
@@ -21,8 +20,6 @@ enum class IdleCause : uint8_t {
   kLaunched    // back from that call: the work was on its way to the device
 };
 inline constexpr size_t kIdleCauses = 5;
-// "unknown", "elsewhere", "waiting", "launching", "launched".
-std::string_view get_idle_cause_name(IdleCause cause);
 
 // A stretch of the window in which a device had no work at all. The window's begin and end bound
 // stretches like work does, so that all of them add up to idle_ns.

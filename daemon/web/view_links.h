@@ -2,11 +2,11 @@
 
 #include <chrono>
 #include <deque>
-#include <mutex>
 #include <optional>
 #include <string>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "gpuperf/v1/observe.pb.h"
 
@@ -34,8 +34,8 @@ class ViewLinks {
     int64_t until_mono_ns = 0;
   };
   const Clock& clock_;
-  std::mutex mutex_;
-  std::deque<Link> links_;  // guarded by mutex_; oldest first
+  Mutex mutex_;
+  std::deque<Link> links_ ABSL_GUARDED_BY(mutex_);  // oldest first
 };
 
 }  // namespace gpuperf

@@ -100,13 +100,13 @@ Result<std::unique_ptr<WebPage>> WebPage::make(const Options& options, const Clo
 
 void WebPage::set_api(std::shared_ptr<const ApiStubs> read,
                       std::shared_ptr<const ApiStubs> change) {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   read_api_ = std::move(read);
   change_api_ = std::move(change);
 }
 
 std::shared_ptr<const ApiStubs> WebPage::find_api(Access access) const {
-  const std::lock_guard lock(mutex_);
+  const MutexLock lock(mutex_);
   return access == Access::kRead ? read_api_ : change_api_;
 }
 

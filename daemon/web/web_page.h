@@ -2,10 +2,10 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/web/api_calls.h"
 #include "daemon/web/view_links.h"
@@ -53,10 +53,9 @@ class WebPage {
   const PageTokens tokens_;
   ViewLinks links_;
   std::atomic<int> views_ = 0;
-  mutable std::mutex mutex_;
-  // Guarded by mutex_.
-  std::shared_ptr<const ApiStubs> read_api_;
-  std::shared_ptr<const ApiStubs> change_api_;
+  mutable Mutex mutex_;
+  std::shared_ptr<const ApiStubs> read_api_ ABSL_GUARDED_BY(mutex_);
+  std::shared_ptr<const ApiStubs> change_api_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace gpuperf

@@ -168,8 +168,10 @@ class CommandsPage:
 
     def help(self, words):
         environment = {**os.environ, "NO_COLOR": "1", "COLUMNS": "100"}
-        return subprocess.run([self.program, *words, "--help"], check=True, capture_output=True, text=True,
+        text = subprocess.run([self.program, *words, "--help"], check=True, capture_output=True, text=True,
                               env=environment).stdout.rstrip()
+        # CLI11 has them in the order of their addresses.
+        return re.sub(r"(?<=Excludes: )--\S+(?: --\S+)*", lambda flags: " ".join(sorted(flags[0].split())), text)
 
     def subcommands(self, text):
         listed = re.search(r"^Subcommands:\n((?:  .*\n?)+)", text, re.M)

@@ -1,71 +1,11 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
-#include <map>
-#include <string>
-#include <tuple>
-#include <vector>
 
-#include "bpf/records.h"
 #include "injector/session_abi.h"
-#include "session_abi_layout.h"
+#include "layouts.h"
 
 namespace {
-
-// Structure, field, offset, size.
-using Row = std::tuple<std::string, std::string, size_t, size_t>;
-
-std::vector<Row> get_written_layout() {
-  return {
-#define X(structure, field, offset, size) {#structure, #field, offset, size},
-#include "session_abi_layout.inc"
-#undef X
-  };
-}
-
-std::vector<Row> get_layout_in_cpp() {
-  return {
-#define X(structure, field, offset, size) \
-  {#structure, #field, offsetof(structure, field), sizeof(structure::field)},
-#include "session_abi_layout.inc"
-#undef X
-  };
-}
-
-std::vector<Row> get_layout_in_c() {
-  std::vector<Row> rows;
-  for (size_t i = 0; i < kLayoutInCRows; ++i) {
-    const field_layout& row = kLayoutInC[i];
-    rows.emplace_back(row.structure, row.field, row.offset_bytes, row.field_bytes);
-  }
-  return rows;
-}
-
-// Sizes of all structs of the contract.
-std::map<std::string, size_t> get_struct_sizes() {
-  return {
-#define X(structure, field, offset, size) {#structure, sizeof(structure)},
-#include "session_abi_layout.inc"
-#undef X
-  };
-}
-
-TEST(SessionAbiTest, LayoutIsTheWrittenOneInCpp) {
-  EXPECT_EQ(get_layout_in_cpp(), get_written_layout());
-}
-
-TEST(SessionAbiTest, CompilersOfCAndCppAgree) { EXPECT_EQ(get_layout_in_c(), get_layout_in_cpp()); }
-
-TEST(SessionAbiTest, StructsHaveNoHiddenPaddingAndKeepRecordsAligned) {
-  std::map<std::string, size_t> end;  // of the last field so far
-  for (const auto& [structure, field, offset, size] : get_written_layout()) {
-    EXPECT_EQ(offset, end[structure]) << structure << "." << field << " leaves a gap";
-    end[structure] = offset + size;
-  }
-
-  EXPECT_EQ(end, get_struct_sizes());
-  for (const auto& [structure, size] : end) EXPECT_EQ(size % 8, 0u) << structure;
-}
 
 TEST(SessionAbiTest, LongestNameFitsTheLengthOfARecordAndOfAMessage) {
   const size_t longest = sizeof(gpuperf_session_name) + GPUPERF_NAME_BYTES_MAX;

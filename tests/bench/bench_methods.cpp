@@ -15,10 +15,10 @@
 #include <vector>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/attacher.h"
-#include "daemon/probe/kernel_abi.h"
-#include "daemon/probe/placement.h"
-#include "daemon/probe/self_test.h"
+#include "daemon/probe/attach/attacher.h"
+#include "daemon/probe/attach/kernel_abi.h"
+#include "daemon/probe/attach/self_test.h"
+#include "daemon/probe/code/placement.h"
 
 namespace gpuperf::bench {
 namespace {

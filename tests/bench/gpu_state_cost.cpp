@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-#include "daemon/state/gpu_sessions.h"
+#include "daemon/state/gpu_state.h"
 
 namespace gpuperf {
 namespace {
@@ -92,7 +92,9 @@ std::vector<SessionEvent> make_batches(const Choice& choice) {
 
 void measure(const char* what, const Choice& choice) {
   DropCounters drops;
-  GpuSessions sessions({}, drops);
+  SessionRegistry sessions({}, drops);
+  GpuStatistics statistics({}, drops);
+  statistics.follow(sessions);
   for (const SessionEvent& event : make_start(choice)) sessions.apply(event, kStartNs);
   const std::vector<SessionEvent> events = make_batches(choice);
   uint64_t records = 0;
@@ -111,8 +113,10 @@ void measure(const char* what, const Choice& choice) {
     next_publish_ns = now_ns + 250'000'000;
     const double before_ns = read_cpu_ns();
     sessions.expire(static_cast<int64_t>(now_ns));
+    statistics.expire(static_cast<int64_t>(now_ns));
     GpuReport report;
     sessions.fill(report);
+    statistics.fill(report);
     publish_ns += read_cpu_ns() - before_ns;
     ++published;
   }
@@ -124,6 +128,7 @@ void measure(const char* what, const Choice& choice) {
   }
   GpuReport report;
   sessions.fill(report);
+  statistics.fill(report);
   uint64_t joined = 0;
   for (const auto& row : report.sessions) joined += row->join.joined;
   std::printf("%-44s %6.1f ns/record %9.0f records/ms %7.2f ms/snapshot  joined %.3f busy %.3f\n",

@@ -15,7 +15,7 @@
 #include <variant>
 
 #include "daemon/collect/decode_calls.h"
-#include "daemon/probe/kernel_abi.h"
+#include "daemon/probe/attach/kernel_abi.h"
 #include "daemon/unwind/stack_walk.h"
 
 extern "C" {

@@ -16,8 +16,8 @@
 #include <semaphore>
 #include <utility>
 
-#include "daemon/probe/proc_text.h"
-#include "daemon/probe/self_test.h"
+#include "daemon/base/proc_text.h"
+#include "daemon/probe/attach/self_test.h"
 
 namespace gpuperf::bench {
 namespace {

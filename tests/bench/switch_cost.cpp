@@ -22,9 +22,9 @@
 #include <vector>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/attacher.h"
-#include "daemon/probe/programs.h"
-#include "daemon/probe/self_test.h"
+#include "daemon/probe/attach/attacher.h"
+#include "daemon/probe/attach/programs.h"
+#include "daemon/probe/attach/self_test.h"
 
 namespace {
 

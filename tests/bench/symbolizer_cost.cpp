@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/elf_file.h"
+#include "daemon/probe/elf/elf_file.h"
 #include "daemon/resolve/frame_finder.h"
 
 namespace gpuperf {

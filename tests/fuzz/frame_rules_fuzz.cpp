@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/code_file.h"
+#include "daemon/probe/code/code_file.h"
 #include "daemon/unwind/frame_rules.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/unwind/frame_file.h"

@@ -11,7 +11,7 @@
 #include <string>
 
 #include "tests/unit/base/fake_clock.h"
-#include "tests/unit/collect/session_decoding.h"
+#include "tests/unit/session/session_decoding.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size_bytes) {
   const gpuperf::FakeClock clock{400'000'000'000'000, 1'700'000'000'000'000'000};

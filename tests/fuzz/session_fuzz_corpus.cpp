@@ -4,7 +4,7 @@
 #include <iostream>
 #include <string>
 
-#include "tests/unit/collect/session_packets.h"
+#include "tests/unit/session/session_packets.h"
 
 int main(int argc, char** argv) {
   using namespace gpuperf::session_packets;

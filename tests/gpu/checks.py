@@ -18,29 +18,14 @@ import tempfile
 import time
 import urllib.request
 
+from session_rig import Report
+
 BUNDLE = pathlib.Path(sys.argv[1]).resolve()
 RESULTS = pathlib.Path(sys.argv[2]).resolve()
 METRICS_ADDRESS = "127.0.0.1:9465"
 # Every exported way to launch one kernel; graphs are not used here.
 LAUNCHES = ["cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaunchKernelEx_ptsz",
             "cuLaunchCooperativeKernel", "cuLaunchCooperativeKernel_ptsz"]
-
-
-class Report:
-    """What is printed also goes to summary.txt."""
-
-    def __init__(self, path):
-        self.file = open(path, "w", encoding="utf-8", buffering=1)
-        self.passed = self.failed = 0
-
-    def say(self, text):
-        print(text, flush=True)
-        print(text, file=self.file)
-
-    def check(self, claim, holds, detail):
-        self.passed += bool(holds)
-        self.failed += not holds
-        self.say(f"{'PASS' if holds else 'FAIL'} {claim}: {detail}")
 
 
 class Daemon:

@@ -11,7 +11,7 @@ WORKS = ["eager", "train", "graph", "streams"]
 DURATION_TOLERANCE = 0.01
 TIMED = ("eager", "train")  # the others have too few kernels outside of graphs
 # 8 x 400,000 launches and 10,000 replays of 2,000 nodes: 23.2 million kernels.
-# Launches have two records each; the burst by node stays under what one may show (injector/collector.cpp).
+# Launches have two records each; the burst by node stays under what one may show (injector/burst.cpp).
 VOLUME_THREADS, VOLUME_LAUNCHES, VOLUME_REPLAYS, NODES = 8, 1_300_000, 1_000, 2_000
 WARM_REPLAYS = 20
 VOLUME_RECORDS = 20_000_000

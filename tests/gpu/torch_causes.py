@@ -13,14 +13,10 @@ import argparse
 import ctypes
 import json
 import os
-import time
 
 import torch
 
-
-def wait_for(path):
-    while not os.path.exists(path):
-        time.sleep(0.01)
+from torch_steps import add_step_files, reach, wait_for
 
 
 def stall_on_the_host(library):
@@ -50,16 +46,14 @@ def wait_for_a_long_kernel():
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("ready", "go", "end"):
-        parser.add_argument(f"--{name}-file", required=True)
+    add_step_files(parser, "ready", "go", "end")
     parser.add_argument("--stall-library", required=True)
     options = parser.parse_args()
     host = torch.ones(1 << 30, dtype=torch.uint8)
     warm = torch.ones(1024, 1024, device="cuda")
     (warm @ warm).sum().item()
     ctypes.CDLL(options.stall_library)
-    with open(options.ready_file, "w", encoding="utf-8") as file:
-        file.write(str(os.getpid()))
+    reach(options.ready_file, str(os.getpid()))
     wait_for(options.go_file)
 
     stall_on_the_host(options.stall_library)

@@ -24,6 +24,8 @@ import time
 
 import torch
 
+from torch_steps import add_step_files, reach, wait_for
+
 LAYERS = 10
 WIDTH = 1024
 HEADS = 16
@@ -86,23 +88,11 @@ def count_events(profile):
             "memsets": categories["gpu_memset"], "names": dict(names.most_common(20))}
 
 
-def wait_for(path):
-    while path and not os.path.exists(path):
-        time.sleep(0.01)
-
-
-def touch(path, text):
-    if path:
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(text)
-
-
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--tokens", type=int, default=96)
     parser.add_argument("--profile", choices=["window", "whole"])
-    for name in ("ready", "go", "done", "end"):
-        parser.add_argument(f"--{name}-file", default="")
+    add_step_files(parser, "ready", "go", "done", "end")
     options = parser.parse_args()
 
     def profiled(span):
@@ -116,13 +106,13 @@ def main():
         # libraries load kernels and choose algorithms on first use.
         decoder.decode(WARM_UP_TOKENS)
         decoder.decode(options.tokens)
-        touch(options.ready_file, str(os.getpid()))
+        reach(options.ready_file, str(os.getpid()))
         wait_for(options.go_file)
         with profiled("window") as window:
             start = time.monotonic()
             decoder.decode(options.tokens)
             seconds = time.monotonic() - start
-        touch(options.done_file, "done")
+        reach(options.done_file, "done")
 
     result = {"pid": os.getpid(), "tokens": options.tokens, "seconds": round(seconds, 4)}
     if options.profile:

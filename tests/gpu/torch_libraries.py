@@ -10,28 +10,21 @@ rounds, and how many all-reduces were asked for after the go file came.
 import argparse
 import json
 import os
-import time
 
 import torch
 import torch.distributed as distributed
 
-
-def wait_for(path):
-    while path and not os.path.exists(path):
-        time.sleep(0.01)
+from torch_steps import add_step_files, reach, start_one_rank, wait_for
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=100)
-    for name in ("ready", "go", "end"):
-        parser.add_argument(f"--{name}-file", default="")
+    add_step_files(parser, "ready", "go", "end")
     options = parser.parse_args()
 
     torch.manual_seed(1)
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")  # one rank: no other interface is needed
-    distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1,
-                                   device_id=torch.device("cuda", 0))
+    start_one_rank()
     single = torch.randn(512, 512, device="cuda")
     half = torch.randn(8, 256, 256, device="cuda", dtype=torch.bfloat16)
     linear = torch.nn.Linear(512, 512).to("cuda", torch.bfloat16)
@@ -52,9 +45,7 @@ def main():
 
     run_round()
     torch.cuda.synchronize()
-    if options.ready_file:
-        with open(options.ready_file, "w", encoding="utf-8") as file:
-            file.write(str(os.getpid()))
+    reach(options.ready_file, str(os.getpid()))
     wait_for(options.go_file)
     before = reduces
     for _ in range(options.rounds):

@@ -10,29 +10,22 @@ floating-point operations by shape, bytes reduced, and calls of aten::linear tha
 import argparse
 import json
 import os
-import time
 
 import torch
 import torch.distributed as distributed
 
+from torch_steps import add_step_files, reach, start_one_rank, wait_for
+
 MIB = 1 << 20
-
-
-def wait_for(path):
-    while path and not os.path.exists(path):
-        time.sleep(0.01)
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=20)
-    for name in ("ready", "go", "end"):
-        parser.add_argument(f"--{name}-file", default="")
+    add_step_files(parser, "ready", "go", "end")
     options = parser.parse_args()
 
-    os.environ.setdefault("NCCL_SOCKET_IFNAME", "lo")
-    distributed.init_process_group("nccl", store=distributed.HashStore(), rank=0, world_size=1,
-                                   device_id=torch.device("cuda", 0))
+    start_one_rank()
     pinned = torch.empty(3 * MIB, dtype=torch.uint8).pin_memory()
     pageable = torch.empty(5 * MIB, dtype=torch.uint8)
     device_a = torch.empty(8 * MIB, dtype=torch.uint8, device="cuda")
@@ -65,9 +58,7 @@ def main():
 
     run_round()
     torch.cuda.synchronize()
-    if options.ready_file:
-        with open(options.ready_file, "w", encoding="utf-8") as file:
-            file.write(str(os.getpid()))
+    reach(options.ready_file, str(os.getpid()))
     wait_for(options.go_file)
     threw = 0
     rounds = options.rounds

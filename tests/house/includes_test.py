@@ -19,30 +19,38 @@ ALLOWED = {
     "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
     "daemon/base": {"<absl>", "<libiberty>", "<spdlog>", "<systemd>"},
     "daemon/model": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "<spdlog>"},
-    "daemon/config": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/config.h", "daemon/probe/argument_decoders.h",
-                      "daemon/probe/probe_spec.h", "<nlohmann>"},
-    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "<Zydis>", "<bpf>"},
-    "daemon/unwind": {"bpf/records.h", "bpf/python_frames.h", "bpf/unwind.h", "daemon/base", "daemon/model",
-                      "daemon/probe"},
-    "daemon/collect": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model",
-                       "daemon/probe/proc_text.h", "<bpf>", "<spdlog>"},
+    "daemon/config": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe/arguments", "daemon/probe/probe_spec.h",
+                      "<nlohmann>"},
+    "daemon/probe/arguments": {"bpf/records.h", "daemon/base", "daemon/model"},
+    "daemon/probe/elf": {"daemon/base", "daemon/model", "daemon/probe/probe_spec.h"},
+    "daemon/probe/code": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe/elf", "<Zydis>"},
+    "daemon/probe/discovery": {"daemon/base", "daemon/model", "daemon/probe/elf", "daemon/probe/probe_spec.h", "<bpf>"},
+    "daemon/probe/attach": {"bpf/records.h", "bpf/stack_records.h", "daemon/base", "daemon/model", "daemon/probe", "<bpf>"},
+    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "<bpf>"},
+    "daemon/unwind": {"bpf/records.h", "bpf/stack_records.h", "bpf/unwind.h", "bpf/python_frames.h", "daemon/base",
+                      "daemon/model", "daemon/probe", "<bpf>"},
+    "daemon/owner": {"bpf/records.h", "daemon/base", "daemon/model", "<grpcpp>"},
+    "daemon/collect": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe/attach", "<bpf>", "<spdlog>"},
+    "daemon/session": {"injector/session_abi.h", "daemon/base", "daemon/model", "<spdlog>"},
     "daemon/gpu": {"daemon/base", "daemon/model", "<spdlog>"},
     "daemon/state": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model", "<spdlog>"},
-    "daemon/unwind": {"bpf/records.h", "bpf/stack_records.h", "bpf/unwind.h", "bpf/python_frames.h", "daemon/base",
-                      "daemon/model", "daemon/probe"},
-    "daemon/resolve": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "daemon/unwind",
-                       "<dwarf>", "<elfutils>", "<grpcpp>", "<lzma>"},
-    "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
-    "daemon/otlp": {"daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/view",
-                    "<absl>", "<google>", "<grpc>", "<grpcpp>", "<prometheus>"},
+    "daemon/resolve": {"bpf/records.h", "bpf/stack_records.h", "daemon/base", "daemon/model", "daemon/probe", "daemon/unwind",
+                       "<dwarf>", "<elfutils>", "<lzma>"},
     "daemon/store": {"daemon/base", "daemon/model", "gpuperf", "<absl>", "<google>", "<spdlog>", "<sqlite3>", "<zlib>"},
-    "daemon/inject": {"daemon/base", "daemon/model", "daemon/store/whole_file.h", "<grpcpp>", "<nlohmann>"},
     "daemon/view": {"injector/session_abi.h", "daemon/base", "daemon/model", "gpuperf", "<absl>", "<fmt>", "<google>", "<nlohmann>", "<zlib>"},
-    "daemon/rpc": {"injector/session_abi.h", "daemon/base", "daemon/config.h", "daemon/export/exporter.h", "daemon/model", "daemon/store", "daemon/view",
-                   "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
+    "daemon/capture": {"injector/session_abi.h", "daemon/base", "daemon/config", "daemon/model", "daemon/owner",
+                       "daemon/probe/attach", "daemon/resolve", "daemon/state", "daemon/store", "daemon/unwind"},
+    "daemon/slow": {"injector/session_abi.h", "daemon/base", "daemon/capture", "daemon/model", "daemon/owner",
+                    "daemon/resolve", "daemon/state", "daemon/view", "<fmt>", "<spdlog>"},
+    "daemon/inject": {"daemon/base", "daemon/model", "daemon/store/whole_file.h", "<grpcpp>", "<nlohmann>"},
+    "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
+    "daemon/otlp": {"daemon/base", "daemon/config", "daemon/export/exporter.h", "daemon/model", "daemon/view",
+                    "<absl>", "<google>", "<grpc>", "<grpcpp>", "<prometheus>"},
+    "daemon/rpc": {"injector/session_abi.h", "daemon/base", "daemon/config", "daemon/export/exporter.h", "daemon/model", "daemon/store",
+                   "daemon/view", "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
     "daemon/web": {"daemon/base", "daemon/model", "gpuperf", "<google>", "<grpcpp>", "<httplib>"},
-    # The top of the house puts the rooms together.
-    "daemon": {"daemon", "injector/session_abi.h", "<CLI>", "<absl>", "<bpf>"},
+    # Puts the folders together.
+    "daemon/app": {"daemon", "injector/session_abi.h", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
              "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma", "systemd", "zlib"}
@@ -95,7 +103,7 @@ class IncludesTest(unittest.TestCase):
         self.assertGreater(checked, 300)
 
     def test_the_rule_refuses_what_it_should(self):
-        self.assertFalse(may_include("daemon/state", "daemon/probe/programs.h"))
+        self.assertFalse(may_include("daemon/state", "daemon/probe/attach/programs.h"))
         self.assertFalse(may_include("client", "daemon/model/histogram.h"))
         self.assertFalse(may_include("daemon/rpc", "daemon/export/http.h"))
         self.assertFalse(may_include("injector", "<absl>"))

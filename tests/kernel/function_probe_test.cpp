@@ -14,10 +14,10 @@
 #include <vector>
 
 #include "daemon/model/histogram.h"
-#include "daemon/probe/attacher.h"
-#include "daemon/probe/placement.h"
-#include "daemon/probe/programs.h"
-#include "daemon/probe/self_test.h"
+#include "daemon/probe/attach/attacher.h"
+#include "daemon/probe/attach/programs.h"
+#include "daemon/probe/attach/self_test.h"
+#include "daemon/probe/code/placement.h"
 #include "tests/kernel/probe_fixture.h"
 #include "tests/kernel/probe_targets.h"
 

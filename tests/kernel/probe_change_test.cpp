@@ -10,8 +10,8 @@
 #include <span>
 #include <thread>
 
-#include "daemon/probe/in_flight.h"
-#include "daemon/probe/placement.h"
+#include "daemon/probe/attach/in_flight.h"
+#include "daemon/probe/code/placement.h"
 #include "tests/kernel/probe_fixture.h"
 #include "tests/kernel/probe_targets.h"
 
@@ -34,10 +34,10 @@ class ProbeChangeTest : public FunctionProbeTest {
   // A point timed at the exits that the daemon would find itself.
   ProbePoint exits_point(uint32_t id, const std::string& symbol) {
     programs_->set_function({.id = id}, false);
-    const auto found = find_functions(self_.get(), {&symbol, 1});
+    const auto symbols = ElfSymbols::load(self_.get(), ElfSymbols::Tables::kBoth);
     auto code = CodeMap::open(self_.get());
-    EXPECT_TRUE(found.ok() && (*found)[0] && code.ok()) << symbol;
-    const FunctionSymbol function = *(*found)[0];
+    EXPECT_TRUE(symbols.ok() && code.ok()) << symbol;
+    const FunctionSymbol function = symbols->find_function(symbol).value();
     const auto exits = find_exits(*code, function);
     EXPECT_TRUE(exits.ok()) << exits.status();
     return {.function_id = id,

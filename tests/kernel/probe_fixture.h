@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "daemon/probe/attacher.h"
-#include "daemon/probe/programs.h"
-#include "daemon/probe/self_test.h"
+#include "daemon/probe/attach/attacher.h"
+#include "daemon/probe/attach/programs.h"
+#include "daemon/probe/attach/self_test.h"
 
 namespace gpuperf {
 

@@ -19,11 +19,11 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/collect/drain.h"
-#include "daemon/probe/elf_symbols.h"
-#include "daemon/probe/placement.h"
+#include "daemon/probe/code/placement.h"
+#include "daemon/probe/elf/elf_symbols.h"
 #include "daemon/unwind/address_spaces.h"
 #include "daemon/unwind/stack_walk.h"
-#include "daemon/walk_tables.h"
+#include "daemon/unwind/walk_tables.h"
 #include "tests/kernel/probe_fixture.h"
 #include "tests/kernel/stack_targets.h"
 
@@ -68,14 +68,15 @@ class StackWalkTest : public FunctionProbeTest {
   void probe_target() { probe(0, stack_target, {.slow_threshold_ns = 1}); }
   void probe_target_at_exits() {
     programs_->set_function({.id = 0, .slow_threshold_ns = 1}, true);
-    const std::string symbol = "stack_target";
-    const auto found = find_functions(self_.get(), {&symbol, 1});
+    const auto symbols = ElfSymbols::load(self_.get(), ElfSymbols::Tables::kBoth);
     auto code = CodeMap::open(self_.get());
-    ASSERT_TRUE(found.ok() && (*found)[0] && code.ok());
-    const auto exits = find_exits(*code, *(*found)[0]);
+    ASSERT_TRUE(symbols.ok() && code.ok());
+    const auto function = symbols->find_function("stack_target");
+    ASSERT_TRUE(function);
+    const auto exits = find_exits(*code, *function);
     ASSERT_TRUE(exits.ok()) << exits.status();
     attach(0, {{.function_id = 0,
-                .offset_bytes = (*found)[0]->file_offset_bytes,
+                .offset_bytes = function->file_offset_bytes,
                 .timing = Timing::kExits,
                 .exits = *exits}});
   }

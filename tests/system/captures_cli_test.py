@@ -8,14 +8,13 @@ import pathlib
 import subprocess
 import unittest
 
-from gpuperf_system import (GPUPERFCTL, WORKLOADS, Daemon, finish_workload, require_root,
-                            start_workload, wait_until)
+from gpuperf_system import (AS_NOBODY, COUNT_LIBRARY, GPUPERFCTL, NOBODY, WORKLOADS, Daemon, finish_workload,
+                            require_root, run_ctl, start_workload, wait_until)
 
 FUNCTIONS = ("count_fast", "count_status", "count_nested")
 CONFIG = {"custom_sym": {name: name for name in FUNCTIONS},
-          "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}}
+          "libraries": COUNT_LIBRARY}
 FORMS = ("chrome", "perfetto", "pprof", "folded", "extended-folded", "flamegraph", "report", "raw")
-NOBODY = 65534
 
 
 def setUpModule():
@@ -32,10 +31,7 @@ class CapturesTest(unittest.TestCase):
 
     def as_nobody(self, *arguments):
         os.chmod(self.daemon.socket, 0o666)
-        return subprocess.run(
-            ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", GPUPERFCTL, "--address",
-             f"unix:{self.daemon.socket}", *map(str, arguments)],
-            capture_output=True, text=True, check=False, timeout=60)
+        return run_ctl("--address", f"unix:{self.daemon.socket}", *arguments, check=False, prefix=AS_NOBODY)
 
     def capture_workload(self):
         """A stored capture of a workload that calls the probed functions."""
@@ -94,8 +90,7 @@ class CapturesTest(unittest.TestCase):
         with subprocess.Popen(["sleep", "60"]) as roots:
             refused = self.as_nobody("trace", "start", "--pid", roots.pid)
             roots.kill()
-        with subprocess.Popen(["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", "sleep",
-                               "60"]) as own:
+        with subprocess.Popen([*AS_NOBODY, "sleep", "60"]) as own:
             begun = self.as_nobody("trace", "start", "--pid", own.pid, "-o", "json")
             own.kill()
 

@@ -152,7 +152,7 @@ class SecurityTest(unittest.TestCase):
             "/run/crio": ("/run/crio", True)})
 
     def test_the_runtime_folders_hold_the_sockets_that_the_daemon_asks(self):
-        source = (SOURCE / "daemon/resolve/cri.cpp").read_text(encoding="utf-8")
+        source = (SOURCE / "daemon/owner/cri.cpp").read_text(encoding="utf-8")
         sockets = re.findall(r'"(/[^"]+\.sock)"', source)
         values = yaml.safe_load((CHART / "values.yaml").read_text(encoding="utf-8"))
 

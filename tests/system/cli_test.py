@@ -8,12 +8,12 @@ import signal
 import subprocess
 import unittest
 
-from gpuperf_system import (GPUPERFCTL, WORKLOADS, Daemon, finish_workload, get_calls,
+from gpuperf_system import (AS_NOBODY, COUNT_LIBRARY, GPUPERFCTL, Daemon, finish_workload, get_calls,
                             require_root, run_ctl, start_workload)
 
 FUNCTIONS = ("count_fast", "count_status", "count_nested")
 CONFIG = {"custom_sym": {name: name for name in FUNCTIONS},
-          "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}}
+          "libraries": COUNT_LIBRARY}
 # The contract with scripts.
 FUNCTION_KEYS = set("category function pid comm calls errors total_ns self_ns min_ns avg_ns p50_ns "
                     "p90_ns p99_ns p999_ns max_ns slow_calls in_flight abandoned coverage".split())
@@ -107,10 +107,7 @@ class AnswersTest(unittest.TestCase):
 
     def test_someone_without_permission_is_told_so(self):
         self.daemon.path.chmod(0o755)
-        result = subprocess.run(
-            ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", GPUPERFCTL, "--address",
-             f"unix:{self.daemon.socket}", "status"],
-            capture_output=True, text=True, check=False, timeout=60)
+        result = run_ctl("--address", f"unix:{self.daemon.socket}", "status", check=False, prefix=AS_NOBODY)
 
         self.assertEqual(result.returncode, 4, result.stderr)
         self.assertIn(str(self.daemon.socket), result.stderr)

@@ -3,15 +3,13 @@
 
 import json
 import signal
-import subprocess
 import unittest
 
-from gpuperf_system import (GPUPERFCTL, WORKLOADS, Daemon, finish_workload, get_calls,
-                            require_root, start_workload, wait_until)
+from gpuperf_system import (AS_NOBODY, COUNT_LIBRARY, Daemon, finish_workload, get_calls, require_root,
+                            run_ctl, start_workload, wait_until)
 
-LIBRARIES = {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}
 CONFIG = {"custom_sym": {"count_fast": "count_fast", "count_status": "count_status"},
-          "libraries": LIBRARIES}
+          "libraries": COUNT_LIBRARY}
 
 
 def setUpModule():
@@ -22,10 +20,7 @@ def run_as_nobody(daemon, *arguments):
     """gpuperfctl by someone who may open the socket and is not root."""
     daemon.path.chmod(0o711)
     daemon.socket.chmod(0o666)
-    return subprocess.run(
-        ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", GPUPERFCTL, "--address",
-         f"unix:{daemon.socket}", *arguments],
-        capture_output=True, text=True, check=False, timeout=60)
+    return run_ctl("--address", f"unix:{daemon.socket}", *arguments, check=False, prefix=AS_NOBODY)
 
 
 class ControlTest(unittest.TestCase):
@@ -53,7 +48,7 @@ class ControlTest(unittest.TestCase):
             self.count(daemon, "count_fast", "count_status")
             self.write_config(daemon, {"custom_sym": {"count_fast": "count_fast",
                                                       "count_nested": "count_nested"},
-                                       "libraries": LIBRARIES})
+                                       "libraries": COUNT_LIBRARY})
 
             change = daemon.query("config", "reload")
 
@@ -63,7 +58,7 @@ class ControlTest(unittest.TestCase):
     def test_a_hangup_reloads_too(self):
         with Daemon(CONFIG) as daemon:
             self.write_config(daemon, {"custom_sym": {"count_nested": "count_nested"},
-                                       "libraries": LIBRARIES})
+                                       "libraries": COUNT_LIBRARY})
 
             daemon.process.send_signal(signal.SIGHUP)
 
@@ -81,7 +76,7 @@ class ControlTest(unittest.TestCase):
             while process.poll() is None or reloads < 4:
                 extra = {"count_nested": "count_nested"} if reloads % 2 == 0 else {}
                 self.write_config(daemon, {"custom_sym": CONFIG["custom_sym"] | extra,
-                                           "libraries": LIBRARIES})
+                                           "libraries": COUNT_LIBRARY})
                 daemon.ctl("config", "reload")
                 reloads += 1
 

@@ -18,6 +18,10 @@ GPUPERFD = BUILD / "daemon/gpuperfd"
 GPUPERFCTL = BUILD / "client/gpuperfctl"
 WORKLOADS = BUILD / "tests/workloads"
 LONG = bool(os.environ.get("GPUPERF_LONG_TESTS"))  # tests/run.sh --long
+# The library of count_calls, for probes of its functions in section custom_sym.
+COUNT_LIBRARY = {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}
+NOBODY = 65534
+AS_NOBODY = ("setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups")
 
 
 def require_root():
@@ -145,8 +149,8 @@ class Daemon:
         wait_until(f"{functions} attached", lambda: self.attached(*functions), seconds)
 
 
-def run_ctl(*arguments, check=True):
-    result = subprocess.run([GPUPERFCTL, *map(str, arguments)], capture_output=True, text=True,
+def run_ctl(*arguments, check=True, prefix=()):
+    result = subprocess.run([*prefix, GPUPERFCTL, *map(str, arguments)], capture_output=True, text=True,
                             timeout=60, check=False)
     if check and result.returncode != 0:
         raise AssertionError(f"gpuperfctl {arguments}: exit {result.returncode}: {result.stderr}")

@@ -10,11 +10,11 @@ import unittest
 import urllib.error
 import urllib.request
 
-from gpuperf_system import (GPUPERFD, SOURCE, WORKLOADS, Daemon, bpf_objects, finish_workload,
+from gpuperf_system import (COUNT_LIBRARY, GPUPERFD, SOURCE, Daemon, bpf_objects, finish_workload,
                             require_root, run_ctl, start_workload, wait_until)
 
 CONFIG = {"custom_sym": {"count_fast": "count_fast"},
-          "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}}
+          "libraries": COUNT_LIBRARY}
 
 
 def setUpModule():

@@ -8,7 +8,7 @@ import unittest
 import python_roots
 from gpuperf_system import BUILD
 
-LIVE_TEST = BUILD / "tests/unit/unwind/python_live_test"
+LIVE_TEST = [BUILD / "tests/unit/unit_test", "--gtest_filter=*PythonLiveTest*"]
 
 
 class PythonVersionsTest(unittest.TestCase):
@@ -17,7 +17,7 @@ class PythonVersionsTest(unittest.TestCase):
         if not pythons:
             self.skipTest("no other Python can be had; why stands above")
         lines = "\n".join(f"{name} {command}" for name, command in pythons)
-        result = subprocess.run([LIVE_TEST], env=os.environ | {"GPUPERF_PYTHONS": lines}, capture_output=True,
+        result = subprocess.run(LIVE_TEST, env=os.environ | {"GPUPERF_PYTHONS": lines}, capture_output=True,
                                 text=True, timeout=600)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         for name, _ in pythons:

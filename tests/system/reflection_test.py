@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import unittest
 
-from gpuperf_system import BUILD, WORKLOADS, Daemon, require_root
+from gpuperf_system import BUILD, COUNT_LIBRARY, Daemon, require_root
 
 BUF = pathlib.Path(os.environ.get("GPUPERF_BUF", BUILD / "npm/node_modules/.bin/buf"))
 
@@ -30,7 +30,7 @@ class ReflectionTest(unittest.TestCase):
 
     def test_lists_and_reads_the_api(self):
         config = {"custom_sym": {"count_fast": "count_fast"},
-                  "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}}
+                  "libraries": COUNT_LIBRARY}
         with Daemon(config) as daemon:
             daemon.wait_attached("count_fast")
 

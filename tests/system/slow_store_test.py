@@ -13,7 +13,7 @@ import time
 import unittest
 import urllib.request
 
-from gpuperf_system import (GPUPERFCTL, LONG, WORKLOADS, Daemon, finish_workload, get_calls,
+from gpuperf_system import (COUNT_LIBRARY, GPUPERFCTL, LONG, WORKLOADS, Daemon, finish_workload, get_calls,
                             require_root, start_workload, wait_until)
 
 KILLS = 200 if LONG else 8
@@ -72,7 +72,7 @@ class BurstTest(unittest.TestCase):
     def test_a_burst_is_counted_to_the_call_and_its_worst_calls_are_kept(self):
         rate = 5
         config = {"custom_sym": {"count_fast": {"symbol": "count_fast", "may_throw": False}},
-                  "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so")]},
+                  "libraries": COUNT_LIBRARY,
                   "slow": {"default_threshold_ms": 0.01, "adaptive_factor": 0,
                            "log_per_second": rate, "worst_per_function": WORST},
                   "storage": {"max_mib": 32}}

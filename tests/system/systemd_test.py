@@ -9,7 +9,7 @@ import signal
 import subprocess
 import unittest
 
-from gpuperf_system import BUILD, SOURCE, WORKLOADS, wait_until
+from gpuperf_system import BUILD, COUNT_LIBRARY, SOURCE, WORKLOADS, wait_until
 from systemd_bed import SystemdBed, require_bed
 
 UNITS = SOURCE / "deploy/systemd"
@@ -20,7 +20,7 @@ NOT_RELOADED = "2777bf7d3d8e4ed78e43810d4e1717c8"
 CONFIG = {"custom_sym": {"count_fast": "count_fast",
                          "cause_sleep": {"symbol": "cause_sleep", "slow_threshold_ms": 5,
                                          "library": str(WORKLOADS / "known_causes")}},
-          "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so")]},
+          "libraries": COUNT_LIBRARY,
           "stats": {"interval_ms": 200}, "slow": {"adaptive_factor": 0}, "overhead": {"budget_percent": 0}}
 CAPABILITIES = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19, "CAP_PERFMON": 38, "CAP_BPF": 39}
 

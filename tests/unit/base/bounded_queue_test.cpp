@@ -49,6 +49,18 @@ TEST(BoundedQueueTest, HandsOutWhatWaitsAfterClosingAndRefusesMore) {
   EXPECT_EQ(queue.pop(), std::nullopt);
 }
 
+TEST(BoundedQueueTest, TakesALastValueWhenFull) {
+  BoundedQueue<int> queue(1);
+  ASSERT_TRUE(queue.try_push(1));
+
+  queue.close_with(2);
+
+  EXPECT_FALSE(queue.try_push(3));
+  EXPECT_EQ(queue.pop(), 1);
+  EXPECT_EQ(queue.pop(), 2);
+  EXPECT_EQ(queue.pop(), std::nullopt);
+}
+
 TEST(BoundedQueueTest, WakesAWaitingConsumerWhenClosed) {
   BoundedQueue<int> queue(1);
   std::thread consumer([&queue] { EXPECT_EQ(queue.pop(), std::nullopt); });

@@ -1,4 +1,5 @@
 #include "daemon/base/lock_file.h"
+#include "tests/unit/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -14,15 +15,8 @@ namespace {
 
 class LockFileTest : public testing::Test {
  protected:
-  LockFileTest() {
-    char folder[] = "/tmp/gpuperf-lock-XXXXXX";
-    folder_ = mkdtemp(folder);
-    path_ = folder_ + "/lock";
-  }
-  ~LockFileTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string folder_;
-  std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "lock";
 };
 
 TEST_F(LockFileTest, KeepsASecondOwnerOutAndNamesTheFirst) {
@@ -61,21 +55,21 @@ TEST_F(LockFileTest, TakesOverFromAProcessThatWasKilled) {
 }
 
 TEST_F(LockFileTest, FollowsNoLink) {
-  std::ofstream(folder_ + "/victim") << "precious";
-  std::filesystem::create_symlink(folder_ + "/victim", path_);
+  std::ofstream(folder_ / "victim") << "precious";
+  std::filesystem::create_symlink(folder_ / "victim", path_);
 
   EXPECT_FALSE(LockFile::acquire(path_).ok());
 
   std::string text;
-  std::ifstream(folder_ + "/victim") >> text;
+  std::ifstream(folder_ / "victim") >> text;
   EXPECT_EQ(text, "precious");
 }
 
 TEST_F(LockFileTest, SaysWhereItCannotWrite) {
-  const auto lock = LockFile::acquire(folder_ + "/missing/lock");
+  const auto lock = LockFile::acquire(folder_ / "missing/lock");
 
   EXPECT_THAT(std::string(lock.status().message()),
-              testing::HasSubstr(folder_ + "/missing/lock: open: No such file or directory"));
+              testing::HasSubstr(folder_ / "missing/lock: open: No such file or directory"));
 }
 
 }  // namespace

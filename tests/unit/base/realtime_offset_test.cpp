@@ -42,7 +42,7 @@ TEST(RealtimeOffsetErrorTest, IsWhatSlowReadsLeaveOpenAndShrinks) {
 }
 
 TEST_F(RealtimeOffsetTest, TellsAStepForwardOnceAndConvertsBothSides) {
-  clock_.advance(kSecond);
+  clock_.advance(std::chrono::nanoseconds(kSecond));
   clock_.step(10 * kSecond);
 
   const auto step = offset_.sample();
@@ -56,7 +56,7 @@ TEST_F(RealtimeOffsetTest, TellsAStepForwardOnceAndConvertsBothSides) {
 }
 
 TEST_F(RealtimeOffsetTest, FlagsTimesThatTheWallClockNeverShowed) {
-  clock_.advance(kSecond);
+  clock_.advance(std::chrono::nanoseconds(kSecond));
   clock_.step(10 * kSecond);
   (void)offset_.sample();
 
@@ -66,7 +66,7 @@ TEST_F(RealtimeOffsetTest, FlagsTimesThatTheWallClockNeverShowed) {
 }
 
 TEST_F(RealtimeOffsetTest, FlagsTimesThatTheWallClockShowedTwice) {
-  clock_.advance(60 * kSecond);
+  clock_.advance(std::chrono::nanoseconds(60 * kSecond));
   (void)offset_.sample();
   clock_.step(-10 * kSecond);
 
@@ -88,7 +88,7 @@ TEST_F(RealtimeOffsetTest, TakesRoundingForNoStep) {
 
 TEST_F(RealtimeOffsetTest, ForgetsTheOldestOfTooManySteps) {
   for (size_t i = 0; i < 3 * RealtimeOffset::kMaxSegments; ++i) {
-    clock_.advance(kSecond);
+    clock_.advance(std::chrono::nanoseconds(kSecond));
     clock_.step(kSecond);
     ASSERT_NE(offset_.sample(), std::nullopt);
   }

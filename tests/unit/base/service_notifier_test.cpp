@@ -4,14 +4,13 @@
 #include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <vector>
 
 #include "daemon/base/fd.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 namespace {
@@ -23,9 +22,7 @@ using testing::IsEmpty;
 class ServiceNotifierTest : public testing::Test {
  protected:
   ServiceNotifierTest() : socket_(socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
-    char folder[] = "/tmp/gpuperf-notify-XXXXXX";
-    folder_ = mkdtemp(folder);
-    const std::string path = folder_ + "/notify";
+    const std::string path = folder_ / "notify";
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     std::memcpy(address.sun_path, path.c_str(), path.size());
     EXPECT_EQ(bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
@@ -33,7 +30,6 @@ class ServiceNotifierTest : public testing::Test {
   }
   ~ServiceNotifierTest() override {
     for (const char* name : {"NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"}) unsetenv(name);
-    std::filesystem::remove_all(folder_);
   }
 
   std::vector<std::string> take_messages() const {
@@ -45,7 +41,7 @@ class ServiceNotifierTest : public testing::Test {
     return messages;
   }
 
-  std::string folder_;
+  const TempFolder folder_;
   Fd socket_;
   ServiceNotifier notifier_;
 };

@@ -24,9 +24,10 @@ class TaskLoopTest : public testing::Test {
 
 TEST_F(TaskLoopTest, RunsTasksInOrderOnItsThread) {
   std::vector<int> seen;
+  const auto runner = std::this_thread::get_id();
   loop_->post([&] { seen.push_back(1); });
   loop_->post([&] {
-    EXPECT_TRUE(loop_->on_loop());
+    EXPECT_EQ(std::this_thread::get_id(), runner);
     seen.push_back(2);
     loop_->stop();
   });
@@ -34,6 +35,21 @@ TEST_F(TaskLoopTest, RunsTasksInOrderOnItsThread) {
   loop_->run();
 
   EXPECT_THAT(seen, ElementsAre(1, 2));
+}
+
+TEST_F(TaskLoopTest, KnowsItsThread) {
+  const bool maker_is_on_loop = loop_->on_loop();
+  bool runner_is_on_loop = false;
+  loop_->post([&] {
+    runner_is_on_loop = loop_->on_loop();
+    loop_->stop();
+  });
+
+  std::thread([&] { loop_->run(); }).join();
+
+  EXPECT_TRUE(maker_is_on_loop);  // nobody ran it yet
+  EXPECT_TRUE(runner_is_on_loop);
+  EXPECT_FALSE(loop_->on_loop());
 }
 
 TEST_F(TaskLoopTest, RunsWhatWasPostedBeforeItStops) {

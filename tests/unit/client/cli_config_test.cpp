@@ -6,9 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -21,9 +20,8 @@ using ::testing::StartsWith;
 
 constexpr const char* kConfig = R"({"cuda_func_sym": {"cudaMalloc": "cudaMalloc"}})";
 
-class CliConfigTest : public ::testing::Test {
+class CliConfigTest : public CliTest {
  protected:
-  CliConfigTest() { daemon_.answers = make_example_answers(); }
   ProgramResult run(std::vector<std::string> arguments, const std::string& input = "") {
     daemon_.start();
     arguments.insert(arguments.begin(), {"--address", daemon_.address()});
@@ -40,8 +38,6 @@ class CliConfigTest : public ::testing::Test {
     error->set_message(message);
     error->set_hint(hint);
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliConfigTest, ShowsEverySettingInForce) {

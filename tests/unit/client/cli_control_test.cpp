@@ -5,9 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -17,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class CliControlTest : public ::testing::Test {
+class CliControlTest : public CliTest {
  protected:
   CliControlTest() {
     daemon_.answers.change.set_added(1);
@@ -25,13 +24,6 @@ class CliControlTest : public ::testing::Test {
     daemon_.answers.change.set_changed(3);
     daemon_.answers.change.set_unchanged(1041);
   }
-  ProgramResult run(std::vector<std::string> arguments) {
-    daemon_.start();
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return run_program(std::move(arguments));
-  }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliControlTest, ReloadsAndSaysWhatChanged) {

@@ -6,8 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "fake_daemon.h"
-#include "program.h"
+#include "cli_fixture.h"
 
 namespace gpuperf::client {
 namespace {
@@ -16,10 +15,9 @@ using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class CliDoctorTest : public ::testing::Test {
+class CliDoctorTest : public CliTest {
  protected:
   CliDoctorTest() {
-    daemon_.answers = make_example_answers();
     daemon_.answers.status.set_version(GPUPERF_VERSION);
     daemon_.answers.probes.resize(2);  // without the symbol that is missing
   }
@@ -28,8 +26,6 @@ class CliDoctorTest : public ::testing::Test {
     arguments.insert(arguments.begin(), {"doctor", "--address", daemon_.address()});
     return run_program(std::move(arguments));
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliDoctorTest, EndsWithZeroWhenAllIsWell) {

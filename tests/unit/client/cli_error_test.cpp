@@ -95,7 +95,7 @@ TEST(CliUsageTest, HelpsOnStandardOutput) {
 
 TEST(CliUnreachableTest, SaysThatThereIsNoSocket) {
   const TempFolder folder;
-  const std::string address = "unix:" + (folder.path() / "api.sock").string();
+  const std::string address = "unix:" + (folder / "api.sock");
 
   const auto result = run_program({"status", "--address", address});
 
@@ -108,7 +108,7 @@ TEST(CliUnreachableTest, SaysThatThereIsNoSocket) {
 
 TEST(CliUnreachableTest, SaysThatNobodyListens) {
   const TempFolder folder;
-  const std::string path = (folder.path() / "api.sock").string();
+  const std::string path = folder / "api.sock";
   const BoundSocket left_behind(path, /*listening=*/false);
 
   const auto result = run_program({"functions", "--address", path});
@@ -119,7 +119,7 @@ TEST(CliUnreachableTest, SaysThatNobodyListens) {
 
 TEST(CliUnreachableTest, SaysThatAFileIsNotASocket) {
   const TempFolder folder;
-  const std::string path = (folder.path() / "api.sock").string();
+  const std::string path = folder / "api.sock";
   std::ofstream(path) << "x";
 
   const auto result = run_program({"functions", "--address", path});
@@ -130,7 +130,7 @@ TEST(CliUnreachableTest, SaysThatAFileIsNotASocket) {
 
 TEST(CliUnreachableTest, GivesUpOnADaemonThatDoesNotAnswer) {
   const TempFolder folder;
-  const std::string path = (folder.path() / "api.sock").string();
+  const std::string path = folder / "api.sock";
   const BoundSocket silent(path, /*listening=*/true);
 
   for (const std::vector<std::string>& command :

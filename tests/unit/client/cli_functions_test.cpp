@@ -6,9 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -18,10 +17,9 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class CliFunctionsTest : public ::testing::Test {
+class CliFunctionsTest : public CliTest {
  protected:
   CliFunctionsTest() {
-    daemon_.answers = make_example_answers();
     v1::Shape shape;
     shape.set_category("cublas");
     shape.set_function("cublasGemmEx");
@@ -41,16 +39,6 @@ class CliFunctionsTest : public ::testing::Test {
     call.set_age_ns(41'200'000'000);
     daemon_.answers.in_flight_calls = {call};
   }
-
-  ProgramOptions with_address() {
-    daemon_.start();
-    return {.environment = {{"GPUPERF_ADDRESS", daemon_.address()}}};
-  }
-  ProgramResult run(std::vector<std::string> arguments) {
-    return run_program(std::move(arguments), with_address());
-  }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliFunctionsTest, ShowsBytesAgeAndCoverageWhereThereAreAny) {

@@ -5,9 +5,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -50,20 +49,12 @@ v1::Session make_session() {
   return session;
 }
 
-class CliGpuTest : public ::testing::Test {
+class CliGpuTest : public CliTest {
  protected:
   CliGpuTest() {
-    daemon_.answers = make_example_answers();
     daemon_.answers.kernels = {make_kernel()};
     daemon_.answers.sessions = {make_session()};
   }
-  ProgramResult run(std::vector<std::string> arguments) {
-    daemon_.start();
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return run_program(std::move(arguments));
-  }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliGpuTest, ShowsKernels) {

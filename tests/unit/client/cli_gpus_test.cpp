@@ -5,11 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/doctor.h"
 #include "client/render.h"
 #include "client/text.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -41,21 +40,13 @@ v1::Gpu make_gpu(uint32_t index) {
   return gpu;
 }
 
-class CliGpusTest : public ::testing::Test {
+class CliGpusTest : public CliTest {
  protected:
   CliGpusTest() {
-    daemon_.answers = make_example_answers();
     daemon_.answers.gpus.clear_reason();
     *daemon_.answers.gpus.add_gpus() = make_gpu(0);
   }
   v1::Gpu& gpu() { return *daemon_.answers.gpus.mutable_gpus(0); }
-  ProgramResult run(std::vector<std::string> arguments) {
-    daemon_.start();
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return run_program(std::move(arguments));
-  }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliGpusTest, ShowsAGpuThatIsWell) {

@@ -5,10 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
 #include "example_calls.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -18,16 +17,8 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class CliListTest : public ::testing::Test {
+class CliListTest : public CliTest {
  protected:
-  CliListTest() { daemon_.answers = make_example_answers(); }
-
-  ProgramResult run(std::vector<std::string> arguments) {
-    daemon_.start();
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return run_program(std::move(arguments));
-  }
-
   template <typename Row>
   static ordered_json make_array(const std::vector<Row>& rows) {
     auto array = ordered_json::array();
@@ -43,8 +34,6 @@ class CliListTest : public ::testing::Test {
     EXPECT_EQ(parsed.exit_code, 0) << parsed.err;
     return ordered_json::parse(parsed.out);
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliListTest, ShowsFunctionsAsATable) {

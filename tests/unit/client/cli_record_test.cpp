@@ -7,8 +7,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "fake_daemon.h"
-#include "program.h"
+#include "cli_fixture.h"
 
 namespace gpuperf::client {
 namespace {
@@ -19,10 +18,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-class CliRecordTest : public ::testing::Test {
+class CliRecordTest : public CliTest {
  protected:
   CliRecordTest() {
-    daemon_.answers = make_example_answers();
     v1::Capture capture;
     capture.set_id(7);
     capture.set_state(v1::CAPTURE_STATE_STORED);

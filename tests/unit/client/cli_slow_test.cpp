@@ -6,10 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
 #include "example_calls.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -20,10 +19,9 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
-class CliSlowTest : public ::testing::Test {
+class CliSlowTest : public CliTest {
  protected:
   CliSlowTest() {
-    daemon_.answers = make_example_answers();
     for (const v1::SlowCall& call : daemon_.answers.slow_calls) {
       *daemon_.answers.watch.emplace_back().mutable_slow_call() = call;
     }
@@ -37,8 +35,6 @@ class CliSlowTest : public ::testing::Test {
   ProgramResult run(std::vector<std::string> arguments) {
     return run_program(with_address(std::move(arguments)));
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliSlowTest, ListsAsATable) {

@@ -5,10 +5,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
 #include "client/text.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -19,17 +18,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class CliStatusTest : public ::testing::Test {
- protected:
-  CliStatusTest() { daemon_.answers = make_example_answers(); }
-  ProgramResult run(std::vector<std::string> arguments) {
-    daemon_.start();
-    return run_program(std::move(arguments),
-                       {.environment = {{"GPUPERF_ADDRESS", daemon_.address()}}});
-  }
-
-  FakeDaemon daemon_;
-};
+using CliStatusTest = CliTest;
 
 TEST_F(CliStatusTest, SaysHowTheDaemonIs) {
   daemon_.answers.status.set_start_unix_ns(read_wall_clock_ns() -

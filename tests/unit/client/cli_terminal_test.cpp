@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <sstream>
 
+#include "cli_fixture.h"
 #include "client/text.h"
 #include "example_calls.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -17,9 +16,8 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-class CliTerminalTest : public ::testing::Test {
+class CliTerminalTest : public CliTest {
  protected:
-  CliTerminalTest() { daemon_.answers = make_example_answers(); }
   std::string show(std::vector<std::string> arguments,
                    std::map<std::string, std::string> environment, unsigned short columns = 0) {
     daemon_.start();
@@ -32,8 +30,6 @@ class CliTerminalTest : public ::testing::Test {
     std::erase(result.out, '\r');  // the terminal's own
     return result.out;
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliTerminalTest, ColoursOnATerminal) {

@@ -7,10 +7,9 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "cli_fixture.h"
 #include "client/render.h"
 #include "client/text.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -20,10 +19,9 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-class CliTopTest : public ::testing::Test {
+class CliTopTest : public CliTest {
  protected:
   CliTopTest() {
-    daemon_.answers = make_example_answers();
     daemon_.answers.calls_between_answers = 10'000;
     daemon_.answers.functions.resize(2);
     daemon_.answers.functions[1].set_oldest_in_flight_ns(90'000'000'000);
@@ -46,10 +44,6 @@ class CliTopTest : public ::testing::Test {
     daemon_.answers.status.set_overhead_ratio(0.0042);
     daemon_.answers.status.set_overhead_pid(4242);
   }
-  ProgramOptions with_address() {
-    daemon_.start();
-    return {.environment = {{"GPUPERF_ADDRESS", daemon_.address()}}};
-  }
   ProgramOptions on_terminal(unsigned short columns, unsigned short rows) {
     ProgramOptions options = with_address();
     options.environment["NO_COLOR"] = "1";
@@ -58,8 +52,6 @@ class CliTopTest : public ::testing::Test {
     options.terminal_rows = rows;
     return options;
   }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliTopTest, AnswersOnceWhereNobodyWatches) {

@@ -6,9 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -19,10 +18,9 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
 
-class CliTraceTest : public ::testing::Test {
+class CliTraceTest : public CliTest {
  protected:
   CliTraceTest() {
-    daemon_.answers = make_example_answers();
     v1::Capture capture;
     capture.set_id(7);
     capture.set_name("epoch 3");
@@ -46,18 +44,7 @@ class CliTraceTest : public ::testing::Test {
     daemon_.answers.matches.set_nodes(500);
     daemon_.answers.matches.set_nodes_placed(480);
   }
-  ProgramResult run(std::vector<std::string> arguments, ProgramOptions options = {}) {
-    daemon_.start();
-    arguments.insert(arguments.end(), {"--address", daemon_.address()});
-    return run_program(std::move(arguments), std::move(options));
-  }
   std::string path(const std::string& name) const { return (daemon_.folder() / name).string(); }
-  static std::string read(const std::string& path) {
-    std::ifstream file(path);
-    return {std::istreambuf_iterator<char>(file), {}};
-  }
-
-  FakeDaemon daemon_;
 };
 
 TEST_F(CliTraceTest, ListsCapturesAndTheRecorder) {
@@ -162,7 +149,7 @@ TEST_F(CliTraceTest, FetchesToStandardOutputOrAFile) {
   EXPECT_EQ(piped.out, "form");
   EXPECT_EQ(filed.exit_code, 0) << filed.err;
   EXPECT_EQ(filed.out, "");
-  EXPECT_EQ(read(path("a.json")), "form");
+  EXPECT_EQ(read_file(path("a.json")), "form");
   EXPECT_EQ(daemon_.requests()[0],
             "FetchCapture: id: 7 format: \"folded\" weight: CAPTURE_WEIGHT_OFF_CPU_TIME path { "
             "per_process: true per_thread: true lines: true }");
@@ -186,7 +173,7 @@ TEST_F(CliTraceTest, LeavesNoFileOfAFetchThatFailed) {
 
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.err, "gpuperfctl: cannot fetch capture 7: 7.capture: damaged\n");
-  EXPECT_EQ(read(path("a.svg")), "before");
+  EXPECT_EQ(read_file(path("a.svg")), "before");
   EXPECT_EQ(run({"trace", "fetch", "7", "--format", "raw", "--output", path("no/such")}).exit_code,
             1);
 }
@@ -195,7 +182,7 @@ TEST_F(CliTraceTest, DrawsTheRecorderAsAFlameGraph) {
   const auto result = run({"flamegraph", "--output", path("f.svg"), "--pid", "4242"});
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(read(path("f.svg")), "form");
+  EXPECT_EQ(read_file(path("f.svg")), "form");
   EXPECT_THAT(result.err, HasSubstr("capture 7"));
   EXPECT_THAT(
       daemon_.requests(),
@@ -234,7 +221,7 @@ TEST_F(CliTraceTest, ShowsWhatChanged) {
   EXPECT_THAT(result.out, HasSubstr("+2.50 ms"));
   EXPECT_THAT(result.out, HasSubstr("+250.0 %"));
   EXPECT_THAT(result.out, HasSubstr("gone"));
-  EXPECT_EQ(read(path("d.svg")), "form");
+  EXPECT_EQ(read_file(path("d.svg")), "form");
   EXPECT_EQ(daemon_.requests()[0],
             "DiffCaptures: before_id: 7 after_id: 8 by: CAPTURE_DIFF_BY_PATH weight: "
             "CAPTURE_WEIGHT_GPU_TIME path { } limit: 5 scale: CAPTURE_DIFF_SCALE_PER_SECOND");

@@ -6,9 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "cli_fixture.h"
 #include "client/render.h"
-#include "fake_daemon.h"
-#include "program.h"
 
 namespace gpuperf::client {
 namespace {
@@ -17,16 +16,7 @@ using nlohmann::ordered_json;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-class CliWatchTest : public ::testing::Test {
- protected:
-  CliWatchTest() { daemon_.answers = make_example_answers(); }
-  ProgramOptions with_address() {
-    daemon_.start();
-    return {.environment = {{"GPUPERF_ADDRESS", daemon_.address()}}};
-  }
-
-  FakeDaemon daemon_;
-};
+using CliWatchTest = CliTest;
 
 TEST_F(CliWatchTest, PrintsOneJsonDocumentPerLine) {
   Program program({"processes", "--watch=0.1", "-o", "json"}, with_address());

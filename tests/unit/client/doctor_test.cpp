@@ -226,7 +226,7 @@ class DoctorHostTest : public ::testing::Test {
     std::ofstream(process / "comm") << comm << "\n";
   }
   std::vector<Check> check() const {
-    return check_host({.proc = folder_.path(), .btf = (folder_.path() / "vmlinux").string()});
+    return check_host({.proc = folder_.path(), .btf = folder_ / "vmlinux"});
   }
 
   TempFolder folder_;
@@ -245,7 +245,7 @@ TEST_F(DoctorHostTest, LooksForBtf) {
   EXPECT_THAT(check(), Contains(is_check("btf", CheckState::kProblem, "No such file",
                                          "CONFIG_DEBUG_INFO_BTF")));
 
-  std::ofstream(folder_.path() / "vmlinux") << "x";
+  std::ofstream(folder_ / "vmlinux") << "x";
   EXPECT_THAT(check(), Contains(is_check("btf", CheckState::kOk, "is there")));
 }
 
@@ -254,7 +254,7 @@ TEST_F(DoctorHostTest, NamesTheKernel) {
 }
 
 TEST_F(DoctorHostTest, SaysWhatIsWrongWithTheSocket) {
-  const std::string path = (folder_.path() / "api.sock").string();
+  const std::string path = folder_ / "api.sock";
   EXPECT_THAT(check_socket(*parse_address(path)),
               is_check("socket", CheckState::kProblem, "No such file", "--address"));
 

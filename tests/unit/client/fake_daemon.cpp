@@ -2,7 +2,6 @@
 
 #include <google/protobuf/text_format.h>
 #include <grpc/grpc.h>
-#include <stdlib.h>
 
 #include <algorithm>
 #include <chrono>
@@ -149,18 +148,7 @@ FakeAnswers make_example_answers() {
   return answers;
 }
 
-TempFolder::TempFolder() {
-  std::string name = (std::filesystem::temp_directory_path() / "gpuperfctl-test-XXXXXX").string();
-  if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp " + name + " failed");
-  path_ = name;
-}
-
-TempFolder::~TempFolder() {
-  std::error_code ignored;  // a folder left behind in /tmp harms no test
-  std::filesystem::remove_all(path_, ignored);
-}
-
-FakeDaemon::FakeDaemon() : address_("unix:" + (folder_.path() / "api.sock").string()) {
+FakeDaemon::FakeDaemon() : address_("unix:" + (folder_ / "api.sock")) {
   grpc_init();  // never undone: the shutdown of gRPC 1.51 may wait 10 s for a poller of its own
 }
 

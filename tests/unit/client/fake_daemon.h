@@ -10,21 +10,9 @@
 
 #include "gpuperf/v1/control.grpc.pb.h"
 #include "gpuperf/v1/observe.grpc.pb.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf::client {
-
-// A directory that is gone when the test ends.
-class TempFolder {
- public:
-  TempFolder();
-  ~TempFolder();
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 // What the daemon answers. It restricts nothing, it only remembers what it
 // was asked, because filtering is the daemon's work and asking is the client's.

@@ -404,11 +404,23 @@ TEST(DecodeRecord, RefusesALengthFieldShorterThanTheKind) {
   EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(record)).status()));
 }
 
+TEST(DecodeRecord, RefusesAHeaderAloneOfEveryKindOfTheRings) {
+  for (uint32_t kind = 1; kind < GPUPERF_RECORD_KINDS; ++kind) {
+    if (kind == GPUPERF_RECORD_SLOW_IN_FLIGHT) continue;
+    const gpuperf_record header{.kind = kind, .length_bytes = sizeof header};
+
+    EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(header)).status())) << kind;
+  }
+}
+
 TEST(DecodeRecord, TellsAnUnknownKindApart) {
   auto record = make_slow_call();
-  record.header.kind = 4711;
+  for (const uint32_t kind : {uint32_t{0}, uint32_t{GPUPERF_RECORD_SLOW_IN_FLIGHT},
+                              uint32_t{GPUPERF_RECORD_KINDS}, uint32_t{4711}, UINT32_MAX}) {
+    record.header.kind = kind;
 
-  EXPECT_TRUE(absl::IsUnimplemented(decode_record(bytes_of(record)).status()));
+    EXPECT_TRUE(absl::IsUnimplemented(decode_record(bytes_of(record)).status())) << kind;
+  }
 }
 
 gpuperf_stack make_stack() {

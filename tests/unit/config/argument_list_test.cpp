@@ -8,8 +8,8 @@
 #include <variant>
 #include <vector>
 
-#include "daemon/config.h"
-#include "daemon/probe/argument_decoders.h"
+#include "daemon/config/config.h"
+#include "daemon/probe/arguments/argument_decoders.h"
 #include "support.h"
 
 namespace gpuperf {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "support.h"
 
 namespace gpuperf {
@@ -25,7 +25,7 @@ std::vector<std::filesystem::path> bad_files() {
 class BadConfigTest : public testing::TestWithParam<std::filesystem::path> {};
 
 TEST_P(BadConfigTest, GivesExactlyTheExpectedErrors) {
-  const auto parsed = parse_config(read_text(GetParam()));
+  const auto parsed = parse_config(read_file(GetParam()));
 
   const auto* errors = std::get_if<std::vector<ConfigError>>(&parsed);
   ASSERT_NE(errors, nullptr) << "the file was accepted";
@@ -36,7 +36,7 @@ TEST_P(BadConfigTest, GivesExactlyTheExpectedErrors) {
 }
 
 TEST_P(BadConfigTest, PutsEveryErrorOnOneLineWithPathAndHint) {
-  const auto parsed = parse_config(read_text(GetParam()));
+  const auto parsed = parse_config(read_file(GetParam()));
 
   for (const ConfigError& error : std::get<std::vector<ConfigError>>(parsed)) {
     EXPECT_TRUE(error.path.starts_with("$") || error.path.starts_with("line ")) << error.path;

@@ -4,34 +4,26 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <string>
 
 #include "daemon/base/fd.h"
-#include "daemon/config.h"
+#include "daemon/config/config.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 namespace {
 
 class ReadConfigFileTest : public testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = testing::TempDir() + "gpuperf_config_XXXXXX";
-    ASSERT_NE(::mkdtemp(pattern.data()), nullptr) << std::strerror(errno);
-    folder_ = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
-
-  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string path(const std::string& name) const { return folder_ / name; }
   std::string error_of(const std::string& path) const {
     const Result<std::string> text = read_config_file(path);
     return text.ok() ? "no error" : std::string(text.status().message());
   }
 
-  std::filesystem::path folder_;
+  const TempFolder folder_;
 };
 
 TEST_F(ReadConfigFileTest, ReadsAFileToTheByteAndFollowsLinks) {
@@ -51,8 +43,9 @@ TEST_F(ReadConfigFileTest, SaysWhatIsWrongWithAFile) {
             path("missing") + ": read configuration: No such file or directory");
   EXPECT_EQ(error_of(path("file/below")),
             path("file/below") + ": read configuration: Not a directory");
-  EXPECT_EQ(error_of(folder_.string()),
-            folder_.string() + ": read configuration: is a directory, must be a regular file");
+  EXPECT_EQ(
+      error_of(folder_.path().string()),
+      folder_.path().string() + ": read configuration: is a directory, must be a regular file");
   EXPECT_EQ(error_of(path("pipe")),
             path("pipe") + ": read configuration: is a pipe, must be a regular file");
   EXPECT_EQ(error_of("/dev/zero"),

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "support.h"
 
 namespace gpuperf {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/config.h"
+#include "daemon/config/config.h"
 #include "daemon/config/probe_config.h"
 #include "support.h"
 
@@ -29,7 +29,7 @@ const std::map<std::string, std::vector<std::string>> kBuiltInLibraries = {
 };
 
 TEST(GoodConfigTest, TakesThePlainSixSectionFile) {
-  const std::string text = read_text(source_path("tests/unit/config/good/spec_example.json"));
+  const std::string text = read_file(source_path("tests/unit/config/good/spec_example.json"));
 
   const Config config = parse_good(text);
 
@@ -54,7 +54,7 @@ TEST(GoodConfigTest, TakesThePlainSixSectionFile) {
 
 TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
   const Config config =
-      parse_good(read_text(source_path("tests/unit/config/good/every_setting.json")));
+      parse_good(read_file(source_path("tests/unit/config/good/every_setting.json")));
 
   const std::vector<ProbeSpec> probes = {
       {.category = "cuda", .function = "cudaMalloc", .symbol = "cudaMalloc"},
@@ -217,7 +217,7 @@ TEST(GoodConfigTest, IgnoresAByteOrderMark) {
 
 TEST(DocumentationTest, ShowsConfigurationsThatAreAccepted) {
   constexpr std::string_view kBegin = "```json\n";
-  const std::string page = read_text(source_path("docs/configuration.md"));
+  const std::string page = read_file(source_path("docs/configuration.md"));
   size_t shown = 0;
 
   for (size_t at = page.find(kBegin); at != page.npos; at = page.find(kBegin, at + 1)) {
@@ -230,7 +230,7 @@ TEST(DocumentationTest, ShowsConfigurationsThatAreAccepted) {
 }
 
 TEST(DefaultConfigTest, IsTheFileInDeployAndWatchesEveryLibrary) {
-  const std::string text = read_text(source_path("deploy/config.json"));
+  const std::string text = read_file(source_path("deploy/config.json"));
 
   const Config config = parse_good(std::string(default_config_text()));
 

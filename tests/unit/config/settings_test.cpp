@@ -8,8 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/config.h"
 #include "daemon/config/address_format.h"
+#include "daemon/config/config.h"
 #include "daemon/config/error_text.h"
 #include "support.h"
 
@@ -226,7 +226,7 @@ TEST(FileTest, TakesAbsolutePathsOfFilesAndNone) {
   for (const auto& [path, fault] : rows) EXPECT_EQ(find_file_fault(path), fault) << path;
 }
 
-TEST(CdiSpecTest, TakesFilesThatContainerRuntimesRead) {
+TEST(CdiSpecSettingTest, TakesFilesThatContainerRuntimesRead) {
   const std::string form =
       "the path must be absolute and end in .json, in a folder that container runtimes read: "
       "/var/run/cdi/gpuperf.json";
@@ -270,7 +270,7 @@ TEST(NearestNameTest, ForgivesTypingMistakesOnly) {
   EXPECT_EQ(find_nearest_name(std::string(100'000, 'x'), known), std::nullopt);
 }
 
-TEST(SchemaTest, IsTheFileInDocs) {
+TEST(ConfigSchemaTest, IsTheFileInDocs) {
   expect_golden(source_path("docs/config.schema.json"), render_config_schema());
 }
 
@@ -278,7 +278,7 @@ TEST(SettingsReferenceTest, IsTheTableInDocs) {
   constexpr std::string_view kBegin = "<!-- settings: generated, see tests/unit/config -->\n";
   constexpr std::string_view kEnd = "<!-- end of settings -->\n";
   const auto path = source_path("docs/configuration.md");
-  std::string page = read_text(path);
+  std::string page = read_file(path);
   const size_t begin = page.find(kBegin);
   const size_t end = page.find(kEnd);
   ASSERT_NE(begin, page.npos);

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "daemon/model/histogram.h"
-#include "tests/unit/export/golden_file.h"
+#include "tests/unit/golden_file.h"
 
 namespace gpuperf {
 namespace {
@@ -36,7 +36,7 @@ TEST(MetricCatalogTest, DurationEdgesAscendFromAMicrosecondToAMinute) {
 }
 
 TEST(MetricCatalogTest, DocumentationIsUpToDate) {
-  testing::expect_golden("docs/metrics.md", render_metrics_markdown());
+  expect_golden(source_path("docs/metrics.md"), render_metrics_markdown());
 }
 
 }  // namespace

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "daemon/model/metric_catalog.h"
-#include "tests/unit/export/golden_file.h"
 #include "tests/unit/export/snapshot_builder.h"
+#include "tests/unit/golden_file.h"
 
 namespace gpuperf {
 namespace {
@@ -170,7 +170,7 @@ TEST_F(PrometheusTest, RendersTheGoldenExposition) {
   build_golden();
   const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
-  testing::expect_golden("tests/unit/export/golden/metrics.txt", scrape(metrics));
+  expect_golden(source_path("tests/unit/export/golden/metrics.txt"), scrape(metrics));
 }
 
 TEST_F(PrometheusTest, ExportsEveryMetricOfTheCatalog) {

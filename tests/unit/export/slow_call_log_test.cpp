@@ -5,17 +5,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/model/make_stack.h"
 
 namespace gpuperf {
 namespace {
-
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return now_mono_ns; }
-  int64_t unix_ns() const override { return now_mono_ns; }
-  int64_t now_mono_ns = 10'000'000'000;
-};
 
 std::shared_ptr<const SlowCall> make_call() {
   SlowCall call{
@@ -93,7 +87,7 @@ TEST_F(SlowCallLogTest, CountsWhatItDoesNotWriteAndSaysSoInTheNextLine) {
   SlowCallLog log = make_log(2);
 
   for (int i = 0; i < 5; ++i) log.on_slow_call(make_call());
-  clock_.now_mono_ns += 1'000'000'000;
+  clock_.advance(std::chrono::seconds(1));
   log.on_slow_call(make_call());
 
   ASSERT_EQ(lines_.size(), 3u);

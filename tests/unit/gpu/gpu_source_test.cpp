@@ -9,6 +9,7 @@
 #include <future>
 
 #include "daemon/gpu/nvml_api.h"
+#include "tests/unit/files.h"
 #include "tests/unit/gpu/fake_gpus.h"
 
 namespace gpuperf {
@@ -45,20 +46,15 @@ class Reports {
 // A folder like /sys/bus/pci/devices.
 class PciFolder {
  public:
-  PciFolder() : path_(std::filesystem::path(::testing::TempDir()) / "gpuperf_pci_devices") {
-    std::filesystem::remove_all(path_);
-    std::filesystem::create_directories(path_);
-  }
-  ~PciFolder() { std::filesystem::remove_all(path_); }
   void add(const std::string& name, const std::string& vendor, const std::string& kind) {
-    std::filesystem::create_directories(path_ / name);
-    std::ofstream(path_ / name / "vendor") << vendor << "\n";
-    std::ofstream(path_ / name / "class") << kind << "\n";
+    std::filesystem::create_directories(folder_.path() / name);
+    std::ofstream(folder_.path() / name / "vendor") << vendor << "\n";
+    std::ofstream(folder_.path() / name / "class") << kind << "\n";
   }
-  std::string path() const { return path_.string(); }
+  std::string path() const { return folder_.path().string(); }
 
  private:
-  std::filesystem::path path_;
+  const TempFolder folder_;
 };
 
 class GpuSourceTest : public ::testing::Test {

@@ -1,7 +1,7 @@
 #include "daemon/inject/device_plugin.h"
+#include "tests/unit/files.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -23,25 +23,19 @@ using std::chrono::milliseconds;
 
 class DevicePluginTest : public testing::Test {
  protected:
-  DevicePluginTest() {
-    char path[] = "/tmp/gpuperf-plugin-XXXXXX";
-    folder_ = ::mkdtemp(path);
-  }
-  ~DevicePluginTest() override { std::filesystem::remove_all(folder_); }
-
   DevicePlugin::Options options() const {
-    return {.folder = folder_.string(), .first_retry = milliseconds(0)};
+    return {.folder = folder_.path().string(), .first_retry = milliseconds(0)};
   }
   // As a kubelet does when it starts: nothing of its plugins stays.
   void restart_kubelet() {
     kubelet_.reset();
-    for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    for (const auto& entry : std::filesystem::directory_iterator(folder_.path())) {
       std::filesystem::remove(entry.path());
     }
-    kubelet_ = std::make_unique<FakeKubelet>(folder_.string());
+    kubelet_ = std::make_unique<FakeKubelet>(folder_.path().string());
   }
 
-  std::filesystem::path folder_;
+  const TempFolder folder_;
   const ContainerEdits edits_ = make_container_edits("/opt/injector.so", "/run/gpuperf/ingest");
   std::unique_ptr<FakeKubelet> kubelet_;
 };
@@ -167,7 +161,7 @@ TEST_F(DevicePluginTest, SaysThatThereIsNoKubelet) {
   DevicePlugin plugin(options(), edits_);
 
   EXPECT_EQ(plugin.update(absl::OkStatus()),
-            absl::NotFoundError(folder_.string() + "/kubelet.sock: no kubelet listens there"));
+            absl::NotFoundError(folder_ / "kubelet.sock: no kubelet listens there"));
   restart_kubelet();
   EXPECT_TRUE(plugin.update(absl::OkStatus()).ok());
 }
@@ -178,8 +172,8 @@ TEST_F(DevicePluginTest, SaysWhatTheKubeletAnswersAndAsksAgain) {
   DevicePlugin plugin(options(), edits_);
 
   EXPECT_EQ(plugin.update(absl::OkStatus()),
-            absl::UnavailableError(folder_.string() + "/kubelet.sock: register gpuperf.dev/inject: "
-                                                      "the ResourceName is taken"));
+            absl::UnavailableError(folder_ / "kubelet.sock: register gpuperf.dev/inject: "
+                                             "the ResourceName is taken"));
   kubelet_->refuse("");
   EXPECT_TRUE(plugin.update(absl::OkStatus()).ok());
 }
@@ -187,7 +181,8 @@ TEST_F(DevicePluginTest, SaysWhatTheKubeletAnswersAndAsksAgain) {
 TEST_F(DevicePluginTest, LeavesAKubeletAloneThatRefusedJustNow) {
   restart_kubelet();
   kubelet_->refuse("not now");
-  DevicePlugin plugin({.folder = folder_.string(), .first_retry = std::chrono::hours(1)}, edits_);
+  DevicePlugin plugin({.folder = folder_.path().string(), .first_retry = std::chrono::hours(1)},
+                      edits_);
 
   for (int count = 0; count < 5; ++count) EXPECT_FALSE(plugin.update(absl::OkStatus()).ok());
 

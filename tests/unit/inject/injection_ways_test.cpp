@@ -1,7 +1,6 @@
 #include "daemon/inject/injection_ways.h"
 
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,24 +11,18 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "daemon/inject/cdi_spec.h"
 #include "daemon/inject/injector_file.h"
 #include "daemon/inject/socket_folder.h"
 #include "fake_kubelet.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::string read_text(const std::filesystem::path& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 class InjectionTest : public testing::Test {
  protected:
@@ -37,12 +30,7 @@ class InjectionTest : public testing::Test {
     make_socket(socket_);
     std::ofstream(library_) << "\177ELF and so on";
   }
-  ~InjectionTest() override { std::filesystem::remove_all(folder_); }
 
-  static std::filesystem::path make_folder() {
-    char path[] = "/tmp/gpuperf-ways-XXXXXX";
-    return ::mkdtemp(path);
-  }
   static void make_socket(const std::filesystem::path& path) {
     const int made = ::socket(AF_UNIX, SOCK_STREAM, 0);
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
@@ -68,7 +56,7 @@ class InjectionTest : public testing::Test {
     return !report.ways.empty() && std::ranges::all_of(report.ways, &InjectionWay::is_working);
   }
 
-  const std::filesystem::path folder_ = make_folder();
+  const TempFolder folder_;
   const std::filesystem::path socket_ = folder_ / "ingest.sock";
   const std::filesystem::path library_ = folder_ / "libgpuperf_injector.so";
   const std::filesystem::path spec_ = folder_ / "cdi/gpuperf.json";
@@ -126,7 +114,7 @@ TEST_F(CdiSpecTest, IsMadeWithItsFolderAndReadableByAll) {
   ::umask(before);
 
   EXPECT_EQ(written, absl::OkStatus());
-  EXPECT_EQ(read_text(spec_), "{}");
+  EXPECT_EQ(read_file(spec_), "{}");
   struct stat status {};
   ASSERT_EQ(::stat(spec_.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0644u);
@@ -152,18 +140,18 @@ TEST_F(CdiSpecTest, ReplacesThatOfAnotherVersionOnly) {
             absl::AlreadyExistsError(spec_.string() +
                                      ": is not a file of gpuperf and was left alone; give "
                                      "ingest.cdi_spec another name"));
-  EXPECT_EQ(read_text(spec_), R"({"kind": "nvidia.com/gpu"})");
+  EXPECT_EQ(read_file(spec_), R"({"kind": "nvidia.com/gpu"})");
 
   std::ofstream(spec_) << R"({"kind": "gpuperf.dev/inject", "cdiVersion": "9"})";
   EXPECT_TRUE(write_cdi_spec(spec_, "{}").ok());
-  EXPECT_EQ(read_text(spec_), "{}");
+  EXPECT_EQ(read_file(spec_), "{}");
 }
 
 TEST_F(CdiSpecTest, NamesAFolderThatCannotBeMade) {
   const std::string path = folder_ / "no/such/gpuperf.json";
 
   EXPECT_EQ(write_cdi_spec(path, "{}").message(),
-            (folder_ / "no/such: make folder: No such file or directory").string());
+            folder_ / "no/such: make folder: No such file or directory");
 }
 
 TEST_F(InjectorFileTest, IsWhereItWasSaid) {
@@ -180,8 +168,8 @@ TEST_F(InjectorFileTest, MustBeALibraryThatCanBeRead) {
   EXPECT_EQ(check_injector_file(library_).message(),
             library_.string() + ": no shared library" + hint);
   EXPECT_EQ(check_injector_file(folder_ / "gone").message(),
-            (folder_ / "gone").string() + ": No such file or directory" + hint);
-  EXPECT_FALSE(check_injector_file(folder_).ok());
+            folder_ / "gone" + ": No such file or directory" + hint);
+  EXPECT_FALSE(check_injector_file(folder_.path()).ok());
 }
 
 TEST_F(SocketFolderTest, HasTheSocketAndNothingElse) {
@@ -222,24 +210,24 @@ TEST_F(SocketFolderTest, LeavesTheNextDaemonsAlone) {
 
 TEST_F(SocketFolderTest, SaysWhenThereIsNoSocket) {
   EXPECT_EQ(SocketFolder::make(folder_ / "gone").status().message(),
-            (folder_ / "gone: No such file or directory").string());
+            folder_ / "gone: No such file or directory");
 }
 
 TEST_F(InjectionWaysTest, WriteTheFileAndLeaveItBehind) {
-  const std::string expected = render_cdi_spec(make_container_edits(library_, folder_));
+  const std::string expected = render_cdi_spec(make_container_edits(library_, folder_.path()));
   {
     const InjectionWays ways(options(), [] {});
     EXPECT_EQ(wait_for(ways, works),
               (InjectionWays::Report{
                   .ways = {{"cdi", true, spec_.string() + ": --device gpuperf.dev/inject=all"}},
                   .problems = {}}));
-    EXPECT_EQ(read_text(spec_), expected);
+    EXPECT_EQ(read_file(spec_), expected);
     std::filesystem::remove(spec_);
     EXPECT_TRUE(wait_for(ways, [this](const auto&) {
                   return std::filesystem::exists(spec_);
                 }).problems.empty());
   }
-  EXPECT_EQ(read_text(spec_), expected);
+  EXPECT_EQ(read_file(spec_), expected);
 }
 
 TEST_F(InjectionWaysTest, WaitForTheLibrary) {

@@ -13,14 +13,7 @@ constexpr uint64_t kNowMs = 1'000;
 
 class BatchTest : public testing::Test {
  protected:
-  void SetUp() override {
-    link_->set_up(daemon_.path());
-    ASSERT_TRUE(link_->try_connect(kNowMs));
-    daemon_.accept();
-    (void)daemon_.take();  // the hello
-    daemon_.welcome();
-    ASSERT_TRUE(link_->receive(kNowMs));
-  }
+  void SetUp() override { ASSERT_TRUE(daemon_.come_together(*link_, kNowMs)); }
   void add(uint32_t id) {
     gpuperf_session_gap gap = {};
     gap.record = {GPUPERF_SESSION_GAP, sizeof(gap), id};

@@ -32,12 +32,7 @@ class CuptiRecordsTest : public testing::Test {
  protected:
   void SetUp() override {
     api_.cuptiActivityGetNextRecord = get_next;
-    link_->set_up(daemon_.path());
-    ASSERT_TRUE(link_->try_connect(kNowMs));
-    daemon_.accept();
-    (void)daemon_.take();  // the hello
-    daemon_.welcome();
-    ASSERT_TRUE(link_->receive(kNowMs));
+    ASSERT_TRUE(daemon_.come_together(*link_, kNowMs));
     records_->set_kinds(GPUPERF_SESSION_ALL_KINDS);
     calls_->runtime[10] = CallClass::kLaunch;
     calls_->runtime[11] = CallClass::kGraphLaunch;

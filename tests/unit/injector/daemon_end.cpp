@@ -64,4 +64,13 @@ void DaemonEnd::welcome(uint32_t batch_bytes_max) {
   send(&control, sizeof(control));
 }
 
+bool DaemonEnd::come_together(DaemonLink& link, uint64_t now_ms) {
+  link.set_up(path());
+  if (!link.try_connect(now_ms)) return false;
+  accept();
+  (void)take();  // the hello
+  welcome();
+  return link.receive(now_ms);
+}
+
 }  // namespace gpuperf::injector

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "injector/daemon_link.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf::injector {
@@ -27,6 +28,8 @@ class DaemonEnd {
   std::vector<uint8_t> take();
   void send(const void* message, size_t length_bytes);
   void welcome(uint32_t batch_bytes_max = GPUPERF_MESSAGE_BYTES_MAX);
+  // Connects the link, takes its hello and welcomes it: whether they are together.
+  bool come_together(DaemonLink& link, uint64_t now_ms);
 
  private:
   std::string folder_;

@@ -6,8 +6,6 @@
 #include <cctype>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <set>
 #include <span>
@@ -17,6 +15,7 @@
 
 #include "daemon/model/status_names.h"
 #include "daemon/model/status_tables.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 namespace {
@@ -26,10 +25,7 @@ std::filesystem::path include_folder() {
   return std::filesystem::path(home ? home : "/usr/local/cuda") / "include";
 }
 
-std::string read_header(const std::string& name) {
-  std::ifstream file(include_folder() / name, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
+std::string read_header(const std::string& name) { return read_file(include_folder() / name); }
 
 // Without comments, strings' contents and preprocessor lines (with their continuations).
 std::string strip(const std::string& text) {

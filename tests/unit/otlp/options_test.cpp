@@ -2,8 +2,9 @@
 
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <fstream>
+
+#include "tests/unit/files.h"
 
 namespace gpuperf::otlp {
 namespace {
@@ -69,8 +70,7 @@ TEST_F(OtlpOptionsTest, SayWhichVariableIsWrong) {
 }
 
 TEST_F(OtlpOptionsTest, ReadCertificatesAndSayWhichFileIsNone) {
-  const auto folder = std::filesystem::path(::testing::TempDir()) / "otlp_options";
-  std::filesystem::create_directories(folder);
+  const TempFolder folder;
   std::ofstream(folder / "ca.pem") << "-----BEGIN CERTIFICATE-----\n";
   std::ofstream(folder / "text.pem") << "hello\n";
   settings_.otlp.endpoint = "https://collector";
@@ -87,7 +87,6 @@ TEST_F(OtlpOptionsTest, ReadCertificatesAndSayWhichFileIsNone) {
   settings_.otlp.cert_file = folder / "ca.pem";
   EXPECT_EQ(read().status().message(),
             "export.otlp.cert_file and export.otlp.key_file are given together or not at all");
-  std::filesystem::remove_all(folder);
 }
 
 TEST(OtlpPairsTest, AreReadAsTheStandardWritesThem) {

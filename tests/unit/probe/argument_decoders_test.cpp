@@ -1,4 +1,4 @@
-#include "daemon/probe/argument_decoders.h"
+#include "daemon/probe/arguments/argument_decoders.h"
 
 #include <gtest/gtest.h>
 
@@ -211,10 +211,10 @@ TEST(ArgumentDecodersTest, ReadTheParametersTheHeadersDeclare) {
 }
 
 TEST(ArgumentDecodersTest, NameEveryEnumeratorOfTheHeaders) {
-  const std::vector<NamedCode> codes = named_codes();
+  const std::vector<NamedValue> codes = named_codes();
   if (codes.empty()) GTEST_SKIP() << "skipped: " << why_no_headers();
 
-  for (const NamedCode& code : codes) {
+  for (const NamedValue& code : codes) {
     const ArgumentPlan& plan = plan_of(code.symbol);
     const auto field = std::ranges::find(plan.fields, code.field, &ArgumentField::name);
     ASSERT_NE(field, plan.fields.end()) << code.symbol << " " << code.field;

@@ -1,7 +1,6 @@
 #include "argument_signatures.h"
+#include "tests/unit/files.h"
 
-#include <fstream>
-#include <iterator>
 #include <regex>
 #include <type_traits>
 
@@ -69,8 +68,7 @@ std::string name_of(const std::string& declaration) {
 }
 
 std::string read_header(const std::string& name) {
-  std::ifstream file(std::string(GPUPERF_CUDA_INCLUDE_DIR) + "/" + name);
-  std::string text{std::istreambuf_iterator<char>(file), {}};
+  const std::string text = read_file(std::string(GPUPERF_CUDA_INCLUDE_DIR) + "/" + name);
   static const std::regex kComment(R"(/\*[^*]*\*+([^/*][^*]*\*+)*/|//[^\n]*)");
   return std::regex_replace(text, kComment, " ");
 }
@@ -441,8 +439,8 @@ std::vector<MemoryField> memory_fields() {
   return fields;
 }
 
-std::vector<NamedCode> named_codes() {
-  std::vector<NamedCode> codes;
+std::vector<NamedValue> named_codes() {
+  std::vector<NamedValue> codes;
   const auto add = [&](const char* symbol, const char* field,
                        std::initializer_list<std::pair<int64_t, const char*>> names) {
     for (const auto& [code, name] : names) codes.push_back({symbol, field, code, name});
@@ -533,7 +531,7 @@ std::string why_no_headers() { return ""; }
 
 std::map<std::string, std::vector<Parameter>> read_signatures() { return {}; }
 std::vector<MemoryField> memory_fields() { return {}; }
-std::vector<NamedCode> named_codes() { return {}; }
+std::vector<NamedValue> named_codes() { return {}; }
 std::string why_no_headers() {
   return "the headers of CUDA 13 (cuda.h, cublasLt.h) and NCCL 2.28 (nccl.h) are not all installed";
 }

@@ -33,13 +33,13 @@ std::map<std::string, std::vector<Parameter>> read_signatures();
 std::vector<MemoryField> memory_fields();
 
 // An enumerator, and what it is shown as in a field of a function's decoder.
-struct NamedCode {
+struct NamedValue {
   std::string symbol;
   std::string field;
   int64_t code;
   std::string name;
 };
-std::vector<NamedCode> named_codes();
+std::vector<NamedValue> named_codes();
 
 // Empty when the headers are installed.
 std::string why_no_headers();

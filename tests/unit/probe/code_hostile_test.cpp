@@ -6,15 +6,14 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
 #include "bpf/records.h"
-#include "daemon/probe/code_body.h"
-#include "daemon/probe/code_unwind.h"
-#include "daemon/probe/placement.h"
+#include "daemon/probe/code/code_body.h"
+#include "daemon/probe/code/code_unwind.h"
+#include "daemon/probe/code/placement.h"
+#include "tests/unit/files.h"
 #include "tests/unit/probe/code_sample.h"
 #include "tests/unit/probe/elf_builder.h"
 
@@ -22,11 +21,6 @@ namespace gpuperf {
 namespace {
 
 using elf_builder::make_file;
-
-std::string read_sample() {
-  std::ifstream file(CODE_SAMPLE, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // Everything asked of a file's code; how many functions were answered completely.
 int ask_all(const std::string& bytes, const std::vector<FunctionSymbol>& functions) {
@@ -72,7 +66,7 @@ TEST(HostileCodeTest, SurvivesRandomBytesInEverySectionItReads) {
   std::printf("seed %u\n", seed);
   std::mt19937 random(seed);
   CodeSample sample(CODE_SAMPLE);
-  const std::string bytes = read_sample();
+  const std::string bytes = read_file(CODE_SAMPLE);
   const std::vector<FunctionSymbol> functions = list_functions();
   const int all = ask_all(bytes, functions);
   ASSERT_GT(all, 20);
@@ -114,7 +108,7 @@ TEST(HostileCodeTest, SurvivesAnyBytesAsCode) {
 }
 
 TEST(HostileCodeTest, SeesEveryTruncation) {
-  const std::string bytes = read_sample();
+  const std::string bytes = read_file(CODE_SAMPLE);
   const std::vector<FunctionSymbol> functions = list_functions();
 
   for (size_t length = 0; length < bytes.size(); length += bytes.size() / 100) {
@@ -124,7 +118,7 @@ TEST(HostileCodeTest, SeesEveryTruncation) {
 
 // Symbols may claim any size, and lie anywhere.
 TEST(HostileCodeTest, BoundsWhatASymbolClaims) {
-  const std::string bytes = read_sample();
+  const std::string bytes = read_file(CODE_SAMPLE);
   const uint64_t offset = list_functions().front().file_offset_bytes;
 
   for (const uint64_t size : {uint64_t{1}, kMaxBodyBytes, kMaxBodyBytes + 1, UINT64_MAX}) {
@@ -153,7 +147,7 @@ class LyingFrameTest : public testing::TestWithParam<FrameLie> {};
 
 TEST_P(LyingFrameTest, GivesItsError) {
   CodeSample sample(CODE_SAMPLE);
-  std::string bytes = read_sample();
+  std::string bytes = read_file(CODE_SAMPLE);
   const uint64_t section = get_section(sample, ".eh_frame_hdr").offset_bytes;
   const uint64_t function = sample.get("returns").file_offset_bytes;
   bytes[section + GetParam().at] = static_cast<char>(GetParam().value);

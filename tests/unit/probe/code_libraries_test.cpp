@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-#include "daemon/probe/placement.h"
+#include "daemon/probe/code/placement.h"
 #include "tests/unit/probe/code_sample.h"
 
 namespace gpuperf {

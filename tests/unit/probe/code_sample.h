@@ -9,8 +9,8 @@
 #include <string>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/code_map.h"
-#include "daemon/probe/elf_symbols.h"
+#include "daemon/probe/code/code_map.h"
+#include "daemon/probe/elf/elf_symbols.h"
 
 namespace gpuperf {
 

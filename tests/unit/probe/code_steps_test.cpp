@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "bpf/records.h"
-#include "daemon/probe/placement.h"
+#include "daemon/probe/code/placement.h"
 #include "tests/unit/probe/code_sample.h"
 #include "tests/unit/probe/samples/code_steps_sample.h"
 

@@ -1,4 +1,4 @@
-#include "daemon/probe/cpp_name.h"
+#include "daemon/probe/elf/cpp_name.h"
 
 #include <gtest/gtest.h>
 

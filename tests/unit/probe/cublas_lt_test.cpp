@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "daemon/probe/argument_decoders.h"
+#include "daemon/probe/arguments/argument_decoders.h"
 
 namespace gpuperf {
 namespace {

@@ -1,4 +1,4 @@
-#include "daemon/probe/elf_exports.h"
+#include "daemon/probe/elf/elf_exports.h"
 
 #include <gtest/gtest.h>
 

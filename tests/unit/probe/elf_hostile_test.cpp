@@ -3,20 +3,18 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 
 #include <ctime>
-#include <filesystem>
 #include <fstream>
 #include <functional>
-#include <iterator>
 #include <random>
 
-#include "daemon/probe/elf_symbols.h"
-#include "daemon/probe/static_runtime.h"
-#include "daemon/probe/symbol_match.h"
-#include "daemon/probe/usdt_notes.h"
+#include "daemon/probe/discovery/static_runtime.h"
+#include "daemon/probe/elf/elf_symbols.h"
+#include "daemon/probe/elf/symbol_match.h"
+#include "daemon/probe/elf/usdt_notes.h"
+#include "tests/unit/files.h"
 #include "tests/unit/probe/elf_builder.h"
 
 namespace gpuperf {
@@ -48,24 +46,6 @@ Status read_all_ways(int fd) {
 }
 
 Status read_image(const std::string& bytes) { return read_all_ways(make_file(bytes).get()); }
-
-std::string read_sample(const char* path = ELF_SAMPLE) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    char path[] = "/tmp/gpuperf-elf-XXXXXX";
-    path_ = ::mkdtemp(path);
-  }
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
 
 struct Lie {
   const char* name;
@@ -166,11 +146,11 @@ TEST(HostileElfTest, EndsANameWithTheStringsWhereNoZeroDoes) {
 }
 
 TEST(HostileElfTest, RefusesWhatIsNoRegularFile) {
-  const TemporaryDirectory directory;
-  const std::string fifo = directory.path() / "fifo";
+  const TempFolder folder;
+  const std::string fifo = folder / "fifo";
   ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
 
-  for (const std::string& path : {fifo, directory.path().string(), std::string("/dev/zero")}) {
+  for (const std::string& path : {fifo, folder.path().string(), std::string("/dev/zero")}) {
     const Fd fd(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
     ASSERT_TRUE(fd.valid()) << path;
     EXPECT_EQ(read_all_ways(fd.get()).code(), StatusCode::kFailedPrecondition) << path;
@@ -178,8 +158,8 @@ TEST(HostileElfTest, RefusesWhatIsNoRegularFile) {
 }
 
 TEST(HostileElfTest, RefusesADescriptorThatCannotBeRead) {
-  const TemporaryDirectory directory;
-  const std::string path = directory.path() / "file";
+  const TempFolder folder;
+  const std::string path = folder / "file";
   std::ofstream(path) << "\x7f"
                          "ELF and more";
   const Fd write_only(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -196,7 +176,7 @@ TEST(HostileElfTest, TakesEmptyAndForeignFilesForNoElf) {
 }
 
 TEST(HostileElfTest, SeesEveryTruncation) {
-  const std::string sample = read_sample();
+  const std::string sample = read_file(ELF_SAMPLE);
   ASSERT_EQ(read_image(sample).code(), StatusCode::kOk);
 
   for (size_t length = 0; length < sample.size(); length += 64) {
@@ -207,7 +187,7 @@ TEST(HostileElfTest, SeesEveryTruncation) {
 }
 
 TEST(HostileElfTest, SeesATruncationBetweenTwoReads) {
-  const Fd fd = make_file(read_sample());
+  const Fd fd = make_file(read_file(ELF_SAMPLE));
   const auto file = ElfFile::open(fd.get());
   ASSERT_TRUE(file.ok());
   ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
@@ -219,7 +199,7 @@ TEST(HostileElfTest, SurvivesRandomBytesAnywhere) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
   std::mt19937 random(seed);
-  const std::string sample = read_sample();
+  const std::string sample = read_file(ELF_SAMPLE);
   ElfImage small({{"foo", kVaddr, 4}, {"bar", kVaddr + 16, 4}});
   const std::string image = small.build();
 
@@ -240,7 +220,7 @@ TEST(HostileElfTest, SurvivesRandomNotesOfStaticProbes) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
   std::mt19937 random(seed);
-  const std::string sample = read_sample(MATCH_SAMPLE_STRIPPED);
+  const std::string sample = read_file(MATCH_SAMPLE_STRIPPED);
   constexpr size_t kNoteHeaderBytes = 12;
   const size_t notes = sample.find(std::string("stapsdt\0", 8)) - kNoteHeaderBytes;
   const size_t notes_bytes = sample.rfind("step") - notes;
@@ -264,7 +244,7 @@ TEST(HostileElfTest, SurvivesRandomHeaders) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
   std::mt19937_64 random(seed);
-  const std::string sample = read_sample();
+  const std::string sample = read_file(ELF_SAMPLE);
   Elf64_Ehdr header{};
   std::memcpy(&header, sample.data(), sizeof header);
 

@@ -1,4 +1,4 @@
-#include "daemon/probe/elf_symbols.h"
+#include "daemon/probe/elf/elf_symbols.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

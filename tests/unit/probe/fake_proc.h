@@ -2,7 +2,6 @@
 
 // A tree like /proc with processes we invent, and the files they map.
 
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
 
@@ -10,22 +9,15 @@
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
-#include <stdexcept>
 #include <string>
+
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 
 class FakeProc {
  public:
-  FakeProc() {
-    char path[] = "/tmp/gpuperf-proc-XXXXXX";
-    if (::mkdtemp(path) == nullptr) throw std::runtime_error("mkdtemp");
-    base_ = path;
-    std::filesystem::create_directories(proc());
-  }
-  ~FakeProc() { std::filesystem::remove_all(base_); }
-  FakeProc(const FakeProc&) = delete;
-  FakeProc& operator=(const FakeProc&) = delete;
+  FakeProc() { std::filesystem::create_directories(proc()); }
 
   std::string proc() const { return base_ / "proc"; }
   // Where a process's own "/" lies.
@@ -77,7 +69,7 @@ class FakeProc {
   }
 
  private:
-  std::filesystem::path base_;
+  TempFolder base_;
 };
 
 }  // namespace gpuperf

@@ -1,4 +1,4 @@
-#include "daemon/probe/file_opener.h"
+#include "daemon/probe/discovery/file_opener.h"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <algorithm>
 #include <fstream>
 
-#include "daemon/probe/process_maps.h"
+#include "daemon/probe/discovery/process_maps.h"
 #include "tests/unit/probe/fake_proc.h"
 
 namespace gpuperf {

@@ -1,4 +1,4 @@
-#include "daemon/probe/file_probes.h"
+#include "daemon/probe/attach/file_probes.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

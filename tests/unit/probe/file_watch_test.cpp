@@ -1,9 +1,9 @@
-#include "daemon/probe/file_watch.h"
+#include "daemon/probe/discovery/file_watch.h"
+#include "tests/unit/files.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -22,15 +22,11 @@ using testing::IsEmpty;
 class FileWatchTest : public testing::Test {
  protected:
   FileWatchTest() {
-    char folder[] = "/tmp/gpuperf-watch-XXXXXX";
-    folder_ = mkdtemp(folder);
-    path_ = folder_ + "/library.so";
     std::ofstream(path_) << "old content";
     auto watch = FileWatch::open();
     EXPECT_TRUE(watch.ok()) << watch.status();
     watch_.emplace(std::move(*watch));
   }
-  ~FileWatchTest() override { std::filesystem::remove_all(folder_); }
 
   int add(const std::string& path) {
     const Fd file(open(path.c_str(), O_RDONLY | O_CLOEXEC));
@@ -44,8 +40,8 @@ class FileWatchTest : public testing::Test {
     return written;
   }
 
-  std::string folder_;
-  std::string path_;
+  const TempFolder folder_;
+  const std::string path_ = folder_ / "library.so";
   std::optional<FileWatch> watch_;
 };
 
@@ -72,19 +68,19 @@ TEST_F(FileWatchTest, SaysNothingOfReadsNamesAndModes) {
   std::string text;
   std::getline(std::ifstream(path_), text);
   ASSERT_EQ(chmod(path_.c_str(), 0600), 0);
-  std::ofstream(folder_ + "/next") << "replacement";
-  std::filesystem::rename(folder_ + "/next", path_);
+  std::ofstream(folder_ / "next") << "replacement";
+  std::filesystem::rename(folder_ / "next", path_);
 
   EXPECT_THAT(drain(), IsEmpty());
 }
 
 TEST_F(FileWatchTest, GivesOneFileOneIdUnderEveryName) {
   const int id = add(path_);
-  std::filesystem::create_hard_link(path_, folder_ + "/other.so");
-  std::ofstream(folder_ + "/different.so") << "x";
+  std::filesystem::create_hard_link(path_, folder_ / "other.so");
+  std::ofstream(folder_ / "different.so") << "x";
 
-  EXPECT_EQ(add(folder_ + "/other.so"), id);
-  EXPECT_NE(add(folder_ + "/different.so"), id);
+  EXPECT_EQ(add(folder_ / "other.so"), id);
+  EXPECT_NE(add(folder_ / "different.so"), id);
 }
 
 TEST_F(FileWatchTest, RefusesADescriptorThatIsNone) { EXPECT_FALSE(watch_->add(-1).ok()); }

@@ -1,4 +1,4 @@
-#include "daemon/probe/library_finder.h"
+#include "daemon/probe/discovery/library_finder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // The rules, each on a function of samples/code_sample.S, which says beside it what is right.
 
-#include "daemon/probe/placement.h"
+#include "daemon/probe/code/placement.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

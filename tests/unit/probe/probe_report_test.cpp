@@ -1,4 +1,4 @@
-#include "daemon/probe/probe_report.h"
+#include "daemon/probe/attach/probe_report.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

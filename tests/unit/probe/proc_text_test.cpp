@@ -1,4 +1,4 @@
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

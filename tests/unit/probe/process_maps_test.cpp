@@ -1,4 +1,4 @@
-#include "daemon/probe/process_maps.h"
+#include "daemon/probe/discovery/process_maps.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

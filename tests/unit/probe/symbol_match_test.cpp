@@ -1,4 +1,4 @@
-#include "daemon/probe/symbol_match.h"
+#include "daemon/probe/elf/symbol_match.h"
 
 #include <dlfcn.h>
 #include <fcntl.h>

@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "daemon/resolve/frame_finder.h"
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/probe/fake_proc.h"
 #include "tests/unit/resolve/print_frames.h"
 #include "tests/unit/resolve/sample_library.h"
@@ -18,12 +19,6 @@ namespace fs = std::filesystem;
 using testing::Contains;
 using testing::Each;
 using testing::Field;
-
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return 1; }
-  int64_t unix_ns() const override { return 1; }
-};
 
 constexpr uint64_t kBase = 0x7f0000000000;
 constexpr uint64_t kLength = 0x100000;

@@ -9,22 +9,16 @@
 
 #include <algorithm>
 #include <fstream>
-#include <sstream>
 #include <thread>
 
 #include "daemon/resolve/dwarf_message.h"
+#include "tests/unit/files.h"
 #include "tests/unit/resolve/sample_library.h"
 
 namespace gpuperf {
 namespace {
 
 using std::chrono::milliseconds;
-
-std::string read_text(const std::string& path) {
-  std::ostringstream text;
-  text << std::ifstream(path).rdbuf();
-  return text.str();
-}
 
 class DwarfWorkerTest : public testing::Test {
  protected:
@@ -86,7 +80,7 @@ TEST_F(DwarfWorkerTest, RunsAsNobodyWithoutFilesOrFurtherRights) {
   (void)find_symbol(worker, open("full.so"), 1);
   const std::string folder = "/proc/" + std::to_string(worker.pid());
 
-  const std::string status = read_text(folder + "/status");
+  const std::string status = read_file(folder + "/status");
 
   EXPECT_NE(status.find("Name:\tgpuperf-dwarf\n"), std::string::npos);
   EXPECT_NE(status.find("Uid:\t65534\t65534\t65534\t65534\n"), std::string::npos);
@@ -112,7 +106,7 @@ TEST_F(DwarfWorkerTest, HasNoCapabilityWhereItMayNotChangeItsUser) {
   const std::string found = find_symbol(worker, file, 1);
   ASSERT_EQ(::syscall(SYS_capset, &header, all), 0);
 
-  const std::string status = read_text("/proc/" + std::to_string(worker.pid()) + "/status");
+  const std::string status = read_file("/proc/" + std::to_string(worker.pid()) + "/status");
 
   EXPECT_EQ(found, kOuter);
   for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"}) {
@@ -159,7 +153,7 @@ TEST_F(DwarfWorkerTest, StartsAnotherForOneThatDiedWhileNotAsked) {
   ASSERT_EQ(find_symbol(worker, open("full.so"), 1), kOuter);
   const pid_t first = worker.pid();
   ASSERT_EQ(::kill(first, SIGKILL), 0);
-  while (read_text("/proc/" + std::to_string(first) + "/stat").find(") Z ") == std::string::npos) {
+  while (read_file("/proc/" + std::to_string(first) + "/stat").find(") Z ") == std::string::npos) {
     std::this_thread::yield();
   }
 
@@ -171,7 +165,7 @@ TEST_F(DwarfWorkerTest, LetsAnIdleOneEndSoThatNoFileStaysOpen) {
   DwarfWorker worker({.idle = milliseconds(50)});
   ASSERT_EQ(find_symbol(worker, open("full.so"), 1), kOuter);
   const std::string stat = "/proc/" + std::to_string(worker.pid()) + "/stat";
-  while (read_text(stat).find(") Z ") == std::string::npos) std::this_thread::yield();
+  while (read_file(stat).find(") Z ") == std::string::npos) std::this_thread::yield();
 
   EXPECT_EQ(find_symbol(worker, open("full.so"), 1), kOuter);
 }

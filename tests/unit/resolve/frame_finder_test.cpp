@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/probe/fake_proc.h"
 
@@ -13,14 +14,6 @@ namespace fs = std::filesystem;
 using elf_builder::ElfImage;
 using testing::ElementsAre;
 
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return now_mono_ns; }
-  int64_t unix_ns() const override { return now_mono_ns; }
-  void advance(std::chrono::nanoseconds by) { now_mono_ns += by.count(); }
-  int64_t now_mono_ns = 1;
-};
-
 constexpr uint64_t kBase = 0x7f0000000000;  // of the mapping
 constexpr uint64_t kLength = 0x2000;
 constexpr uint64_t kCode = kBase + ElfImage::kCodeOffset;  // where the image's code is mapped
@@ -30,6 +23,12 @@ const ProcessKey kProcess{.pid = 7, .start_boot_ns = 10'000'000};
 std::string make_library(const std::string& name) {
   return ElfImage({{name, ElfImage::kCodeVaddr, 16}, {"_ZN1a1bEi", ElfImage::kCodeVaddr + 32, 16}})
       .build();
+}
+
+std::vector<StackFrame> join_groups(const std::vector<FrameGroup>& groups) {
+  std::vector<StackFrame> frames;
+  for (const FrameGroup& group : groups) frames.insert(frames.end(), group.begin(), group.end());
+  return frames;
 }
 
 class FrameFinderTest : public testing::Test {

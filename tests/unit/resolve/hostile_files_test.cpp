@@ -7,6 +7,7 @@
 #include <random>
 
 #include "daemon/resolve/frame_finder.h"
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/probe/fake_proc.h"
 #include "tests/unit/resolve/mutation.h"
 #include "tests/unit/resolve/sample_library.h"
@@ -17,13 +18,6 @@ namespace {
 constexpr uint64_t kBase = 0x7f0000000000;
 constexpr uint64_t kLength = 0x10000;
 constexpr int kFiles = 1'000;
-
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return now_mono_ns; }
-  int64_t unix_ns() const override { return now_mono_ns; }
-  int64_t now_mono_ns = 1;
-};
 
 // A library with all there is to read: .symtab, .dynsym, DWARF, a debug link, mini debug info.
 std::string make_full_library(SampleLibrary& sample) {
@@ -65,7 +59,7 @@ TEST(HostileFilesTest, AThousandDamagedLibrariesDoNoHarm) {
     fake.write(7, "maps", "");
     fake.map(7, fake.add_file(7, "/lib/a.so", mutate(kinds[i % std::size(kinds)], random)),
              "/lib/a.so", kBase, kLength);
-    clock.now_mono_ns += std::chrono::nanoseconds(MappingCache::kMaxAge).count();
+    clock.advance(MappingCache::kMaxAge);
 
     const auto groups = finder.find_frames({.pid = 7, .start_boot_ns = 10'000'000}, addresses);
 

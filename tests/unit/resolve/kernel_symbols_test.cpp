@@ -1,12 +1,11 @@
 #include "daemon/resolve/kernel_symbols.h"
+#include "tests/unit/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <charconv>
-#include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -32,17 +31,9 @@ StackFrame make_frame(const std::string& symbol, const std::string& module, uint
 
 StackFrame make_unknown(uint64_t address) { return make_frame("", "", 0, address); }
 
-std::string make_folder() {
-  char path[] = "/tmp/gpuperf_kallsyms_XXXXXX";
-  EXPECT_NE(mkdtemp(path), nullptr);
-  return path;
-}
-
 class KernelSymbolsTest : public testing::Test {
  protected:
-  ~KernelSymbolsTest() override { std::filesystem::remove_all(folder_); }
-
-  std::string get_path() const { return folder_ + "/kallsyms"; }
+  std::string get_path() const { return folder_ / "kallsyms"; }
   void write(const std::string& lines) { std::ofstream(get_path()) << lines; }
   StackFrame find(uint64_t address, int64_t now_mono_ns = kNow) {
     return find_all({address}, now_mono_ns).at(0);
@@ -52,7 +43,7 @@ class KernelSymbolsTest : public testing::Test {
     return symbols_.find_frames(to_return_addresses(addresses), now_mono_ns);
   }
 
-  const std::string folder_ = make_folder();
+  const TempFolder folder_;
   KernelSymbols symbols_{get_path()};
 };
 

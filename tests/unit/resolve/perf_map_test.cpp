@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "daemon/resolve/frame_finder.h"
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/probe/fake_proc.h"
 #include "tests/unit/resolve/print_frames.h"
 
@@ -73,14 +74,6 @@ TEST(PerfMapTest, StaysWithinItsRoom) {
   EXPECT_EQ(map.find(0x10)->name.size(), PerfMap::kMaxNameBytes);
   EXPECT_EQ(map.find(0x1000)->name, "function");
 }
-
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return now_mono_ns; }
-  int64_t unix_ns() const override { return now_mono_ns; }
-  void advance(std::chrono::nanoseconds by) { now_mono_ns += by.count(); }
-  int64_t now_mono_ns = 1;
-};
 
 class PerfMapCacheTest : public testing::Test {
  protected:

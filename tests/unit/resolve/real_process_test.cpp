@@ -13,7 +13,7 @@
 #include <functional>
 #include <thread>
 
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 #include "daemon/resolve/frame_finder.h"
 #include "tests/unit/resolve/print_frames.h"
 #include "tests/unit/resolve/sample_library.h"

@@ -10,13 +10,13 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/elf_symbols.h"
+#include "daemon/probe/elf/elf_symbols.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 
@@ -47,9 +47,6 @@ extern "C" __attribute__((visibility("default"))) void exported(sample::Shape& s
 
   // `options` go to the compiler: which DWARF, which build id.
   explicit SampleLibrary(const std::string& options = "-gdwarf-5") {
-    char path[] = "/tmp/gpuperf-sample-XXXXXX";
-    if (::mkdtemp(path) == nullptr) throw std::runtime_error("mkdtemp");
-    folder_ = path;
     std::ofstream(folder_ / "sample.cpp") << kSource;
     run("c++ -O2 -fPIC -shared -fvisibility=hidden -Wl,--build-id " + options +
         " -o full.so sample.cpp");
@@ -57,11 +54,8 @@ extern "C" __attribute__((visibility("default"))) void exported(sample::Shape& s
     run("strip --strip-all -o stripped.so full.so");
     remember_functions();
   }
-  ~SampleLibrary() { std::filesystem::remove_all(folder_); }
-  SampleLibrary(const SampleLibrary&) = delete;
-  SampleLibrary& operator=(const SampleLibrary&) = delete;
 
-  const std::filesystem::path& folder() const { return folder_; }
+  const std::filesystem::path& folder() const { return folder_.path(); }
   // As compiled; with nothing but exported names; what was stripped from that.
   std::string full() const { return read("full.so"); }
   std::string stripped() const { return read("stripped.so"); }
@@ -100,14 +94,10 @@ extern "C" __attribute__((visibility("default"))) void exported(sample::Shape& s
 
   // In the library's folder; throws when it fails.
   void run(const std::string& command) const {
-    const std::string line = "cd " + folder_.string() + " && " + command;
+    const std::string line = "cd " + folder_.path().string() + " && " + command;
     if (std::system(line.c_str()) != 0) throw std::runtime_error(command);
   }
-  std::string read(const std::string& name) const {
-    std::ostringstream bytes;
-    bytes << std::ifstream(folder_ / name, std::ios::binary).rdbuf();
-    return bytes.str();
-  }
+  std::string read(const std::string& name) const { return read_file(folder_ / name); }
 
   static std::string compress(const std::string& bytes) {
     std::string compressed(lzma_stream_buffer_bound(bytes.size()), '\0');
@@ -125,12 +115,13 @@ extern "C" __attribute__((visibility("default"))) void exported(sample::Shape& s
  private:
   void remember_functions() {
     const Fd file(::open((folder_ / "full.so").c_str(), O_RDONLY | O_CLOEXEC));
-    const std::vector<std::string> names = {"_ZN6sample5outerERNS_5ShapeE", "exported"};
-    const auto found = find_functions(file.get(), names);
-    for (const auto& function : found.value()) functions_.push_back(function.value());
+    const auto symbols = ElfSymbols::load(file.get(), ElfSymbols::Tables::kBoth);
+    for (const char* name : {"_ZN6sample5outerERNS_5ShapeE", "exported"}) {
+      functions_.push_back(symbols->find_function(name).value());
+    }
   }
 
-  std::filesystem::path folder_;
+  gpuperf::TempFolder folder_;
   std::vector<FunctionSymbol> functions_;
 };
 

@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 #include "daemon/resolve/symbolizer.h"
 #include "tests/unit/probe/fake_proc.h"
 

@@ -353,7 +353,7 @@ TEST_F(ObserveServiceTest, ListsCallsInFlightLongestFirst) {
 
 TEST_F(ObserveServiceTest, PagesThroughCallsInFlightAndSaysHowOldTheLookIs) {
   publish_in_flight();
-  clock_.now_mono_ns = 12'500;
+  clock_.set_mono_ns(12'500);
 
   const auto first = call(&Stub::ListInFlightCalls, "page { limit: 3 }");
   const auto second = call(&Stub::ListInFlightCalls,
@@ -545,7 +545,7 @@ TEST_F(ObserveServiceTest, RefusesBadPageTokens) {
   expect_error(grpc::StatusCode::INVALID_ARGUMENT, "page.page_token");
   list_slow_call_ids("page { page_token: \"" + token + "\" }");
   expect_error(grpc::StatusCode::INVALID_ARGUMENT, "page.page_token");
-  clock_.now_mono_ns += 61'000'000'000;
+  clock_.advance(std::chrono::seconds(61));
   list_functions("per_process: true page { limit: 1 page_token: \"" + token + "\" }");
   expect_error(grpc::StatusCode::INVALID_ARGUMENT, "expired");
 }

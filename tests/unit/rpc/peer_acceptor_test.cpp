@@ -17,7 +17,6 @@ namespace {
 using testing::connect_as_nobody;
 using testing::connect_unix;
 using testing::is_open;
-using testing::TempFolder;
 using testing::wait_for_end;
 
 constexpr std::chrono::hours kLong{1};  // longer than any test

@@ -7,8 +7,6 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
-#include <cstdlib>
-#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,32 +15,11 @@
 #include "daemon/base/clock.h"
 #include "daemon/rpc/server.h"
 #include "gpuperf/v1/observe.grpc.pb.h"
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/export/snapshot_builder.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf::testing {
-
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return now_mono_ns; }
-  int64_t unix_ns() const override { return now_mono_ns; }
-  int64_t now_mono_ns = 1'000'000'000'000;
-};
-
-class TempFolder {
- public:
-  TempFolder() {
-    char path[] = "/tmp/gpuperf_rpc_XXXXXX";
-    EXPECT_NE(mkdtemp(path), nullptr);
-    path_ = path;
-  }
-  ~TempFolder() { std::filesystem::remove_all(path_); }
-  TempFolder(const TempFolder&) = delete;
-  TempFolder& operator=(const TempFolder&) = delete;
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
 
 // A message from its text form; fails the test where that is wrong.
 template <typename Message>

@@ -22,13 +22,11 @@ namespace gpuperf {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::FakeClock;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::make_stack;
 using testing::parse_text;
 using testing::SnapshotBuilder;
-using testing::TempFolder;
 
 using Ids = std::vector<uint64_t>;
 

@@ -32,7 +32,7 @@ class SnapshotPagesTest : public ::testing::Test {
   }
 
   SnapshotBoard board_;
-  testing::FakeClock clock_;
+  FakeClock clock_;
   SnapshotPages pages_{board_, clock_};
 };
 
@@ -67,11 +67,11 @@ TEST_F(SnapshotPagesTest, RefusesATokenOfAnotherRequestOrRun) {
 
 TEST_F(SnapshotPagesTest, ForgetsTheLeastUsedListWhenTooManyAreUnfinished) {
   const std::string oldest = begin_list();
-  clock_.now_mono_ns += 1;
+  clock_.advance(std::chrono::nanoseconds(1));
   const std::string unused = begin_list();
-  clock_.now_mono_ns += 1;
+  clock_.advance(std::chrono::nanoseconds(1));
   for (int i = 0; i < 2; ++i) begin_list();
-  clock_.now_mono_ns += 1;
+  clock_.advance(std::chrono::nanoseconds(1));
   ASSERT_TRUE(pages_.find_place(make_page(oldest), "key").ok());
 
   begin_list();
@@ -84,10 +84,10 @@ TEST_F(SnapshotPagesTest, ForgetsAListNobodyContinuesForAMinute) {
   const std::string token = begin_list();
   const std::weak_ptr<const Snapshot> pinned = board_.get();
   board_.publish(std::make_shared<const Snapshot>());
-  clock_.now_mono_ns += 60'000'000'000;
+  clock_.advance(std::chrono::seconds(60));
   ASSERT_TRUE(pages_.find_place(make_page(token), "key").ok());
 
-  clock_.now_mono_ns += 60'000'000'001;
+  clock_.advance(std::chrono::seconds(60) + std::chrono::nanoseconds(1));
 
   EXPECT_THAT(explain(token), HasSubstr("expired"));
   EXPECT_TRUE(pinned.expired());

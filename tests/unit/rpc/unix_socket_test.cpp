@@ -18,7 +18,6 @@ namespace gpuperf {
 namespace {
 
 using ::testing::HasSubstr;
-using testing::TempFolder;
 
 // A socket bound to `path`; its file stays when the descriptor is closed, as after kill -9.
 Fd bind_socket(const std::string& path) {
@@ -85,7 +84,7 @@ TEST_F(UnixSocketTest, LeavesASocketSomebodyAnswersOnAndNamesThem) {
   ASSERT_EQ(listen(listening.get(), 1), 0);
 
   expect_refused(path, absl::StatusCode::kAlreadyExists,
-                 "socket in use by rpc_server_test (pid " + std::to_string(getpid()) + ")");
+                 "socket in use by unit_test (pid " + std::to_string(getpid()) + ")");
 
   EXPECT_TRUE(find_file_id(path).has_value());
 }

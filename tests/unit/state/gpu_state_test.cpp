@@ -49,22 +49,41 @@ DurationTotals make_durations(const std::vector<uint64_t>& durations_ns) {
   return totals;
 }
 
-class GpuStateTest : public ::testing::Test {
- protected:
-  GpuStateTest() { state_.apply(make_opened(1)); }
+// Statistics of the sessions whose events it gets.
+struct FollowedState {
+  explicit FollowedState(const GpuProcesses::Limits& limits) : statistics(limits, drops) {
+    statistics.follow(sessions);
+  }
 
+  void apply(const SessionEvent& event) { sessions.apply(event, kNowNs); }
+  void expire(int64_t now_mono_ns) {
+    sessions.expire(now_mono_ns);
+    statistics.expire(now_mono_ns);
+  }
   GpuReport report() const {
     GpuReport report;
-    state_.fill(report);
+    sessions.fill(report);
+    statistics.fill(report);
     return report;
   }
-  void apply(const SessionBatch& batch) { state_.apply(batch, kNowNs); }
+
+  DropCounters drops;
+  SessionRegistry sessions{{}, drops};
+  GpuStatistics statistics;
+};
+
+class GpuStateTest : public ::testing::Test {
+ protected:
+  GpuStateTest() { apply(make_opened(1)); }
+
+  GpuReport report() const { return state_.report(); }
+  void apply(const SessionEvent& event) { state_.apply(event); }
   void set_level(uint32_t level, uint32_t sample_every = 1) {
-    state_.apply(SessionStatus{.session_id = 1, .level = level, .sample_every = sample_every});
+    apply(SessionStatus{.session_id = 1, .level = level, .sample_every = sample_every});
   }
 
-  DropCounters drops_;
-  GpuStatistics state_{{.keep_exited = seconds(600)}, drops_};
+  FollowedState state_{{.keep_exited = seconds(600)}};
+  const DropCounters& drops_ = state_.drops;
 };
 
 TEST_F(GpuStateTest, AddsUpLaunchesPerKernel) {
@@ -106,7 +125,7 @@ TEST_F(GpuStateTest, JoinsAcrossBatchesInEitherOrder) {
   apply(calls);
 
   EXPECT_EQ(report().kernels[0]->totals.launch_latency, make_durations({10'000}));
-  EXPECT_EQ(*state_.find_join(1), JoinTotals{.joined = 1});
+  EXPECT_EQ(report().sessions[0]->join, JoinTotals{.joined = 1});
 }
 
 TEST_F(GpuStateTest, CountsAKernelBeforeItsCallAndAveragesItInNowhere) {
@@ -117,12 +136,12 @@ TEST_F(GpuStateTest, CountsAKernelBeforeItsCallAndAveragesItInNowhere) {
   apply(batch);
 
   EXPECT_EQ(report().kernels[0]->totals.launch_latency, DurationTotals());
-  EXPECT_EQ(*state_.find_join(1), (JoinTotals{.clock_violations = 2, .clock_worst_ns = 500}));
+  EXPECT_EQ(report().sessions[0]->join, (JoinTotals{.clock_violations = 2, .clock_worst_ns = 500}));
 }
 
 TEST_F(GpuStateTest, KeepsSessionsApartThatUseOneId) {
   const ProcessKey other{.pid = 72, .start_boot_ns = 6};
-  state_.apply(make_opened(2, other));
+  apply(make_opened(2, other));
   SessionBatch first = make_batch(1);
   first.apis = {make_api(1, kStartNs, 10)};
   SessionBatch second = make_batch(2);
@@ -169,7 +188,7 @@ TEST_F(GpuStateTest, SaysHowManyLaunchesASampleStandsFor) {
 
   apply(batch);
   set_level(kEverything, 1);
-  apply({.session_id = 1, .kernels = {make_kernel(3, kStartNs + 20, 5)}});
+  apply(SessionBatch{.session_id = 1, .kernels = {make_kernel(3, kStartNs + 20, 5)}});
 
   const KernelTotals totals = report().kernels[0]->totals;
   EXPECT_EQ(get_launches(totals), 3u);
@@ -212,6 +231,7 @@ TEST_F(GpuStateTest, TakesTheFirstNodeOfAGraphForItsStart) {
             (std::vector<GraphTotals>{{.graph_id = 3, .launch_latency = make_durations({5'000})}}));
   EXPECT_EQ(report.kernels[0]->totals.graph_launches, 2u);
   EXPECT_EQ(report.kernels[0]->totals.launch_latency, DurationTotals());
+  EXPECT_EQ(report.sessions[0]->join, JoinTotals{.joined = 1});
 }
 
 TEST_F(GpuStateTest, CountsGraphsBeyondItsBoundTogether) {
@@ -291,7 +311,7 @@ TEST_F(GpuStateTest, AddsUpWaitsAndOverheadByType) {
 
 TEST_F(GpuStateTest, MergesStreamsAndProcessesInTheBusyTimeOfAGpu) {
   const ProcessKey other{.pid = 72, .start_boot_ns = 6};
-  state_.apply(make_opened(2, other));
+  apply(make_opened(2, other));
   SessionBatch first = make_batch(1);
   first.kernels = {make_kernel(1, kStartNs, 1'000)};
   SessionBatch second = make_batch(2);
@@ -366,7 +386,7 @@ TEST_F(GpuStateTest, FollowsMemoryAndSaysWhatItMissed) {
   EXPECT_TRUE(report().processes[0]->memory_complete);
   EXPECT_EQ(report().processes[0]->memory.at(0).used_bytes, 100u);
 
-  apply({.session_id = 1, .gaps = {{.cause = GPUPERF_SESSION_CAUSE_CONTROL}}});
+  apply(SessionBatch{.session_id = 1, .gaps = {{.cause = GPUPERF_SESSION_CAUSE_CONTROL}}});
 
   EXPECT_FALSE(report().processes[0]->memory_complete);
 }
@@ -397,7 +417,7 @@ TEST_F(GpuStateTest, CountsKernelsWhoseNameHadNoRoomAsOther) {
 }
 
 TEST_F(GpuStateTest, CountsRecordsOfASessionThatHasEnded) {
-  state_.apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
+  apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
   SessionBatch batch = make_batch();
   batch.kernels = {make_kernel(1, kStartNs, 5)};
 
@@ -412,7 +432,7 @@ TEST_F(GpuStateTest, NeverChangesRowsItHandedOut) {
   apply(batch);
   const GpuReport before = report();
 
-  apply({.session_id = 1, .kernels = {make_kernel(3, kStartNs + 200, 5)}});
+  apply(SessionBatch{.session_id = 1, .kernels = {make_kernel(3, kStartNs + 200, 5)}});
   const GpuReport after = report();
 
   EXPECT_EQ(get_launches(before.kernels[0]->totals), 1u);
@@ -426,7 +446,7 @@ TEST_F(GpuStateTest, KeepsAProcessForAWhileAfterItsSession) {
   batch.memory = {{.address = 1, .bytes = 10, .place_id = 1}};
   apply(batch);
 
-  state_.apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
+  apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
 
   EXPECT_TRUE(report().processes[0]->exited);
   EXPECT_TRUE(report().kernels[0]->exited);
@@ -443,7 +463,7 @@ TEST_F(GpuStateTest, KeepsTheSumsOfForgottenProcesses) {
   apply(batch);
   const GpuReport before = report();
 
-  state_.apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
+  apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
   state_.expire(kNowNs + 600 * kSecondNs);
 
   const GpuReport after = report();
@@ -463,9 +483,9 @@ TEST_F(GpuStateTest, GoesOnWithAProcessThatComesBack) {
   SessionBatch batch = make_batch();
   batch.kernels = {make_kernel(1, kStartNs, 5)};
   apply(batch);
-  state_.apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
+  apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
 
-  state_.apply(make_opened(2));
+  apply(make_opened(2));
   batch.session_id = 2;
   apply(batch);
   state_.expire(kNowNs + 700 * kSecondNs);
@@ -478,78 +498,69 @@ TEST_F(GpuStateTest, GoesOnWithAProcessThatComesBack) {
 }
 
 TEST(GpuStateBoundsTest, CountsKernelsWithoutARowAsOther) {
-  DropCounters drops;
-  GpuStatistics state({.max_kernel_rows = 1}, drops);
+  FollowedState state({.max_kernel_rows = 1});
   state.apply(make_opened(1));
   SessionBatch batch = make_batch();
   batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 100, 5, 2)};
 
-  state.apply(batch, kNowNs);
+  state.apply(batch);
 
-  GpuReport report;
-  state.fill(report);
+  const GpuReport report = state.report();
   ASSERT_EQ(report.kernels.size(), 2u);
   EXPECT_EQ(report.kernels[1]->name, KernelTexts::get_other());
   EXPECT_EQ(get_launches(report.kernels[1]->totals), 1u);
-  EXPECT_EQ(drops.get(DropCause::kGpuKernelsFull), 1u);
+  EXPECT_EQ(state.drops.get(DropCause::kGpuKernelsFull), 1u);
 }
 
 TEST(GpuStateBoundsTest, ForgetsEndedProcessesForTheRowsOfRunningOnes) {
-  DropCounters drops;
-  GpuStatistics state({.max_kernel_rows = 2}, drops);
+  FollowedState state({.max_kernel_rows = 2});
   state.apply(make_opened(1));
-  state.apply(make_batch(1), kNowNs);
+  state.apply(make_batch(1));
   state.apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
 
   state.apply(make_opened(2, {.pid = 72}));
   SessionBatch batch = make_batch(2);
   batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 100, 5, 2)};
-  state.apply(batch, kNowNs);
+  state.apply(batch);
 
-  GpuReport report;
-  state.fill(report);
+  const GpuReport report = state.report();
   EXPECT_EQ(report.kernels.size(), 2u);
   EXPECT_EQ(report.processes.size(), 1u);
-  EXPECT_EQ(drops.get(DropCause::kGpuProcessesFull), 1u);
-  EXPECT_EQ(drops.get(DropCause::kGpuKernelsFull), 0u);
+  EXPECT_EQ(state.drops.get(DropCause::kGpuProcessesFull), 1u);
+  EXPECT_EQ(state.drops.get(DropCause::kGpuKernelsFull), 0u);
 }
 
 TEST(GpuStateBoundsTest, KeepsABoundedNumberOfEndedProcesses) {
-  DropCounters drops;
-  GpuStatistics state({.max_exited_processes = 2}, drops);
+  FollowedState state({.max_exited_processes = 2});
   for (uint32_t id = 1; id <= 3; ++id) {
     state.apply(make_opened(id, {.pid = id}));
     state.apply(SessionClosed{.session_id = id, .mono_ns = kNowNs});
   }
 
-  GpuReport report;
-  state.fill(report);
+  const GpuReport report = state.report();
   ASSERT_EQ(report.processes.size(), 2u);
   EXPECT_EQ(report.processes[0]->process.pid, 2u);
-  EXPECT_EQ(drops.get(DropCause::kGpuProcessesFull), 1u);
+  EXPECT_EQ(state.drops.get(DropCause::kGpuProcessesFull), 1u);
 }
 
 TEST(GpuStateBoundsTest, FoldsSeriesBeyondTheBoundFromTheirFirstLaunchOn) {
-  DropCounters drops;
-  GpuStatistics state({.keep_exited = seconds(0), .max_series = 1}, drops);
+  FollowedState state({.keep_exited = seconds(0), .max_series = 1});
   state.apply(make_opened(1));
   SessionBatch batch = make_batch();
   batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 100, 5, 2)};
-  state.apply(batch, kNowNs);
-  GpuReport running;
-  state.fill(running);
+  state.apply(batch);
+  const GpuReport running = state.report();
 
   state.apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
   state.expire(kNowNs);
 
-  GpuReport ended;
-  state.fill(ended);
+  const GpuReport ended = state.report();
   EXPECT_FALSE(running.kernels[0]->folded);
   EXPECT_TRUE(running.kernels[1]->folded);
   ASSERT_EQ(ended.retired_kernels.size(), 2u);
   EXPECT_EQ(ended.retired_kernels[0]->name, KernelTexts::get_other());
   EXPECT_EQ(ended.retired_kernels[0]->owner.comm, "other");
-  EXPECT_EQ(drops.get(DropCause::kGpuSeriesFull), 1u);
+  EXPECT_EQ(state.drops.get(DropCause::kGpuSeriesFull), 1u);
 }
 
 }  // namespace

@@ -5,11 +5,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
+#include "tests/unit/files.h"
 #include "tests/unit/store/random_capture.h"
 #include "tests/unit/store/store_fixture.h"
 
@@ -17,20 +17,13 @@ namespace gpuperf {
 namespace {
 
 using ::testing::ElementsAre;
-using testing::FakeClock;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::RandomCapture;
 
 class CaptureStoreTest : public ::testing::Test {
  protected:
-  CaptureStoreTest() {
-    char path[] = "/tmp/gpuperf_captures_XXXXXX";
-    EXPECT_NE(mkdtemp(path), nullptr);
-    folder_ = path;
-    options_.folder = folder_ + "/captures";
-  }
-  ~CaptureStoreTest() override { std::filesystem::remove_all(folder_); }
+  CaptureStoreTest() { options_.folder = folder_ / "captures"; }
 
   std::unique_ptr<CaptureStore> open() {
     auto store = CaptureStore::open(options_, clock_);
@@ -59,8 +52,8 @@ class CaptureStoreTest : public ::testing::Test {
     return names;
   }
 
-  FakeClock clock_;
-  std::string folder_;
+  FakeClock clock_{0, static_cast<int64_t>(testing::kNow)};
+  const TempFolder folder_;
   CaptureStore::Options options_;
 };
 

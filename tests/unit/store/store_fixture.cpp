@@ -1,7 +1,5 @@
 #include "tests/unit/store/store_fixture.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
@@ -13,17 +11,6 @@
 namespace gpuperf::testing {
 
 namespace fs = std::filesystem;
-
-StoreTest::StoreTest() {
-  const bool has_memory = access("/dev/shm", W_OK) == 0;
-  std::string folder = std::string(has_memory ? "/dev/shm" : "/tmp") + "/gpuperf-store-XXXXXX";
-  if (mkdtemp(folder.data()) == nullptr) throw std::runtime_error(folder + ": mkdtemp");
-  folder_ = folder;
-  path_ = folder_ + "/slow_calls.db";
-  options_.path = path_;
-}
-
-StoreTest::~StoreTest() { fs::remove_all(folder_); }
 
 std::unique_ptr<SlowCallDatabase> StoreTest::open() {
   auto database = SlowCallDatabase::open(options_);
@@ -115,11 +102,6 @@ bool write_and_wait(SlowCallStore& store, const StoredCall& call) {
 
 int choose_rounds(int rounds, int long_rounds) {
   return std::getenv("GPUPERF_LONG_TESTS") == nullptr ? rounds : long_rounds;
-}
-
-std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
 }
 
 void write_file(const std::string& path, const std::string& bytes) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -12,6 +13,8 @@
 #include "daemon/store/slow_call_database.h"
 #include "daemon/store/slow_call_store.h"
 #include "daemon/store/stored_call.h"
+#include "tests/unit/base/fake_clock.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf::testing {
 
@@ -20,22 +23,10 @@ inline constexpr uint64_t kHour = 3600 * kSecond;
 // A full hour, in 2024.
 inline constexpr uint64_t kNow = 474'000 * kHour;
 
-// Any thread.
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return mono_ns_; }
-  int64_t unix_ns() const override { return static_cast<int64_t>(kNow) + mono_ns_; }
-  void advance(std::chrono::nanoseconds by) { mono_ns_ += by.count(); }
-
- private:
-  std::atomic<int64_t> mono_ns_ = 0;
-};
-
 // A folder of its own, in memory where there is a file system for that: the tests sync a lot.
 class StoreTest : public ::testing::Test {
  protected:
-  StoreTest();
-  ~StoreTest() override;
+  StoreTest() { options_.path = path_; }
 
   // Fails the test, and throws, where it cannot be opened.
   std::unique_ptr<SlowCallDatabase> open();
@@ -51,10 +42,11 @@ class StoreTest : public ::testing::Test {
   // Every stack is named by a call, and every link leads from a call to a stack.
   void expect_sound_stacks() const;
 
-  std::string folder_;
-  std::string path_;
+  const TempFolder temp_folder_{access("/dev/shm", W_OK) == 0 ? "/dev/shm" : "/tmp"};
+  const std::string folder_ = temp_folder_.path();
+  std::string path_ = folder_ + "/slow_calls.db";
   SlowCallDatabase::Options options_;
-  FakeClock clock_;
+  FakeClock clock_{0, static_cast<int64_t>(kNow)};
 };
 
 // Ends at kNow at the latest; its body tells the id.
@@ -77,7 +69,6 @@ bool write_and_wait(SlowCallStore& store, const StoredCall& call);
 // GPUPERF_LONG_TESTS: `rounds` of a random test, or `long_rounds` where that is set.
 int choose_rounds(int rounds, int long_rounds);
 
-std::string read_file(const std::string& path);
 void write_file(const std::string& path, const std::string& bytes);
 
 }  // namespace gpuperf::testing

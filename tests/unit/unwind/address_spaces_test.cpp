@@ -13,9 +13,10 @@
 #include <tuple>
 #include <vector>
 
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 #include "daemon/unwind/frame_rules.h"
 #include "daemon/unwind/stack_walk.h"
+#include "tests/unit/base/fake_clock.h"
 #include "tests/unit/probe/fake_proc.h"
 #include "tests/unit/unwind/commanded_child.h"
 #include "tests/unit/unwind/python_process.h"
@@ -29,15 +30,6 @@ namespace {
 
 using testing::IsEmpty;
 using testing::SizeIs;
-
-class FakeClock final : public Clock {
- public:
-  int64_t mono_ns() const override { return now_ns; }
-  int64_t unix_ns() const override { return now_ns; }
-  void advance(std::chrono::nanoseconds by) { now_ns += by.count(); }
-
-  int64_t now_ns = 1'000'000'000;
-};
 
 // What the kernel side would know.
 struct FakeTables {

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-#include "daemon/probe/proc_text.h"
+#include "daemon/base/proc_text.h"
 #include "tests/unit/unwind/blocked_stack.h"
 
 namespace gpuperf {

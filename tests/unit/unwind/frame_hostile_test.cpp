@@ -5,14 +5,13 @@
 
 #include <chrono>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <random>
 #include <string>
 
-#include "daemon/probe/code_file.h"
-#include "daemon/probe/frame_search.h"
+#include "daemon/probe/code/code_file.h"
+#include "daemon/probe/code/frame_search.h"
 #include "daemon/unwind/frame_rules.h"
+#include "tests/unit/files.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/unwind/frame_file.h"
 
@@ -20,11 +19,6 @@ namespace gpuperf {
 namespace {
 
 using elf_builder::make_file;
-
-std::string read_sample() {
-  std::ifstream file(FRAME_SAMPLE, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 NamedSection get_section(const std::string& bytes, const char* name) {
   const Fd fd = make_file(bytes);
@@ -50,7 +44,7 @@ TEST(HostileFramesTest, SurvivesRandomBytesInEverythingItReads) {
   const uint32_t seed = std::random_device{}();
   std::printf("seed %u\n", seed);
   std::mt19937 random(seed);
-  const std::string bytes = read_sample();
+  const std::string bytes = read_file(FRAME_SAMPLE);
   const NamedSection code = get_section(bytes, ".text");
   const int all = ask_all(bytes, code);
   ASSERT_GT(all, 20);
@@ -95,7 +89,7 @@ TEST(HostileFramesTest, SurvivesRandomEntriesWithoutATable) {
 }
 
 TEST(HostileFramesTest, SeesEveryTruncation) {
-  const std::string bytes = read_sample();
+  const std::string bytes = read_file(FRAME_SAMPLE);
   const NamedSection code = get_section(bytes, ".text");
 
   for (size_t length = 0; length < bytes.size(); length += 97) {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/probe/frame_entries.h"
-#include "daemon/probe/frame_search.h"
+#include "daemon/probe/code/frame_entries.h"
+#include "daemon/probe/code/frame_search.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/unwind/frame_file.h"
 #include "tests/unit/unwind/rule_text.h"

@@ -12,7 +12,7 @@
 #include <stdexcept>
 #include <utility>
 
-#include "daemon/probe/code_file.h"
+#include "daemon/probe/code/code_file.h"
 #include "daemon/unwind/frame_rules.h"
 #include "tests/unit/unwind/rule_text.h"
 

@@ -15,7 +15,7 @@
 #include <stdexcept>
 
 #include "daemon/base/fd.h"
-#include "daemon/probe/elf_file.h"
+#include "daemon/probe/elf/elf_file.h"
 
 namespace gpuperf {
 namespace {

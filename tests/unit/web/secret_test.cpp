@@ -16,9 +16,8 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
-using testing::TempFolder;
 
-std::string read_file(const std::string& path) {
+std::string read_word(const std::string& path) {
   std::string text;
   std::ifstream(path) >> text;
   return text;
@@ -51,7 +50,7 @@ TEST(SecretTest, IsInAFileOfItsOwnerOnly) {
 
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(look_at(folder / "token").st_mode & 07777, 0600u);
-  EXPECT_TRUE(file->matches(read_file(folder / "token")));
+  EXPECT_TRUE(file->matches(read_word(folder / "token")));
   EXPECT_FALSE(file->matches(""));
 }
 
@@ -96,7 +95,7 @@ TEST(SecretTest, NeverWritesThroughALink) {
   const auto file = SecretFile::make(folder / "token", "");
 
   ASSERT_TRUE(file.ok()) << file.status();
-  EXPECT_EQ(read_file(folder / "victim"), "mine");
+  EXPECT_EQ(read_word(folder / "victim"), "mine");
   EXPECT_FALSE(std::filesystem::is_symlink(folder / "token"));
 }
 

@@ -7,8 +7,6 @@
 namespace gpuperf {
 namespace {
 
-using testing::FakeClock;
-
 v1::FetchCaptureRequest make_request(uint64_t id) {
   v1::FetchCaptureRequest request;
   request.set_id(id);
@@ -29,11 +27,11 @@ TEST(ViewLinksTest, ForgetsALinkAfterItsTime) {
   FakeClock clock;
   ViewLinks links(clock);
   const std::string old = *links.add(make_request(1));
-  clock.now_mono_ns += std::chrono::nanoseconds(ViewLinks::kLifetime).count() - 1;
+  clock.advance(ViewLinks::kLifetime - std::chrono::nanoseconds(1));
   const std::string young = *links.add(make_request(2));
   EXPECT_TRUE(links.find(old).has_value());
 
-  clock.now_mono_ns += 1;
+  clock.advance(std::chrono::nanoseconds(1));
 
   EXPECT_FALSE(links.find(old).has_value());
   EXPECT_TRUE(links.find(young).has_value());

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
+/* Lists the calls in flight that have passed their thresholds, for the daemon that asks. */
+#include "bpf/call_state.bpf.h"
+#include "bpf/slow_record.bpf.h"
+#include "bpf/stack.bpf.h"
+#include "bpf/waits.bpf.h"
+
+/* What one task writes must fit the 32 KiB buffer of the kernel's iterators. Calls nested deeper are reported
+ * when they return. */
+#define SLOW_PER_THREAD 12
+GPUPERF_ASSERT(SLOW_PER_THREAD * sizeof(struct gpuperf_slow_in_flight) < 32768);
+
+/* Where records are put together: the daemon has one reader. */
+struct slow_in_flight_scratch {
+	struct gpuperf_slow_in_flight record;
+	/* Of the thread that is looked at. */
+	__u64 now_ns;
+	__u64 minor_faults;
+	__u64 major_faults;
+	__u64 blocked_ns; /* so far, in `wait` */
+	__u64 runnable_ns;
+	struct gpuperf_wait wait;
+};
+
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct slow_in_flight_scratch);
+} slow_in_flight_scratches GPUPERF_MAP;
+
+/* What all calls of a thread have in common. */
+static __always_inline void look_at_thread(struct slow_in_flight_scratch *scratch, const struct gpuperf_thread *thread,
+					   struct task_struct *task)
+{
+	struct gpuperf_slow_in_flight *record = &scratch->record;
+	const struct gpuperf_off_cpu *off = &thread->off_cpu;
+	__u64 since_ns = off->since_ns, wake_ns = off->wake_ns, now_ns = scratch->now_ns;
+
+	__builtin_memset(&record->entry_sp, 0,
+			 sizeof(*record) - __builtin_offsetof(struct gpuperf_slow_in_flight, entry_sp));
+	record->thread_pointer = task->thread.fsbase;
+	record->return_count = list_replaced_returns(task, record->returns);
+	scratch->minor_faults = task->min_flt;
+	scratch->major_faults = task->maj_flt;
+	scratch->blocked_ns = 0;
+	scratch->runnable_ns = 0;
+	record->state = GPUPERF_THREAD_RUNNING;
+	if (!since_ns || since_ns > now_ns)
+		return;
+	if (off->blocked && !wake_ns) {
+		record->state = GPUPERF_THREAD_BLOCKED;
+		scratch->blocked_ns = now_ns - since_ns;
+		describe_wait(task, off, find_wait_kind(task, off->syscall, off->fd), &scratch->wait);
+		scratch->wait.start_mono_ns = since_ns;
+		scratch->wait.duration_ns = scratch->blocked_ns;
+	} else {
+		record->state = GPUPERF_THREAD_RUNNABLE;
+		if (now_ns > wake_ns)
+			scratch->runnable_ns = now_ns - (off->blocked ? wake_ns : since_ns);
+	}
+}
+
+/* Adds what the thread is in now; its wait takes the place of the shortest. */
+static __always_inline void add_present_state(const struct slow_in_flight_scratch *scratch,
+					      struct gpuperf_slow_call *call)
+{
+	__u32 kind = scratch->wait.kind;
+
+	call->split.runnable_ns += scratch->runnable_ns;
+	if (!scratch->blocked_ns)
+		return;
+	barrier_var(kind);
+	if (kind < GPUPERF_WAIT_KINDS)
+		call->split.waits_ns[kind] += scratch->blocked_ns;
+	*shortest_wait(call->waits) = scratch->wait;
+}
+
+/* The threshold that a call in flight has passed; 0 = it is not slow. `start_ns`: as read once, for the thread runs on
+ * and the frame may become another call's. */
+static __always_inline __u64 find_threshold_in_flight(const struct gpuperf_frame *frame, __u64 start_ns, __u64 now_ns,
+						      __u8 *adaptive)
+{
+	__u32 function_id = cookie_function(frame->cookie);
+	const struct gpuperf_function *function = bpf_map_lookup_elem(&functions, &function_id);
+
+	if (!function || frame->cell == GPUPERF_NO_CELL || !start_ns || start_ns >= now_ns)
+		return 0;
+	return find_passed_threshold(function, now_ns - start_ns, adaptive);
+}
+
+/* Whether one of the first SLOW_PER_THREAD calls is slow: few threads have one, and to look closer is dear. A function
+ * of its own for the verifier, like the next one. */
+__attribute__((noinline)) int has_slow_in_flight(struct gpuperf_thread *thread, __u64 now_ns)
+{
+	__u8 adaptive;
+
+	for (__u32 i = 0; i < SLOW_PER_THREAD && thread && i < thread->depth; i++) {
+		const struct gpuperf_frame *frame = call_stack_at(thread, i);
+		__u64 start_ns = *(volatile __u64 *)&frame->start_ns;
+
+		if (find_threshold_in_flight(frame, start_ns, now_ns, &adaptive))
+			return 1;
+	}
+	return 0;
+}
+
+/* Fills the record of one call but for the task's own names; 0 = it is not slow. */
+__attribute__((noinline)) int keep_slow_in_flight(struct slow_in_flight_scratch *scratch, struct gpuperf_thread *thread,
+						  __u32 index)
+{
+	struct gpuperf_frame *frame;
+	struct gpuperf_slow_call *call;
+	__u64 start_ns, threshold_ns;
+	__u8 adaptive = 0;
+
+	if (!scratch || !thread)
+		return 0;
+	frame = call_stack_at(thread, index);
+	start_ns = *(volatile __u64 *)&frame->start_ns;
+	threshold_ns = find_threshold_in_flight(frame, start_ns, scratch->now_ns, &adaptive);
+	if (!threshold_ns)
+		return 0;
+	call = &scratch->record.call;
+	clear_slow_call(call);
+	call->header.kind = GPUPERF_RECORD_SLOW_IN_FLIGHT;
+	call->header.length_bytes = sizeof(scratch->record);
+	call->start_mono_ns = start_ns;
+	call->duration_ns = scratch->now_ns - start_ns;
+	call->threshold_ns = threshold_ns;
+	call->adaptive = adaptive;
+	call->function_id = cookie_function(frame->cookie);
+	call->has_values = 1;
+	call->values_unread = frame->values_unread;
+	__builtin_memcpy(call->values, frame->values, sizeof(call->values));
+	keep_call_state(call, thread, index, scratch->minor_faults, scratch->major_faults);
+	add_present_state(scratch, call);
+	scratch->record.entry_sp = frame->sp;
+	scratch->record.entry_bp = frame->bp;
+	return 1;
+}
+
+/* The calls in flight that have passed their thresholds. The thread runs on while it is looked at: what
+ * is read of one that is on the CPU may be of two moments. */
+SEC("iter/task")
+int list_slow_in_flight(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct slow_in_flight_scratch *scratch;
+	struct gpuperf_thread *thread;
+	__u32 depth, key = 0;
+
+	if (!task)
+		return 0;
+	thread = thread_in_call(task);
+	scratch = bpf_map_lookup_elem(&slow_in_flight_scratches, &key);
+	if (!thread || !scratch)
+		return 0;
+	scratch->now_ns = bpf_ktime_get_ns();
+	if (!has_slow_in_flight(thread, scratch->now_ns))
+		return 0;
+	look_at_thread(scratch, thread, task);
+	depth = thread->depth;
+	for (__u32 i = 0; i < SLOW_PER_THREAD && i < depth; i++) {
+		struct gpuperf_slow_call *call = &scratch->record.call;
+
+		if (!keep_slow_in_flight(scratch, thread, i))
+			continue;
+		call->process_start_boot_ns = task->group_leader->start_boottime;
+		call->pid = task->tgid;
+		call->tid = task->pid;
+		bpf_probe_read_kernel(call->comm, sizeof(call->comm), task->comm);
+		bpf_seq_write(ctx->meta->seq, &scratch->record, sizeof(scratch->record)); /* full: the kernel asks again */
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

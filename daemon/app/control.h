@@ -1,0 +1,50 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "daemon/app/part.h"
+#include "daemon/model/control_port.h"
+
+namespace gpuperf {
+
+class ProbingPart;
+class SessionsPart;
+class TracingPart;
+
+// Changes of the configuration, of single probes, sessions and captures, as they are asked for:
+// passed to the loop, made there by the parts.
+class Control final : public ControlPort {
+ public:
+  Control(Core& core, ProbingPart& probing, SessionsPart& sessions, TracingPart& tracing)
+      : core_(core), probing_(probing), sessions_(sessions), tracing_(tracing) {}
+
+  void on_reload_signal();  // on the loop
+
+  void post_reload(Done done) override;
+  void post_add_probe(std::string section, std::string name, std::string value_json,
+                      Done done) override;
+  void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override;
+  void post_set_threshold(std::string category, std::string name,
+                          std::optional<uint64_t> threshold_ns, Done done) override;
+  void post_session_order(const SessionTarget& target, const SessionOrder& order,
+                          SessionsDone done) override;
+  void post_start_capture(const CaptureOrder& order, CaptureDone done) override;
+  void post_stop_capture(uint64_t id, CaptureDone done) override;
+  void post_freeze_recorder(const FreezeOrder& order, CaptureDone done) override;
+  void post_delete_capture(uint64_t id, CaptureDone done) override;
+
+ private:
+  void post_capture_change(std::function<Result<CaptureRow>()> change, CaptureDone done);
+  void reload(Done done);
+  Result<ProbeChange> reload_file();
+  void put_in_force(Result<ProbeChange> change, Done done);
+
+  Core& core_;
+  ProbingPart& probing_;
+  SessionsPart& sessions_;
+  TracingPart& tracing_;
+};
+
+}  // namespace gpuperf

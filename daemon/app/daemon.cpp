@@ -1,0 +1,201 @@
+#include "daemon/app/daemon.h"
+
+#include <sys/resource.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cassert>
+#include <cerrno>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+
+#include "daemon/app/control.h"
+#include "daemon/app/kernel_events_part.h"
+#include "daemon/app/kernel_part.h"
+#include "daemon/app/leaf_parts.h"
+#include "daemon/app/otlp_part.h"
+#include "daemon/app/probing_part.h"
+#include "daemon/app/service_status.h"
+#include "daemon/app/sessions_part.h"
+#include "daemon/app/slow_calls_part.h"
+#include "daemon/app/tracing_part.h"
+#include "daemon/base/lock_file.h"
+
+namespace gpuperf {
+namespace {
+
+// Fresh enough for a person, rare enough to cost nothing.
+constexpr std::chrono::milliseconds kPublishPeriod{250};
+
+// An event that somebody may wait for.
+constexpr LogEvent kReady{"gpuperfd ready", "eef2e8cdbbf1473bb4a7a3eeb81d1491"};
+
+uint64_t read_cpu_ns() {
+  rusage usage{};
+  (void)getrusage(RUSAGE_SELF, &usage);  // cannot fail for our own process
+  const auto to_ns = [](const timeval& time) {
+    return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 +
+           static_cast<uint64_t>(time.tv_usec) * 1000;
+  };
+  return to_ns(usage.ru_utime) + to_ns(usage.ru_stime);
+}
+
+uint64_t read_resident_bytes() {
+  uint64_t total_pages = 0, resident_pages = 0;
+  std::ifstream("/proc/self/statm") >> total_pages >> resident_pages;
+  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
+}
+
+std::string read_kernel_release() {
+  utsname name{};
+  return uname(&name) == 0 ? name.release : "unknown";
+}
+
+Result<LockFile> lock_runtime_dir(const std::string& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  if (error) {
+    return absl::UnavailableError("runtime directory " + path + ": " + error.message() +
+                                  "; choose another with --runtime-dir");
+  }
+  return LockFile::acquire(path + "/gpuperfd.lock");
+}
+
+}  // namespace
+
+// Each is given the others it works with, later ones too: none uses them before it is started.
+struct Daemon::Parts {
+  Core& core;
+  Config config;
+  OtlpPart otlp{core};
+  SlowCallsPart slow_calls{core, otlp};
+  TracingPart tracing{core, otlp, slow_calls, sessions};
+  SessionsPart sessions{core};
+  const std::unique_ptr<Part> injection = make_injection_part(core, sessions);
+  Control control{core, probing, sessions, tracing};
+  const std::unique_ptr<Part> serving = make_serving_part(core, slow_calls, tracing, control);
+  KernelPart kernel{core, slow_calls, tracing};
+  KernelEventsPart kernel_events{core, {kernel, sessions, tracing, slow_calls, probing}};
+  ProbingPart probing{core, kernel, tracing, std::move(config)};
+  const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core);
+
+  const std::vector<Part*> in_order{
+      // Before whatever exports slow calls, so that it gets the last of them.
+      &otlp,
+      &slow_calls,
+      &tracing,
+      // Before whatever takes long: a process that starts CUDA meanwhile asks only once while its
+      // graphs can be covered.
+      &sessions,
+      injection.get(),
+      serving.get(),
+      &kernel,
+      &kernel_events,
+      &probing,
+      gpu_health.get(),
+  };
+};
+
+Daemon::Daemon(DaemonOptions options, Config config)
+    : core_{.options = std::move(options), .settings = config.settings},
+      parts_(new Parts{core_, std::move(config)}) {
+  core_.publish = [this] { publish(); };
+  core_.apply_settings = [this] { apply_settings(); };
+}
+
+Daemon::~Daemon() = default;
+
+Status Daemon::run() {
+  ASSIGN_OR_RETURN(const LockFile lock, lock_runtime_dir(core_.options.runtime_dir));
+  RETURN_IF_ERROR(start_loop());
+  Status status = run_parts();
+  core_.loop.reset();
+  return status;
+}
+
+Status Daemon::start_loop() {
+  ASSIGN_OR_RETURN(core_.loop, TaskLoop::make());
+  const LiveConfig& config = parts_->probing.config();
+  *core_.facts = {.version = GPUPERF_VERSION,
+                  .pid = static_cast<uint32_t>(getpid()),
+                  .start_unix_ns = static_cast<uint64_t>(core_.clock.unix_ns()),
+                  .kernel = read_kernel_release(),
+                  .config_path = core_.options.config_path,
+                  .config_json = config.text(),
+                  .effective_json = render_settings_json(config.settings())};
+  // Before any thread starts, so that all inherit the blocked signals.
+  RETURN_IF_ERROR(core_.loop->add_signals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) {
+    if (signal != SIGHUP) return core_.loop->stop();
+    parts_->control.on_reload_signal();
+  }));
+  if (std::signal(SIGPIPE, SIG_IGN) == SIG_ERR) return errno_status(errno, "ignore SIGPIPE");
+  return absl::OkStatus();
+}
+
+Status Daemon::run_parts() {
+  Status status;
+  size_t started = 0;
+  while (status.ok() && started < parts_->in_order.size()) {
+    status = parts_->in_order[started++]->start();
+  }
+  if (status.ok()) status = run_loop();
+  while (started > 0) parts_->in_order[--started]->stop();
+  return status;
+}
+
+Status Daemon::run_loop() {
+  publish();
+  RETURN_IF_ERROR(core_.loop->add_timer(kPublishPeriod, [this] { publish_if_changed(); }));
+  if (const auto alive = ServiceNotifier::find_alive_period()) {
+    // By the loop itself: one that hangs says nothing, and the daemon is killed and started anew.
+    RETURN_IF_ERROR(core_.loop->add_timer(*alive, [this] { core_.service.tell_alive(); }));
+  }
+  const size_t functions = parts_->probing.config().make_plan().config.probes.size();
+  log_info(kReady, {{"version", GPUPERF_VERSION},
+                    {"mechanism", core_.board.get()->probes->mechanism},
+                    {"functions", std::to_string(functions)},
+                    {"config", core_.options.config_path},
+                    {"metrics", core_.facts->metrics_address},
+                    {"api", core_.settings.grpc.listen}});
+  core_.service.tell_ready();
+  core_.loop->run();
+  core_.service.tell_stopping();
+  log_info("gpuperfd stopping");
+  return absl::OkStatus();
+}
+
+void Daemon::apply_settings() {
+  assert(core_.loop->on_loop());
+  const LiveConfig& config = parts_->probing.config();
+  set_up_log(config.settings().log.level);
+  for (Part* part : parts_->in_order) part->apply_settings(config.settings());
+  core_.facts = std::make_shared<DaemonFacts>(*core_.facts);
+  core_.facts->config_json = config.text();
+  core_.facts->effective_json = render_settings_json(config.settings());
+}
+
+void Daemon::publish_if_changed() {
+  for (Part* part : parts_->in_order) part->advance(core_.clock.mono_ns());
+  if (std::exchange(core_.changed, false)) publish();
+}
+
+void Daemon::publish() {
+  assert(core_.loop->on_loop());
+  auto snapshot = std::make_shared<Snapshot>();
+  snapshot->taken_mono_ns = core_.clock.mono_ns();
+  snapshot->daemon = core_.facts;
+  for (const Part* part : parts_->in_order) {
+    snapshot->problems.insert(snapshot->problems.end(), part->problems().begin(),
+                              part->problems().end());
+    part->fill(*snapshot);
+  }
+  snapshot->functions = core_.registry.get();  // last: it has every function the rows above name
+  snapshot->cpu_ns = read_cpu_ns();
+  snapshot->resident_bytes = read_resident_bytes();
+  core_.service.tell_status(describe_service(*snapshot));
+  core_.board.publish(std::move(snapshot));
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,195 @@
+#include "daemon/app/kernel_events_part.h"
+
+#include <algorithm>
+#include <cassert>
+#include <utility>
+
+#include "daemon/app/kernel_part.h"
+#include "daemon/app/probing_part.h"
+#include "daemon/app/sessions_part.h"
+#include "daemon/app/slow_calls_part.h"
+#include "daemon/app/tracing_part.h"
+#include "daemon/base/proc_text.h"
+#include "daemon/collect/cell_store.h"
+#include "daemon/collect/decode_calls.h"
+#include "daemon/owner/container.h"
+#include "daemon/probe/attach/in_flight.h"
+
+namespace gpuperf {
+namespace {
+
+// The budget must see a hot function within two seconds: totals are read at least this often.
+constexpr std::chrono::milliseconds kBudgetWindow{1000};
+
+AdaptiveThresholds::Options make_adaptive_options(const Settings& settings) {
+  return {.factor = settings.slow.adaptive_factor,
+          .floor_ns = static_cast<uint64_t>(settings.slow.adaptive_floor_ms * 1e6)};
+}
+
+Result<SlowInFlightCalls> read_slow_in_flight(SlowInFlightReader& reader) {
+  ASSIGN_OR_RETURN(const auto records, reader.read());
+  SlowInFlightCalls found;
+  for (const gpuperf_slow_in_flight& record : records) {
+    found.calls.push_back(decode_slow_in_flight(record));
+  }
+  return found;
+}
+
+}  // namespace
+
+KernelEventsPart::KernelEventsPart(Core& core, const Others& others)
+    : Part(core),
+      others_(others),
+      stats_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds),
+              .max_exited_processes = core.settings.stats.max_exited_processes},
+             core.drops),
+      adaptive_(make_adaptive_options(core.settings)),
+      shapes_(core.drops) {}
+
+Status KernelEventsPart::start() {
+  if (others_.kernel.programs()) {
+    ASSIGN_OR_RETURN(drain_, Drain::make(make_setup(), make_totals(), core_.drops));
+    drain_->start();
+  }
+  const std::chrono::seconds summary(core_.settings.stats.summary_interval_seconds);
+  if (summary.count() == 0) return absl::OkStatus();
+  return core_.loop->add_timer(summary, [this] { log_summary(); });
+}
+
+void KernelEventsPart::stop() {
+  if (!drain_) return;
+  drain_->stop();
+  take_batches();
+  log_summary();
+  drain_.reset();
+}
+
+Drain::Setup KernelEventsPart::make_setup() {
+  const Programs& programs = *others_.kernel.programs();
+  return {.slow_ring_fd = programs.map_fd("slow_ring"),
+          .process_ring_fd = programs.map_fd("process_ring"),
+          .name_ring_fd = programs.map_fd("name_ring"),
+          .stack_ring_fd = programs.map_fd("stack_ring"),
+          .stack_copy_ring_fd = programs.map_fd("stack_copy_ring"),
+          .trace_ring_fd = programs.map_fd("trace_ring"),
+          .interval =
+              std::min(std::chrono::milliseconds(core_.settings.stats.interval_ms), kBudgetWindow),
+          .read_in_flight = [reader = std::make_shared<InFlightReader>(
+                                 programs, "list_in_flight")]() -> Result<InFlightCalls> {
+            ASSIGN_OR_RETURN(const auto records, reader->read());
+            return decode_in_flight(records);
+          },
+          .read_slow_in_flight =
+              [reader = std::make_shared<SlowInFlightReader>(programs, "list_slow_in_flight")] {
+                return read_slow_in_flight(*reader);
+              },
+          .on_batch = [this] { core_.loop->post([this] { take_batches(); }); }};
+}
+
+MapSource KernelEventsPart::make_totals() {
+  const auto find_owner = [this](const ProcessKey& process, const gpuperf_process_info* info) {
+    // So that a short program's stacks can be named after it.
+    others_.kernel.symbolizer().post_prepare(process);
+    return read_owner(process, info);
+  };
+  const auto is_alive = [](const ProcessKey& process) {
+    return is_running_since("/proc", process.pid, process.start_boot_ns);
+  };
+  const auto name_pod = [this](Owner& owner) {
+    return others_.sessions.pod_names().name(owner) != PodNames::State::kAsked;
+  };
+  return MapSource(make_cell_store(*others_.kernel.programs()), {find_owner, is_alive, name_pod},
+                   core_.drops);
+}
+
+void KernelEventsPart::apply_settings(const Settings& settings) {
+  stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
+  adaptive_.set_options(make_adaptive_options(settings));
+}
+
+void KernelEventsPart::fill(Snapshot& snapshot) const {
+  snapshot.totals_mono_ns = totals_mono_ns_;
+  snapshot.in_flight = in_flight_;
+  stats_.fill(snapshot);
+  shapes_.fill(snapshot);
+  adaptive_.fill(snapshot);
+}
+
+void KernelEventsPart::take_batches() {
+  assert(core_.loop->on_loop());
+  if (drain_ == nullptr) return;  // posted before the stop, run after it: all was taken
+  while (auto batch = drain_->try_pop()) take(*batch);
+}
+
+void KernelEventsPart::take(Drain::Batch& batch) {
+  // The rings are emptied slow calls first: the names and stacks that they need are in the same
+  // batch.
+  std::vector<RawStack> stacks;
+  for (Event& event : batch) {
+    if (const auto* named = std::get_if<HandleNamed>(&event)) others_.slow_calls.apply(*named);
+    if (auto* stack = std::get_if<RawStack>(&event)) stacks.push_back(std::move(*stack));
+  }
+  others_.kernel.take(std::move(stacks));
+  for (Event& event : batch) {
+    std::visit([this](auto& known) { take_event(known); }, event);
+  }
+  core_.changed = true;
+}
+
+void KernelEventsPart::take_event(CellDelta& delta) {
+  stats_.apply(delta);
+  adaptive_.apply(delta);
+  others_.probing.apply(delta);
+}
+
+void KernelEventsPart::take_event(ProcessExited& exited) {
+  stats_.apply(exited, core_.clock.mono_ns());
+  others_.slow_calls.apply(exited);
+  shapes_.apply(exited);
+  others_.probing.apply(exited);
+  others_.tracing->apply(exited);
+}
+
+void KernelEventsPart::take_event(SlowCallEvent& event) {
+  others_.slow_calls.pipeline().take(std::move(event));
+}
+void KernelEventsPart::take_event(SlowInFlightCalls& calls) {
+  others_.slow_calls.pipeline().take(calls);
+}
+void KernelEventsPart::take_event(TraceBatch& batch) { others_.tracing->apply(batch); }
+void KernelEventsPart::take_event(ChildStarted& child) { others_.tracing->apply(child); }
+
+void KernelEventsPart::take_event(InFlightCalls& calls) {
+  in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));
+}
+
+void KernelEventsPart::take_event(TotalsRead& read) {
+  totals_mono_ns_ = read.mono_ns;
+  for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
+    others_.kernel.programs()->set_adaptive_threshold(function_id, threshold_ns);
+  }
+  others_.probing.judge_budget(read.mono_ns);
+}
+
+void KernelEventsPart::log_summary() {
+  Snapshot now;
+  stats_.fill(now);
+  uint64_t calls = 0, slow_calls = 0, total_ns = 0;
+  const FunctionSeries* busiest = nullptr;
+  for (const auto& series : now.series) {
+    calls += series->totals.calls;
+    slow_calls += series->totals.slow_calls;
+    total_ns += series->totals.total_ns;
+    if (!busiest || series->totals.total_ns > busiest->totals.total_ns) busiest = series.get();
+  }
+  log_info("summary",
+           {{"calls", std::to_string(calls)},
+            {"calls_since_last", std::to_string(calls - std::exchange(summarised_calls_, calls))},
+            {"slow_calls", std::to_string(slow_calls)},
+            {"slow_calls_since_last",
+             std::to_string(slow_calls - std::exchange(summarised_slow_calls_, slow_calls))},
+            {"total_ns", std::to_string(total_ns)},
+            {"busiest", busiest ? (*core_.registry.get())[busiest->function_id].name : "none"}});
+}
+
+}  // namespace gpuperf

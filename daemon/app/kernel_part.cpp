@@ -1,0 +1,90 @@
+#include "daemon/app/kernel_part.h"
+
+#include <string>
+#include <utility>
+
+#include "daemon/app/slow_calls_part.h"
+#include "daemon/app/tracing_part.h"
+#include "daemon/probe/attach/self_test.h"
+#include "daemon/unwind/walk_tables.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr LogEvent kNothingProbed{"nothing is probed", "ba9fd991826c491ab3ba4e875f0f08a3"};
+
+}  // namespace
+
+Status KernelPart::start() {
+  status_ = choose_mechanism();
+  if (status_.ok()) {
+    tracing_->set_programs(programs_.get());
+  } else {
+    log_warn(kNothingProbed, {{"error", std::string(status_.message())}});
+  }
+  start_symbolizer();
+  return absl::OkStatus();
+}
+
+void KernelPart::stop() {
+  tracing_->set_symbolizer(nullptr);
+  slow_calls_.set_symbolizer(nullptr);
+  symbolizer_.reset();  // answers what waits
+  core_.loop->run_posted();
+  slow_calls_.pipeline().stop_holding();
+  tracing_->set_programs(nullptr);
+  programs_.reset();
+}
+
+Status KernelPart::choose_mechanism() {
+  Status first_error;
+  for (const Mechanism mechanism : kMechanisms) {
+    if (core_.options.mechanism && *core_.options.mechanism != mechanism) continue;
+    const Status works = try_mechanism(mechanism);
+    if (works.ok()) return load(mechanism);
+    if (absl::IsPermissionDenied(works)) return works;  // nor is any other permitted
+    log_info("mechanism unusable", {{"mechanism", std::string(get_mechanism_name(mechanism))},
+                                    {"error", std::string(works.message())}});
+    first_error.Update(works);
+  }
+  return first_error;
+}
+
+Status KernelPart::load(Mechanism mechanism) {
+  Programs::Sizes sizes{.functions = core_.registry.capacity(),
+                        .cells = static_cast<uint32_t>(core_.settings.stats.max_cells),
+                        .follow_threads = core_.settings.slow.time_split};
+  auto programs = Programs::load(mechanism, sizes);
+  if (!programs.ok() && sizes.follow_threads) {
+    problems_.push_back(
+        {"time split", std::string(programs.status().message()),
+         "slow calls come without where their time went; kernel 5.18 and later have what that "
+         "needs, and slow.time_split = false says that it is not wanted"});
+    sizes.follow_threads = false;
+    programs = Programs::load(mechanism, sizes);
+  }
+  RETURN_IF_ERROR(programs.status());
+  programs_ = *std::move(programs);
+  return absl::OkStatus();
+}
+
+void KernelPart::start_symbolizer() {
+  Symbolizer::Options options;
+  if (programs_) {
+    options.tables = make_walk_tables(*programs_);
+    options.forget_sent = [this](uint64_t raw_id) { forget_sent_stack(*programs_, raw_id); };
+  }
+  symbolizer_ = std::make_unique<Symbolizer>(std::move(options), core_.drops);
+  slow_calls_.set_symbolizer(symbolizer_.get());
+  tracing_->set_symbolizer(symbolizer_.get());
+}
+
+void KernelPart::take(std::vector<RawStack> stacks) {
+  std::vector<uint64_t> ids;
+  for (const RawStack& stack : stacks) ids.push_back(stack.id);
+  if (ids.empty() || symbolizer_->post_stacks(std::move(stacks))) return;
+  core_.drops.add(DropCause::kStacksQueueFull, ids.size());
+  for (const uint64_t id : ids) forget_sent_stack(*programs_, id);
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,115 @@
+#include "daemon/app/probing_part.h"
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <utility>
+
+#include "daemon/app/kernel_part.h"
+#include "daemon/app/tracing_part.h"
+#include "daemon/owner/process_cpu.h"
+#include "daemon/probe/attach/probe_report.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr LogEvent kProbeSuspended{"probe suspended by the overhead budget",
+                                   "41c8d7d889b141a3993d487f41e05607"};
+
+}  // namespace
+
+ProbingPart::ProbingPart(Core& core, const KernelPart& kernel, const TracingPart& tracing,
+                         Config config)
+    : Part(core),
+      kernel_(kernel),
+      tracing_(tracing),
+      config_(std::move(config)),
+      budget_({.percent = core.settings.overhead.budget_percent}, core.clock.mono_ns()) {}
+
+// Where nothing can be probed, the report says why there is no data.
+Status ProbingPart::start() {
+  auto report = std::make_shared<ProbeReport>();
+  report_ = report;
+  Programs* const programs = kernel_.programs();
+  if (programs == nullptr) {
+    const std::string why(kernel_.programs_status().message());
+    *report = explain_no_probes(config_.make_plan().config, why);
+    report->problems.push_back(
+        {"probes", why, "nothing is probed until this is mended and gpuperfd restarted"});
+    return absl::OkStatus();
+  }
+  report->mechanism = get_mechanism_name(programs->mechanism());
+  prober_ = std::make_unique<Prober>(
+      config_.make_plan(), core_.registry, *programs, core_.drops,
+      Prober::Listeners{
+          .on_report =
+              [this](auto news) {
+                core_.loop->post([this, news = std::move(news)] { take_report(news); });
+              },
+          .on_watched = [this](uint32_t pid) { kernel_.symbolizer().post_prepare({.pid = pid}); },
+          .on_mapping =
+              [this](uint32_t pid, const std::string& path) {
+                kernel_.symbolizer().note_mapping(pid, path);
+              },
+      });
+  return prober_->start();
+}
+
+// Detaching may take seconds (perf events most of all), and calls go on being recorded meanwhile:
+// unless the loop takes their batches, the drain stops reading and the rings lose records.
+void ProbingPart::stop() {
+  // Out of prober_ at once: changes asked for meanwhile are refused.
+  if (const auto prober = std::move(prober_)) stop_beside_loop([&] { prober->stop(); });
+}
+
+void ProbingPart::fill(Snapshot& snapshot) const {
+  snapshot.probes = report_;
+  budget_.fill(snapshot);
+}
+
+bool ProbingPart::post_plan(std::function<void()> done) {
+  if (!prober_) return false;
+  prober_->post_plan(config_.make_plan(),
+                     // After the report of the change, which was posted before.
+                     [this, done = std::move(done)] { core_.loop->post(done); });
+  return true;
+}
+
+void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
+  report_ = std::move(report);
+  std::map<uint32_t, uint64_t> costs_ns;  // a function in several files costs what its dearest does
+  for (const ProbeRow& row : report_->probes) {
+    if (!is_probed(row.state)) continue;
+    uint64_t& cost_ns = costs_ns[row.function_id];
+    cost_ns = std::max(cost_ns, row.cost_ns);
+  }
+  for (const auto& [function_id, cost_ns] : costs_ns) {
+    budget_.set_cost(function_id, cost_ns, core_.clock.mono_ns());
+  }
+  core_.changed = true;
+}
+
+// Who asks for a capture wants all of it: no probe is taken out meanwhile.
+void ProbingPart::judge_budget(int64_t now_mono_ns) {
+  const bool is_capturing = tracing_->captures().needs_every_probe();
+  budget_.set_percent(is_capturing ? 0 : config_.settings().overhead.budget_percent);
+  const Budget::Decision decision = budget_.judge(now_mono_ns, read_process_cpu_ns);
+  if (decision.suspend.empty() && decision.resume.empty()) return;
+  const auto functions = core_.registry.get();
+  for (const Suspension& out : decision.suspend) {
+    suspended_.insert(out.function_id);
+    log_warn(kProbeSuspended,
+             {{"function", (*functions)[out.function_id].name},
+              {"pid", std::to_string(out.process.pid)},
+              {"comm", out.comm},
+              {"share_ratio", std::to_string(out.share_ratio)},
+              {"pause_ms", std::to_string((out.until_mono_ns - now_mono_ns) / 1'000'000)}});
+  }
+  for (const uint32_t function_id : decision.resume) {
+    suspended_.erase(function_id);
+    log_info("probe back after suspension", {{"function", (*functions)[function_id].name}});
+  }
+  if (prober_) prober_->post_suspended(suspended_);
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <set>
+
+#include "daemon/app/live_config.h"
+#include "daemon/app/part.h"
+#include "daemon/probe/prober.h"
+#include "daemon/state/budget.h"
+
+namespace gpuperf {
+
+class KernelPart;
+class TracingPart;
+
+// The probes: what is to be probed, by the configuration in force and the overhead budget, and what
+// became of it.
+class ProbingPart final : public Part {
+ public:
+  ProbingPart(Core& core, const KernelPart& kernel, const TracingPart& tracing, Config config);
+  Status start() override;
+  void stop() override;
+  void fill(Snapshot& snapshot) const override;
+
+  LiveConfig& config() { return config_; }
+  // Puts the configuration in force; `done` is called on the loop, after the report of it. False:
+  // nothing can be probed.
+  bool post_plan(std::function<void()> done);
+  void apply(const CellDelta& delta) { budget_.apply(delta); }
+  void apply(const ProcessExited& exited) { budget_.apply(exited); }
+  void judge_budget(int64_t now_mono_ns);
+
+ private:
+  void take_report(std::shared_ptr<const ProbeReport> report);
+
+  const KernelPart& kernel_;
+  const TracingPart& tracing_;
+  LiveConfig config_;
+  std::unique_ptr<Prober> prober_;  // null where probes cannot be used
+  std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
+  Budget budget_;
+  std::set<uint32_t> suspended_;
+};
+
+}  // namespace gpuperf

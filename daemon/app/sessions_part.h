@@ -1,0 +1,44 @@
+#pragma once
+
+#include <memory>
+
+#include "daemon/app/part.h"
+#include "daemon/app/session_log.h"
+#include "daemon/model/control_port.h"
+#include "daemon/owner/pod_names.h"
+#include "daemon/session/session_source.h"
+#include "daemon/state/gpu_state.h"
+#include "daemon/state/session_registry.h"
+
+namespace gpuperf {
+
+// Sessions of injected processes: takes what they send, keeps what it adds up to, passes orders on.
+// And the names of pods, which calls ask for, too.
+class SessionsPart final : public Part {
+ public:
+  explicit SessionsPart(Core& core);
+  Status start() override;
+  void stop() override;
+  void apply_settings(const Settings& settings) override;
+  void advance(int64_t now_mono_ns) override;
+  void fill(Snapshot& snapshot) const override;
+
+  bool is_running() const { return source_ != nullptr; }
+  PodNames& pod_names() { return *pod_names_; }
+  SessionRegistry& registry() { return registry_; }
+  // On the loop; answers there, too.
+  void post_order(const SessionTarget& target, const SessionOrder& order,
+                  ControlPort::SessionsDone done);
+
+ private:
+  void take_events();
+
+  std::unique_ptr<PodNames> pod_names_;
+  std::unique_ptr<SessionSource> source_;  // null = sessions are not wanted
+  // The features outlive the registry, whose sessions use them.
+  GpuStatistics statistics_;
+  SessionLog log_;
+  SessionRegistry registry_;
+};
+
+}  // namespace gpuperf

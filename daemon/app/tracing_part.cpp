@@ -1,0 +1,55 @@
+#include "daemon/app/tracing_part.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "daemon/app/otlp_part.h"
+#include "daemon/app/sessions_part.h"
+#include "daemon/app/slow_calls_part.h"
+#include "daemon/otlp/spans.h"
+
+namespace gpuperf {
+namespace {
+
+// A capture that hosts make together begins that much later at most.
+constexpr std::chrono::milliseconds kTracePeriod{20};
+
+}  // namespace
+
+Status TracingPart::start() {
+  const Settings& settings = core_.settings;
+  const std::chrono::nanoseconds profile_period =
+      otlp_.exporter() ? otlp::get_profile_period(settings, std::getenv)
+                       : std::chrono::nanoseconds(0);
+  tracing_ = std::make_unique<Tracing>(
+      settings,
+      Tracing::Parts{
+          .loop = *core_.loop,
+          .clock = core_.clock,
+          .drops = core_.drops,
+          .board = core_.board,
+          .functions = core_.registry,
+          .post_session_order =
+              [this](const SessionTarget& target, const SessionOrder& order) {
+                sessions_.post_order(target, order, [](const Result<size_t>&) {});
+              },
+          .on_change = [this] { core_.changed = true; },
+          .profile_period_ns = static_cast<uint64_t>(profile_period.count()),
+          .on_profile = [this](const Capture& capture) { otlp_.exporter()->on_profile(capture); }});
+  if (const auto& problem = tracing_->captures().problem()) {
+    add_problem(*problem, "no store of captures");
+  }
+  tracing_->follow(sessions_.registry());
+  slow_calls_.start_pipeline(*tracing_, sessions_.registry());
+  return core_.loop->add_timer(kTracePeriod, [this] {
+    tracing_->advance();
+    slow_calls_.pipeline().advance();
+  });
+}
+
+void TracingPart::stop() {
+  tracing_->stop();
+  core_.loop->run_posted();
+}
+
+}  // namespace gpuperf

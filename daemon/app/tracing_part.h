@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+
+#include "daemon/app/part.h"
+#include "daemon/capture/tracing.h"
+
+namespace gpuperf {
+
+class OtlpPart;
+class SessionsPart;
+class SlowCallsPart;
+
+// The flight recorder, captures and profiles. What it starts stays to the end: slow calls read the
+// recorder.
+class TracingPart final : public Part {
+ public:
+  TracingPart(Core& core, const OtlpPart& otlp, SlowCallsPart& slow_calls, SessionsPart& sessions)
+      : Part(core), otlp_(otlp), slow_calls_(slow_calls), sessions_(sessions) {}
+  Status start() override;
+  void stop() override;
+  void apply_settings(const Settings& settings) override { tracing_->set_settings(settings); }
+  void fill(Snapshot& snapshot) const override { tracing_->fill(snapshot); }
+
+  Tracing* operator->() const { return tracing_.get(); }
+
+ private:
+  const OtlpPart& otlp_;
+  SlowCallsPart& slow_calls_;
+  SessionsPart& sessions_;
+  std::unique_ptr<Tracing> tracing_;
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,181 @@
+#include "daemon/capture/capture_orders.h"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/base/clock_tick.h"
+#include "daemon/base/log.h"
+#include "daemon/base/proc_text.h"
+#include "daemon/owner/container.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr uint64_t kExpirePeriodNs = 3'600'000'000'000;
+
+Status check_owner(uint32_t pid, uint32_t uid) {
+  struct stat facts {};
+  if (stat(get_proc_path("/proc", pid, "").c_str(), &facts) != 0) {
+    return absl::NotFoundError("there is no process " + std::to_string(pid));
+  }
+  if (facts.st_uid == uid) return absl::OkStatus();
+  return absl::PermissionDeniedError("process " + std::to_string(pid) +
+                                     " belongs to another user; root may capture it");
+}
+
+bool matches(const Owner& owner, const CaptureTarget& target) {
+  return (target.container.empty() ||
+          (!owner.container.empty() && (owner.container.starts_with(target.container) ||
+                                        target.container.starts_with(owner.container)))) &&
+         (target.pod.empty() || owner.pod == target.pod);
+}
+
+}  // namespace
+
+CaptureOrders::CaptureOrders(const TraceSources& sources, Parts parts)
+    : sources_(sources),
+      parts_(std::move(parts)),
+      store_(open_store()),
+      captures_(make_capture_options(sources.settings), sources.recorder,
+                store_ ? store_->list() : std::vector<CaptureRow>(),
+                store_ ? store_->last_id() : 0) {}
+
+std::unique_ptr<CaptureStore> CaptureOrders::open_store() {
+  const Settings& settings = sources_.settings;
+  if (settings.storage.path.empty()) return nullptr;
+  auto store = CaptureStore::open({.folder = settings.storage.path + "/captures",
+                                   .max_bytes = settings.trace.store_mib << 20,
+                                   .retention = std::chrono::days(settings.trace.retention_days)},
+                                  sources_.clock);
+  if (store.ok()) return *std::move(store);
+  problem_ = {"captures", std::string(store.status().message()),
+              "captures cannot be kept until this is mended and gpuperfd restarted"};
+  return nullptr;
+}
+
+// What a new capture is of; without a place to keep it, none begins.
+Result<std::vector<ProcessKey>> CaptureOrders::find_processes(const CaptureTarget& target,
+                                                              uint32_t requester_uid) const {
+  if (store_ == nullptr) {
+    return absl::UnavailableError(
+        "captures cannot be kept: no storage.path, or it does not work; gpuperfctl status says "
+        "more");
+  }
+  if (target.pid == 0 && requester_uid != 0) {
+    return absl::PermissionDeniedError(
+        "only root may capture other users' processes; name one of your own by its pid");
+  }
+  const bool names_owner = !target.container.empty() || !target.pod.empty();
+  std::vector<ProcessKey> found;
+  if (target.pid != 0) {
+    if (requester_uid != 0) RETURN_IF_ERROR(check_owner(target.pid, requester_uid));
+    const auto ticks = read_start_ticks("/proc", target.pid);
+    if (!ticks.ok()) return found;
+    const ProcessKey process{target.pid, *ticks * kTickNs};
+    if (!names_owner || matches(read_owner(process, nullptr), target)) found.push_back(process);
+    return found;
+  }
+  if (!names_owner) return found;
+  const auto snapshot = parts_.board.get();
+  for (const ProcessRow& row : snapshot->processes) {
+    if (!row.exited && matches(row.owner, target)) found.push_back(row.process);
+  }
+  for (const auto& session : snapshot->gpu.sessions) {
+    if (session->open && matches(session->facts.owner, target)) {
+      found.push_back(session->facts.process);
+    }
+  }
+  return found;
+}
+
+Result<CaptureRow> CaptureOrders::start(const CaptureOrder& order) {
+  ASSIGN_OR_RETURN(auto processes, find_processes(order.target, order.requester_uid));
+  auto row = captures_.start(order, std::move(processes), read_now(sources_.clock));
+  parts_.on_wanted();
+  return row;
+}
+
+Result<CaptureRow> CaptureOrders::freeze(const FreezeOrder& order) {
+  ASSIGN_OR_RETURN(auto processes, find_processes(order.target, order.requester_uid));
+  return captures_.freeze(order, std::move(processes), read_now(sources_.clock));
+}
+
+Result<CaptureRow> CaptureOrders::stop(uint64_t id) {
+  auto row = captures_.stop(id, read_now(sources_.clock));
+  parts_.on_wanted();
+  return row;
+}
+
+Result<CaptureRow> CaptureOrders::remove(uint64_t id) {
+  const CaptureRow* row = captures_.find(id);
+  const std::optional<CaptureRow> copy = row ? std::optional(*row) : std::nullopt;
+  RETURN_IF_ERROR(captures_.remove(id));
+  if (copy->state == CaptureState::kStored && store_) RETURN_IF_ERROR(store_->remove(id));
+  return *copy;
+}
+
+// What is too old leaves.
+void CaptureOrders::expire_stored() {
+  const auto now_ns = static_cast<uint64_t>(sources_.clock.mono_ns());
+  if (store_ == nullptr || now_ns < next_expire_mono_ns_) return;
+  next_expire_mono_ns_ = now_ns + kExpirePeriodNs;
+  const auto expire = [this] {
+    store_->expire();
+    sources_.loop.post([this] { captures_.keep_stored(store_->list()); });
+  };
+  (void)sources_.builds.post(expire);  // with too much to do, the next hour is early enough
+}
+
+void CaptureOrders::advance() {
+  expire_stored();
+  const uint64_t lost_hits = sources_.drops.get(DropCause::kBpfTraceRingFull);
+  for (FinishedCapture& finished : captures_.advance(read_now(sources_.clock), lost_hits)) {
+    build(std::move(finished));
+  }
+}
+
+bool CaptureOrders::needs_every_probe() const {
+  return std::ranges::any_of(wanted(), &Captures::Wanted::cpu);
+}
+
+void CaptureOrders::build(FinishedCapture finished) {
+  const uint64_t id = finished.scope.id;
+  CaptureRow known = *captures_.find(id);
+  known.state = CaptureState::kStored;
+  sources_.builds.post_build(
+      {.scope = std::move(finished.scope),
+       .window = std::move(finished.window),
+       .on_built =
+           [this, known](const BuildThread::Build&, const Capture& capture) {
+             post_result(known.id, store_->write(capture, known));
+           },
+       .on_refused =
+           [this, id] {
+             post_result(id, absl::ResourceExhaustedError(
+                                 "too many captures wait to be built; fewer at once can be"));
+           }});
+}
+
+void CaptureOrders::post_result(uint64_t id, Result<CaptureRow> row) {
+  sources_.loop.post([this, id, row = std::move(row)] {
+    if (row.ok()) {
+      captures_.set_stored(*row);
+      captures_.keep_stored(store_->list());  // it made room by the oldest
+      log_info("capture stored", {{"capture", std::to_string(id)},
+                                  {"trigger", row->trigger},
+                                  {"launches", std::to_string(row->launches)},
+                                  {"work", std::to_string(row->work)},
+                                  {"matched", std::to_string(row->work_matched)},
+                                  {"bytes", std::to_string(row->stored_bytes)}});
+    } else {
+      captures_.set_failed(id, std::string(row.status().message()));
+      log_warn("capture not stored",
+               {{"capture", std::to_string(id)}, {"error", std::string(row.status().message())}});
+    }
+    parts_.on_change();
+  });
+}
+
+}  // namespace gpuperf

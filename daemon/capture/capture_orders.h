@@ -1,0 +1,72 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/base/result.h"
+#include "daemon/capture/captures.h"
+#include "daemon/capture/trace_sources.h"
+#include "daemon/model/control_port.h"
+#include "daemon/model/snapshot.h"
+#include "daemon/store/capture_store.h"
+
+namespace gpuperf {
+
+// Carries out orders for captures: who may capture what, when each begins and ends (Captures),
+// building, and the files.
+//
+// Thread: loop only. Owns the store of captures; the build thread writes to it and must stop before
+// this ends. Where the store does not work every order fails and says why.
+class CaptureOrders {
+ public:
+  struct Parts {
+    const SnapshotBoard& board;
+    std::function<void()> on_change;  // something to publish
+    std::function<void()> on_wanted;  // wanted() may have changed
+  };
+
+  CaptureOrders(const TraceSources& sources, Parts parts);
+  CaptureOrders(const CaptureOrders&) = delete;
+  CaptureOrders& operator=(const CaptureOrders&) = delete;
+
+  // What is wrong with the store.
+  const std::optional<Problem>& problem() const { return problem_; }
+  const CaptureStore* store() const { return store_.get(); }
+
+  Result<CaptureRow> start(const CaptureOrder& order);
+  Result<CaptureRow> stop(uint64_t id);
+  Result<CaptureRow> freeze(const FreezeOrder& order);
+  Result<CaptureRow> remove(uint64_t id);
+  void apply(const ChildStarted& child) { captures_.add_child(child.parent, child.child); }
+  void apply_settings() { captures_.set_options(make_capture_options(sources_.settings)); }
+  // Often: captures begin and end on it.
+  void advance();
+
+  std::vector<Captures::Wanted> wanted() const { return captures_.wanted(); }
+  // Probes are not to be taken out meanwhile.
+  bool needs_every_probe() const;
+  std::vector<CaptureRow> rows() const { return captures_.rows(); }
+
+ private:
+  std::unique_ptr<CaptureStore> open_store();
+  Result<std::vector<ProcessKey>> find_processes(const CaptureTarget& target,
+                                                 uint32_t requester_uid) const;
+  void expire_stored();
+  void build(FinishedCapture finished);
+  void post_result(uint64_t id, Result<CaptureRow> row);  // any thread
+
+  // Set once in the constructor.
+  const TraceSources& sources_;
+  const Parts parts_;
+  std::optional<Problem> problem_;
+  const std::unique_ptr<CaptureStore> store_;  // null = none; used by the build thread, too
+  // Loop thread only.
+  Captures captures_;
+  uint64_t next_expire_mono_ns_ = 0;
+};
+
+}  // namespace gpuperf

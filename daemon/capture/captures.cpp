@@ -1,0 +1,283 @@
+#include "daemon/capture/captures.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace gpuperf {
+namespace {
+
+constexpr uint64_t kNsPerMs = 1'000'000;
+constexpr size_t kMaxNameBytes = 128;
+
+bool has_target(const CaptureTarget& target) {
+  return target.pid != 0 || !target.container.empty() || !target.pod.empty();
+}
+
+Status check_order(const std::string& name, const CaptureTarget& target,
+                   const std::vector<ProcessKey>& processes) {
+  if (name.size() > kMaxNameBytes) {
+    return absl::InvalidArgumentError("name: longer than 128 bytes");
+  }
+  if (target.with_children && target.pid == 0) {
+    return absl::InvalidArgumentError("with_children: needs a pid");
+  }
+  if (has_target(target) && processes.empty()) {
+    return absl::NotFoundError(
+        "no running process is meant by this target; gpuperfctl processes and gpuperfctl sessions "
+        "list those that are known");
+  }
+  return absl::OkStatus();
+}
+
+Status make_unknown_error(uint64_t id) {
+  return absl::NotFoundError("there is no capture " + std::to_string(id) +
+                             "; gpuperfctl trace list lists them");
+}
+
+Status make_full_error() {
+  return absl::ResourceExhaustedError(
+      "as many captures run as may at once (8); end one with gpuperfctl trace stop ID");
+}
+
+CaptureScope make_scope(uint64_t id, const std::string& name, const std::string& trigger,
+                        const CaptureTarget& target, std::vector<ProcessKey> processes) {
+  return {.id = id,
+          .name = name,
+          .trigger = trigger,
+          .all_processes = !has_target(target),
+          .processes = std::move(processes)};
+}
+
+}  // namespace
+
+Captures::Captures(Options options, TraceRecorder& recorder, std::vector<CaptureRow> stored,
+                   uint64_t last_id)
+    : options_(options), recorder_(recorder), last_id_(last_id), rows_(std::move(stored)) {}
+
+const CaptureRow* Captures::find(uint64_t id) const {
+  const auto found = std::ranges::find(rows_, id, &CaptureRow::id);
+  return found == rows_.end() ? nullptr : &*found;
+}
+
+CaptureRow* Captures::find_row(uint64_t id) { return const_cast<CaptureRow*>(find(id)); }
+
+CaptureRow& Captures::add_row(const std::string& name, const std::string& trigger,
+                              const CaptureTarget& target) {
+  const auto failed = [](const CaptureRow& row) { return row.state == CaptureState::kFailed; };
+  if (static_cast<size_t>(std::ranges::count_if(rows_, failed)) >= kMaxFailedRows) {
+    rows_.erase(std::ranges::find_if(rows_, failed));
+  }
+  rows_.push_back({.id = ++last_id_, .name = name, .trigger = trigger, .target = target});
+  return rows_.back();
+}
+
+Result<CaptureRow> Captures::start(const CaptureOrder& order, std::vector<ProcessKey> processes,
+                                   const Now& now) {
+  loop_thread_.check();
+  RETURN_IF_ERROR(check_order(order.name, order.target, processes));
+  if (!order.cpu && !order.gpu) {
+    return absl::InvalidArgumentError("neither of the CPU nor of the GPU: nothing to capture");
+  }
+  if (order.duration_ms > options_.max_duration_ns / kNsPerMs) {
+    return absl::InvalidArgumentError("duration_ms: longer than trace.max_capture_seconds");
+  }
+  if (running_.size() >= kMaxRunning) return make_full_error();
+  CaptureRow& row = add_row(order.name, "request", order.target);
+  Running running{
+      .id = row.id,
+      .order = order,
+      .scope = make_scope(row.id, order.name, row.trigger, order.target, std::move(processes)),
+      .begin_unix_ns = now.unix_ns};
+  running.scope.cpu = order.cpu;
+  running.scope.gpu = order.gpu;
+  if (order.align_ms != 0) {
+    const uint64_t step_ns = order.align_ms * kNsPerMs;
+    running.begin_unix_ns = (now.unix_ns + step_ns - 1) / step_ns * step_ns;
+  }
+  row.requester_uid = order.requester_uid;
+  row.start_unix_ns = running.begin_unix_ns;
+  row.duration_ns = order.duration_ms * kNsPerMs;
+  if (running.begin_unix_ns <= now.unix_ns) begin(running, now, 0);
+  running_.push_back(std::move(running));
+  return *find(last_id_);
+}
+
+void Captures::begin(Running& running, const Now& now, uint64_t lost_hits) {
+  running.pin = recorder_.pin(now.mono_ns, options_.max_bytes / kMaxRunning * 4);
+  running.scope.start_mono_ns = now.mono_ns;
+  running.scope.start_unix_ns = now.unix_ns;
+  const uint64_t duration_ns = running.order.duration_ms * kNsPerMs;
+  running.end_mono_ns = now.mono_ns + (duration_ns == 0 ? options_.max_duration_ns : duration_ns);
+  running.lost_hits_before = lost_hits;
+  CaptureRow& row = *find_row(running.id);
+  row.state = CaptureState::kRunning;
+  row.start_unix_ns = now.unix_ns;
+}
+
+Result<CaptureRow> Captures::freeze(const FreezeOrder& order, std::vector<ProcessKey> processes,
+                                    const Now& now) {
+  loop_thread_.check();
+  RETURN_IF_ERROR(check_order(order.name, order.target, processes));
+  const RecorderRow recorder = recorder_.row(static_cast<int64_t>(now.mono_ns));
+  if (!recorder.enabled) {
+    return absl::FailedPreconditionError(
+        "the flight recorder is off; trace.recorder = true and a restart switch it on, and "
+        "gpuperfctl trace start captures what happens from now on");
+  }
+  if (running_.size() >= kMaxRunning) return make_full_error();
+  uint64_t span_ns = recorder.span_ns;
+  if (order.last_ms != 0) span_ns = std::min(span_ns, order.last_ms * kNsPerMs);
+  CaptureRow& row = add_row(order.name, order.trigger, order.target);
+  row.state = CaptureState::kSettling;
+  row.requester_uid = order.requester_uid;
+  row.start_unix_ns = now.unix_ns - span_ns;
+  row.duration_ns = span_ns;
+  Running running{
+      .id = row.id,
+      .scope = make_scope(row.id, order.name, order.trigger, order.target, std::move(processes)),
+      .begin_unix_ns = row.start_unix_ns,
+      .end_mono_ns = now.mono_ns,
+      // The recorder's own bound holds for what is there; some more comes while it settles.
+      .pin = recorder_.pin(now.mono_ns - span_ns, 2 * recorder.max_bytes + options_.max_bytes)};
+  running.scope.start_mono_ns = now.mono_ns - span_ns;
+  running.scope.start_unix_ns = row.start_unix_ns;
+  running_.push_back(std::move(running));
+  return *find(last_id_);
+}
+
+Result<CaptureRow> Captures::stop(uint64_t id, const Now& now) {
+  loop_thread_.check();
+  CaptureRow* row = find_row(id);
+  if (row == nullptr) return make_unknown_error(id);
+  const auto running = std::ranges::find(running_, id, &Running::id);
+  const bool runs = running != running_.end() && row->state != CaptureState::kSettling;
+  if (!runs) {
+    return absl::FailedPreconditionError("capture " + std::to_string(id) + " has ended already");
+  }
+  if (running->pin == nullptr) {
+    running_.erase(running);
+    row->state = CaptureState::kFailed;
+    row->problem = "stopped before it began";
+    return *row;
+  }
+  running->end_mono_ns = std::min(running->end_mono_ns, now.mono_ns);
+  row->state = CaptureState::kSettling;
+  return *row;
+}
+
+void Captures::add_child(const ProcessKey& parent, const ProcessKey& child) {
+  loop_thread_.check();
+  for (Running& running : running_) {
+    if (!running.order.target.with_children) continue;
+    const auto is = [&parent](const ProcessKey& key) { return is_same_process(key, parent); };
+    if (std::ranges::any_of(running.scope.processes, is)) {
+      running.scope.processes.push_back(child);
+    }
+  }
+}
+
+std::vector<FinishedCapture> Captures::advance(const Now& now, uint64_t lost_hits) {
+  loop_thread_.check();
+  std::vector<FinishedCapture> finished;
+  for (Running& running : running_) {
+    if (running.pin == nullptr) {
+      if (running.begin_unix_ns <= now.unix_ns) begin(running, now, lost_hits);
+      continue;
+    }
+    CaptureRow& row = *find_row(running.id);
+    if (now.mono_ns < running.end_mono_ns) continue;
+    if (row.state == CaptureState::kRunning) row.state = CaptureState::kSettling;
+    if (now.mono_ns < running.end_mono_ns + options_.settle_ns) continue;
+    row.state = CaptureState::kBuilding;
+    row.duration_ns = running.end_mono_ns - running.scope.start_mono_ns;
+    running.scope.end_mono_ns = running.end_mono_ns;
+    running.scope.lost_events = running.pin->lost_events;
+    running.scope.lost_hits = lost_hits - running.lost_hits_before;
+    finished.push_back({.scope = std::move(running.scope), .window = recorder_.take(running.pin)});
+    running.pin = nullptr;
+    running.id = 0;
+  }
+  std::erase_if(running_, [](const Running& running) { return running.id == 0; });
+  update_rows(now);
+  return finished;
+}
+
+void Captures::update_rows(const Now& now) {
+  for (const Running& running : running_) {
+    if (running.pin == nullptr) continue;
+    CaptureRow& row = *find_row(running.id);
+    row.events = running.pin->count_events();
+    row.lost_events = running.pin->lost_events;
+    row.duration_ns = std::min(now.mono_ns, running.end_mono_ns) - running.scope.start_mono_ns;
+  }
+}
+
+void Captures::set_stored(const CaptureRow& stored) {
+  loop_thread_.check();
+  CaptureRow* row = find_row(stored.id);
+  if (row == nullptr) return;
+  const CaptureRow before = *row;
+  *row = stored;
+  row->events = before.events;
+  row->lost_events = before.lost_events;
+  row->requester_uid = before.requester_uid;
+}
+
+void Captures::set_failed(uint64_t id, const std::string& problem) {
+  loop_thread_.check();
+  CaptureRow* row = find_row(id);
+  if (row == nullptr) return;
+  row->state = CaptureState::kFailed;
+  row->problem = problem;
+}
+
+void Captures::keep_stored(const std::vector<CaptureRow>& stored) {
+  loop_thread_.check();
+  std::erase_if(rows_, [&stored](const CaptureRow& row) {
+    const bool is_there = std::ranges::find(stored, row.id, &CaptureRow::id) != stored.end();
+    return row.state == CaptureState::kStored && !is_there;
+  });
+}
+
+Status Captures::remove(uint64_t id) {
+  loop_thread_.check();
+  const CaptureRow* row = find(id);
+  if (row == nullptr) return make_unknown_error(id);
+  if (row->state != CaptureState::kStored && row->state != CaptureState::kFailed) {
+    return absl::FailedPreconditionError("capture " + std::to_string(id) +
+                                         " has not ended; gpuperfctl trace stop ends it");
+  }
+  std::erase_if(rows_, [id](const CaptureRow& other) { return other.id == id; });
+  return absl::OkStatus();
+}
+
+std::vector<Captures::Wanted> Captures::wanted() const {
+  std::vector<Wanted> wanted;
+  for (const Running& running : running_) {
+    const CaptureRow* row = find(running.id);
+    if (running.pin == nullptr || row->state != CaptureState::kRunning) continue;
+    wanted.push_back({.all_processes = running.scope.all_processes,
+                      .processes = running.scope.processes,
+                      .with_children = running.order.target.with_children,
+                      .cpu = running.order.cpu,
+                      .nodes = running.order.nodes});
+  }
+  return wanted;
+}
+
+std::vector<CaptureRow> Captures::rows() const { return rows_; }
+
+Captures::Now read_now(const Clock& clock) {
+  return {.mono_ns = static_cast<uint64_t>(clock.mono_ns()),
+          .unix_ns = static_cast<uint64_t>(clock.unix_ns())};
+}
+
+Captures::Options make_capture_options(const Settings& settings) {
+  // Records wait in their process for the flush interval, and for the buffer they are in.
+  const uint64_t flush_ns = settings.ingest.flush_interval_ms * kNsPerMs;
+  return {.max_bytes = settings.trace.max_capture_mib << 20,
+          .max_duration_ns = settings.trace.max_capture_seconds * 1'000 * kNsPerMs,
+          .settle_ns = 1'000 * kNsPerMs + 4 * flush_ns};
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,117 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "daemon/base/clock.h"
+#include "daemon/base/result.h"
+#include "daemon/base/thread_checker.h"
+#include "daemon/capture/capture_builder.h"
+#include "daemon/capture/trace_recorder.h"
+#include "daemon/config/config.h"
+#include "daemon/model/capture_order.h"
+#include "daemon/model/snapshot.h"
+
+namespace gpuperf {
+
+// A capture that is over and complete, to be built.
+struct FinishedCapture {
+  CaptureScope scope;
+  TraceWindow window;
+};
+
+// Captures from their order until they are built: begins, ends and settles each at its time, and
+// keeps the rows of all.
+//
+// Thread: loop only; times are passed in. The recorder must outlive it. Bounds: kMaxRunning at
+// once; kMaxFailedRows of those that failed are remembered.
+// Not here: what the kernel side traces for them (wanted_orders() says what it should), files.
+class Captures {
+ public:
+  static constexpr size_t kMaxRunning = 8;
+  static constexpr size_t kMaxFailedRows = 100;
+
+  struct Options {
+    uint64_t max_bytes = uint64_t{256} << 20;  // of all that run
+    uint64_t max_duration_ns = 600'000'000'000;
+    // What came to pass at the end of the window is known by then.
+    uint64_t settle_ns = 2'000'000'000;
+  };
+  struct Now {
+    uint64_t mono_ns = 0;
+    uint64_t unix_ns = 0;
+  };
+  // What a running capture wants to be traced.
+  struct Wanted {
+    bool all_processes = true;
+    std::vector<ProcessKey> processes;
+    bool with_children = false;
+    bool cpu = true;
+    bool nodes = false;
+    bool operator==(const Wanted&) const = default;
+  };
+
+  // `stored`: rows of earlier runs.
+  Captures(Options options, TraceRecorder& recorder, std::vector<CaptureRow> stored,
+           uint64_t last_id);
+
+  void set_options(const Options& options) {
+    loop_thread_.check();
+    options_ = options;
+  }
+  // `processes`: that the order's target means; empty and a target given = none of it lives.
+  Result<CaptureRow> start(const CaptureOrder& order, std::vector<ProcessKey> processes,
+                           const Now& now);
+  Result<CaptureRow> freeze(const FreezeOrder& order, std::vector<ProcessKey> processes,
+                            const Now& now);
+  Result<CaptureRow> stop(uint64_t id, const Now& now);
+  // A process of a target with children has begun.
+  void add_child(const ProcessKey& parent, const ProcessKey& child);
+
+  // Begins and ends what is due. The finished ones are to be built; their state is kBuilding.
+  std::vector<FinishedCapture> advance(const Now& now, uint64_t lost_hits);
+  void set_stored(const CaptureRow& row);
+  void set_failed(uint64_t id, const std::string& problem);
+  // Forgets rows of stored ones that the store has let go.
+  void keep_stored(const std::vector<CaptureRow>& stored);
+  // Removes the row of one that has ended. NotFound; FailedPrecondition.
+  Status remove(uint64_t id);
+
+  std::vector<Wanted> wanted() const;
+  std::vector<CaptureRow> rows() const;
+  const CaptureRow* find(uint64_t id) const;
+
+ private:
+  struct Running {
+    uint64_t id = 0;
+    CaptureOrder order;
+    CaptureScope scope;
+    uint64_t begin_unix_ns = 0;
+    uint64_t end_mono_ns = 0;  // 0 = not yet begun
+    uint64_t lost_hits_before = 0;
+    std::shared_ptr<TraceRecorder::Pin> pin;  // null = not yet begun
+  };
+
+  CaptureRow* find_row(uint64_t id);
+  CaptureRow& add_row(const std::string& name, const std::string& trigger,
+                      const CaptureTarget& target);
+  void begin(Running& running, const Now& now, uint64_t lost_hits);
+  void update_rows(const Now& now);
+
+  // Loop thread only.
+  ThreadChecker loop_thread_;
+  Options options_;
+  TraceRecorder& recorder_;
+  uint64_t last_id_;
+  std::vector<CaptureRow> rows_;  // by id
+  std::vector<Running> running_;
+};
+
+Captures::Now read_now(const Clock& clock);
+Captures::Options make_capture_options(const Settings& settings);
+
+}  // namespace gpuperf

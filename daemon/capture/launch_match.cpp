@@ -1,0 +1,80 @@
+#include "daemon/capture/launch_match.h"
+
+#include <algorithm>
+
+namespace gpuperf {
+namespace {
+
+// From a hit to the start of its driver call there are some hundred ns, unless the thread lost the
+// CPU in between; from one launch to the next 2.5 us at least (an empty kernel in a loop, H200).
+// Where something was lost, a hit further away may be that of a call whose record is missing.
+constexpr uint64_t kUsualDelayNs = 2'000;
+
+class ThreadMatcher {
+ public:
+  ThreadMatcher(std::span<const LaunchHit> hits, const MatchOptions& options,
+                LaunchMatches& matches)
+      : hits_(hits), options_(options), matches_(matches) {}
+
+  // Hits [first, end) come after the call before this one's end, and not after its own.
+  void match(size_t first, size_t end, const LaunchCall& call, size_t call_index,
+             uint64_t previous_end_ns) {
+    if (first == end || !is_within(hits_[end - 1], call)) return;
+    const LaunchHit& hit = hits_[end - 1];
+    matches_.hit_of_call[call_index] = static_cast<uint32_t>(end - 1);
+    matches_.kind[call_index] =
+        is_sure(hit, call, previous_end_ns) ? LaunchMatch::kExact : LaunchMatch::kAmbiguous;
+    // A runtime call may make several driver calls, for one copy in parts.
+    for (size_t i = end; i-- > first && is_within(hits_[i], call);) {
+      matches_.is_hit_used[i] = true;
+      if (call.is_driver) break;
+    }
+  }
+
+ private:
+  bool is_within(const LaunchHit& hit, const LaunchCall& call) const {
+    return call.is_driver || hit.mono_ns + options_.clock_error_ns >= call.start_ns;
+  }
+
+  bool is_sure(const LaunchHit& hit, const LaunchCall& call, uint64_t previous_end_ns) const {
+    const uint64_t error_ns = options_.clock_error_ns;
+    if (hit.mono_ns < previous_end_ns + error_ns || hit.mono_ns + error_ns > call.end_ns) {
+      return false;
+    }
+    if (!call.is_driver) return true;
+    if (call.driver_function != kNoIndex && call.driver_function != hit.function) return false;
+    return !options_.has_losses || hit.mono_ns + kUsualDelayNs >= call.start_ns;
+  }
+
+  const std::span<const LaunchHit> hits_;
+  const MatchOptions& options_;
+  LaunchMatches& matches_;
+};
+
+}  // namespace
+
+LaunchMatches match_launches(std::span<const LaunchHit> hits, std::span<const LaunchCall> calls,
+                             const MatchOptions& options) {
+  LaunchMatches matches{.hit_of_call = std::vector<uint32_t>(calls.size(), LaunchMatches::kNone),
+                        .kind = std::vector<LaunchMatch>(calls.size(), LaunchMatch::kNoHit),
+                        .is_hit_used = std::vector<bool>(hits.size(), false)};
+  ThreadMatcher matcher(hits, options, matches);
+  size_t next = 0;
+  uint32_t tid = 0;
+  uint64_t previous_end_ns = 0;
+  for (size_t i = 0; i < calls.size(); ++i) {
+    const LaunchCall& call = calls[i];
+    if (i == 0 || call.tid != tid) {
+      tid = call.tid;
+      previous_end_ns = 0;
+      while (next < hits.size() && hits[next].tid < tid) ++next;
+    }
+    const size_t first = next;
+    while (next < hits.size() && hits[next].tid == tid && hits[next].mono_ns <= call.end_ns) ++next;
+    matcher.match(first, next, call, i, previous_end_ns);
+    previous_end_ns = call.end_ns;
+  }
+  return matches;
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,317 @@
+#include "daemon/probe/attach/programs.h"
+
+#include <bpf/bpf.h>
+#include <bpf/libbpf.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+#include <utility>
+
+#include "daemon/base/log.h"
+#include "daemon/model/api_names.h"
+#include "daemon/model/status_names.h"
+#include "daemon/probe/attach/kernel_abi.h"
+
+extern "C" {
+extern const char gpuperf_bpf_plain_begin[], gpuperf_bpf_plain_end[];
+extern const char gpuperf_bpf_session_begin[], gpuperf_bpf_session_end[];
+extern const char gpuperf_bpf_session_ctx_begin[], gpuperf_bpf_session_ctx_end[];
+}
+
+namespace gpuperf {
+namespace {
+
+constexpr std::pair<Mechanism, std::string_view> kMechanismNames[] = {
+    {Mechanism::kSession, "session"}, {Mechanism::kMulti, "multi"}, {Mechanism::kPerf, "perf"}};
+
+// Of process.bpf.c and stack.bpf.c.
+constexpr const char* kProcessHooks[] = {"process_exit", "inherit_address_space", "inherit_trace"};
+// Of call_state.bpf.c and ticks.bpf.c.
+constexpr const char* kThreadHooks[] = {"follow_switch", "follow_waking", "follow_tick"};
+
+// What a probe of that timing runs, as the attacher attaches it.
+std::vector<std::string_view> list_programs(Mechanism mechanism, Timing timing) {
+  switch (timing) {
+    case Timing::kNone:
+      return {"probe_count"};
+    case Timing::kExits:
+      return {"probe_entry_to_exit", "probe_exit"};
+    case Timing::kReturn:
+      if (mechanism == Mechanism::kSession) return {"probe_session"};
+      return {"probe_entry", "probe_return"};
+  }
+  return {};  // only reached with a value outside the enum
+}
+
+std::span<const std::byte> bytes_between(const char* begin, const char* end) {
+  return std::as_bytes(std::span(begin, end));
+}
+
+// The forms to try for a mechanism, most likely first.
+std::vector<std::span<const std::byte>> get_forms(Mechanism mechanism) {
+  if (mechanism != Mechanism::kSession) {
+    return {bytes_between(gpuperf_bpf_plain_begin, gpuperf_bpf_plain_end)};
+  }
+  return {bytes_between(gpuperf_bpf_session_begin, gpuperf_bpf_session_end),
+          bytes_between(gpuperf_bpf_session_ctx_begin, gpuperf_bpf_session_ctx_end)};
+}
+
+// libbpf's own words about the load in progress on this thread, kept for the error.
+thread_local std::string load_log;
+
+int keep_libbpf_message(libbpf_print_level level, const char* format, va_list arguments) {
+  if (level != LIBBPF_WARN || load_log.size() > 4096) return 0;
+  char line[512];
+  const int length = std::vsnprintf(line, sizeof line, format, arguments);
+  load_log += line;
+  return length;
+}
+
+// The first line says what failed; the verifier's log is for debugging.
+std::string get_first_line(const std::string& text) {
+  std::string line = text.substr(0, text.find('\n'));
+  if (line.starts_with("libbpf: ")) line.erase(0, 8);
+  return line;
+}
+
+Status explain_load_failure(int error_number) {
+  std::string what = "load BPF programs";
+  if (!load_log.empty()) what += " (" + get_first_line(load_log) + ")";
+  if (error_number == EACCES) {  // the verifier's answer, not that of permissions
+    return absl::UnimplementedError(what + ": this kernel refuses the program");
+  }
+  if (error_number == EPERM) {
+    what += ": not permitted: run as root, or with CAP_BPF and CAP_PERFMON";
+    return absl::PermissionDeniedError(what);
+  }
+  if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {
+    what +=
+        ": the kernel offers no BTF at /sys/kernel/btf/vmlinux: use a kernel built with "
+        "CONFIG_DEBUG_INFO_BTF, and mount /sys into the container";
+    return absl::FailedPreconditionError(what);
+  }
+  return errno_status(error_number, what);
+}
+
+}  // namespace
+
+std::string_view get_mechanism_name(Mechanism mechanism) {
+  return kMechanismNames[static_cast<size_t>(mechanism)].second;
+}
+
+std::optional<Mechanism> find_mechanism(std::string_view name) {
+  for (const auto& [mechanism, known] : kMechanismNames) {
+    if (known == name) return mechanism;
+  }
+  return std::nullopt;
+}
+
+Result<MappedArray> MappedArray::map(int map_fd, std::string_view name, size_t value_bytes,
+                                     size_t entry_count) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  MappedArray array;
+  array.length_bytes_ = (value_bytes * entry_count + page - 1) / page * page;
+  array.entry_count_ = entry_count;
+  void* memory = mmap(nullptr, array.length_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd, 0);
+  if (memory == MAP_FAILED) return errno_status(errno, "BPF map " + std::string(name) + ": mmap");
+  array.memory_ = memory;
+  return array;
+}
+
+MappedArray::MappedArray(MappedArray&& other) noexcept
+    : memory_(std::exchange(other.memory_, nullptr)),
+      length_bytes_(other.length_bytes_),
+      entry_count_(std::exchange(other.entry_count_, 0)) {}
+
+MappedArray& MappedArray::operator=(MappedArray&& other) noexcept {
+  std::swap(memory_, other.memory_);
+  std::swap(length_bytes_, other.length_bytes_);
+  std::swap(entry_count_, other.entry_count_);
+  return *this;
+}
+
+MappedArray::~MappedArray() {
+  if (memory_ != nullptr) (void)munmap(memory_, length_bytes_);  // our own mapping: cannot fail
+}
+
+Result<std::unique_ptr<Programs>> Programs::load(Mechanism mechanism, const Sizes& sizes) {
+  libbpf_set_print(keep_libbpf_message);
+  Status status;
+  for (const auto form : get_forms(mechanism)) {
+    auto programs = std::unique_ptr<Programs>(new Programs(mechanism, sizes));
+    status = programs->load_form(form);
+    if (status.ok()) return programs;
+    // The other form would fail, too, and may give a reason that leads nowhere.
+    if (absl::IsPermissionDenied(status)) return status;
+  }
+  return status;
+}
+
+Status Programs::load_form(std::span<const std::byte> object) {
+  load_log.clear();
+  LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuperf");
+  object_ = bpf_object__open_mem(object.data(), object.size(), &options);
+  if (object_ == nullptr) return explain_load_failure(errno);
+
+  const std::pair<const char*, uint32_t> entries[] = {
+      {"functions", sizes_.functions}, {"plans", sizes_.functions},
+      {"cell_index", sizes_.cells},    {"cells", sizes_.functions + sizes_.cells},
+      {"free_cells", sizes_.cells},    {"processes", sizes_.cells},
+  };
+  for (const auto& [name, count] : entries) {
+    if (const int error =
+            bpf_map__set_max_entries(bpf_object__find_map_by_name(object_, name), count);
+        error != 0) {
+      return errno_status(-error, std::string("BPF map ") + name + ": set size");
+    }
+  }
+  const uint32_t multi = mechanism_ == Mechanism::kPerf ? 0 : kAttachUprobeMulti;
+  for (const char* name : {"probe_count", "probe_entry_to_exit", "probe_exit", "probe_entry",
+                           "probe_return", "note_code_change"}) {
+    if (bpf_program* found = program(name)) {
+      bpf_program__set_expected_attach_type(found, static_cast<bpf_attach_type>(multi));
+    }
+  }
+  if (bpf_program* session = program("probe_session")) {
+    bpf_program__set_expected_attach_type(session,
+                                          static_cast<bpf_attach_type>(kAttachUprobeSession));
+  }
+  for (const char* name : kThreadHooks) {
+    (void)bpf_program__set_autoload(program(name), sizes_.follow_threads);  // not loaded yet
+  }
+  if (is_trial()) leave_out_what_is_not_tried();
+  if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
+
+  if (!is_trial()) RETURN_IF_ERROR(attach_hooks(kProcessHooks));
+  if (sizes_.follow_threads) RETURN_IF_ERROR(attach_hooks(kThreadHooks));
+  ASSIGN_OR_RETURN(cells_, MappedArray::map(map_fd("cells"), "cells", sizeof(gpuperf_cell),
+                                            sizes_.functions + sizes_.cells));
+  ASSIGN_OR_RETURN(functions_, MappedArray::map(map_fd("functions"), "functions",
+                                                sizeof(gpuperf_function), sizes_.functions));
+  ASSIGN_OR_RETURN(
+      plans_, MappedArray::map(map_fd("plans"), "plans", sizeof(gpuperf_plan), sizes_.functions));
+  ASSIGN_OR_RETURN(lanes_,
+                   MappedArray::map(map_fd("lanes"), "lanes", sizeof(uint64_t), GPUPERF_LANES));
+  ASSIGN_OR_RETURN(
+      losses_, MappedArray::map(map_fd("losses"), "losses", sizeof(uint64_t), GPUPERF_LOSS_COUNT));
+  ASSIGN_OR_RETURN(trace_everyone_, MappedArray::map(map_fd("trace_everyone"), "trace_everyone",
+                                                     sizeof(gpuperf_trace_order), 1));
+  return fill_free_cells();
+}
+
+void Programs::leave_out_what_is_not_tried() {
+  std::vector<std::string_view> tried;
+  for (const Timing timing : sizes_.trial) {
+    for (const std::string_view name : list_programs(mechanism_, timing)) tried.push_back(name);
+  }
+  bpf_program* each = nullptr;
+  bpf_object__for_each_program(each, object_) {
+    const bool is_tried = std::ranges::find(tried, bpf_program__name(each)) != tried.end();
+    (void)bpf_program__set_autoload(each, is_tried);  // not loaded yet
+  }
+}
+
+Status Programs::attach_hooks(std::span<const char* const> names) {
+  for (const char* name : names) {
+    bpf_link* link = bpf_program__attach(program(name));
+    if (link == nullptr)
+      return errno_status(errno, std::string("BPF program ") + name + ": attach");
+    hook_links_.push_back(link);
+  }
+  return absl::OkStatus();
+}
+
+Status Programs::fill_free_cells() {
+  const int fd = map_fd("free_cells");
+  // A stack: the lowest index is pushed last and used first, so that few pages are touched.
+  for (uint32_t cell = sizes_.functions + sizes_.cells; cell-- > sizes_.functions;) {
+    if (bpf_map_update_elem(fd, nullptr, &cell, BPF_ANY) != 0) {
+      return errno_status(errno, "BPF map free_cells: fill");
+    }
+  }
+  return absl::OkStatus();
+}
+
+Programs::~Programs() {
+  for (bpf_link* link : hook_links_) (void)bpf_link__destroy(link);
+  if (object_ != nullptr) bpf_object__close(object_);
+}
+
+bpf_program* Programs::program(const char* name) const {
+  return bpf_object__find_program_by_name(object_, name);
+}
+
+int Programs::program_fd(const char* name) const { return bpf_program__fd(program(name)); }
+
+int Programs::map_fd(const char* name) const {
+  return bpf_object__find_map_fd_by_name(object_, name);
+}
+
+void Programs::set_function(const Function& function, bool stacks) {
+  gpuperf_function& row = functions_.as<gpuperf_function>()[function.id];
+  const std::vector<int32_t> benign = get_benign_codes(function.status);
+  row.benign_status[0] = benign.empty() ? 0 : benign[0];
+  row.benign_status[1] = benign.size() < 2 ? 0 : benign[1];
+  // The plan before the flag that says it is there.
+  if (function.arguments) {
+    plans_.as<gpuperf_plan>()[function.id] = to_contract(*function.arguments);
+  }
+  row.slow_threshold_ns = function.slow_threshold_ns;
+  uint32_t graph_call = get_graph_call(function.symbol);
+  // At the return of calls with a plan the kernel side does not know their first two arguments.
+  if (function.arguments && graph_call != GPUPERF_GRAPH_LAUNCHED) graph_call = GPUPERF_GRAPH_NONE;
+  const uint32_t flags = (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
+                         (stacks ? GPUPERF_FN_STACK : 0) |
+                         (function.arguments ? GPUPERF_FN_PLAN : 0) |
+                         (follows_threads() ? GPUPERF_FN_SPLIT : 0) |
+                         (is_launch_entry(function.symbol) ? GPUPERF_FN_LAUNCH : 0) |
+                         graph_call << GPUPERF_FN_GRAPH_SHIFT;
+  std::atomic_ref(row.flags).store(flags, std::memory_order_release);
+}
+
+void Programs::set_outside_cost(uint32_t function_id, uint32_t outside_ns) {
+  std::atomic_ref(functions_.as<gpuperf_function>()[function_id].outside_ns).store(outside_ns);
+}
+
+void Programs::set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns) {
+  std::atomic_ref(functions_.as<gpuperf_function>()[function_id].adaptive_threshold_ns)
+      .store(threshold_ns);
+}
+
+void Programs::set_trace(const gpuperf_trace_order& order) {
+  gpuperf_trace_order& everyone = trace_everyone_.as<gpuperf_trace_order>()[0];
+  std::atomic_ref(everyone.stack_interval_ns).store(order.stack_interval_ns);
+  std::atomic_ref(everyone.min_call_ns).store(order.min_call_ns);
+  std::atomic_ref(everyone.long_call_ns).store(order.long_call_ns);
+  std::atomic_ref(everyone.flags).store(order.flags);
+}
+
+bool Programs::set_trace_of(std::span<const uint32_t> pids, const gpuperf_trace_order& order) {
+  bool all = true;
+  for (const uint32_t pid : pids) {
+    all = bpf_map_update_elem(map_fd("trace_processes"), &pid, &order, BPF_ANY) == 0 && all;
+  }
+  std::atomic_ref(trace_everyone_.as<gpuperf_trace_order>()[0].scoped_count).store(1);
+  return all;
+}
+
+void Programs::clear_trace_of_all() {
+  std::atomic_ref(trace_everyone_.as<gpuperf_trace_order>()[0].scoped_count).store(0);
+  const int fd = map_fd("trace_processes");
+  uint32_t pid = 0;
+  while (bpf_map_get_next_key(fd, nullptr, &pid) == 0) {
+    if (bpf_map_delete_elem(fd, &pid) != 0 && errno != ENOENT) return;
+  }
+}
+
+void Programs::set_lane(uint32_t lane, uint32_t word) {
+  std::atomic_ref(lanes_.as<uint64_t>()[lane]).store(word, std::memory_order_release);
+}
+
+}  // namespace gpuperf

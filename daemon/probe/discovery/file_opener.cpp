@@ -1,0 +1,132 @@
+#include "daemon/probe/discovery/file_opener.h"
+
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <linux/openat2.h>
+#include <sys/stat.h>
+#include <sys/statfs.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <climits>
+
+#include "daemon/base/proc_text.h"
+
+namespace gpuperf {
+namespace {
+
+int64_t to_ns(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
+
+// Resolves `path` as the owner of `root` would: absolute links stay below it. Only takes the file,
+// does not open it.
+Fd take_below_root(int root, std::string_view path) {
+  path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
+  open_how how{};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
+  const std::string relative(path);
+  return Fd(static_cast<int>(::syscall(SYS_openat2, root, relative.c_str(), &how, sizeof how)));
+}
+
+Fd take_root(std::string_view proc_root, uint32_t pid) {
+  return Fd(
+      ::open(get_proc_path(proc_root, pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+}
+
+Fd take(const std::string& path) { return Fd(::open(path.c_str(), O_PATH | O_CLOEXEC)); }
+
+bool is_inode(int fd, const MappedInode& expected) {
+  struct stat found {};
+  return ::fstat(fd, &found) == 0 && found.st_dev == expected.device &&
+         found.st_ino == expected.inode;
+}
+
+// True when the link names the mapped file, as far as its text tells: the range may have been
+// unmapped and used again since the mapping was read.
+bool is_link_to(const std::string& link, const MapEntry& mapping) {
+  std::array<char, PATH_MAX> target;
+  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  if (length < 0) return false;
+  const std::string expected = mapping.path + (mapping.deleted ? " (deleted)" : "");
+  return std::string_view(target.data(), static_cast<size_t>(length)) == expected;
+}
+
+std::string get_range_name(const MapEntry& mapping) {
+  std::array<char, 40> name;  // two numbers of 16 digits and a dash
+  (void)std::snprintf(name.data(), name.size(), "map_files/%lx-%lx", mapping.start_address,
+                      mapping.end_address);
+  return name.data();
+}
+
+// FailedPrecondition when it is no regular file.
+Result<FileIdentity> read_identity(int fd, std::string_view name) {
+  struct stat found {};
+  if (::fstat(fd, &found) != 0) return errno_status(errno, std::string(name) + ": fstat");
+  if (!S_ISREG(found.st_mode)) {
+    return absl::FailedPreconditionError(std::string(name) + ": not a regular file");
+  }
+  struct statfs file_system {};
+  if (::fstatfs(fd, &file_system) != 0) {
+    return errno_status(errno, std::string(name) + ": fstatfs");
+  }
+  const bool overlay = file_system.f_type == OVERLAYFS_SUPER_MAGIC;
+  return FileIdentity{.device = overlay ? 0 : found.st_dev,
+                      .inode = found.st_ino,
+                      .size_bytes = static_cast<uint64_t>(found.st_size),
+                      .modified_unix_ns = to_ns(found.st_mtim),
+                      .changed_unix_ns = to_ns(found.st_ctim)};
+}
+
+Result<OpenedFile> open_taken(const Fd& taken, std::string_view name) {
+  // Checked before it is opened: opening a device can act on it.
+  ASSIGN_OR_RETURN(FileIdentity identity, read_identity(taken.get(), name));
+  const std::string link = "/proc/self/fd/" + std::to_string(taken.get());
+  Fd fd(::open(link.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!fd.valid()) return errno_status(errno, std::string(name) + ": open for reading");
+  return OpenedFile{.fd = std::move(fd), .identity = identity};
+}
+
+}  // namespace
+
+Result<OpenedFile> open_named_file(const std::string& path) {
+  const Fd taken = take(path);
+  if (!taken.valid()) return errno_status(errno, path + ": open");
+  return open_taken(taken, path);
+}
+
+Result<OpenedFile> open_file_of_process(std::string_view proc_root, uint32_t pid,
+                                        std::string_view path) {
+  const std::string name = std::string(path) + " of pid " + std::to_string(pid);
+  const Fd root = take_root(proc_root, pid);
+  if (!root.valid()) return errno_status(errno, name + ": open the root");
+  const Fd taken = take_below_root(root.get(), path);
+  if (!taken.valid()) return errno_status(errno, name + ": open");
+  return open_taken(taken, name);
+}
+
+Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
+                                    const MapEntry& mapping) {
+  const std::string name = mapping.path + " in pid " + std::to_string(pid);
+  if (mapping.file.inode == 0) {
+    return absl::FailedPreconditionError(name + ": mapping without a file");
+  }
+  const Fd root = take_root(proc_root, pid);
+  if (root.valid()) {
+    const Fd taken = take_below_root(root.get(), mapping.path);
+    if (taken.valid() && is_inode(taken.get(), mapping.file)) return open_taken(taken, name);
+  }
+  const std::string range = get_proc_path(proc_root, pid, get_range_name(mapping));
+  const Fd mapped = take(range);
+  const int error = errno;
+  if (mapped.valid() && (is_inode(mapped.get(), mapping.file) || is_link_to(range, mapping))) {
+    return open_taken(mapped, name);
+  }
+  const Fd host = take(mapping.path);
+  if (host.valid() && is_inode(host.get(), mapping.file)) return open_taken(host, name);
+  if (!mapped.valid()) return errno_status(error, name + ": open by path and by " + range);
+  return absl::NotFoundError(name + ": the mapping is now of another file");
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,60 @@
+#pragma once
+
+// What CUPTI's other clients in this process have begun and not ended, by their calls.
+//
+// Thread: under the collector's lock.
+
+#include <cstdint>
+
+#include "injector/cupti_records.h"
+
+namespace gpuperf::injector {
+
+// What a call of another client means for us.
+enum class ForeignCall {
+  kRegister,  // buffers: ours would be lost, and theirs filled with our records
+  kEnable,    // a kind of record
+  kDisable,
+  kEnableRuntimeCall,  // one function of the API, by its callback id
+  kEnableDriverCall,
+  kDisableRuntimeCall,
+  kDisableDriverCall,
+  kProfileBegin,  // counters and samples, which do not go together with tracing
+  kProfileEnd,
+  kFinalize,
+  kClock,
+};
+
+// A set of callback ids.
+class CallSet {
+ public:
+  void set(uint32_t id, bool is_in) {
+    if (id >= CallClasses::kCountMax || has(id) == is_in) return;
+    words_[id / 64] ^= uint64_t{1} << id % 64;
+    count_ = is_in ? count_ + 1 : count_ - 1;
+  }
+  void clear() { *this = {}; }
+  bool is_empty() const { return count_ == 0; }
+
+ private:
+  bool has(uint32_t id) const { return (words_[id / 64] >> id % 64 & 1) != 0; }
+
+  uint64_t words_[CallClasses::kCountMax / 64] = {};
+  uint32_t count_ = 0;
+};
+
+class ForeignClients {
+ public:
+  // Notes a call before it does its work: whether CUPTI must be theirs by then.
+  bool note(ForeignCall call, uint32_t kind, uint64_t now_ms);
+  // All they began has ended, some time ago.
+  bool are_done(uint64_t now_ms) const;
+
+ private:
+  uint64_t kinds_ = 0;  // by CUpti_ActivityKind
+  CallSet calls_[2];    // runtime, driver
+  uint32_t profiles_ = 0;
+  uint64_t last_ms_ = 0;
+};
+
+}  // namespace gpuperf::injector
