@@ -21,6 +21,8 @@
 #include "tests/kernel/probe_fixture.h"
 #include "tests/kernel/probe_targets.h"
 
+extern "C" int gpuperf_self_test_function(int status);
+
 namespace gpuperf {
 namespace {
 
@@ -321,6 +323,19 @@ TEST_P(FunctionProbeTest, CountsTheSameBehindAnEndbr64) {
   ASSERT_EQ(records.size(), 1u);
   EXPECT_EQ(records[0].values[0], 2u);
   EXPECT_EQ(records[0].values[1], 7u);
+}
+
+// Two daemons that start at once try the same function of the same file.
+TEST_P(FunctionProbeTest, TrialCountsOwnCallsOnly) {
+  const pid_t other = fork();
+  ASSERT_GE(other, 0);
+  if (other == 0) {
+    while (true) (void)gpuperf_self_test_function(1);
+  }
+  const Status tried = try_mechanism(GetParam());
+  (void)kill(other, SIGKILL);
+  ASSERT_EQ(waitpid(other, nullptr, 0), other);
+  EXPECT_TRUE(tried.ok()) << tried;
 }
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, FunctionProbeTest, testing::ValuesIn(kMechanisms),

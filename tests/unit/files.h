@@ -1,5 +1,6 @@
 #pragma once
 
+#include <fcntl.h>
 #include <stdlib.h>
 
 #include <filesystem>
@@ -8,6 +9,8 @@
 #include <stdexcept>
 #include <string>
 #include <system_error>
+
+#include "daemon/base/fd.h"
 
 namespace gpuperf {
 
@@ -38,5 +41,7 @@ inline std::string read_file(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};
 }
+
+inline Fd open_file(const char* path) { return Fd(::open(path, O_RDONLY | O_CLOEXEC)); }
 
 }  // namespace gpuperf

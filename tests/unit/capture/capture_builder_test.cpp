@@ -11,6 +11,7 @@
 
 #include "daemon/capture/trace_recorder.h"
 #include "injector/session_abi.h"
+#include "tests/unit/capture/handles.h"
 
 namespace gpuperf {
 namespace {
@@ -25,7 +26,6 @@ constexpr uint32_t kRuntimeLaunch = 211;       // cudaLaunchKernel
 constexpr uint32_t kDriverLaunch = 307;        // cuLaunchKernel
 constexpr uint32_t kRuntimeGraphLaunch = 311;  // cudaGraphLaunch
 constexpr uint32_t kLaunchFunction = 0, kGemm = 1, kLinear = 2, kGraphLaunch = 3, kSetFunction = 4;
-constexpr uint64_t kStream = 0x500, kGraph = 0x600, kExec = 0x700;
 
 class CaptureBuilderTest : public ::testing::Test {
  protected:

@@ -10,7 +10,7 @@ namespace {
 
 constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kSecond = 1'000 * kMs;
-constexpr ProcessKey kProcess = {.pid = 71, .start_boot_ns = 50'000'000};
+constexpr ProcessKey kTraced = {.pid = 71, .start_boot_ns = 50'000'000};
 
 class CapturesTest : public ::testing::Test {
  protected:
@@ -20,7 +20,7 @@ class CapturesTest : public ::testing::Test {
   }
   void launch(uint64_t mono_ns) {
     TraceBatch batch;
-    batch.launches = {{.mono_ns = mono_ns, .process = kProcess, .tid = 71}};
+    batch.launches = {{.mono_ns = mono_ns, .process = kTraced, .tid = 71}};
     recorder_.apply(batch);
   }
 
@@ -124,15 +124,15 @@ TEST_F(CapturesTest, NoMoreThanEightRunAtOnce) {
 
 TEST_F(CapturesTest, AChildOfATargetIsATarget) {
   const CaptureOrder order{.target = {.pid = 71, .with_children = true}};
-  (void)captures_.start(order, {kProcess}, at(kSecond));
+  (void)captures_.start(order, {kTraced}, at(kSecond));
   const ProcessKey child{.pid = 72, .start_boot_ns = 90'000'000};
   const ProcessKey grandchild{.pid = 73, .start_boot_ns = 95'000'000};
 
-  captures_.add_child(kProcess, child);
+  captures_.add_child(kTraced, child);
   captures_.add_child(child, grandchild);
   captures_.add_child({.pid = 99}, {.pid = 100});
 
-  EXPECT_EQ(captures_.wanted().at(0).processes, (std::vector{kProcess, child, grandchild}));
+  EXPECT_EQ(captures_.wanted().at(0).processes, (std::vector{kTraced, child, grandchild}));
 }
 
 TEST_F(CapturesTest, KeepsTheRowsOfEarlierRunsAndForgetsTheDeleted) {

@@ -1,4 +1,5 @@
 #include "daemon/capture/graph_sites.h"
+#include "tests/unit/capture/handles.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,7 +14,6 @@ using ::testing::ElementsAre;
 
 constexpr ProcessKey kProcess = {.pid = 71, .start_boot_ns = 5'000'000'123};
 constexpr uint32_t kMain = 71, kOther = 72;
-constexpr uint64_t kStream = 0x500, kGraph = 0x600, kExec = 0x700;
 
 class GraphSitesTest : public ::testing::Test {
  protected:

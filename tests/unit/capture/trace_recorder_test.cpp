@@ -11,14 +11,14 @@
 namespace gpuperf {
 namespace {
 
-constexpr ProcessKey kProcess = {.pid = 71, .start_boot_ns = 5'000'000'000};
-constexpr uint64_t kSession = 3;
+constexpr ProcessKey kRecorded = {.pid = 71, .start_boot_ns = 5'000'000'000};
+constexpr uint64_t kRecordedSession = 3;
 
 TraceBatch make_launches(uint64_t count, uint64_t first_ns = 1'000) {
   TraceBatch batch;
   for (uint64_t i = 0; i < count; ++i) {
     batch.launches.push_back(
-        {.mono_ns = first_ns + i, .site_id = 9, .process = kProcess, .tid = 72, .function_id = 4});
+        {.mono_ns = first_ns + i, .site_id = 9, .process = kRecorded, .tid = 72, .function_id = 4});
   }
   batch.complete_mono_ns = first_ns + count;
   return batch;
@@ -34,7 +34,7 @@ class TraceRecorderTest : public ::testing::Test {
  protected:
   TraceRecorderTest() { recorder_.follow(sessions_); }
 
-  void open() { apply(SessionOpened{.session_id = kSession, .process = kProcess}); }
+  void open() { apply(SessionOpened{.session_id = kRecordedSession, .process = kRecorded}); }
   void apply(const SessionEvent& event) { sessions_.apply(event, 0); }
 
   DropCounters drops_;
@@ -139,7 +139,7 @@ TEST_F(TraceRecorderTest, WithoutARecorderOnlyPinsRecord) {
 
 TEST_F(TraceRecorderTest, KeepsEveryFieldOfAKernelInThirtyTwoBytes) {
   open();
-  SessionBatch batch{.session_id = kSession};
+  SessionBatch batch{.session_id = kRecordedSession};
   batch.names = {{.id = 1, .text = "_Z1kv"}};
   batch.shapes = {{.id = 2, .grid = {4, 5, 6}}};
   batch.places = {{.id = 3, .device = 1, .context = 2, .stream = 13}};
@@ -172,7 +172,7 @@ TEST_F(TraceRecorderTest, KeepsEveryFieldOfAKernelInThirtyTwoBytes) {
 
 TEST_F(TraceRecorderTest, CutsWhatHasNoRoom) {
   open();
-  SessionBatch batch{.session_id = kSession};
+  SessionBatch batch{.session_id = kRecordedSession};
   batch.places = {{.id = 1}};
   batch.copies = {{.start_mono_ns = 10,
                    .duration_ns = UINT64_MAX,
@@ -211,7 +211,7 @@ TEST_F(TraceRecorderTest, AFullTableBeginsAnEpochAndOldEventsKeepTheirs) {
 
 TEST_F(TraceRecorderTest, ASessionGoesOnInTheNextEpoch) {
   open();
-  SessionBatch names{.session_id = kSession};
+  SessionBatch names{.session_id = kRecordedSession};
   names.names = {{.id = 1, .text = "first"}, {.id = 2, .text = "second"}};
   names.places = {{.id = 1, .stream = 7}};
   apply(names);
@@ -220,7 +220,7 @@ TEST_F(TraceRecorderTest, ASessionGoesOnInTheNextEpoch) {
     batch.launches = {{.mono_ns = pid, .process = {.pid = pid}, .tid = pid}};
     recorder_.apply(batch);
   }
-  SessionBatch kernels{.session_id = kSession};
+  SessionBatch kernels{.session_id = kRecordedSession};
   kernels.kernels = {{.start_mono_ns = 9'000, .name_id = 2, .place_id = 1}};
 
   apply(kernels);
@@ -230,12 +230,12 @@ TEST_F(TraceRecorderTest, ASessionGoesOnInTheNextEpoch) {
   const TraceTables& tables = *window.parts.back().tables;
   EXPECT_EQ(*tables.names[event.second], "second");
   EXPECT_EQ(tables.places[event.third & UINT16_MAX].stream, 7);
-  EXPECT_EQ(tables.processes[event.process].process, kProcess);
+  EXPECT_EQ(tables.processes[event.process].process, kRecorded);
 }
 
 TEST_F(TraceRecorderTest, TellsOfLossesOnce) {
   open();
-  SessionStatus status{.session_id = kSession};
+  SessionStatus status{.session_id = kRecordedSession};
   status.losses[GPUPERF_SESSION_LOSS_CUPTI_BUFFER] = 5;
   apply(status);
   apply(status);

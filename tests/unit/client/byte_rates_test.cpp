@@ -1,11 +1,10 @@
 #include "client/byte_rates.h"
+#include "tests/unit/client/example_calls.h"
 
 #include <gtest/gtest.h>
 
 namespace gpuperf::client {
 namespace {
-
-constexpr uint64_t kSecondNs = 1'000'000'000;
 
 v1::FunctionStats make_row(const std::string& function, uint64_t bytes, uint32_t pid = 0) {
   v1::FunctionStats row;

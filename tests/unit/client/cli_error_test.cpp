@@ -203,14 +203,14 @@ TEST(CliPermissionTest, SaysHowToBePermittedToOpenTheSocket) {
 }
 
 // The daemon's answer, and what becomes of it.
-struct RefusalCase {
+struct ErrorCase {
   grpc::StatusCode code;
   int exit_code;
   const char* said;
 };
 
 TEST(CliRefusalTest, TurnsEveryAnswerIntoItsExitCode) {
-  const RefusalCase kCases[] = {
+  const ErrorCase kCases[] = {
       {grpc::StatusCode::PERMISSION_DENIED, 4, "does not permit it: because; reading needs root"},
       {grpc::StatusCode::UNAUTHENTICATED, 4, "does not permit it: because"},
       {grpc::StatusCode::INVALID_ARGUMENT, 2, "gpuperfctl: cannot list functions: because\n"},
@@ -222,7 +222,7 @@ TEST(CliRefusalTest, TurnsEveryAnswerIntoItsExitCode) {
       {grpc::StatusCode::RESOURCE_EXHAUSTED, 1, "gpuperfctl: cannot list functions: because\n"},
       {grpc::StatusCode::FAILED_PRECONDITION, 1, "gpuperfctl: cannot list functions: because\n"},
       {grpc::StatusCode::DATA_LOSS, 1, "gpuperfctl: cannot list functions: because\n"}};
-  for (const RefusalCase& refusal : kCases) {
+  for (const ErrorCase& refusal : kCases) {
     FakeDaemon daemon;
     daemon.answers.failure = grpc::Status(refusal.code, "because");
     daemon.start();

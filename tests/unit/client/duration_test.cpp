@@ -1,4 +1,5 @@
 #include "client/duration.h"
+#include "tests/unit/client/example_calls.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,7 +11,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr uint64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kNowNs = 1'777'630'245 * kSecondNs;  // 2026-05-01T10:10:45Z
 
 std::string find_error(const Result<uint64_t>& result) {

@@ -1,9 +1,9 @@
 #include "example_calls.h"
+#include "tests/unit/client/example_calls.h"
 
 namespace gpuperf::client {
 namespace {
 
-constexpr uint64_t kStartNs = 1'777'630'245'123'456'789;  // 2026-05-01T10:10:45Z
 constexpr uint64_t kStartMonoNs = 5'250'000'000;
 
 v1::SlowCall make_call(uint64_t id, const char* category, const char* function,

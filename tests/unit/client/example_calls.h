@@ -4,6 +4,9 @@
 
 namespace gpuperf::client {
 
+constexpr uint64_t kSecondNs = 1'000'000'000;
+constexpr uint64_t kStartNs = 1'777'630'245'123'456'789;  // 2026-05-01T10:10:45Z
+
 // Slow calls as the daemon reports them, with everything it may know of one.
 
 // Number 12: returned after 412 ms, most of them in a futex that another process woke.

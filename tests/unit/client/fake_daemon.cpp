@@ -1,4 +1,5 @@
 #include "fake_daemon.h"
+#include "tests/unit/client/example_calls.h"
 
 #include <google/protobuf/text_format.h>
 #include <grpc/grpc.h>
@@ -10,8 +11,6 @@
 
 namespace gpuperf::client {
 namespace {
-
-constexpr uint64_t kStartNs = 1'777'630'245'123'456'789;  // 2026-05-01T10:10:45Z
 
 v1::FunctionStats make_function(const std::string& category, const std::string& function,
                                 uint64_t calls) {

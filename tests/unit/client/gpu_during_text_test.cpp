@@ -16,7 +16,7 @@ void set_launcher(v1::GpuLauncher& launcher) {
 }
 
 // A wait of 812 ms.
-v1::SlowCall make_call() {
+v1::SlowCall make_explained_call() {
   v1::SlowCall call;
   call.set_duration_ns(812 * kMs);
   v1::GpuDuringCall& gpu = *call.mutable_gpu();
@@ -41,7 +41,7 @@ TEST(GpuDuringTextTest, SaysNothingOfCallsWithoutASession) {
 
 TEST(GpuDuringTextTest, ShowsTheKernelsAndWhoLaunchedThem) {
   EXPECT_EQ(
-      render_gpu(make_call(), {}),
+      render_gpu(make_explained_call(), {}),
       "What the GPU did meanwhile\n"
       "  busy 640 ms (78.8 %), idle 172 ms (21.2 %), kernels 640 ms (78.8 %)\n"
       "  620 ms flash_fwd, 3 times, longest 300 ms\n"
@@ -50,7 +50,7 @@ TEST(GpuDuringTextTest, ShowsTheKernelsAndWhoLaunchedThem) {
 }
 
 TEST(GpuDuringTextTest, ShowsAllThatMayBeKnown) {
-  v1::SlowCall call = make_call();
+  v1::SlowCall call = make_explained_call();
   v1::GpuDuringCall& gpu = *call.mutable_gpu();
   gpu.clear_kernels();
   gpu.set_other_kernels(2);
@@ -114,7 +114,7 @@ TEST(GpuDuringTextTest, SaysWhyNothingIsKnown) {
 }
 
 TEST(GpuDuringTextTest, EscapesWhatWorkloadsChose) {
-  v1::SlowCall call = make_call();
+  v1::SlowCall call = make_explained_call();
   v1::GpuKernelTime& kernel = *call.mutable_gpu()->mutable_kernels(0);
   kernel.set_short_name("a\x1b[2J");
   kernel.mutable_launcher()->set_frame("b\x1b[2J");

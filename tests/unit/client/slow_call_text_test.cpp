@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "example_calls.h"
+#include "tests/unit/client/example_calls.h"
 
 namespace gpuperf::client {
 namespace {
@@ -13,7 +14,6 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr uint64_t kStartNs = 1'777'630'245'123'456'789;  // 2026-05-01T10:10:45Z
 
 v1::SlowCall make_call() {
   v1::SlowCall call;

@@ -1,4 +1,5 @@
 #include "daemon/gpu/call_pace.h"
+#include "tests/unit/gpu/fake_gpus.h"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +9,6 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::seconds;
 
-constexpr int64_t kSecondNs = 1'000'000'000;
 
 // Rounds in which `call` is due, of so many rounds a second apart.
 int count_due(CallPace& pace, GpuCall call, int rounds) {

@@ -10,6 +10,12 @@
 
 #include "daemon/gpu/nvml_api.h"
 
+namespace gpuperf {
+
+constexpr int64_t kSecondNs = 1'000'000'000;
+
+}  // namespace gpuperf
+
 namespace gpuperf::testing {
 
 struct FakeField {

@@ -10,7 +10,6 @@ namespace {
 using testing::FakeGpu;
 using testing::FakeGpus;
 
-constexpr int64_t kSecondNs = 1'000'000'000;
 
 class GpuReaderTest : public ::testing::Test {
  protected:

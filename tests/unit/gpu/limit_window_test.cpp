@@ -1,11 +1,11 @@
 #include "daemon/gpu/limit_window.h"
+#include "tests/unit/gpu/fake_gpus.h"
 
 #include <gtest/gtest.h>
 
 namespace gpuperf {
 namespace {
 
-constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kHwThermalBit = 0x40;
 
 const ClockLimitState& get(const LimitWindow& window, ClockLimit limit) {

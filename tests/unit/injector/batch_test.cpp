@@ -9,8 +9,6 @@
 namespace gpuperf::injector {
 namespace {
 
-constexpr uint64_t kNowMs = 1'000;
-
 class BatchTest : public testing::Test {
  protected:
   void SetUp() override { ASSERT_TRUE(daemon_.come_together(*link_, kNowMs)); }

@@ -11,7 +11,6 @@
 namespace gpuperf::injector {
 namespace {
 
-constexpr uint64_t kNowMs = 1'000;
 constexpr uint64_t kStartNs = 1'700'000'000'000'000'000;
 
 // Stepping as CUPTI does: each kind by its length here.

@@ -13,6 +13,8 @@
 
 namespace gpuperf::injector {
 
+constexpr uint64_t kNowMs = 1'000;
+
 class DaemonEnd {
  public:
   DaemonEnd();

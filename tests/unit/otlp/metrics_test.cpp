@@ -10,7 +10,7 @@
 namespace gpuperf::otlp {
 namespace {
 
-using ExportRequest = ::opentelemetry::proto::collector::metrics::v1::ExportMetricsServiceRequest;
+using MetricsRequest = ::opentelemetry::proto::collector::metrics::v1::ExportMetricsServiceRequest;
 using testing::is_message;
 using testing::parse_bytes;
 
@@ -22,10 +22,10 @@ prometheus::MetricFamily make_family(const char* name, prometheus::MetricType ty
   return {.name = name, .help = "Help.", .type = type, .metric = {}};
 }
 
-ExportRequest convert(const prometheus::MetricFamily& family) {
+MetricsRequest convert(const prometheus::MetricFamily& family) {
   const auto requests = make_metrics_requests({family}, make_test_origin(), kTimes);
   EXPECT_EQ(requests.size(), 1u);
-  return parse_bytes<ExportRequest>(requests.at(0).bytes);
+  return parse_bytes<MetricsRequest>(requests.at(0).bytes);
 }
 
 constexpr char kAround[] = R"(resource_metrics {
@@ -92,7 +92,7 @@ TEST(OtlpMetricsTest, SplitsWhatIsTooLargeForOneRequestAndLosesNothing) {
   for (const Request& request : requests) {
     EXPECT_LT(request.bytes.size(), 1'500u);
     size_t points = 0;
-    const auto message = parse_bytes<ExportRequest>(request.bytes);
+    const auto message = parse_bytes<MetricsRequest>(request.bytes);
     for (const auto& metric : message.resource_metrics(0).scope_metrics(0).metrics()) {
       EXPECT_EQ(metric.name(), "gpuperf_function_calls_total");
       for (const auto& point : metric.sum().data_points()) values.push_back(point.as_double());

@@ -17,26 +17,26 @@ namespace gpuperf::otlp {
 namespace {
 
 namespace profiles = ::opentelemetry::proto::profiles::v1development;
-using ExportRequest =
+using ProfilesRequest =
     ::opentelemetry::proto::collector::profiles::v1development::ExportProfilesServiceRequest;
 using ::gpuperf::testing::make_example_capture;
 using testing::parse_bytes;
 
-std::vector<ExportRequest> make_requests(const Capture& capture, size_t max_bytes = kRequestBytes,
+std::vector<ProfilesRequest> make_requests(const Capture& capture, size_t max_bytes = kRequestBytes,
                                          const Origin& origin = make_origin({{"host.name", "n"}},
                                                                             "1.2.3")) {
-  std::vector<ExportRequest> parsed;
+  std::vector<ProfilesRequest> parsed;
   for (const Request& request : make_profile_requests(capture, origin, "abc", max_bytes)) {
-    parsed.push_back(parse_bytes<ExportRequest>(request.bytes));
+    parsed.push_back(parse_bytes<ProfilesRequest>(request.bytes));
   }
   return parsed;
 }
 
-std::string text_of(const ExportRequest& request, int32_t index) {
+std::string text_of(const ProfilesRequest& request, int32_t index) {
   return request.dictionary().string_table(index);
 }
 
-std::string attribute_of(const ExportRequest& request, int32_t index) {
+std::string attribute_of(const ProfilesRequest& request, int32_t index) {
   const auto& attribute = request.dictionary().attribute_table(index);
   const auto& value = attribute.value();
   return text_of(request, attribute.key_strindex()) + "=" +
@@ -44,7 +44,7 @@ std::string attribute_of(const ExportRequest& request, int32_t index) {
 }
 
 // "leaf < caller < …" of one sample, with lines, files and kinds of frames.
-std::string stack_of(const ExportRequest& request, const profiles::Sample& sample) {
+std::string stack_of(const ProfilesRequest& request, const profiles::Sample& sample) {
   const auto& dictionary = request.dictionary();
   std::string text;
   for (const int32_t index : dictionary.stack_table(sample.stack_index()).location_indices()) {
@@ -66,9 +66,9 @@ std::string stack_of(const ExportRequest& request, const profiles::Sample& sampl
 
 // The sum of each profile by its resource's pid and its type; "no pid" where there is none.
 std::map<std::pair<std::string, std::string>, int64_t> add_up(
-    const std::vector<ExportRequest>& requests) {
+    const std::vector<ProfilesRequest>& requests) {
   std::map<std::pair<std::string, std::string>, int64_t> sums;
-  for (const ExportRequest& request : requests) {
+  for (const ProfilesRequest& request : requests) {
     for (const auto& of_resource : request.resource_profiles()) {
       std::string pid = "no pid";
       for (const auto& attribute : of_resource.resource().attributes()) {
@@ -101,7 +101,7 @@ TEST(ProfilesTest, ASampleOfTheGpuHasTheStackThatLaunchedItAndWhereItRan) {
   const auto requests = make_requests(make_example_capture());
 
   ASSERT_EQ(requests.size(), 1u);
-  const ExportRequest& request = requests[0];
+  const ProfilesRequest& request = requests[0];
   const profiles::Profile& profile = request.resource_profiles(0).scope_profiles(0).profiles(0);
   const profiles::Sample& sample = profile.samples(1);
   EXPECT_EQ(stack_of(request, sample),
@@ -182,7 +182,7 @@ TEST(ProfilesTest, WhatDoesNotFitGoesOnInTheNextRequestWithAnIdOfItsOwn) {
   EXPECT_GT(requests.size(), 9u);
   EXPECT_EQ(add_up(requests), whole);
   std::set<std::string> ids;
-  for (const ExportRequest& request : requests) {
+  for (const ProfilesRequest& request : requests) {
     const auto& profile = request.resource_profiles(0).scope_profiles(0).profiles(0);
     EXPECT_EQ(profile.profile_id().size(), 16u);
     EXPECT_TRUE(ids.insert(profile.profile_id()).second);

@@ -11,7 +11,7 @@
 namespace gpuperf::otlp {
 namespace {
 
-using ExportRequest = ::opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
+using SpansRequest = ::opentelemetry::proto::collector::trace::v1::ExportTraceServiceRequest;
 using testing::is_message;
 using testing::parse_bytes;
 
@@ -194,7 +194,7 @@ TEST(OtlpSpansTest, SplitsWhatIsTooLargeForOneRequestAndLosesNothing) {
   EXPECT_GT(requests.size(), 3u);
   std::set<std::string> traces;
   for (const Request& request : requests) {
-    const auto message = parse_bytes<ExportRequest>(request.bytes);
+    const auto message = parse_bytes<SpansRequest>(request.bytes);
     ASSERT_EQ(message.resource_spans_size(), 1);
     EXPECT_EQ(message.resource_spans(0).resource().attributes_size(), 1);
     const auto& scope = message.resource_spans(0).scope_spans(0);

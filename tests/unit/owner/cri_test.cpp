@@ -13,7 +13,7 @@
 namespace gpuperf {
 namespace {
 
-const std::string kId = "3f4a0c9d1b2e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a";
+const std::string kAskedId = "3f4a0c9d1b2e8f7a6b5c4d3e2f1a0b9c8d7e6f5a4b3c2d1e0f9a8b7c6d5e4f3a";
 
 // A container runtime that knows some containers, on a socket of its own.
 class FakeRuntime final : public runtime::v1::RuntimeService::Service {
@@ -74,38 +74,38 @@ class FakeRuntime final : public runtime::v1::RuntimeService::Service {
 TEST(CriTest, NamesThePodOfAContainer) {
   FakeRuntime runtime;
   runtime.add_in_pod(std::string(64, '0'), "other", "default");
-  runtime.add_in_pod(kId, "train-0", "research");
+  runtime.add_in_pod(kAskedId, "train-0", "research");
 
-  EXPECT_EQ(find_pod({runtime.socket()}, kId.substr(0, 12)).value(),
+  EXPECT_EQ(find_pod({runtime.socket()}, kAskedId.substr(0, 12)).value(),
             (PodName{.pod = "train-0", .pod_namespace = "research"}));
 }
 
 TEST(CriTest, KnowsNoPodOfContainersWithoutOne) {
   FakeRuntime runtime;
-  runtime.add(kId);
+  runtime.add(kAskedId);
 
-  EXPECT_EQ(find_pod({runtime.socket()}, kId.substr(0, 12)).value(), std::nullopt);
+  EXPECT_EQ(find_pod({runtime.socket()}, kAskedId.substr(0, 12)).value(), std::nullopt);
   EXPECT_EQ(find_pod({runtime.socket()}, "ffffffffffff").value(), std::nullopt);
 }
 
 TEST(CriTest, AsksTheFirstSocketThatIsThere) {
   FakeRuntime runtime;
-  runtime.add_in_pod(kId, "train-0", "research");
+  runtime.add_in_pod(kAskedId, "train-0", "research");
   const std::string file = runtime.socket() + ".txt";
   std::ofstream(file) << "no socket";
 
-  EXPECT_TRUE(find_pod({"/nowhere", file, runtime.socket()}, kId).value().has_value());
+  EXPECT_TRUE(find_pod({"/nowhere", file, runtime.socket()}, kAskedId).value().has_value());
 }
 
 TEST(CriTest, SaysWhenThereIsNoRuntime) {
-  EXPECT_EQ(find_pod({"/nowhere", "/tmp"}, kId).status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(find_pod({"/nowhere", "/tmp"}, kAskedId).status().code(), absl::StatusCode::kNotFound);
 }
 
 TEST(CriTest, SaysWhatTheRuntimeAnswered) {
   FakeRuntime runtime;
   runtime.fail({grpc::StatusCode::UNIMPLEMENTED, "unknown service runtime.v1.RuntimeService"});
 
-  const auto answer = find_pod({runtime.socket()}, kId);
+  const auto answer = find_pod({runtime.socket()}, kAskedId);
 
   EXPECT_EQ(answer.status().message(), runtime.socket() +
                                            ": list containers: unknown service "
@@ -116,14 +116,14 @@ TEST(CriTest, GivesUpOnARuntimeThatHangs) {
   FakeRuntime runtime;
   runtime.hang();
 
-  EXPECT_EQ(find_pod({runtime.socket()}, kId).status().code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(find_pod({runtime.socket()}, kAskedId).status().code(), absl::StatusCode::kUnavailable);
 }
 
 TEST(CriTest, CutsNamesThatCannotBe) {
   FakeRuntime runtime;
-  runtime.add_in_pod(kId, std::string(100'000, 'p'), "");
+  runtime.add_in_pod(kAskedId, std::string(100'000, 'p'), "");
 
-  EXPECT_EQ(find_pod({runtime.socket()}, kId).value()->pod.size(), 253u);
+  EXPECT_EQ(find_pod({runtime.socket()}, kAskedId).value()->pod.size(), 253u);
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ const PodName kName{.pod = "train-0", .pod_namespace = "research"};
 Owner make_owner(const std::string& container) { return {.container = container, .pod = "uid"}; }
 
 // A runtime that answers when told to.
-class FakeRuntime {
+class WaitingRuntime {
  public:
   PodNames::Ask ask() {
     return [this](const std::string& container) -> Result<std::optional<PodName>> {
@@ -46,7 +46,7 @@ class PodNamesTest : public testing::Test {
     return state;
   }
 
-  FakeRuntime runtime_;
+  WaitingRuntime runtime_;
   DropCounters drops_;
 };
 

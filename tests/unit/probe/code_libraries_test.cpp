@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kCuda = "/usr/local/cuda/lib64/";
 constexpr const char* kDebian = "/usr/lib/x86_64-linux-gnu/";
 
-struct Library {
+struct LibraryCase {
   const char* folder;
   const char* name;
   double min_cheap_ratio;     // emulated, at the beginning or slid to
@@ -29,7 +29,7 @@ struct Library {
 };
 
 // Bounds some 3 % under what docs/decisions/0005 measured.
-constexpr Library kLibraries[] = {
+constexpr LibraryCase kLibraries[] = {
     {kCuda, "libcudart.so", 0.96, 0.96},      {kCuda, "libcublas.so", 0.96, 0.96},
     {kCuda, "libcublasLt.so", 0.96, 0.96},    {kCuda, "libcudnn.so", 0.96, 0.96},
     {kCuda, "libcudnn_graph.so", 0.70, 0.87}, {kCuda, "libcudnn_ops.so", 0.96, 0.95},
@@ -168,7 +168,7 @@ void check_slides(const std::string& path, const std::vector<Slide>& slides) {
   }
 }
 
-class LibrariesTest : public testing::TestWithParam<Library> {};
+class LibrariesTest : public testing::TestWithParam<LibraryCase> {};
 
 TEST_P(LibrariesTest, GetCheapProbesAndExits) {
   const std::string path = std::string(GetParam().folder) + GetParam().name;

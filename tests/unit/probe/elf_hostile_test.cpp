@@ -24,7 +24,6 @@ using absl::StatusCode;
 using elf_builder::ElfImage;
 using elf_builder::make_file;
 
-constexpr uint64_t kVaddr = ElfImage::kCodeVaddr;
 
 // Everything the daemon does with a file; the status of reading both tables.
 Status read_all_ways(int fd) {
@@ -113,7 +112,7 @@ const Lie kLies[] = {
 class LyingElfTest : public testing::TestWithParam<Lie> {};
 
 TEST_P(LyingElfTest, GivesItsError) {
-  ElfImage image({{"foo", kVaddr, 4}});
+  ElfImage image({{"foo", ElfImage::kCodeVaddr, 4}});
   GetParam().tell(image);
 
   const Status status = read_image(image.build());
@@ -125,7 +124,7 @@ INSTANTIATE_TEST_SUITE_P(Lies, LyingElfTest, testing::ValuesIn(kLies),
                          [](const auto& lie) { return std::string(lie.param.name); });
 
 TEST(HostileElfTest, FindsNoNameThatLiesOutsideTheStrings) {
-  ElfImage image({{"foo", kVaddr, 4}});
+  ElfImage image({{"foo", ElfImage::kCodeVaddr, 4}});
   image.symbols[1].st_name = static_cast<Elf64_Word>(image.strings.size());
 
   const auto symbols = ElfSymbols::load(make_file(image.build()).get(), ElfSymbols::Tables::kBoth);
@@ -136,7 +135,7 @@ TEST(HostileElfTest, FindsNoNameThatLiesOutsideTheStrings) {
 }
 
 TEST(HostileElfTest, EndsANameWithTheStringsWhereNoZeroDoes) {
-  ElfImage image({{"foo", kVaddr, 4}});
+  ElfImage image({{"foo", ElfImage::kCodeVaddr, 4}});
   image.sections[2].sh_size -= 1;  // without the last zero
 
   const auto symbols = ElfSymbols::load(make_file(image.build()).get(), ElfSymbols::Tables::kBoth);
@@ -200,7 +199,7 @@ TEST(HostileElfTest, SurvivesRandomBytesAnywhere) {
   std::printf("seed %u\n", seed);
   std::mt19937 random(seed);
   const std::string sample = read_file(ELF_SAMPLE);
-  ElfImage small({{"foo", kVaddr, 4}, {"bar", kVaddr + 16, 4}});
+  ElfImage small({{"foo", ElfImage::kCodeVaddr, 4}, {"bar", ElfImage::kCodeVaddr + 16, 4}});
   const std::string image = small.build();
 
   int readable = 0;
@@ -261,11 +260,11 @@ TEST(HostileElfTest, SurvivesRandomHeaders) {
 }
 
 TEST(HostileElfTest, RefusesTablesOfASparseHugeFile) {
-  ElfImage image({{"foo", kVaddr, 4}});
+  ElfImage image({{"foo", ElfImage::kCodeVaddr, 4}});
   image.sections[2].sh_size = uint64_t{3} << 30;
   const Fd strings = make_file(image.build());
   ASSERT_EQ(::ftruncate(strings.get(), int64_t{4} << 30), 0);
-  image = ElfImage({{"foo", kVaddr, 4}});
+  image = ElfImage({{"foo", ElfImage::kCodeVaddr, 4}});
   image.sections[1].sh_size = ElfSymbols::kMaxSymbols * sizeof(Elf64_Sym) + sizeof(Elf64_Sym);
   const Fd symbols = make_file(image.build());
   ASSERT_EQ(::ftruncate(symbols.get(), int64_t{4} << 30), 0);
@@ -286,7 +285,7 @@ TEST(HostileElfTest, ReadsTheWorstFileWithinTheBoundsInTime) {
   image.symbols.assign(kSymbols, {.st_name = 5,
                                   .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
                                   .st_shndx = 1,
-                                  .st_value = kVaddr,
+                                  .st_value = ElfImage::kCodeVaddr,
                                   .st_size = 1});
   for (size_t i = 0; i < kSymbols; i += 2) image.symbols[i].st_name = 1;
   image.sections[1].sh_size = kSymbols * sizeof(Elf64_Sym);

@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 
+#include "tests/unit/files.h"
 #include "tests/unit/probe/elf_builder.h"
 
 namespace gpuperf {
@@ -20,10 +21,7 @@ using elf_builder::Symbol;
 using testing::ElementsAre;
 using Tables = ElfSymbols::Tables;
 
-constexpr uint64_t kVaddr = ElfImage::kCodeVaddr;
-constexpr uint64_t kOffset = ElfImage::kCodeOffset;
 
-Fd open_file(const char* path) { return Fd(::open(path, O_RDONLY | O_CLOEXEC)); }
 
 ElfSymbols load_sample(const char* path, Tables tables) {
   return ElfSymbols::load(open_file(path).get(), tables).value();
@@ -76,13 +74,13 @@ TEST(ElfSymbolsTest, PrefersTheDefaultVersionInEitherTable) {
 }
 
 TEST(ElfSymbolsTest, PrefersTheDefaultVersionWhicheverComesFirst) {
-  const std::vector<Symbol> old_first = {{"foo@V1", kVaddr}, {"foo@@V2", kVaddr + 16}};
-  const std::vector<Symbol> new_first = {{"foo@@V2", kVaddr + 16}, {"foo@V1", kVaddr}};
+  const std::vector<Symbol> old_first = {{"foo@V1", ElfImage::kCodeVaddr}, {"foo@@V2", ElfImage::kCodeVaddr + 16}};
+  const std::vector<Symbol> new_first = {{"foo@@V2", ElfImage::kCodeVaddr + 16}, {"foo@V1", ElfImage::kCodeVaddr}};
 
   for (const auto& order : {old_first, new_first}) {
     const auto function = load_image(ElfImage(order)).find_function("foo");
     ASSERT_TRUE(function.has_value());
-    EXPECT_EQ(function->file_offset_bytes, kOffset + 16);
+    EXPECT_EQ(function->file_offset_bytes, ElfImage::kCodeOffset + 16);
   }
 }
 
@@ -129,18 +127,18 @@ TEST(ElfSymbolsTest, SaysStrippedWhenTheWantedTableIsNotThere) {
 }
 
 TEST(ElfSymbolsTest, TurnsAddressesIntoFileOffsetsThroughTheSegments) {
-  const ElfSymbols symbols = load_image(ElfImage({{"foo", kVaddr + 0x30, 8}}));
+  const ElfSymbols symbols = load_image(ElfImage({{"foo", ElfImage::kCodeVaddr + 0x30, 8}}));
 
   EXPECT_EQ(symbols.find_function("foo"),
-            (FunctionSymbol{.file_offset_bytes = kOffset + 0x30, .size_bytes = 8}));
+            (FunctionSymbol{.file_offset_bytes = ElfImage::kCodeOffset + 0x30, .size_bytes = 8}));
 }
 
 TEST(ElfSymbolsTest, SkipsSymbolsOutsideTheExecutableSegments) {
-  const std::vector<Symbol> outside = {{"before", kVaddr - 1},
-                                       {"behind", kVaddr + ElfImage::kCodeBytes},
+  const std::vector<Symbol> outside = {{"before", ElfImage::kCodeVaddr - 1},
+                                       {"behind", ElfImage::kCodeVaddr + ElfImage::kCodeBytes},
                                        {"far", UINT64_MAX},
-                                       {"absolute", kVaddr, 0, STT_FUNC, STB_GLOBAL, SHN_ABS}};
-  ElfImage readable_only({{"foo", kVaddr}});
+                                       {"absolute", ElfImage::kCodeVaddr, 0, STT_FUNC, STB_GLOBAL, SHN_ABS}};
+  ElfImage readable_only({{"foo", ElfImage::kCodeVaddr}});
   readable_only.segment.p_flags = PF_R;
 
   const ElfSymbols symbols = load_image(ElfImage(outside));
@@ -152,23 +150,23 @@ TEST(ElfSymbolsTest, SkipsSymbolsOutsideTheExecutableSegments) {
 
 TEST(ElfSymbolsTest, PrefersTypedThenGlobalThenWeakSymbols) {
   const ElfSymbols symbols = load_image(ElfImage({
-      {"typed", kVaddr, 0, STT_NOTYPE, STB_GLOBAL},
-      {"typed", kVaddr + 1, 0, STT_FUNC, STB_LOCAL},
-      {"bound", kVaddr + 2, 0, STT_FUNC, STB_LOCAL},
-      {"bound", kVaddr + 3, 0, STT_FUNC, STB_GLOBAL},
-      {"bound", kVaddr + 4, 0, STT_FUNC, STB_WEAK},
-      {"twice", kVaddr + 5, 0, STT_FUNC, STB_LOCAL},
-      {"twice", kVaddr + 6, 0, STT_FUNC, STB_LOCAL},
+      {"typed", ElfImage::kCodeVaddr, 0, STT_NOTYPE, STB_GLOBAL},
+      {"typed", ElfImage::kCodeVaddr + 1, 0, STT_FUNC, STB_LOCAL},
+      {"bound", ElfImage::kCodeVaddr + 2, 0, STT_FUNC, STB_LOCAL},
+      {"bound", ElfImage::kCodeVaddr + 3, 0, STT_FUNC, STB_GLOBAL},
+      {"bound", ElfImage::kCodeVaddr + 4, 0, STT_FUNC, STB_WEAK},
+      {"twice", ElfImage::kCodeVaddr + 5, 0, STT_FUNC, STB_LOCAL},
+      {"twice", ElfImage::kCodeVaddr + 6, 0, STT_FUNC, STB_LOCAL},
   }));
 
-  EXPECT_EQ(symbols.find_function("typed")->file_offset_bytes, kOffset + 1);
-  EXPECT_EQ(symbols.find_function("bound")->file_offset_bytes, kOffset + 3);
-  EXPECT_EQ(symbols.find_function("twice")->file_offset_bytes, kOffset + 5);
+  EXPECT_EQ(symbols.find_function("typed")->file_offset_bytes, ElfImage::kCodeOffset + 1);
+  EXPECT_EQ(symbols.find_function("bound")->file_offset_bytes, ElfImage::kCodeOffset + 3);
+  EXPECT_EQ(symbols.find_function("twice")->file_offset_bytes, ElfImage::kCodeOffset + 5);
 }
 
 TEST(ElfSymbolsTest, AnswersEveryWantedNameInOrder) {
   const ElfSymbols symbols =
-      load_image(ElfImage({{"aa", kVaddr}, {"aaa", kVaddr + 1}, {"b@@V", kVaddr + 2}}));
+      load_image(ElfImage({{"aa", ElfImage::kCodeVaddr}, {"aaa", ElfImage::kCodeVaddr + 1}, {"b@@V", ElfImage::kCodeVaddr + 2}}));
   const std::vector<std::string> names = {"b", "", "aa", "a", "aa", "aaaa", "b@@V"};
 
   std::vector<uint64_t> offsets;
@@ -176,25 +174,25 @@ TEST(ElfSymbolsTest, AnswersEveryWantedNameInOrder) {
     offsets.push_back(function ? function->file_offset_bytes : 0);
   }
 
-  EXPECT_THAT(offsets, ElementsAre(kOffset + 2, 0, kOffset, 0, kOffset, 0, 0));
+  EXPECT_THAT(offsets, ElementsAre(ElfImage::kCodeOffset + 2, 0, ElfImage::kCodeOffset, 0, ElfImage::kCodeOffset, 0, 0));
 }
 
 TEST(ElfSymbolsTest, SortsFunctionsByAddressOneForEach) {
   const ElfSymbols symbols = load_image(ElfImage({
-      {"last", kVaddr + 0x80, 4},
-      {"_weak_alias", kVaddr, 16, STT_FUNC, STB_WEAK},
-      {"first", kVaddr, 16},
-      {"label_inside", kVaddr + 8, 0, STT_NOTYPE},
-      {"label_outside", kVaddr + 16, 0, STT_NOTYPE},
-      {"versioned@@V", kVaddr + 0x20, 4},
-      {"data", kVaddr + 0x30, 4, STT_OBJECT},
-      {"", kVaddr + 0x40, 4},
+      {"last", ElfImage::kCodeVaddr + 0x80, 4},
+      {"_weak_alias", ElfImage::kCodeVaddr, 16, STT_FUNC, STB_WEAK},
+      {"first", ElfImage::kCodeVaddr, 16},
+      {"label_inside", ElfImage::kCodeVaddr + 8, 0, STT_NOTYPE},
+      {"label_outside", ElfImage::kCodeVaddr + 16, 0, STT_NOTYPE},
+      {"versioned@@V", ElfImage::kCodeVaddr + 0x20, 4},
+      {"data", ElfImage::kCodeVaddr + 0x30, 4, STT_OBJECT},
+      {"", ElfImage::kCodeVaddr + 0x40, 4},
   }));
 
-  EXPECT_THAT(symbols.sort_functions(), ElementsAre(SortedSymbol{kVaddr, 16, "first"},
-                                                    SortedSymbol{kVaddr + 16, 0, "label_outside"},
-                                                    SortedSymbol{kVaddr + 0x20, 4, "versioned"},
-                                                    SortedSymbol{kVaddr + 0x80, 4, "last"}));
+  EXPECT_THAT(symbols.sort_functions(), ElementsAre(SortedSymbol{ElfImage::kCodeVaddr, 16, "first"},
+                                                    SortedSymbol{ElfImage::kCodeVaddr + 16, 0, "label_outside"},
+                                                    SortedSymbol{ElfImage::kCodeVaddr + 0x20, 4, "versioned"},
+                                                    SortedSymbol{ElfImage::kCodeVaddr + 0x80, 4, "last"}));
 }
 
 // Every function of a real library, against binutils.

@@ -15,6 +15,8 @@
 
 namespace gpuperf {
 
+constexpr uint64_t kBase = 0x7f0000000000;  // where files are mapped
+
 class FakeProc {
  public:
   FakeProc() { std::filesystem::create_directories(proc()); }

@@ -8,6 +8,7 @@
 #include <ctime>
 #include <memory>
 
+#include "tests/unit/files.h"
 #include "tests/unit/probe/elf_builder.h"
 
 namespace gpuperf {
@@ -20,10 +21,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-constexpr uint64_t kVaddr = ElfImage::kCodeVaddr;
-constexpr uint64_t kOffset = ElfImage::kCodeOffset;
 
-Fd open_file(const char* path) { return Fd(::open(path, O_RDONLY | O_CLOEXEC)); }
 
 QueryMatches match(int fd, SymbolForm form, const std::string& symbol) {
   const SymbolQuery query{.form = form, .symbol = symbol};
@@ -48,9 +46,9 @@ std::vector<std::string> find_demangled(const std::string& symbol) {
 }
 
 // Where the dynamic linker has put the sample's symbols, as offsets in its file.
-class LoadedSample {
+class LoadedMatchSample {
  public:
-  LoadedSample() : handle_(::dlopen(MATCH_SAMPLE, RTLD_NOW | RTLD_LOCAL), &::dlclose) {}
+  LoadedMatchSample() : handle_(::dlopen(MATCH_SAMPLE, RTLD_NOW | RTLD_LOCAL), &::dlclose) {}
   uint64_t offset_of(const char* name) const {
     void* const address = ::dlsym(handle_.get(), name);
     Dl_info info{};
@@ -116,7 +114,7 @@ TEST(SymbolMatchTest, WildcardsFindEveryFunctionOnceWithoutItsVersion) {
 }
 
 TEST(SymbolMatchTest, WildcardsPreferTheDefaultVersionWhereverItStands) {
-  const LoadedSample loaded;
+  const LoadedMatchSample loaded;
 
   const QueryMatches found =
       match(open_file(MATCH_SAMPLE).get(), SymbolForm::kWildcard, "match_v*");
@@ -127,13 +125,13 @@ TEST(SymbolMatchTest, WildcardsPreferTheDefaultVersionWhereverItStands) {
 }
 
 TEST(SymbolMatchTest, WildcardsLeavePiecesOfFunctionsAndLabelsOut) {
-  const ElfImage image({{"f_whole", kVaddr, 8},
-                        {"f_whole.cold", kVaddr + 16, 8},
-                        {"f_whole.part.0", kVaddr + 32, 8},
-                        {"f_whole.constprop.0", kVaddr + 48, 8},
-                        {"f_label", kVaddr + 4, 0, STT_NOTYPE},
-                        {"f_data", kVaddr + 64, 8, STT_OBJECT},
-                        {"f_chosen", kVaddr + 80, 8, STT_GNU_IFUNC}});
+  const ElfImage image({{"f_whole", ElfImage::kCodeVaddr, 8},
+                        {"f_whole.cold", ElfImage::kCodeVaddr + 16, 8},
+                        {"f_whole.part.0", ElfImage::kCodeVaddr + 32, 8},
+                        {"f_whole.constprop.0", ElfImage::kCodeVaddr + 48, 8},
+                        {"f_label", ElfImage::kCodeVaddr + 4, 0, STT_NOTYPE},
+                        {"f_data", ElfImage::kCodeVaddr + 64, 8, STT_OBJECT},
+                        {"f_chosen", ElfImage::kCodeVaddr + 80, 8, STT_GNU_IFUNC}});
 
   const QueryMatches found = match(make_file(image.build()).get(), SymbolForm::kWildcard, "f_*");
 
@@ -144,7 +142,7 @@ TEST(SymbolMatchTest, WildcardsLeavePiecesOfFunctionsAndLabelsOut) {
 TEST(SymbolMatchTest, CountsTheMatchesItLeavesOut) {
   std::vector<Symbol> many;
   for (size_t i = 0; i < kMaxMatches + 7; ++i) {
-    many.push_back({"f" + std::to_string(i), kVaddr + i % 64, 1});
+    many.push_back({"f" + std::to_string(i), ElfImage::kCodeVaddr + i % 64, 1});
   }
 
   const QueryMatches found =
@@ -199,7 +197,7 @@ TEST(SymbolMatchTest, ThunksAreNotTheFunctionTheyLeadTo) {
 }
 
 TEST(SymbolMatchTest, FindsEverySiteOfAStaticProbeWithItsSemaphore) {
-  const LoadedSample loaded;
+  const LoadedMatchSample loaded;
   const uint64_t semaphore = loaded.offset_of("match_semaphore");
   ASSERT_NE(semaphore, 0u);
 
@@ -221,7 +219,7 @@ TEST(SymbolMatchTest, FindsStaticProbesWhereAllSymbolsAreStripped) {
 }
 
 TEST(SymbolMatchTest, SaysWhichTableItCouldNotReadAndUsesTheOther) {
-  ElfImage image({{"foo", kVaddr}}, SHT_DYNSYM);
+  ElfImage image({{"foo", ElfImage::kCodeVaddr}}, SHT_DYNSYM);
   Elf64_Shdr damaged = image.sections[1];
   damaged.sh_type = SHT_SYMTAB;
   damaged.sh_size = 1 << 20;
@@ -232,7 +230,7 @@ TEST(SymbolMatchTest, SaysWhichTableItCouldNotReadAndUsesTheOther) {
 
   const auto found = match_symbols(make_file(image.build()).get(), queries, &unread).value();
 
-  EXPECT_THAT(found[0].matches, ElementsAre(SymbolMatch{"foo", {kOffset}, 0}));
+  EXPECT_THAT(found[0].matches, ElementsAre(SymbolMatch{"foo", {ElfImage::kCodeOffset}, 0}));
   EXPECT_EQ(unread.code(), absl::StatusCode::kDataLoss);
 }
 
@@ -255,7 +253,7 @@ TEST(SymbolMatchTest, GivesUpOnFilesWhoseNamesAreEndless) {
   image.symbols.assign(kSymbols, {.st_name = 1,
                                   .st_info = ELF64_ST_INFO(STB_GLOBAL, STT_FUNC),
                                   .st_shndx = 1,
-                                  .st_value = kVaddr,
+                                  .st_value = ElfImage::kCodeVaddr,
                                   .st_size = 1});
   image.sections[1].sh_size = kSymbols * sizeof(Elf64_Sym);
   image.sections[2].sh_offset = image.sections[1].sh_offset + image.sections[1].sh_size;

@@ -20,8 +20,7 @@ using testing::Contains;
 using testing::Each;
 using testing::Field;
 
-constexpr uint64_t kBase = 0x7f0000000000;
-constexpr uint64_t kLength = 0x100000;
+constexpr uint64_t kMappedBytes = 0x100000;
 const std::string kPath = "/opt/lib/sample.so";
 
 class DebugSourcesTest : public testing::Test {
@@ -33,7 +32,7 @@ class DebugSourcesTest : public testing::Test {
     host_root_ = fake_.root(1'000).string();  // of no process
   }
   void map(const std::string& library, uint32_t pid = 7) {
-    fake_.map(pid, fake_.add_file(pid, kPath, library), kPath, kBase, kLength);
+    fake_.map(pid, fake_.add_file(pid, kPath, library), kPath, kBase, kMappedBytes);
   }
   FrameFinder make_finder() {
     return FrameFinder({.proc_root = fake_.proc(), .host_root = host_root_}, clock_);

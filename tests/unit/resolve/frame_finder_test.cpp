@@ -14,8 +14,7 @@ namespace fs = std::filesystem;
 using elf_builder::ElfImage;
 using testing::ElementsAre;
 
-constexpr uint64_t kBase = 0x7f0000000000;  // of the mapping
-constexpr uint64_t kLength = 0x2000;
+constexpr uint64_t kMappingBytes = 0x2000;
 constexpr uint64_t kCode = kBase + ElfImage::kCodeOffset;  // where the image's code is mapped
 const ProcessKey kProcess{.pid = 7, .start_boot_ns = 10'000'000};
 
@@ -36,7 +35,7 @@ class FrameFinderTest : public testing::Test {
   FrameFinderTest() { fake_.add_process(7, "/app"); }
 
   void map_library(const std::string& path = "/lib/a.so", const std::string& function = "foo") {
-    fake_.map(7, fake_.add_file(7, path, make_library(function)), path, kBase, kLength);
+    fake_.map(7, fake_.add_file(7, path, make_library(function)), path, kBase, kMappingBytes);
   }
   std::vector<StackFrame> find(const std::vector<uint64_t>& addresses,
                                const ProcessKey& process = kProcess) {
@@ -70,9 +69,9 @@ TEST_F(FrameFinderTest, GivesTheAddressAloneOutsideEveryMapping) {
   map_library();
 
   EXPECT_THAT(
-      find({0, 1, kBase, kBase + kLength + 1, UINT64_MAX}),
+      find({0, 1, kBase, kBase + kMappingBytes + 1, UINT64_MAX}),
       ElementsAre(StackFrame{.address = 0}, StackFrame{.address = 1}, StackFrame{.address = kBase},
-                  StackFrame{.address = kBase + kLength + 1}, StackFrame{.address = UINT64_MAX}));
+                  StackFrame{.address = kBase + kMappingBytes + 1}, StackFrame{.address = UINT64_MAX}));
 }
 
 TEST_F(FrameFinderTest, NamesExactAddressesByTheCodeAtThem) {
@@ -96,7 +95,7 @@ TEST_F(FrameFinderTest, LeavesAnonymousCodeWithoutModuleAndAnUnknownVdsoWithoutN
 }
 
 TEST_F(FrameFinderTest, GivesFileOffsetsForFilesThatAreNoElf) {
-  fake_.map(7, fake_.add_file(7, "/code.bin", "machine code"), "/code.bin", kBase, kLength, 0x3000);
+  fake_.map(7, fake_.add_file(7, "/code.bin", "machine code"), "/code.bin", kBase, kMappingBytes, 0x3000);
 
   EXPECT_THAT(find({kBase + 0x10}), ElementsAre(StackFrame{"", "/code.bin", 0x3010, kBase + 0x10}));
 }
@@ -122,7 +121,7 @@ TEST_F(FrameFinderTest, AnswersForAProcessThatIsGoneFromWhatItRead) {
 TEST_F(FrameFinderTest, NamesAProcessThatIsGoneByMappingsReadEarly) {
   // As on a host: the path is the same for everybody.
   const fs::path real = fake_.add_file(7, "/lib/a.so", make_library("foo"));
-  fake_.map(7, real, real.string(), kBase, kLength);
+  fake_.map(7, real, real.string(), kBase, kMappingBytes);
   finder_.prefetch(kProcess);
   fake_.remove_process(7);
 
@@ -150,7 +149,7 @@ TEST_F(FrameFinderTest, ReadsMappingsAgainForAnAddressItDoesNotKnow) {
   map_library();
   ASSERT_EQ(find_symbol(kCode + 4), "foo");
   const uint64_t later = kBase + 0x10000;
-  fake_.map(7, fake_.add_file(7, "/lib/b.so", make_library("bar")), "/lib/b.so", later, kLength);
+  fake_.map(7, fake_.add_file(7, "/lib/b.so", make_library("bar")), "/lib/b.so", later, kMappingBytes);
   const uint64_t address = later + ElfImage::kCodeOffset + 4;
 
   EXPECT_EQ(find_symbol(address), "");  // just read: not again at once
@@ -197,7 +196,7 @@ TEST_F(FrameFinderTest, KeepsTheMostRecentTablesWithinTheirBytes) {
     const std::string path = "/lib/" + std::to_string(i) + ".so";
     const uint64_t start = kBase + i * 0x10000;
     fake_.map(7, fake_.add_file(7, path, make_library("f" + std::to_string(i))), path, start,
-              kLength);
+              kMappingBytes);
     addresses.push_back(start + ElfImage::kCodeOffset + 4);
   }
 

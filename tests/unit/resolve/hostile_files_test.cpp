@@ -15,7 +15,6 @@
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kBase = 0x7f0000000000;
 constexpr uint64_t kLength = 0x10000;
 constexpr int kFiles = 1'000;
 

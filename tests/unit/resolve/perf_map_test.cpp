@@ -15,7 +15,7 @@ namespace gpuperf {
 namespace {
 
 namespace fs = std::filesystem;
-using Match = PerfMap::Match;
+using MapMatch = PerfMap::Match;
 
 constexpr size_t kRoom = size_t{1} << 20;
 
@@ -24,9 +24,9 @@ TEST(PerfMapTest, FindsTheFunctionThatCoversAnAddress) {
   map.append("7f0010 20 LazyCompile:~f /a.js:3\n0x7f0000 10 stub\n");
 
   EXPECT_EQ(map.find(0x7effff), std::nullopt);
-  EXPECT_EQ(map.find(0x7f0000), (Match{"stub", 0x7f0000}));
-  EXPECT_EQ(map.find(0x7f000f), (Match{"stub", 0x7f0000}));
-  EXPECT_EQ(map.find(0x7f0010), (Match{"LazyCompile:~f /a.js:3", 0x7f0010}));
+  EXPECT_EQ(map.find(0x7f0000), (MapMatch{"stub", 0x7f0000}));
+  EXPECT_EQ(map.find(0x7f000f), (MapMatch{"stub", 0x7f0000}));
+  EXPECT_EQ(map.find(0x7f0010), (MapMatch{"LazyCompile:~f /a.js:3", 0x7f0010}));
   EXPECT_EQ(map.find(0x7f0030), std::nullopt);
 }
 
@@ -42,7 +42,7 @@ TEST(PerfMapTest, SkipsLinesOfAnotherForm) {
       "-1000 10 negative\n"
       "1000 10 good\n");
 
-  EXPECT_EQ(map.find(0x1000), (Match{"good", 0x1000}));
+  EXPECT_EQ(map.find(0x1000), (MapMatch{"good", 0x1000}));
   EXPECT_EQ(map.find(0), std::nullopt);
 }
 
@@ -60,7 +60,7 @@ TEST(PerfMapTest, LetsALaterFunctionReplaceOneAtItsAddress) {
   map.append("1000 10 first\n1000 10 second\n");
   map.append("1000 10 third\n");
 
-  EXPECT_EQ(map.find(0x1000), (Match{"third", 0x1000}));
+  EXPECT_EQ(map.find(0x1000), (MapMatch{"third", 0x1000}));
 }
 
 TEST(PerfMapTest, StaysWithinItsRoom) {

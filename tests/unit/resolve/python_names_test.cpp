@@ -11,12 +11,12 @@
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kCode = 0x10000;
+constexpr uint64_t kPythonCode = 0x10000;
 constexpr uint64_t kFilename = 0x20000;
 constexpr uint64_t kName = 0x30000;
 constexpr uint64_t kQualifiedName = 0x40000;
 constexpr uint64_t kLines = 0x50000;
-constexpr ProcessKey kProcess{.pid = 7, .start_boot_ns = 70};
+constexpr ProcessKey kPythonProcess{.pid = 7, .start_boot_ns = 70};
 // The next line, for 8 units.
 constexpr std::string_view kNextLine = "\xdf\x01\x02";
 
@@ -53,22 +53,22 @@ class PythonNamesTest : public testing::Test {
     memory_.put_bytes(kLines + layout_.bytes_data, table);
   }
   void put_code(uint32_t first_line) {
-    for (uint64_t at = 0; at < 256; ++at) memory_.put<char>(kCode + at, 0);
-    memory_.put(kCode + layout_.code_first_line, first_line);
-    memory_.put(kCode + layout_.code_filename, kFilename);
-    memory_.put(kCode + layout_.code_name, kName);
+    for (uint64_t at = 0; at < 256; ++at) memory_.put<char>(kPythonCode + at, 0);
+    memory_.put(kPythonCode + layout_.code_first_line, first_line);
+    memory_.put(kPythonCode + layout_.code_filename, kFilename);
+    memory_.put(kPythonCode + layout_.code_name, kName);
     if (layout_.code_qualified_name != 0) {
-      memory_.put(kCode + layout_.code_qualified_name, kQualifiedName);
+      memory_.put(kPythonCode + layout_.code_qualified_name, kQualifiedName);
     }
-    memory_.put(kCode + layout_.code_lines, kLines);
+    memory_.put(kPythonCode + layout_.code_lines, kLines);
   }
   std::optional<PythonFrameName> find() {
-    return names_.find(kProcess, layout_, frame_, memory_.reader());
+    return names_.find(kPythonProcess, layout_, frame_, memory_.reader());
   }
 
   gpuperf_python_layout layout_ = *find_python_layout(0x030b);
   FakeMemory memory_;
-  PythonFrame frame_{.code = kCode, .instruction_bytes = 4, .first_line = 41};
+  PythonFrame frame_{.code = kPythonCode, .instruction_bytes = 4, .first_line = 41};
   PythonNames names_;
   const PythonFrameName expected_{.function = "Model.forward", .file = "/srv/model.py", .line = 42};
 };
@@ -100,7 +100,7 @@ TEST_F(PythonNamesTest, ReadsLettersOfEveryWidth) {
 
   PythonNames others;
   put_wide_text<char32_t>(kQualifiedName, U"𠀋a");
-  const auto wide = others.find(kProcess, layout_, frame_, memory_.reader());
+  const auto wide = others.find(kPythonProcess, layout_, frame_, memory_.reader());
   EXPECT_EQ(wide->function, "𠀋a");
 }
 
@@ -136,7 +136,7 @@ TEST_F(PythonNamesTest, NoticesAnotherCodeObjectThatBeginsAtTheSameLine) {
   ASSERT_EQ(find(), expected_);
   constexpr uint64_t kOtherName = 0x60000;
   put_text(kOtherName, "Other.call");
-  memory_.put(kCode + layout_.code_qualified_name, kOtherName);
+  memory_.put(kPythonCode + layout_.code_qualified_name, kOtherName);
 
   EXPECT_EQ(find(), (PythonFrameName{"Other.call", "/srv/model.py", 42}));
 }
@@ -199,7 +199,7 @@ TEST_F(PythonNamesTest, ForgetsWhatWasUsedLeastRecentlyWhenFull) {
 TEST_F(PythonNamesTest, AnswersEvenWhatItHasNoRoomFor) {
   PythonNames tiny(1);
 
-  EXPECT_EQ(tiny.find(kProcess, layout_, frame_, memory_.reader()), expected_);
+  EXPECT_EQ(tiny.find(kPythonProcess, layout_, frame_, memory_.reader()), expected_);
 }
 
 }  // namespace

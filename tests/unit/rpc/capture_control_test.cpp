@@ -52,7 +52,7 @@ class CaptureControlTest : public RpcFixture {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     Response response;
-    status_ = (control.*method)(&context, testing::parse_text<Request>(request_text), &response);
+    status_ = (control.*method)(&context, parse_text<Request>(request_text), &response);
     return response;
   }
 

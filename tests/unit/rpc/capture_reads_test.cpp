@@ -81,7 +81,7 @@ class CaptureReadsTest : public RpcFixture {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     const auto stream =
-        stub_->FetchCapture(&context, testing::parse_text<v1::FetchCaptureRequest>(request_text));
+        stub_->FetchCapture(&context, parse_text<v1::FetchCaptureRequest>(request_text));
     std::vector<v1::FetchCaptureResponse> pieces;
     v1::FetchCaptureResponse piece;
     while (stream->Read(&piece)) pieces.push_back(piece);
@@ -353,7 +353,7 @@ TEST_F(CaptureReadsTest, GivesPlacesBackWhenReadersLeave) {
       contexts.push_back(std::make_unique<grpc::ClientContext>());
       streams.push_back(stub_->FetchCapture(
           contexts.back().get(),
-          testing::parse_text<v1::FetchCaptureRequest>(R"(id: 1 format: "raw")")));
+          parse_text<v1::FetchCaptureRequest>(R"(id: 1 format: "raw")")));
     }
     v1::FetchCaptureResponse piece;
     EXPECT_TRUE(streams.front()->Read(&piece));

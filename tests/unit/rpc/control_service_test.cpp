@@ -46,7 +46,7 @@ class ControlServiceTest : public RpcFixture {
     grpc::ClientContext context;
     context.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(30));
     Response response;
-    status_ = (*control_.*method)(&context, testing::parse_text<Request>(request_text), &response);
+    status_ = (*control_.*method)(&context, parse_text<Request>(request_text), &response);
     return response;
   }
   void expect_every_call_refused(const std::string& why) {
@@ -81,7 +81,7 @@ TEST_F(ControlServiceTest, DoesWhatRootAsksAndSaysWhatCameOfIt) {
                              .restart_needed = {"grpc.listen", "stats.max_cells"}};
   start_for_root();
   if (IsSkipped()) return;
-  const std::string expected = testing::parse_text<v1::ProbeChange>(R"(
+  const std::string expected = parse_text<v1::ProbeChange>(R"(
       added: 1 removed: 2 changed: 3 unchanged: 4
       restart_needed: "grpc.listen" restart_needed: "stats.max_cells")")
                                    .DebugString();

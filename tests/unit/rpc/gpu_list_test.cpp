@@ -7,14 +7,7 @@
 namespace gpuperf {
 namespace {
 
-using testing::parse_text;
-
 constexpr int64_t kNowNs = 5'000'000'000;
-
-template <typename Message>
-void expect_message(const Message& actual, const std::string& expected) {
-  EXPECT_EQ(actual.DebugString(), parse_text<Message>(expected).DebugString());
-}
 
 Snapshot make_snapshot(GpuHealthReport report) {
   Snapshot snapshot;

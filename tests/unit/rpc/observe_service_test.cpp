@@ -17,7 +17,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::make_totals;
-using testing::parse_text;
 using testing::RpcFixture;
 using ::testing::UnorderedElementsAre;
 using Stub = v1::Observe::Stub;

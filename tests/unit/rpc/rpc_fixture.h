@@ -2,7 +2,6 @@
 
 // A real server on a Unix socket in a folder of its own, and a client of it.
 
-#include <google/protobuf/text_format.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 
@@ -18,16 +17,9 @@
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/files.h"
+#include "tests/unit/proto_text.h"
 
 namespace gpuperf::testing {
-
-// A message from its text form; fails the test where that is wrong.
-template <typename Message>
-Message parse_text(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
 
 class RpcFixture : public ::testing::Test {
  protected:

@@ -14,7 +14,6 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using testing::parse_text;
 
 constexpr ProcessKey kFirst{.pid = 1, .start_boot_ns = 1};
 constexpr ProcessKey kSecond{.pid = 2, .start_boot_ns = 2};

@@ -25,7 +25,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using testing::make_stack;
-using testing::parse_text;
 using testing::SnapshotBuilder;
 
 using Ids = std::vector<uint64_t>;

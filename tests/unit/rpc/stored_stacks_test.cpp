@@ -1,7 +1,7 @@
 #include "daemon/rpc/stored_stacks.h"
+#include "tests/unit/proto_text.h"
 
 #include <gmock/gmock.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <string>
@@ -13,13 +13,6 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
-
-template <typename Message>
-Message parse_text(const std::string& text) {
-  Message message;
-  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &message)) << text;
-  return message;
-}
 
 StoredStack make_stored(uint64_t id, const std::string& text) {
   return {.id = id, .body = parse_text<v1::StoredStack>(text).SerializeAsString()};
@@ -63,10 +56,6 @@ std::vector<StoredStack> make_stacks() {
   return {make_stored(2, "frames { symbol: 'schedule' }"),
           make_stored(0x1f, "frames { symbol: 'push' }"),
           make_stored(INT64_MAX, "frames { symbol: 'main' address: 16 } frames { module: '/l' }")};
-}
-
-void expect_message(const v1::SlowCall& call, const std::string& text) {
-  EXPECT_EQ(call.DebugString(), parse_text<v1::SlowCall>(text).DebugString());
 }
 
 TEST(StoredStacksTest, TakesEachStackOnce) {

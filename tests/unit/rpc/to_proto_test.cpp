@@ -8,14 +8,8 @@ namespace gpuperf {
 namespace {
 
 using testing::make_totals;
-using testing::parse_text;
 
 // Whole messages as text, so that a field too many or too few is seen.
-template <typename Message>
-void expect_message(const Message& actual, const std::string& expected) {
-  EXPECT_EQ(actual.DebugString(), parse_text<Message>(expected).DebugString());
-}
-
 constexpr char kBadText[] = "bad\xFF";
 
 TEST(ToProtoTest, ConvertsARowOfStatistics) {

@@ -11,14 +11,14 @@ namespace {
 bool wants_all(const SlowCall&) { return true; }
 void ignore() {}
 
-std::shared_ptr<const SlowCall> make_call(uint64_t id) {
+std::shared_ptr<const SlowCall> make_numbered_call(uint64_t id) {
   return std::make_shared<const SlowCall>(SlowCall{.id = id});
 }
 
 class WatchHubTest : public ::testing::Test {
  protected:
   void publish(uint64_t first_id, uint64_t last_id) {
-    for (uint64_t id = first_id; id <= last_id; ++id) hub_.on_slow_call(make_call(id));
+    for (uint64_t id = first_id; id <= last_id; ++id) hub_.on_slow_call(make_numbered_call(id));
   }
 
   DropCounters drops_;

@@ -12,7 +12,7 @@ namespace {
 
 using testing::RpcFixture;
 
-std::shared_ptr<const SlowCall> make_call(uint64_t id, uint32_t pid = 1, size_t name_bytes = 10) {
+std::shared_ptr<const SlowCall> make_named_call(uint64_t id, uint32_t pid = 1, size_t name_bytes = 10) {
   SlowCall call{.id = id, .category = "cuda", .function = "f"};
   call.event.process.pid = pid;
   call.user_stack = testing::make_stack({{.symbol = std::string(name_bytes, 's')}});
@@ -25,7 +25,7 @@ class Watch {
   Watch(v1::Observe::Stub& stub, const std::string& request) {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
     reader_ =
-        stub.WatchSlowCalls(&context_, testing::parse_text<v1::WatchSlowCallsRequest>(request));
+        stub.WatchSlowCalls(&context_, parse_text<v1::WatchSlowCallsRequest>(request));
     reader_->WaitForInitialMetadata();  // from here on it misses nothing
   }
   std::optional<v1::WatchSlowCallsResponse> read() {
@@ -54,7 +54,7 @@ TEST_F(WatchTest, SendsSlowCallsAsTheyHappen) {
   Watch watch(*stub_, "");
 
   for (uint64_t id = 1; id <= 3; ++id) {
-    hub_.on_slow_call(make_call(id));
+    hub_.on_slow_call(make_named_call(id));
     const auto response = watch.read();
     ASSERT_TRUE(response.has_value());
     EXPECT_EQ(response->slow_call().id(), id);
@@ -68,8 +68,8 @@ TEST_F(WatchTest, SendsSlowCallsAsTheyHappen) {
 TEST_F(WatchTest, SendsOnlyWhatTheFilterLetsThrough) {
   Watch watch(*stub_, "filter { pid: 2 }");
 
-  hub_.on_slow_call(make_call(1, 1));
-  hub_.on_slow_call(make_call(2, 2));
+  hub_.on_slow_call(make_named_call(1, 1));
+  hub_.on_slow_call(make_named_call(2, 2));
 
   EXPECT_EQ(watch.read()->slow_call().id(), 2u);
   watch.cancel();
@@ -79,7 +79,7 @@ TEST_F(WatchTest, TellsASlowReaderExactlyWhatItMissed) {
   constexpr uint64_t kCalls = 6'000;
   constexpr size_t kNameBytes = 8'000;  // 1024 of them are more than the buffers on the way hold
   Watch slow(*stub_, "");
-  for (uint64_t id = 1; id <= kCalls; ++id) hub_.on_slow_call(make_call(id, 1, kNameBytes));
+  for (uint64_t id = 1; id <= kCalls; ++id) hub_.on_slow_call(make_named_call(id, 1, kNameBytes));
   const uint64_t dropped = drops_.get(DropCause::kWatchReaderSlow);
 
   uint64_t accounted = 0;
@@ -101,7 +101,7 @@ TEST_F(WatchTest, ServesManyReadersAtOnce) {
   std::vector<std::unique_ptr<Watch>> watches;
   for (int i = 0; i < 20; ++i) watches.push_back(std::make_unique<Watch>(*stub_, ""));
 
-  for (uint64_t id = 1; id <= 50; ++id) hub_.on_slow_call(make_call(id));
+  for (uint64_t id = 1; id <= 50; ++id) hub_.on_slow_call(make_named_call(id));
 
   for (const auto& watch : watches) {
     for (uint64_t id = 1; id <= 50; ++id) ASSERT_EQ(watch->read()->slow_call().id(), id);
@@ -122,7 +122,7 @@ TEST_F(WatchTest, ForgetsReadersThatHaveGone) {
 
 TEST_F(WatchTest, EndsWithUnavailableWhenTheDaemonStops) {
   Watch watch(*stub_, "");
-  hub_.on_slow_call(make_call(1));
+  hub_.on_slow_call(make_named_call(1));
   ASSERT_EQ(watch.read()->slow_call().id(), 1u);
   std::thread stopping([this] { server_->stop(); });
 
@@ -135,7 +135,7 @@ TEST_F(WatchTest, EndsWithUnavailableWhenTheDaemonStops) {
 
 TEST_F(WatchTest, AReaderThatReadsNothingDoesNotHoldUpTheStop) {
   Watch stuck(*stub_, "");
-  for (uint64_t id = 1; id <= 2'000; ++id) hub_.on_slow_call(make_call(id, 1, 8'000));
+  for (uint64_t id = 1; id <= 2'000; ++id) hub_.on_slow_call(make_named_call(id, 1, 8'000));
   const auto begin = std::chrono::steady_clock::now();
 
   server_->stop();
@@ -155,7 +155,7 @@ TEST_F(WatchTest, RefusesReadersOnceTheHubIsClosed) {
 TEST_F(WatchTest, StopsWhileCallsArriveAndReadersComeAndGo) {
   std::atomic<bool> stop = false;
   std::thread loop([&] {
-    for (uint64_t id = 1; !stop; ++id) hub_.on_slow_call(make_call(id));
+    for (uint64_t id = 1; !stop; ++id) hub_.on_slow_call(make_named_call(id));
   });
   std::vector<std::thread> readers;
   for (int i = 0; i < 4; ++i) {

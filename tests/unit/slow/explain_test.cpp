@@ -13,6 +13,7 @@
 #include "daemon/model/display_text.h"
 #include "daemon/slow/explain_rules.h"
 #include "tests/unit/model/make_stack.h"
+#include "tests/unit/slow/examples.h"
 
 namespace gpuperf {
 namespace {
@@ -22,7 +23,6 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint32_t kPid = 41;
 constexpr uint32_t kTid = 42;
 

@@ -6,11 +6,11 @@
 #include <vector>
 
 #include "injector/session_abi.h"
+#include "tests/unit/slow/examples.h"
 
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint32_t kCaller = 71, kWorker = 72;
 constexpr GpuUuid kUuid = {1};
 constexpr GpuUuid kOtherUuid = {2};

@@ -14,12 +14,10 @@
 #include "injector/session_abi.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/model/make_stack.h"
+#include "tests/unit/slow/examples.h"
 
 namespace gpuperf {
 namespace {
-
-constexpr uint64_t kMs = 1'000'000;
-constexpr ProcessKey kProcess = {.pid = 71, .start_boot_ns = 5'000'000'000};
 
 // A pipeline whose symbolizer and store are answered by the test.
 class SlowCallPipelineTest : public ::testing::Test {

@@ -9,13 +9,12 @@
 
 #include "daemon/slow/other_gpu_work.h"
 #include "injector/session_abi.h"
+#include "tests/unit/slow/examples.h"
 
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kMs = 1'000'000;
 constexpr uint64_t kSettleNs = 2'000 * kMs;
-constexpr ProcessKey kProcess = {.pid = 71, .start_boot_ns = 5'000'000'123};
 constexpr ProcessKey kByItsSession = {.pid = 71, .start_boot_ns = 5'000'000'000};
 constexpr ProcessKey kOther = {.pid = 90, .start_boot_ns = 6'000'000'000};
 

@@ -1,4 +1,5 @@
 #include "daemon/state/adaptive_thresholds.h"
+#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +12,6 @@ namespace {
 
 using Changes = std::vector<std::pair<uint32_t, uint64_t>>;  // function, threshold in ns
 
-constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr uint64_t kMinCalls = AdaptiveThresholds::kMinCalls;
 // Half a bucket: as far as the p99 may be from the calls themselves.
 constexpr double kAccuracy = 0.032;

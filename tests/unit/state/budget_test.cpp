@@ -1,4 +1,5 @@
 #include "daemon/state/budget.h"
+#include "tests/unit/state/examples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,6 @@ using std::chrono::seconds;
 using testing::ElementsAre;
 using testing::IsEmpty;
 
-constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kStartNs = 1000 * kSecondNs;
 const ProcessKey kTrainer{.pid = 71, .start_boot_ns = 5};
 const ProcessKey kServer{.pid = 72, .start_boot_ns = 6};

@@ -10,8 +10,8 @@
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kSecondNs = 1'000'000'000;
-constexpr uint64_t kStartNs = 1'000 * kSecondNs;
+constexpr uint64_t kOneSecond = 1'000'000'000;
+constexpr uint64_t kBegin = 1'000 * kOneSecond;
 
 using Interval = std::pair<uint64_t, uint64_t>;
 
@@ -31,9 +31,9 @@ TEST(BusyIntervalsTest, CountsTimeCoveredTwiceOnce) {
   BusyIntervals::Budget budget;
   BusyIntervals busy(budget);
 
-  EXPECT_EQ(busy.add(kStartNs, kStartNs + 100), 0u);
-  EXPECT_EQ(busy.add(kStartNs + 50, kStartNs + 150), 0u);
-  EXPECT_EQ(busy.add(kStartNs + 20, kStartNs + 30), 0u);
+  EXPECT_EQ(busy.add(kBegin, kBegin + 100), 0u);
+  EXPECT_EQ(busy.add(kBegin + 50, kBegin + 150), 0u);
+  EXPECT_EQ(busy.add(kBegin + 20, kBegin + 30), 0u);
 
   EXPECT_EQ(busy.busy_ns(), 150u);
 }
@@ -42,8 +42,8 @@ TEST(BusyIntervalsTest, IgnoresWhatTookNoTime) {
   BusyIntervals::Budget budget;
   BusyIntervals busy(budget);
 
-  EXPECT_EQ(busy.add(kStartNs, kStartNs), 0u);
-  EXPECT_EQ(busy.add(kStartNs + 10, kStartNs), 0u);
+  EXPECT_EQ(busy.add(kBegin, kBegin), 0u);
+  EXPECT_EQ(busy.add(kBegin + 10, kBegin), 0u);
 
   EXPECT_EQ(busy.busy_ns(), 0u);
 }
@@ -57,11 +57,11 @@ TEST(BusyIntervalsTest, IsTheExactUnionInAnyOrderWithinTheHorizon) {
     BusyIntervals::Budget budget;
     BusyIntervals busy(budget);
     std::vector<Interval> all;
-    uint64_t now_ns = kStartNs;
+    uint64_t now_ns = kBegin;
     for (int i = 0; i < 3'000; ++i) {
       now_ns += random() % (1 << (8 + round % 16));
       const uint64_t length_ns = random() % (uint64_t{1} << (random() % 31));  // up to 1.07 s
-      const uint64_t late_ns = random() % (3 * kSecondNs);
+      const uint64_t late_ns = random() % (3 * kOneSecond);
       const uint64_t end_ns = now_ns - late_ns;
       all.emplace_back(end_ns - length_ns, end_ns);
       ASSERT_EQ(busy.add(end_ns - length_ns, end_ns), 0u);
@@ -76,36 +76,36 @@ TEST(BusyIntervalsTest, IsTheExactUnionInAnyOrderWithinTheHorizon) {
 TEST(BusyIntervalsTest, CountsAKernelOfAnHourWhole) {
   BusyIntervals::Budget budget;
   BusyIntervals busy(budget);
-  (void)busy.add(kStartNs, kStartNs + 1'000);
+  (void)busy.add(kBegin, kBegin + 1'000);
 
-  const uint64_t late_ns = busy.add(kStartNs + 500, kStartNs + 3'600 * kSecondNs);
+  const uint64_t late_ns = busy.add(kBegin + 500, kBegin + 3'600 * kOneSecond);
 
   EXPECT_EQ(late_ns, 0u);
-  EXPECT_EQ(busy.busy_ns(), 3'600 * kSecondNs);
+  EXPECT_EQ(busy.busy_ns(), 3'600 * kOneSecond);
 }
 
 TEST(BusyIntervalsTest, CountsAFirstIntervalLongerThanTheHorizonWhole) {
   BusyIntervals::Budget budget;
   BusyIntervals busy(budget);
 
-  EXPECT_EQ(busy.add(0, 100 * kSecondNs), 0u);
+  EXPECT_EQ(busy.add(0, 100 * kOneSecond), 0u);
 
-  EXPECT_EQ(busy.busy_ns(), 100 * kSecondNs);
+  EXPECT_EQ(busy.busy_ns(), 100 * kOneSecond);
 }
 
 TEST(BusyIntervalsTest, SaysHowMuchCameTooLate) {
   BusyIntervals::Budget budget;
   BusyIntervals busy(budget);
-  const uint64_t now_ns = kStartNs + 60 * kSecondNs;
+  const uint64_t now_ns = kBegin + 60 * kOneSecond;
   (void)busy.add(now_ns, now_ns + 10);
 
-  EXPECT_EQ(busy.add(kStartNs, kStartNs + 100), 100u);
-  const uint64_t late_ns = busy.add(now_ns - 10 * kSecondNs, now_ns);
+  EXPECT_EQ(busy.add(kBegin, kBegin + 100), 100u);
+  const uint64_t late_ns = busy.add(now_ns - 10 * kOneSecond, now_ns);
 
   // The horizon is 5 s and the rest of a bucket.
   EXPECT_GE(late_ns, 4'990'000'000u);
-  EXPECT_LE(late_ns, 5 * kSecondNs);
-  EXPECT_EQ(busy.busy_ns(), 10 + 10 * kSecondNs - late_ns);
+  EXPECT_LE(late_ns, 5 * kOneSecond);
+  EXPECT_EQ(busy.busy_ns(), 10 + 10 * kOneSecond - late_ns);
 }
 
 TEST(BusyIntervalsTest, ClosesOldTimeEarlyWhenFull) {
@@ -113,21 +113,21 @@ TEST(BusyIntervalsTest, ClosesOldTimeEarlyWhenFull) {
   BusyIntervals busy(budget);
 
   for (uint64_t i = 0; i < 1'000; ++i) {
-    (void)busy.add(kStartNs + i * 1'000'000, kStartNs + i * 1'000'000 + 10);
+    (void)busy.add(kBegin + i * 1'000'000, kBegin + i * 1'000'000 + 10);
   }
 
   EXPECT_EQ(busy.busy_ns(), 10'000u);
   EXPECT_LE(budget.pieces, 102u);  // what the newest bucket holds may exceed it
-  EXPECT_EQ(busy.add(kStartNs, kStartNs + 100), 100u);
+  EXPECT_EQ(busy.add(kBegin, kBegin + 100), 100u);
 }
 
 TEST(BusyIntervalsTest, GivesBackWhatItTookOfTheBudget) {
   BusyIntervals::Budget budget;
   BusyIntervals busy(budget);
-  for (uint64_t i = 0; i < 10'000; ++i) (void)busy.add(kStartNs + i * 100, kStartNs + i * 100 + 10);
+  for (uint64_t i = 0; i < 10'000; ++i) (void)busy.add(kBegin + i * 100, kBegin + i * 100 + 10);
   EXPECT_EQ(budget.pieces, 10'000u);
 
-  (void)busy.add(kStartNs, kStartNs + 10 * kSecondNs);
+  (void)busy.add(kBegin, kBegin + 10 * kOneSecond);
 
   EXPECT_LE(budget.pieces, BusyIntervals::kHorizonNs / 2'000'000);
 }

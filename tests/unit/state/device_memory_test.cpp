@@ -5,7 +5,7 @@
 namespace gpuperf {
 namespace {
 
-const GpuUuid kGpu{1, 2, 3};
+const GpuUuid kDevice{1, 2, 3};
 
 MemoryRecord allocate(uint64_t address, uint64_t bytes, uint8_t memory = GPUPERF_MEMORY_DEVICE) {
   return {.address = address, .bytes = bytes, .place_id = 1, .memory = memory};
@@ -17,7 +17,7 @@ MemoryRecord release(uint64_t address) {
 
 class DeviceMemoryTest : public ::testing::Test {
  protected:
-  bool apply(const MemoryRecord& record) { return memory_.apply(record, kGpu, 0, rows_); }
+  bool apply(const MemoryRecord& record) { return memory_.apply(record, kDevice, 0, rows_); }
 
   DropCounters drops_;
   DeviceMemory memory_{drops_, 3};
@@ -30,7 +30,7 @@ TEST_F(DeviceMemoryTest, AddsUpWhatIsHeldAndTheMostThatWas) {
   EXPECT_TRUE(apply(release(0x10)));
   EXPECT_TRUE(apply(allocate(0x10, 20)));
 
-  EXPECT_EQ(rows_, (std::vector<GpuMemoryRow>{{.uuid = kGpu,
+  EXPECT_EQ(rows_, (std::vector<GpuMemoryRow>{{.uuid = kDevice,
                                                .memory = GPUPERF_MEMORY_DEVICE,
                                                .used_bytes = 70,
                                                .peak_bytes = 150,

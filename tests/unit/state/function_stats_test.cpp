@@ -1,4 +1,5 @@
 #include "daemon/state/function_stats.h"
+#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
@@ -11,9 +12,6 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int64_t kSecondNs = 1'000'000'000;
-const ProcessKey kProcess{.pid = 71, .start_boot_ns = 5};
-const Owner kPython{.comm = "python"};
 
 // `completed` calls of `duration_ns` each, `calls` begun.
 CellDelta make_delta(uint32_t function_id, ProcessKey process, uint64_t calls, uint32_t completed,
@@ -26,7 +24,6 @@ CellDelta make_delta(uint32_t function_id, ProcessKey process, uint64_t calls, u
   return delta;
 }
 
-ProcessKey make_process(uint32_t pid) { return {.pid = pid, .start_boot_ns = pid * 10ull}; }
 
 Snapshot take(const FunctionStats& stats) {
   Snapshot snapshot;

@@ -1,4 +1,5 @@
 #include "daemon/state/gpu_state.h"
+#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
@@ -9,12 +10,8 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kNowNs = 1'000 * kSecondNs;
-constexpr uint64_t kStartNs = 999 * uint64_t{kSecondNs};
+constexpr uint64_t kOpenedNs = 999 * uint64_t{kSecondNs};
 const GpuUuid kGpu{0xaa, 0xbb};
-const ProcessKey kProcess{.pid = 71, .start_boot_ns = 5};
-const Owner kPython{.comm = "python"};
 
 constexpr uint32_t kEverything = GPUPERF_SESSION_LEVEL_KERNELS | GPUPERF_SESSION_LEVEL_GRAPHS |
                                  GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_COPIES;
@@ -88,8 +85,8 @@ class GpuStateTest : public ::testing::Test {
 
 TEST_F(GpuStateTest, AddsUpLaunchesPerKernel) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5'000), make_kernel(2, kStartNs + 10'000, 7'000),
-                   make_kernel(3, kStartNs + 20'000, 1'000, 2)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5'000), make_kernel(2, kOpenedNs + 10'000, 7'000),
+                   make_kernel(3, kOpenedNs + 20'000, 1'000, 2)};
 
   apply(batch);
 
@@ -106,8 +103,8 @@ TEST_F(GpuStateTest, AddsUpLaunchesPerKernel) {
 
 TEST_F(GpuStateTest, MeasuresLaunchLatencyAndQueueDelay) {
   SessionBatch batch = make_batch();
-  batch.apis = {make_api(1, kStartNs, 3'000), make_api(2, kStartNs, 30'000)};
-  batch.kernels = {make_kernel(1, kStartNs + 10'000, 5), make_kernel(2, kStartNs + 20'000, 5)};
+  batch.apis = {make_api(1, kOpenedNs, 3'000), make_api(2, kOpenedNs, 30'000)};
+  batch.kernels = {make_kernel(1, kOpenedNs + 10'000, 5), make_kernel(2, kOpenedNs + 20'000, 5)};
 
   apply(batch);
 
@@ -118,8 +115,8 @@ TEST_F(GpuStateTest, MeasuresLaunchLatencyAndQueueDelay) {
 
 TEST_F(GpuStateTest, JoinsAcrossBatchesInEitherOrder) {
   SessionBatch kernels = make_batch();
-  kernels.kernels = {make_kernel(1, kStartNs + 10'000, 5)};
-  SessionBatch calls{.session_id = 1, .apis = {make_api(1, kStartNs, 3'000)}};
+  kernels.kernels = {make_kernel(1, kOpenedNs + 10'000, 5)};
+  SessionBatch calls{.session_id = 1, .apis = {make_api(1, kOpenedNs, 3'000)}};
 
   apply(kernels);
   apply(calls);
@@ -130,8 +127,8 @@ TEST_F(GpuStateTest, JoinsAcrossBatchesInEitherOrder) {
 
 TEST_F(GpuStateTest, CountsAKernelBeforeItsCallAndAveragesItInNowhere) {
   SessionBatch batch = make_batch();
-  batch.apis = {make_api(1, kStartNs + 500, 3'000), make_api(2, kStartNs + 200, 3'000)};
-  batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs, 5)};
+  batch.apis = {make_api(1, kOpenedNs + 500, 3'000), make_api(2, kOpenedNs + 200, 3'000)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5), make_kernel(2, kOpenedNs, 5)};
 
   apply(batch);
 
@@ -143,9 +140,9 @@ TEST_F(GpuStateTest, KeepsSessionsApartThatUseOneId) {
   const ProcessKey other{.pid = 72, .start_boot_ns = 6};
   apply(make_opened(2, other));
   SessionBatch first = make_batch(1);
-  first.apis = {make_api(1, kStartNs, 10)};
+  first.apis = {make_api(1, kOpenedNs, 10)};
   SessionBatch second = make_batch(2);
-  second.kernels = {make_kernel(1, kStartNs + 100, 5)};
+  second.kernels = {make_kernel(1, kOpenedNs + 100, 5)};
 
   apply(first);
   apply(second);
@@ -158,7 +155,7 @@ TEST_F(GpuStateTest, KeepsSessionsApartThatUseOneId) {
 
 TEST_F(GpuStateTest, CountsFailedCallsAndDoesNotWaitForTheirWork) {
   SessionBatch batch = make_batch();
-  batch.apis = {make_api(1, kStartNs, 10), make_api(2, kStartNs, 10)};
+  batch.apis = {make_api(1, kOpenedNs, 10), make_api(2, kOpenedNs, 10)};
   batch.apis[1].return_value = 2;
 
   set_level(kEverything);
@@ -173,7 +170,7 @@ TEST_F(GpuStateTest, CountsFailedCallsAndDoesNotWaitForTheirWork) {
 TEST_F(GpuStateTest, WaitsForNoCallsWhereNoneAreSent) {
   set_level(GPUPERF_SESSION_LEVEL_KERNELS);
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5)};
 
   apply(batch);
   state_.expire(kNowNs + 61 * kSecondNs);
@@ -184,11 +181,11 @@ TEST_F(GpuStateTest, WaitsForNoCallsWhereNoneAreSent) {
 TEST_F(GpuStateTest, SaysHowManyLaunchesASampleStandsFor) {
   set_level(kEverything, 10);
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 10, 5)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5), make_kernel(2, kOpenedNs + 10, 5)};
 
   apply(batch);
   set_level(kEverything, 1);
-  apply(SessionBatch{.session_id = 1, .kernels = {make_kernel(3, kStartNs + 20, 5)}});
+  apply(SessionBatch{.session_id = 1, .kernels = {make_kernel(3, kOpenedNs + 20, 5)}});
 
   const KernelTotals totals = report().kernels[0]->totals;
   EXPECT_EQ(get_launches(totals), 3u);
@@ -198,8 +195,8 @@ TEST_F(GpuStateTest, SaysHowManyLaunchesASampleStandsFor) {
 
 TEST_F(GpuStateTest, AddsUpWholeGraphsAndTheirLatency) {
   SessionBatch batch = make_batch();
-  batch.apis = {make_api(1, kStartNs, 100)};
-  batch.graphs = {{.start_mono_ns = kStartNs + 4'000,
+  batch.apis = {make_api(1, kOpenedNs, 100)};
+  batch.graphs = {{.start_mono_ns = kOpenedNs + 4'000,
                    .duration_ns = 9'000,
                    .correlation_id = 1,
                    .graph_id = 3,
@@ -216,8 +213,8 @@ TEST_F(GpuStateTest, AddsUpWholeGraphsAndTheirLatency) {
 
 TEST_F(GpuStateTest, TakesTheFirstNodeOfAGraphForItsStart) {
   SessionBatch batch = make_batch();
-  batch.apis = {make_api(1, kStartNs, 100)};
-  for (const uint64_t start_ns : {kStartNs + 9'000, kStartNs + 5'000}) {
+  batch.apis = {make_api(1, kOpenedNs, 100)};
+  for (const uint64_t start_ns : {kOpenedNs + 9'000, kOpenedNs + 5'000}) {
     batch.kernels.push_back(make_kernel(1, start_ns, 5));
     batch.kernels.back().graph_id = 3;
     batch.kernels.back().flags = GPUPERF_KERNEL_FROM_GRAPH;
@@ -237,7 +234,7 @@ TEST_F(GpuStateTest, TakesTheFirstNodeOfAGraphForItsStart) {
 TEST_F(GpuStateTest, CountsGraphsBeyondItsBoundTogether) {
   SessionBatch batch = make_batch();
   for (uint32_t id = 1; id <= GpuProcesses::kMaxGraphs + 2; ++id) {
-    batch.graphs.push_back({.start_mono_ns = kStartNs,
+    batch.graphs.push_back({.start_mono_ns = kOpenedNs,
                             .duration_ns = 1,
                             .correlation_id = id,
                             .graph_id = id,
@@ -255,8 +252,8 @@ TEST_F(GpuStateTest, CountsGraphsBeyondItsBoundTogether) {
 
 TEST_F(GpuStateTest, JoinsNoKernelThatAKernelLaunched) {
   SessionBatch batch = make_batch();
-  batch.apis = {make_api(1, kStartNs, 100)};
-  batch.kernels = {make_kernel(1, kStartNs + 900, 5, 2)};
+  batch.apis = {make_api(1, kOpenedNs, 100)};
+  batch.kernels = {make_kernel(1, kOpenedNs + 900, 5, 2)};
   batch.kernels[0].flags = GPUPERF_KERNEL_DEVICE_LAUNCHED;
 
   apply(batch);
@@ -265,7 +262,7 @@ TEST_F(GpuStateTest, JoinsNoKernelThatAKernelLaunched) {
 }
 
 TEST_F(GpuStateTest, AddsUpCopiesByDirectionAndMemory) {
-  const CopyRecord to_device{.start_mono_ns = kStartNs,
+  const CopyRecord to_device{.start_mono_ns = kOpenedNs,
                              .duration_ns = 100,
                              .bytes = 4'096,
                              .place_id = 1,
@@ -313,10 +310,10 @@ TEST_F(GpuStateTest, MergesStreamsAndProcessesInTheBusyTimeOfAGpu) {
   const ProcessKey other{.pid = 72, .start_boot_ns = 6};
   apply(make_opened(2, other));
   SessionBatch first = make_batch(1);
-  first.kernels = {make_kernel(1, kStartNs, 1'000)};
+  first.kernels = {make_kernel(1, kOpenedNs, 1'000)};
   SessionBatch second = make_batch(2);
-  second.kernels = {make_kernel(1, kStartNs + 500, 1'000)};
-  second.copies = {{.start_mono_ns = kStartNs + 1'400, .duration_ns = 200, .place_id = 1}};
+  second.kernels = {make_kernel(1, kOpenedNs + 500, 1'000)};
+  second.copies = {{.start_mono_ns = kOpenedNs + 1'400, .duration_ns = 200, .place_id = 1}};
 
   apply(first);
   apply(second);
@@ -326,15 +323,15 @@ TEST_F(GpuStateTest, MergesStreamsAndProcessesInTheBusyTimeOfAGpu) {
                                        .busy_ns = 1'600,
                                        .kernel_ns = 1'500,
                                        .copy_ns = 200,
-                                       .since_mono_ns = static_cast<int64_t>(kStartNs),
-                                       .newest_mono_ns = static_cast<int64_t>(kStartNs) + 1'600,
+                                       .since_mono_ns = static_cast<int64_t>(kOpenedNs),
+                                       .newest_mono_ns = static_cast<int64_t>(kOpenedNs) + 1'600,
                                        .processes = {kProcess, other}}}));
 }
 
 TEST_F(GpuStateTest, FollowsAGpuWithoutUuidByProcessAndOrdinal) {
   SessionBatch batch = make_batch();
   batch.places = {{.id = 1, .device = 3}};
-  batch.kernels = {make_kernel(1, kStartNs, 1'000)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 1'000)};
 
   apply(batch);
 
@@ -345,8 +342,8 @@ TEST_F(GpuStateTest, FollowsAGpuWithoutUuidByProcessAndOrdinal) {
 
 TEST_F(GpuStateTest, BelievesNoWorkOfTheFuture) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kNowNs + 2 * kSecondNs, 5), make_kernel(2, kStartNs, UINT64_MAX),
-                   make_kernel(3, kStartNs, 10)};
+  batch.kernels = {make_kernel(1, kNowNs + 2 * kSecondNs, 5), make_kernel(2, kOpenedNs, UINT64_MAX),
+                   make_kernel(3, kOpenedNs, 10)};
 
   apply(batch);
 
@@ -356,7 +353,7 @@ TEST_F(GpuStateTest, BelievesNoWorkOfTheFuture) {
 
 TEST_F(GpuStateTest, CountsLateWork) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 10), make_kernel(2, kStartNs - 20 * kSecondNs, 10)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 10), make_kernel(2, kOpenedNs - 20 * kSecondNs, 10)};
 
   apply(batch);
 
@@ -393,10 +390,10 @@ TEST_F(GpuStateTest, FollowsMemoryAndSaysWhatItMissed) {
 
 TEST_F(GpuStateTest, LeavesOutRecordsWhoseIdsWereNeverAnnounced) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5, 3), make_kernel(1, kStartNs, 5, UINT32_MAX)};
-  batch.kernels.push_back(make_kernel(1, kStartNs, 5));
+  batch.kernels = {make_kernel(1, kOpenedNs, 5, 3), make_kernel(1, kOpenedNs, 5, UINT32_MAX)};
+  batch.kernels.push_back(make_kernel(1, kOpenedNs, 5));
   batch.kernels.back().place_id = 9;
-  batch.copies = {{.start_mono_ns = kStartNs, .place_id = 0}};
+  batch.copies = {{.start_mono_ns = kOpenedNs, .place_id = 0}};
   batch.names.push_back({.id = UINT32_MAX, .text = "far out"});
   batch.places.push_back({.id = UINT32_MAX});
 
@@ -409,7 +406,7 @@ TEST_F(GpuStateTest, LeavesOutRecordsWhoseIdsWereNeverAnnounced) {
 TEST_F(GpuStateTest, CountsKernelsWhoseNameHadNoRoomAsOther) {
   SessionBatch batch = make_batch();
   batch.names.push_back({.id = 3, .text = "", .is_cut = true});
-  batch.kernels = {make_kernel(1, kStartNs, 5, 3)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5, 3)};
 
   apply(batch);
 
@@ -419,7 +416,7 @@ TEST_F(GpuStateTest, CountsKernelsWhoseNameHadNoRoomAsOther) {
 TEST_F(GpuStateTest, CountsRecordsOfASessionThatHasEnded) {
   apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5)};
 
   apply(batch);
 
@@ -428,11 +425,11 @@ TEST_F(GpuStateTest, CountsRecordsOfASessionThatHasEnded) {
 
 TEST_F(GpuStateTest, NeverChangesRowsItHandedOut) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 100, 5, 2)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5), make_kernel(2, kOpenedNs + 100, 5, 2)};
   apply(batch);
   const GpuReport before = report();
 
-  apply(SessionBatch{.session_id = 1, .kernels = {make_kernel(3, kStartNs + 200, 5)}});
+  apply(SessionBatch{.session_id = 1, .kernels = {make_kernel(3, kOpenedNs + 200, 5)}});
   const GpuReport after = report();
 
   EXPECT_EQ(get_launches(before.kernels[0]->totals), 1u);
@@ -442,7 +439,7 @@ TEST_F(GpuStateTest, NeverChangesRowsItHandedOut) {
 
 TEST_F(GpuStateTest, KeepsAProcessForAWhileAfterItsSession) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5)};
   batch.memory = {{.address = 1, .bytes = 10, .place_id = 1}};
   apply(batch);
 
@@ -458,7 +455,7 @@ TEST_F(GpuStateTest, KeepsAProcessForAWhileAfterItsSession) {
 
 TEST_F(GpuStateTest, KeepsTheSumsOfForgottenProcesses) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5)};
   batch.syncs = {{.duration_ns = 700, .type = GPUPERF_SYNC_STREAM}};
   apply(batch);
   const GpuReport before = report();
@@ -481,7 +478,7 @@ TEST_F(GpuStateTest, KeepsTheSumsOfForgottenProcesses) {
 
 TEST_F(GpuStateTest, GoesOnWithAProcessThatComesBack) {
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5)};
   apply(batch);
   apply(SessionClosed{.session_id = 1, .mono_ns = kNowNs});
 
@@ -501,7 +498,7 @@ TEST(GpuStateBoundsTest, CountsKernelsWithoutARowAsOther) {
   FollowedState state({.max_kernel_rows = 1});
   state.apply(make_opened(1));
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 100, 5, 2)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5), make_kernel(2, kOpenedNs + 100, 5, 2)};
 
   state.apply(batch);
 
@@ -520,7 +517,7 @@ TEST(GpuStateBoundsTest, ForgetsEndedProcessesForTheRowsOfRunningOnes) {
 
   state.apply(make_opened(2, {.pid = 72}));
   SessionBatch batch = make_batch(2);
-  batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 100, 5, 2)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5), make_kernel(2, kOpenedNs + 100, 5, 2)};
   state.apply(batch);
 
   const GpuReport report = state.report();
@@ -547,7 +544,7 @@ TEST(GpuStateBoundsTest, FoldsSeriesBeyondTheBoundFromTheirFirstLaunchOn) {
   FollowedState state({.keep_exited = seconds(0), .max_series = 1});
   state.apply(make_opened(1));
   SessionBatch batch = make_batch();
-  batch.kernels = {make_kernel(1, kStartNs, 5), make_kernel(2, kStartNs + 100, 5, 2)};
+  batch.kernels = {make_kernel(1, kOpenedNs, 5), make_kernel(2, kOpenedNs + 100, 5, 2)};
   state.apply(batch);
   const GpuReport running = state.report();
 

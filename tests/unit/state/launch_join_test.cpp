@@ -1,4 +1,5 @@
 #include "daemon/state/launch_join.h"
+#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
@@ -10,8 +11,6 @@ using Match = LaunchJoin::Match;
 using Work = LaunchJoin::Work;
 using WorkKind = LaunchJoin::WorkKind;
 
-constexpr int64_t kSecondNs = 1'000'000'000;
-constexpr int64_t kNowNs = 1'000 * kSecondNs;
 
 class LaunchJoinTest : public ::testing::Test {
  protected:

@@ -1,4 +1,5 @@
 #include "daemon/state/session_registry.h"
+#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +13,6 @@ namespace {
 
 using std::chrono::seconds;
 
-constexpr int64_t kSecondNs = 1'000'000'000;
 
 SessionOpened make_opened(uint64_t id, uint32_t pid, int64_t mono_ns = 0) {
   return {.session_id = id,

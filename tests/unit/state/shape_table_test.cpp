@@ -1,4 +1,5 @@
 #include "daemon/state/shape_table.h"
+#include "tests/unit/state/examples.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +13,6 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 
-ProcessKey make_process(uint32_t pid) { return {.pid = pid, .start_boot_ns = pid * 10ull}; }
 
 ShapeDelta make_delta(uint32_t pid, uint64_t m, uint64_t calls) {
   return {.function_id = 3,

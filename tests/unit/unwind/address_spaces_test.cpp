@@ -73,7 +73,6 @@ struct FakeTables {
 };
 
 constexpr gpuperf_unwind_rule kAtEntry{.kind = GPUPERF_UNWIND_SP, .cfa_offset_bytes = 8};
-constexpr gpuperf_unwind_rule kGuess{.kind = GPUPERF_UNWIND_GUESS, .bp_offset_bytes = -16};
 constexpr gpuperf_unwind_rule kNone{.kind = GPUPERF_UNWIND_UNKNOWN};
 constexpr auto kLeaf = "frame_sample_leaf";
 

@@ -11,6 +11,7 @@
 #include "daemon/probe/code/frame_search.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/unwind/frame_file.h"
+#include "tests/unit/unwind/libdw_rules.h"
 #include "tests/unit/unwind/rule_text.h"
 
 namespace gpuperf {
@@ -18,8 +19,6 @@ namespace {
 
 using namespace frame_file;
 
-constexpr int kBp = 6;
-constexpr int kSp = 7;
 constexpr int kPc = 16;
 
 Result<gpuperf_unwind_rule> find_in(const FrameFile& made, uint64_t distance = 0) {
@@ -48,7 +47,6 @@ gpuperf_unwind_rule by_sp(int32_t cfa, int16_t bp = 0) {
 }
 constexpr gpuperf_unwind_rule kUnknown = {.kind = GPUPERF_UNWIND_UNKNOWN};
 constexpr gpuperf_unwind_rule kEnd = {.kind = GPUPERF_UNWIND_END};
-constexpr gpuperf_unwind_rule kGuess = {.kind = GPUPERF_UNWIND_GUESS, .bp_offset_bytes = -16};
 constexpr gpuperf_unwind_rule kSignal = {.kind = GPUPERF_UNWIND_SIGNAL};
 
 Bytes plt(int push_end) {

@@ -19,8 +19,6 @@
 namespace gpuperf {
 namespace {
 
-constexpr int kBp = 6;
-constexpr int kSp = 7;
 constexpr int kReturnAddress = 16;
 constexpr size_t kKeptDifferences = 10;
 

@@ -9,6 +9,10 @@
 
 namespace gpuperf {
 
+// Registers by their number in DWARF.
+constexpr int kBp = 6;
+constexpr int kSp = 7;
+
 struct RuleComparison {
   uint64_t rows = 0;                                // asked at their first and last address
   uint64_t gaps = 0;                                // addresses of code without description

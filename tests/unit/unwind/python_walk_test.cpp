@@ -10,7 +10,7 @@
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kRuntime = 0x1000;
+constexpr uint64_t kRuntimeAt = 0x1000;
 constexpr uint64_t kInterpreter = 0x2000;
 constexpr uint64_t kThread = 0x3000;
 constexpr uint64_t kFrames = 0x10000;  // 0x100 apart
@@ -27,9 +27,9 @@ uint64_t code_at(size_t index) { return kCodes + index * 0x100; }
 class PythonWalkTest : public testing::Test {
  protected:
   void start(uint16_t version) {
-    python_ = {.address = kRuntime, .layout = *find_python_layout(version)};
+    python_ = {.address = kRuntimeAt, .layout = *find_python_layout(version)};
     const gpuperf_python_layout& layout = python_.layout;
-    put(kRuntime + layout.runtime_interpreters_head, kInterpreter);
+    put(kRuntimeAt + layout.runtime_interpreters_head, kInterpreter);
     put(kInterpreter + layout.interpreter_next, 0);
     put(kInterpreter + layout.interpreter_threads_head, kThread);
     put(kThread + layout.thread_next, 0);
@@ -112,7 +112,7 @@ TEST_F(PythonWalkTest, FindsTheThreadInAnyInterpreter) {
   constexpr uint64_t kOther = 0x50000;
   constexpr uint64_t kOtherThread = 0x60000;
   const gpuperf_python_layout& layout = python_.layout;
-  put(kRuntime + layout.runtime_interpreters_head, kOther);
+  put(kRuntimeAt + layout.runtime_interpreters_head, kOther);
   put(kOther + layout.interpreter_next, kInterpreter);
   put(kOther + layout.interpreter_threads_head, kOtherThread);
   put(kOtherThread + layout.thread_next, 0);
@@ -124,7 +124,7 @@ TEST_F(PythonWalkTest, FindsTheThreadInAnyInterpreter) {
 
 TEST_F(PythonWalkTest, IsEmptyBeforePythonStarts) {
   start(0x030c);
-  put(kRuntime + python_.layout.runtime_interpreters_head, 0);
+  put(kRuntimeAt + python_.layout.runtime_interpreters_head, 0);
 
   EXPECT_TRUE(walk().empty());
 }

@@ -25,6 +25,9 @@ inline std::string describe(const gpuperf_unwind_rule& rule) {
 
 }  // namespace gpuperf::rule_text
 
+// Where nothing is known of the code.
+constexpr gpuperf_unwind_rule kGuess{.kind = GPUPERF_UNWIND_GUESS, .bp_offset_bytes = -16};
+
 // At global scope, as the type is: found by its arguments.
 inline bool operator==(const gpuperf_unwind_rule& a, const gpuperf_unwind_rule& b) {
   return a.kind == b.kind && a.bp_at == b.bp_at && a.bp_offset_bytes == b.bp_offset_bytes &&

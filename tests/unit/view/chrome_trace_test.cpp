@@ -14,7 +14,7 @@ namespace {
 using nlohmann::json;
 using testing::make_example_capture;
 
-json render(const Capture& capture) {
+json render_json(const Capture& capture) {
   return json::parse(render_chrome_trace(capture, ViewOptions{}));
 }
 
@@ -42,7 +42,7 @@ TEST(JsonTextTest, WritesMicrosecondsToTheNanosecond) {
 }
 
 TEST(ChromeTraceTest, ALaunchIsWhole) {
-  const json trace = render(make_example_capture());
+  const json trace = render_json(make_example_capture());
 
   const std::vector<json> launches = find_events(trace, "X", "cudaLaunchKernel");
 
@@ -54,7 +54,7 @@ TEST(ChromeTraceTest, ALaunchIsWhole) {
 }
 
 TEST(ChromeTraceTest, WorkSaysWhatItWas) {
-  const json trace = render(make_example_capture());
+  const json trace = render_json(make_example_capture());
 
   EXPECT_EQ(find_events(trace, "X", "copy host_to_device"),
             std::vector<json>{json::parse(R"j({"ph": "X", "cat": "copy",
@@ -68,7 +68,7 @@ TEST(ChromeTraceTest, WorkSaysWhatItWas) {
 }
 
 TEST(ChromeTraceTest, AnArrowLeadsFromEachLaunchToItsWork) {
-  const json trace = render(make_example_capture());
+  const json trace = render_json(make_example_capture());
 
   const std::vector<json> begins = find_events(trace, "s", "launch");
   const std::vector<json> ends = find_events(trace, "f", "launch");
@@ -83,7 +83,7 @@ TEST(ChromeTraceTest, AnArrowLeadsFromEachLaunchToItsWork) {
 }
 
 TEST(ChromeTraceTest, StacksAreATreeOfFrames) {
-  const json trace = render(make_example_capture());
+  const json trace = render_json(make_example_capture());
 
   EXPECT_EQ(trace["stackFrames"], json::parse(R"j({
       "1": {"name": "main", "category": "/usr/bin/python3"},
@@ -96,7 +96,7 @@ TEST(ChromeTraceTest, StacksAreATreeOfFrames) {
 }
 
 TEST(ChromeTraceTest, SaysWhichClockItsTimesAreOf) {
-  const json trace = render(make_example_capture());
+  const json trace = render_json(make_example_capture());
 
   EXPECT_EQ(trace["otherData"], json::parse(R"j({"tool": "gpuperf", "version": "0.1.0",
       "host": "node-1", "capture": 3, "name": "exam\"ple", "trigger": "request",
@@ -106,7 +106,7 @@ TEST(ChromeTraceTest, SaysWhichClockItsTimesAreOf) {
 }
 
 TEST(ChromeTraceTest, GapsAndUnknownWaitsHaveTracksOfTheirOwn) {
-  const json trace = render(make_example_capture());
+  const json trace = render_json(make_example_capture());
 
   EXPECT_EQ(find_events(trace, "X", "missing: records_lost")[0]["args"],
             json::parse(R"j({"cause": "records_lost", "records": 17})j"));
@@ -136,7 +136,7 @@ TEST(ChromeTraceTest, ALongNameIsWholeInTheArgumentsOnly) {
   Capture capture = make_example_capture();
   capture.kernels[0].name = capture.kernels[0].short_name = std::string(5'000, 'x');
 
-  const json trace = render(capture);
+  const json trace = render_json(capture);
 
   const std::vector<json> found = find_events(trace, "X", std::string(200, 'x'));
   ASSERT_EQ(found.size(), 2u);
@@ -144,7 +144,7 @@ TEST(ChromeTraceTest, ALongNameIsWholeInTheArgumentsOnly) {
 }
 
 TEST(ChromeTraceTest, AnEmptyCaptureIsATrace) {
-  EXPECT_EQ(render(Capture{})["traceEvents"], json::array());
+  EXPECT_EQ(render_json(Capture{})["traceEvents"], json::array());
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "tests/unit/text.h"
 #include "tests/unit/view/capture_builder.h"
 #include "tests/workloads/synthetic_capture.h"
 
@@ -28,12 +29,6 @@ nlohmann::json get_data(const std::string& svg) {
   const std::string begin = "drawFlameGraph(document.documentElement, ";
   const size_t at = svg.find(begin) + begin.size();
   return nlohmann::json::parse(svg.substr(at, svg.find(");\n]]>", at) - at));
-}
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
 }
 
 TEST(FlamegraphSvgTest, HoldsTheTreeForItsScript) {

@@ -17,7 +17,7 @@ using perfetto::protos::TracePacket;
 using perfetto::protos::TrackEvent;
 using testing::make_example_capture;
 
-Trace render(const Capture& capture) {
+Trace render_trace(const Capture& capture) {
   Trace trace;
   EXPECT_TRUE(trace.ParseFromString(render_perfetto_trace(capture, ViewOptions{})));
   return trace;
@@ -32,7 +32,7 @@ std::string to_text(const google::protobuf::Message& message) {
 }
 
 TEST(PerfettoTraceTest, BeginsWithItsClocks) {
-  const Trace trace = render(make_example_capture());
+  const Trace trace = render_trace(make_example_capture());
 
   EXPECT_EQ(to_text(trace.packet(0)),
             "clock_snapshot { clocks { clock_id: 3 timestamp: 5000000000123 } "
@@ -43,7 +43,7 @@ TEST(PerfettoTraceTest, BeginsWithItsClocks) {
 }
 
 TEST(PerfettoTraceTest, ALaunchIsWholeAndTellsWhatItNamesFirst) {
-  const Trace trace = render(make_example_capture());
+  const Trace trace = render_trace(make_example_capture());
 
   std::string found;
   for (const TracePacket& packet : trace.packet()) {
@@ -67,7 +67,7 @@ TEST(PerfettoTraceTest, ALaunchIsWholeAndTellsWhatItNamesFirst) {
 }
 
 TEST(PerfettoTraceTest, StacksAreInterned) {
-  const Trace trace = render(make_example_capture());
+  const Trace trace = render_trace(make_example_capture());
 
   perfetto::protos::InternedData all;
   for (const TracePacket& packet : trace.packet()) all.MergeFrom(packet.interned_data());
@@ -96,7 +96,7 @@ TEST(PerfettoTraceTest, StacksAreInterned) {
 }
 
 TEST(PerfettoTraceTest, EverySliceThatBeginsEndsOnItsTrack) {
-  const Trace trace = render(make_example_capture());
+  const Trace trace = render_trace(make_example_capture());
 
   std::map<uint64_t, int> open;
   int slices = 0;
@@ -115,7 +115,7 @@ TEST(PerfettoTraceTest, EverySliceThatBeginsEndsOnItsTrack) {
 }
 
 TEST(PerfettoTraceTest, EveryFlowHasTwoEnds) {
-  const Trace trace = render(make_example_capture());
+  const Trace trace = render_trace(make_example_capture());
 
   std::vector<uint64_t> begins;
   std::vector<uint64_t> ends;
@@ -128,7 +128,7 @@ TEST(PerfettoTraceTest, EveryFlowHasTwoEnds) {
 }
 
 TEST(PerfettoTraceTest, DescribesProcessesThreadsDevicesAndStreams) {
-  const Trace trace = render(make_example_capture());
+  const Trace trace = render_trace(make_example_capture());
 
   std::vector<std::string> tracks;
   for (const TracePacket& packet : trace.packet()) {

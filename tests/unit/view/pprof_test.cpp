@@ -32,7 +32,7 @@ std::string from_gzip(const std::string& bytes) {
   return out;
 }
 
-Profile render(const Capture& capture, const ViewOptions& options = {}) {
+Profile render_profile(const Capture& capture, const ViewOptions& options = {}) {
   Profile profile;
   EXPECT_TRUE(profile.ParseFromString(from_gzip(render_pprof(capture, options))));
   return profile;
@@ -71,7 +71,7 @@ TEST(GzipTest, ComesBackAsItWas) {
 }
 
 TEST(PprofTest, ASampleHasItsStackValuesAndLabels) {
-  const Profile profile = render(make_example_capture());
+  const Profile profile = render_profile(make_example_capture());
 
   EXPECT_EQ(stack_of(profile, profile.sample(1)),
             "[GPU0_Kernel]void gemm<float, 128>(float const*, float*) < cudaLaunchKernel < "
@@ -91,7 +91,7 @@ TEST(PprofTest, ASampleHasItsStackValuesAndLabels) {
 }
 
 TEST(PprofTest, ValuesAddUpToTheRecords) {
-  const Profile profile = render(make_example_capture());
+  const Profile profile = render_profile(make_example_capture());
 
   int64_t gpu_ns = 0;
   int64_t launches = 0;
@@ -109,8 +109,8 @@ TEST(PprofTest, ValuesAddUpToTheRecords) {
 TEST(PprofTest, HostTimeHasTypesOfItsOwnAndAddsUp) {
   const Capture capture = make_example_capture();
 
-  const Profile cpu = render(capture, {.weight = ViewWeight::kCpuTime});
-  const Profile off = render(capture, {.weight = ViewWeight::kOffCpuTime});
+  const Profile cpu = render_profile(capture, {.weight = ViewWeight::kCpuTime});
+  const Profile off = render_profile(capture, {.weight = ViewWeight::kOffCpuTime});
 
   EXPECT_EQ(cpu.string_table(static_cast<int>(cpu.default_sample_type())), "cpu_time");
   EXPECT_EQ(off.string_table(static_cast<int>(off.default_sample_type())), "off_cpu_time");
@@ -124,7 +124,7 @@ TEST(PprofTest, HostTimeHasTypesOfItsOwnAndAddsUp) {
 }
 
 TEST(PprofTest, SaysWhenItWasAndThatNothingIsSampled) {
-  const Profile profile = render(make_example_capture());
+  const Profile profile = render_profile(make_example_capture());
 
   EXPECT_EQ(profile.time_nanos(), 1'700'000'000'000'000'000);
   EXPECT_EQ(profile.duration_nanos(), 1'000'000);
@@ -134,7 +134,7 @@ TEST(PprofTest, SaysWhenItWasAndThatNothingIsSampled) {
 }
 
 TEST(PprofTest, EveryReferenceLeadsSomewhere) {
-  const Profile profile = render(make_example_capture());
+  const Profile profile = render_profile(make_example_capture());
 
   std::set<uint64_t> mappings;
   for (const auto& mapping : profile.mapping()) mappings.insert(mapping.id());

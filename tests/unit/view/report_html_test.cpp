@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "daemon/view/html_table.h"
+#include "tests/unit/text.h"
 #include "tests/workloads/synthetic_capture.h"
 
 namespace gpuperf {
@@ -11,12 +12,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-size_t count(const std::string& text, const std::string& part) {
-  size_t found = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
 
 TEST(ReportHtmlTest, HasEverySection) {
   const std::string html = render_report(testing::make_synthetic_capture({}), {});
