@@ -6,7 +6,7 @@ import shutil
 import tempfile
 import unittest
 
-from gpuperf_system import (LONG, WORKLOADS, Daemon, finish_workload, get_calls, require_root,
+from gpuperf_system import (LONG, WORKLOADS, Daemon, SharedDaemonTest, finish_workload, get_calls, require_root,
                             start_workload)
 
 CALLS = 1_000_000 if LONG else 20_000  # per thread and function
@@ -36,7 +36,7 @@ def start_count_calls(*arguments):
                           env=os.environ | {"LD_LIBRARY_PATH": FOLDER.name})
 
 
-class CountsTest(unittest.TestCase):
+class Comparison(unittest.TestCase):
     maxDiff = None
 
     def compare(self, daemon, truth):
@@ -64,6 +64,28 @@ class CountsTest(unittest.TestCase):
         for truth in finish_workload(process):
             self.compare(daemon, truth)
 
+
+class SharedCountsTest(Comparison, SharedDaemonTest):
+    CONFIG = CONFIG
+
+    def test_a_file_probed_already_is_counted_from_the_first_call(self):
+        self.run_and_compare(self.daemon, "--calls", 10)
+
+        (truth,) = finish_workload(start_count_calls("--calls", 1000))
+
+        self.compare(self.daemon, truth)
+
+    def test_short_lived_processes_are_each_counted(self):
+        self.run_and_compare(self.daemon, "--calls", 10)
+
+        truths = [finish_workload(start_count_calls("--calls", 7))[0]
+                  for _ in range(30)]
+
+        for truth in truths:
+            self.compare(self.daemon, truth)
+
+
+class CountsTest(Comparison):
     def test_eight_threads_in_two_programs_at_once_one_of_them_forked(self):
         with Daemon(CONFIG) as daemon:
             go = daemon.path / "go"
@@ -105,24 +127,6 @@ class CountsTest(unittest.TestCase):
             (truth,) = finish_workload(process)
 
             self.compare(daemon, truth)
-
-    def test_a_file_probed_already_is_counted_from_the_first_call(self):
-        with Daemon(CONFIG) as daemon:
-            self.run_and_compare(daemon, "--calls", 10)
-
-            (truth,) = finish_workload(start_count_calls("--calls", 1000))
-
-            self.compare(daemon, truth)
-
-    def test_short_lived_processes_are_each_counted(self):
-        with Daemon(CONFIG) as daemon:
-            self.run_and_compare(daemon, "--calls", 10)
-
-            truths = [finish_workload(start_count_calls("--calls", 7))[0]
-                      for _ in range(30)]
-
-            for truth in truths:
-                self.compare(daemon, truth)
 
     def test_errors_are_counted_by_name_and_not_ready_is_none(self):
         config = {"cuda_func_sym": {name: name for name in STANDIN},

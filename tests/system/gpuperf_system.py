@@ -65,6 +65,7 @@ class Daemon:
         for section, values in config.items():
             settings[section] = {**settings.get(section, {}), **values} \
                 if isinstance(values, dict) else values
+        self.settings = settings
         self.config = self.path / "config.json"
         self.config.write_text(json.dumps(settings), encoding="utf-8")
         self.command = [*prefix, GPUPERFD, "--config", self.config, "--runtime-dir",
@@ -147,6 +148,15 @@ class Daemon:
 
     def wait_attached(self, *functions, seconds=10.0):
         wait_until(f"{functions} attached", lambda: self.attached(*functions), seconds)
+
+
+class SharedDaemonTest(unittest.TestCase):
+    """Tests of one daemon with one configuration, neither of which they change."""
+    CONFIG = {}
+
+    @classmethod
+    def setUpClass(cls):
+        cls.daemon = cls.enterClassContext(Daemon(cls.CONFIG))
 
 
 def run_ctl(*arguments, check=True, prefix=()):

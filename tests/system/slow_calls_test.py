@@ -6,7 +6,7 @@ import re
 import subprocess
 import unittest
 
-from gpuperf_system import (GPUPERFCTL, SOURCE, WORKLOADS, Daemon, finish_workload, get_calls,
+from gpuperf_system import (GPUPERFCTL, SOURCE, WORKLOADS, Daemon, SharedDaemonTest, finish_workload, get_calls,
                             require_root, start_workload, wait_until)
 
 DURATION_MS = 20
@@ -24,7 +24,7 @@ def setUpModule():
     require_root()
 
 
-class SlowCallsTest(unittest.TestCase):
+class SlowCalls(unittest.TestCase):
     maxDiff = None
 
     def run_slow_calls(self, daemon, *arguments):
@@ -44,30 +44,59 @@ class SlowCallsTest(unittest.TestCase):
             return calls if newest_id in [call["id"] for call in calls] else None
         return wait_until(f"slow call {newest_id}", find)
 
+
+class SharedSlowCallsTest(SlowCalls, SharedDaemonTest):
+    CONFIG = make_config()
+
     def test_a_slow_call_says_who_how_long_with_what_and_from_where(self):
-        with Daemon(make_config()) as daemon:
-            truth = self.run_slow_calls(daemon, "--requests", 3, "--duration-ms", DURATION_MS)
+        truth = self.run_slow_calls(self.daemon, "--requests", 3, "--duration-ms", DURATION_MS)
 
-            calls = self.wait_for_newest(daemon, 3)
-            self.assertEqual(sorted(call["id"] for call in calls), [1, 2, 3])
-            for call in calls:
-                self.assertEqual(
-                    {key: call[key] for key in ("category", "function", "pid", "tid", "comm",
-                                                "threshold_ns", "reason")},
-                    {"category": "custom", "function": "slow_sleep", "pid": truth["pid"],
-                     "tid": truth["pid"], "comm": "slow_calls", "threshold_ns": 5_000_000,
-                     "reason": "absolute"})
-                self.assertGreaterEqual(call["duration_ns"], DURATION_MS * 1_000_000)
-                self.assertLess(call["duration_ns"], 100 * DURATION_MS * 1_000_000)
-                self.assertEqual(int(call["arguments"][0]["value"], 16), DURATION_MS)
-                self.assertEqual(int(call["return_value"], 16), DURATION_MS)
-                self.assertEqual([frame["symbol"] for frame in call["user_stack"]][:4],
-                                 truth["stack"])
-                self.assertTrue(call["user_stack"][0]["module"].endswith("/slow_calls"))
-            shown = daemon.ctl("slow", "show", calls[0]["id"]).stdout
-            for name in truth["stack"]:
-                self.assertIn(name, shown)
+        def find():
+            calls = self.daemon.query("slow", "list", "--pid", truth["pid"])
+            return calls if len(calls) == 3 else None
+        calls = wait_until("three slow calls", find)
+        ids = sorted(call["id"] for call in calls)
+        self.assertEqual(ids, list(range(ids[0], ids[0] + 3)))
+        for call in calls:
+            self.assertEqual(
+                {key: call[key] for key in ("category", "function", "pid", "tid", "comm",
+                                            "threshold_ns", "reason")},
+                {"category": "custom", "function": "slow_sleep", "pid": truth["pid"],
+                 "tid": truth["pid"], "comm": "slow_calls", "threshold_ns": 5_000_000,
+                 "reason": "absolute"})
+            self.assertGreaterEqual(call["duration_ns"], DURATION_MS * 1_000_000)
+            self.assertLess(call["duration_ns"], 100 * DURATION_MS * 1_000_000)
+            self.assertEqual(int(call["arguments"][0]["value"], 16), DURATION_MS)
+            self.assertEqual(int(call["return_value"], 16), DURATION_MS)
+            self.assertEqual([frame["symbol"] for frame in call["user_stack"]][:4],
+                             truth["stack"])
+            self.assertTrue(call["user_stack"][0]["module"].endswith("/slow_calls"))
+        shown = self.daemon.ctl("slow", "show", calls[0]["id"]).stdout
+        for name in truth["stack"]:
+            self.assertIn(name, shown)
 
+    def test_a_watcher_is_told_as_it_happens(self):
+        watcher = subprocess.Popen(
+            [GPUPERFCTL, "--address", f"unix:{self.daemon.socket}", "slow", "watch", "--limit", "2",
+             "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(watcher.kill)
+        # When the watch has begun cannot be seen from outside: calls are made until it has two.
+        while watcher.poll() is None:
+            self.run_slow_calls(self.daemon, "--requests", 2, "--duration-ms", 6)
+
+        output, errors = watcher.communicate()
+        self.assertEqual(watcher.returncode, 0, errors)
+        self.assertEqual([json.loads(line)["function"] for line in output.splitlines()],
+                         ["slow_sleep"] * 2)
+
+    def test_a_slow_call_that_is_not_kept_is_said_to_be_unknown(self):
+        result = self.daemon.ctl("slow", "show", "777777", check=False)
+
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("777777", result.stderr)
+
+
+class SlowCallsTest(SlowCalls):
     def test_only_calls_over_their_own_threshold_are_slow(self):
         with Daemon(make_config(sleep_threshold_ms=DURATION_MS)) as daemon:
             fast = self.run_slow_calls(daemon, "--requests", 2, "--duration-ms", 1)
@@ -127,21 +156,6 @@ class SlowCallsTest(unittest.TestCase):
             row = daemon.functions("--pid", truth["pid"])["slow_sleep"]
             self.assertEqual((row["slow_calls"], row["max_ns"]), (7, kept[0]["duration_ns"]))
 
-    def test_a_watcher_is_told_as_it_happens(self):
-        with Daemon(make_config()) as daemon:
-            watcher = subprocess.Popen(
-                [GPUPERFCTL, "--address", f"unix:{daemon.socket}", "slow", "watch", "--limit", "2",
-                 "-o", "json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-            self.addCleanup(watcher.kill)
-            # When the watch has begun cannot be seen from outside: calls are made until it has two.
-            while watcher.poll() is None:
-                self.run_slow_calls(daemon, "--requests", 2, "--duration-ms", 6)
-
-            output, errors = watcher.communicate()
-            self.assertEqual(watcher.returncode, 0, errors)
-            self.assertEqual([json.loads(line)["function"] for line in output.splitlines()],
-                             ["slow_sleep"] * 2)
-
     def test_the_log_has_a_line_per_slow_call_up_to_its_rate(self):
         with Daemon(make_config(log_per_second=2)) as daemon:
             self.run_slow_calls(daemon, "--requests", 12, "--duration-ms", 6)
@@ -177,12 +191,6 @@ class SlowCallsTest(unittest.TestCase):
                  "dims": "[4, 128, 2048, -1]", "experts": "[3, 1, 4, 1, 5, 9, 2, 6]",
                  "stream": "0x5eed"})
 
-    def test_a_slow_call_that_is_not_kept_is_said_to_be_unknown(self):
-        with Daemon(make_config()) as daemon:
-            result = daemon.ctl("slow", "show", "77", check=False)
-
-            self.assertEqual(result.returncode, 1)
-            self.assertIn("77", result.stderr)
 
 
 if __name__ == "__main__":

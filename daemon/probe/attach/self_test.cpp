@@ -73,7 +73,8 @@ gpuperf_cell sum_cells(const Programs& programs) {
     gpuperf_cell_owner owner{};
     if (bpf_map_lookup_elem(index, &key, &owner) != 0) continue;
     // By its start: in a pid namespace of our own the kernel knows us by another pid.
-    if (!is_running_since("/proc", static_cast<uint32_t>(getpid()), key.process_start_boot_ns)) continue;
+    if (!is_running_since("/proc", static_cast<uint32_t>(getpid()), key.process_start_boot_ns))
+      continue;
     const gpuperf_cell& cell = programs.cells()[owner.cell];
     sum.calls += cell.calls;
     sum.total_ns += cell.total_ns;

@@ -1,18 +1,14 @@
 #include "daemon/app/live_config.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/unit/matchers.h"
+
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
 
 Config parse(std::string_view text) { return std::get<Config>(parse_config(text)); }
 

@@ -1,16 +1,13 @@
 #include "daemon/base/listen_address.h"
 
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 
 #include "daemon/base/fd.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(ListenAddressTest, ReadsAndWritesTheSameText) {
   const struct {

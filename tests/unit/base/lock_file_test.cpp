@@ -1,5 +1,4 @@
 #include "daemon/base/lock_file.h"
-#include "tests/unit/files.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 namespace {

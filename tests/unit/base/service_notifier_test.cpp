@@ -1,7 +1,5 @@
 #include "daemon/base/service_notifier.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
@@ -11,12 +9,10 @@
 
 #include "daemon/base/fd.h"
 #include "tests/unit/files.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 // Is the service manager.
 class ServiceNotifierTest : public testing::Test {

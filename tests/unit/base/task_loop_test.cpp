@@ -1,16 +1,14 @@
 #include "daemon/base/task_loop.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <thread>
 
+#include "tests/unit/matchers.h"
+
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
 
 class TaskLoopTest : public testing::Test {
  protected:

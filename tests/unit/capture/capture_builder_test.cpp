@@ -1,8 +1,5 @@
 #include "daemon/capture/capture_builder.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <memory>
 #include <string>
@@ -12,12 +9,10 @@
 #include "daemon/capture/trace_recorder.h"
 #include "injector/session_abi.h"
 #include "tests/unit/capture/handles.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::Pair;
 
 constexpr ProcessKey kByProbe = {.pid = 71, .start_boot_ns = 5'000'000'123};
 constexpr ProcessKey kBySession = {.pid = 71, .start_boot_ns = 5'000'000'000};

@@ -1,16 +1,13 @@
 #include "daemon/capture/graph_sites.h"
-#include "tests/unit/capture/handles.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <memory>
 #include <vector>
 
+#include "tests/unit/capture/handles.h"
+#include "tests/unit/matchers.h"
+
 namespace gpuperf {
 namespace {
-
-using ::testing::ElementsAre;
 
 constexpr ProcessKey kProcess = {.pid = 71, .start_boot_ns = 5'000'000'123};
 constexpr uint32_t kMain = 71, kOther = 72;

@@ -1,12 +1,8 @@
 #include "client/address.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::HasSubstr;
 
 TEST(AddressTest, ReadsSocketPathsInEveryForm) {
   EXPECT_EQ(parse_address("unix:/run/x.sock")->unix_path, "/run/x.sock");

@@ -1,7 +1,8 @@
 #include "client/byte_rates.h"
-#include "tests/unit/client/example_calls.h"
 
 #include <gtest/gtest.h>
+
+#include "tests/unit/client/example_calls.h"
 
 namespace gpuperf::client {
 namespace {

@@ -1,7 +1,5 @@
 // gpuperfctl completion, in the shells themselves.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -9,16 +7,10 @@
 
 #include "fake_daemon.h"
 #include "program.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // The words that this shell would show after its user pressed Tab behind `words`.
 struct ShellCase {

@@ -1,19 +1,15 @@
 // gpuperfctl doctor, against a daemon of ours and against none.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 class CliDoctorTest : public CliTest {
  protected:

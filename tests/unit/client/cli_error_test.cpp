@@ -1,7 +1,5 @@
 // What goes wrong, and the exit codes that scripts rely on.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -12,14 +10,10 @@
 
 #include "fake_daemon.h"
 #include "program.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 // A bound Unix socket; listening or not.
 class BoundSocket {

@@ -1,21 +1,17 @@
 // What gpuperfctl functions shows beside its plain list: bytes, calls in flight, coverage, shapes.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
 #include "client/render.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class CliFunctionsTest : public CliTest {
  protected:

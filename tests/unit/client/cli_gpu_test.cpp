@@ -1,21 +1,15 @@
 // What gpuperfctl shows of injected processes: kernels, sessions; and telling sessions what to do.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
 #include "client/render.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 v1::KernelStats make_kernel() {
   v1::KernelStats kernel;

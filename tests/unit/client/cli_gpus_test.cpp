@@ -1,22 +1,17 @@
 // gpuperfctl gpus, and what doctor makes of GPUs.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
 #include "client/doctor.h"
 #include "client/render.h"
 #include "client/text.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 v1::Gpu make_gpu(uint32_t index) {
   v1::Gpu gpu;

@@ -1,21 +1,16 @@
 // gpuperfctl functions, probes and processes against a daemon of ours, in every output form.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
 #include "client/render.h"
 #include "example_calls.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class CliListTest : public CliTest {
  protected:

@@ -1,22 +1,15 @@
 // gpuperfctl record: a command that is run while it is captured.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <fstream>
 #include <sstream>
 
 #include "cli_fixture.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::StartsWith;
 
 class CliRecordTest : public CliTest {
  protected:

@@ -1,7 +1,5 @@
 // gpuperfctl slow list|show|watch.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
@@ -9,15 +7,12 @@
 #include "cli_fixture.h"
 #include "client/render.h"
 #include "example_calls.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::ElementsAre;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
 
 class CliSlowTest : public CliTest {
  protected:

@@ -1,22 +1,16 @@
 // gpuperfctl status and version.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
 #include "client/render.h"
 #include "client/text.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 using CliStatusTest = CliTest;
 

@@ -1,20 +1,15 @@
 // What a terminal gets and others do not: colours, and tables cut to its width.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <sstream>
 
 #include "cli_fixture.h"
 #include "client/text.h"
 #include "example_calls.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 class CliTerminalTest : public CliTest {
  protected:

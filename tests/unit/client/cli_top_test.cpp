@@ -1,7 +1,5 @@
 // gpuperfctl top.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
@@ -10,14 +8,12 @@
 #include "cli_fixture.h"
 #include "client/render.h"
 #include "client/text.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 class CliTopTest : public CliTest {
  protected:

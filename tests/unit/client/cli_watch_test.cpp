@@ -1,20 +1,17 @@
 // --watch of the commands that answer once.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <signal.h>
 
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
 #include "client/render.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
 using nlohmann::ordered_json;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 using CliWatchTest = CliTest;
 

@@ -1,16 +1,8 @@
 #include "client/completion.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::Contains;
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Not;
-using ::testing::UnorderedElementsAre;
 
 // A small program of the same shape as ours.
 class CompletionTest : public ::testing::Test {

@@ -1,23 +1,15 @@
 #include "client/doctor.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <filesystem>
 #include <fstream>
 
 #include "fake_daemon.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
 
-using ::testing::AllOf;
-using ::testing::Contains;
-using ::testing::ElementsAre;
 using ::testing::Field;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 
 v1::Probe make_probe(const std::string& category, const std::string& function, v1::ProbeState state,
                      const std::string& reason = "") {

@@ -1,15 +1,12 @@
 #include "client/duration.h"
-#include "tests/unit/client/example_calls.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 
+#include "tests/unit/client/example_calls.h"
+#include "tests/unit/matchers.h"
+
 namespace gpuperf::client {
 namespace {
-
-using ::testing::HasSubstr;
 
 constexpr uint64_t kNowNs = 1'777'630'245 * kSecondNs;  // 2026-05-01T10:10:45Z
 

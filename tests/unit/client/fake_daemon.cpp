@@ -1,5 +1,4 @@
 #include "fake_daemon.h"
-#include "tests/unit/client/example_calls.h"
 
 #include <google/protobuf/text_format.h>
 #include <grpc/grpc.h>
@@ -8,6 +7,8 @@
 #include <chrono>
 #include <stdexcept>
 #include <thread>
+
+#include "tests/unit/client/example_calls.h"
 
 namespace gpuperf::client {
 namespace {

@@ -1,12 +1,8 @@
 #include "client/function_rates.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::ElementsAre;
 
 constexpr uint64_t kSecond = 1'000'000'000;
 

@@ -1,19 +1,14 @@
 #include "client/slow_call_text.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <stdlib.h>
 #include <time.h>
 
 #include "example_calls.h"
 #include "tests/unit/client/example_calls.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
-
 
 v1::SlowCall make_call() {
   v1::SlowCall call;

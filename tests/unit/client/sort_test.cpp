@@ -1,14 +1,10 @@
 #include "client/sort.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "gpuperf/v1/model.pb.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::ElementsAre;
 
 std::vector<v1::Process> make_processes() {
   std::vector<v1::Process> rows(3);

@@ -1,20 +1,14 @@
 #include "client/time_split_text.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <sstream>
 #include <string>
 
 #include "example_calls.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 constexpr TextStyle kUtf8 = {.terminal = true, .utf8 = true};
 

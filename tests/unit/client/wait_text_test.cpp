@@ -1,16 +1,10 @@
 #include "client/wait_text.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "example_calls.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 // A wait, and how its place reads.
 struct PlaceCase {

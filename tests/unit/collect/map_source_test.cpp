@@ -1,8 +1,5 @@
 #include "daemon/collect/map_source.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -12,12 +9,10 @@
 #include <vector>
 
 #include "daemon/model/histogram.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 constexpr uint32_t kFunctions = 2;
 

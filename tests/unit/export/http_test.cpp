@@ -1,8 +1,6 @@
 #include "daemon/export/http.h"
 
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <httplib.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -14,11 +12,11 @@
 #include "daemon/base/fd.h"
 #include "daemon/export/prometheus.h"
 #include "tests/unit/export/snapshot_builder.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::SnapshotBuilder;
 
 Fd connect_to(const HostPort& address) {

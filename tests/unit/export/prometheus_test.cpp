@@ -1,8 +1,5 @@
 #include "daemon/export/prometheus.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <map>
 #include <sstream>
 #include <string>
@@ -10,13 +7,12 @@
 #include "daemon/model/metric_catalog.h"
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/golden_file.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::make_totals;
-using ::testing::Not;
 using testing::SnapshotBuilder;
 
 constexpr uint64_t kNoBound = 1'000'000;

@@ -1,14 +1,14 @@
 #include "daemon/gpu/call_pace.h"
-#include "tests/unit/gpu/fake_gpus.h"
 
 #include <gtest/gtest.h>
+
+#include "tests/unit/gpu/fake_gpus.h"
 
 namespace gpuperf {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-
 
 // Rounds in which `call` is due, of so many rounds a second apart.
 int count_due(CallPace& pace, GpuCall call, int rounds) {

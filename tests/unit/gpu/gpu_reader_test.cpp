@@ -10,7 +10,6 @@ namespace {
 using testing::FakeGpu;
 using testing::FakeGpus;
 
-
 class GpuReaderTest : public ::testing::Test {
  protected:
   GpuHealth read_first(int64_t now_mono_ns = 100 * kSecondNs) {

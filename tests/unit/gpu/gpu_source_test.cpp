@@ -1,8 +1,5 @@
 #include "daemon/gpu/gpu_source.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <condition_variable>
 #include <filesystem>
 #include <fstream>
@@ -11,13 +8,13 @@
 #include "daemon/gpu/nvml_api.h"
 #include "tests/unit/files.h"
 #include "tests/unit/gpu/fake_gpus.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
 using std::chrono::milliseconds;
 using testing::FakeGpus;
-using ::testing::HasSubstr;
 
 // The reports of a source, for a test to wait for the one it wants.
 class Reports {

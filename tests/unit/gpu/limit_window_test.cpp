@@ -1,7 +1,8 @@
 #include "daemon/gpu/limit_window.h"
-#include "tests/unit/gpu/fake_gpus.h"
 
 #include <gtest/gtest.h>
+
+#include "tests/unit/gpu/fake_gpus.h"
 
 namespace gpuperf {
 namespace {

@@ -1,5 +1,4 @@
 #include "daemon/inject/device_plugin.h"
-#include "tests/unit/files.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "fake_kubelet.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 namespace {

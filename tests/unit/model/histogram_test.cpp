@@ -1,8 +1,5 @@
 #include "daemon/model/histogram.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,10 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/matchers.h"
+
 namespace gpuperf {
 namespace {
 
-using testing::ElementsAre;
 using Bucket = Histogram::Bucket;
 
 constexpr uint64_t kEndNs = uint64_t{1} << 42;

@@ -1,16 +1,12 @@
 #include "daemon/model/session_names.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <numeric>
 
 #include "injector/session_abi.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::ElementsAre;
 
 TEST(SessionNamesTest, NamesTheLastOfEachEnum) {
   EXPECT_EQ(get_session_state_name(GPUPERF_SESSION_STATE_FAILED), "failed");

@@ -23,8 +23,8 @@ using ::gpuperf::testing::make_example_capture;
 using testing::parse_bytes;
 
 std::vector<ProfilesRequest> make_requests(const Capture& capture, size_t max_bytes = kRequestBytes,
-                                         const Origin& origin = make_origin({{"host.name", "n"}},
-                                                                            "1.2.3")) {
+                                           const Origin& origin = make_origin({{"host.name", "n"}},
+                                                                              "1.2.3")) {
   std::vector<ProfilesRequest> parsed;
   for (const Request& request : make_profile_requests(capture, origin, "abc", max_bytes)) {
     parsed.push_back(parse_bytes<ProfilesRequest>(request.bytes));

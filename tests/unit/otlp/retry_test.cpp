@@ -28,7 +28,8 @@ TEST(OtlpRetryTest, KnowsWhichFailuresPass) {
                                grpc::OUT_OF_RANGE, grpc::UNAVAILABLE,       grpc::DATA_LOSS};
   for (int code = grpc::CANCELLED; code <= grpc::UNAUTHENTICATED; ++code) {
     const grpc::Status status(static_cast<grpc::StatusCode>(code), "");
-    EXPECT_EQ(find_retry_delay(status, 1, 0, kRetryTimes).has_value(), again.contains(code)) << code;
+    EXPECT_EQ(find_retry_delay(status, 1, 0, kRetryTimes).has_value(), again.contains(code))
+        << code;
   }
 }
 
@@ -62,9 +63,9 @@ TEST(OtlpRetryTest, TakesAPauseOfNothingForItsOwn) {
 }
 
 TEST(OtlpRetryTest, BoundsThePauseThatAReceiverAsksFor) {
-  EXPECT_EQ(
-      find_retry_delay(make_throttled(grpc::UNAVAILABLE, INT64_MAX, 999'999'999), 1, 0, kRetryTimes),
-      milliseconds(600'000));
+  EXPECT_EQ(find_retry_delay(make_throttled(grpc::UNAVAILABLE, INT64_MAX, 999'999'999), 1, 0,
+                             kRetryTimes),
+            milliseconds(600'000));
   EXPECT_EQ(find_retry_delay(make_throttled(grpc::UNAVAILABLE, -5, -5), 1, 1, kRetryTimes),
             milliseconds(1'000));
 }

@@ -1,5 +1,4 @@
 #include "daemon/owner/cri.h"
-#include "tests/unit/files.h"
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <mutex>
 
 #include "cri/runtime_v1.grpc.pb.h"
+#include "tests/unit/files.h"
 
 namespace gpuperf {
 namespace {

@@ -1,5 +1,4 @@
 #include "argument_signatures.h"
-#include "tests/unit/files.h"
 
 #include <regex>
 #include <type_traits>
@@ -13,6 +12,8 @@
 // nccl.h asks for cuda_runtime.h, whose templates overload the very functions looked at here.
 #define __CUDA_RUNTIME_H__
 #include <nccl.h>
+
+#include "tests/unit/files.h"
 #if CUDART_VERSION >= 13000 && NCCL_VERSION_CODE >= 22800
 #define GPUPERF_HAS_HEADERS
 #endif

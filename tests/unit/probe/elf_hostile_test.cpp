@@ -24,7 +24,6 @@ using absl::StatusCode;
 using elf_builder::ElfImage;
 using elf_builder::make_file;
 
-
 // Everything the daemon does with a file; the status of reading both tables.
 Status read_all_ways(int fd) {
   const std::vector<std::string> names = {"sample_plain", "sample_versioned", "foo", ""};

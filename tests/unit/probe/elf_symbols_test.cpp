@@ -2,14 +2,13 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdio>
 #include <map>
 #include <memory>
 
 #include "tests/unit/files.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/elf_builder.h"
 
 namespace gpuperf {
@@ -18,10 +17,7 @@ namespace {
 using elf_builder::ElfImage;
 using elf_builder::make_file;
 using elf_builder::Symbol;
-using testing::ElementsAre;
 using Tables = ElfSymbols::Tables;
-
-
 
 ElfSymbols load_sample(const char* path, Tables tables) {
   return ElfSymbols::load(open_file(path).get(), tables).value();
@@ -74,8 +70,10 @@ TEST(ElfSymbolsTest, PrefersTheDefaultVersionInEitherTable) {
 }
 
 TEST(ElfSymbolsTest, PrefersTheDefaultVersionWhicheverComesFirst) {
-  const std::vector<Symbol> old_first = {{"foo@V1", ElfImage::kCodeVaddr}, {"foo@@V2", ElfImage::kCodeVaddr + 16}};
-  const std::vector<Symbol> new_first = {{"foo@@V2", ElfImage::kCodeVaddr + 16}, {"foo@V1", ElfImage::kCodeVaddr}};
+  const std::vector<Symbol> old_first = {{"foo@V1", ElfImage::kCodeVaddr},
+                                         {"foo@@V2", ElfImage::kCodeVaddr + 16}};
+  const std::vector<Symbol> new_first = {{"foo@@V2", ElfImage::kCodeVaddr + 16},
+                                         {"foo@V1", ElfImage::kCodeVaddr}};
 
   for (const auto& order : {old_first, new_first}) {
     const auto function = load_image(ElfImage(order)).find_function("foo");
@@ -134,10 +132,11 @@ TEST(ElfSymbolsTest, TurnsAddressesIntoFileOffsetsThroughTheSegments) {
 }
 
 TEST(ElfSymbolsTest, SkipsSymbolsOutsideTheExecutableSegments) {
-  const std::vector<Symbol> outside = {{"before", ElfImage::kCodeVaddr - 1},
-                                       {"behind", ElfImage::kCodeVaddr + ElfImage::kCodeBytes},
-                                       {"far", UINT64_MAX},
-                                       {"absolute", ElfImage::kCodeVaddr, 0, STT_FUNC, STB_GLOBAL, SHN_ABS}};
+  const std::vector<Symbol> outside = {
+      {"before", ElfImage::kCodeVaddr - 1},
+      {"behind", ElfImage::kCodeVaddr + ElfImage::kCodeBytes},
+      {"far", UINT64_MAX},
+      {"absolute", ElfImage::kCodeVaddr, 0, STT_FUNC, STB_GLOBAL, SHN_ABS}};
   ElfImage readable_only({{"foo", ElfImage::kCodeVaddr}});
   readable_only.segment.p_flags = PF_R;
 
@@ -165,8 +164,9 @@ TEST(ElfSymbolsTest, PrefersTypedThenGlobalThenWeakSymbols) {
 }
 
 TEST(ElfSymbolsTest, AnswersEveryWantedNameInOrder) {
-  const ElfSymbols symbols =
-      load_image(ElfImage({{"aa", ElfImage::kCodeVaddr}, {"aaa", ElfImage::kCodeVaddr + 1}, {"b@@V", ElfImage::kCodeVaddr + 2}}));
+  const ElfSymbols symbols = load_image(ElfImage({{"aa", ElfImage::kCodeVaddr},
+                                                  {"aaa", ElfImage::kCodeVaddr + 1},
+                                                  {"b@@V", ElfImage::kCodeVaddr + 2}}));
   const std::vector<std::string> names = {"b", "", "aa", "a", "aa", "aaaa", "b@@V"};
 
   std::vector<uint64_t> offsets;
@@ -174,7 +174,8 @@ TEST(ElfSymbolsTest, AnswersEveryWantedNameInOrder) {
     offsets.push_back(function ? function->file_offset_bytes : 0);
   }
 
-  EXPECT_THAT(offsets, ElementsAre(ElfImage::kCodeOffset + 2, 0, ElfImage::kCodeOffset, 0, ElfImage::kCodeOffset, 0, 0));
+  EXPECT_THAT(offsets, ElementsAre(ElfImage::kCodeOffset + 2, 0, ElfImage::kCodeOffset, 0,
+                                   ElfImage::kCodeOffset, 0, 0));
 }
 
 TEST(ElfSymbolsTest, SortsFunctionsByAddressOneForEach) {
@@ -189,10 +190,11 @@ TEST(ElfSymbolsTest, SortsFunctionsByAddressOneForEach) {
       {"", ElfImage::kCodeVaddr + 0x40, 4},
   }));
 
-  EXPECT_THAT(symbols.sort_functions(), ElementsAre(SortedSymbol{ElfImage::kCodeVaddr, 16, "first"},
-                                                    SortedSymbol{ElfImage::kCodeVaddr + 16, 0, "label_outside"},
-                                                    SortedSymbol{ElfImage::kCodeVaddr + 0x20, 4, "versioned"},
-                                                    SortedSymbol{ElfImage::kCodeVaddr + 0x80, 4, "last"}));
+  EXPECT_THAT(symbols.sort_functions(),
+              ElementsAre(SortedSymbol{ElfImage::kCodeVaddr, 16, "first"},
+                          SortedSymbol{ElfImage::kCodeVaddr + 16, 0, "label_outside"},
+                          SortedSymbol{ElfImage::kCodeVaddr + 0x20, 4, "versioned"},
+                          SortedSymbol{ElfImage::kCodeVaddr + 0x80, 4, "last"}));
 }
 
 // Every function of a real library, against binutils.

@@ -1,19 +1,13 @@
 #include "daemon/probe/attach/file_probes.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <numeric>
 
+#include "tests/unit/matchers.h"
+
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::HasSubstr;
-using testing::IsEmpty;
-using testing::Pair;
-using testing::SizeIs;
 
 ProbeSpec spec(std::string category, std::string name, std::string symbol) {
   const SymbolForm form = symbol.find("::") != symbol.npos  ? SymbolForm::kDemangled

@@ -1,9 +1,6 @@
 #include "daemon/probe/discovery/file_watch.h"
-#include "tests/unit/files.h"
 
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,11 +10,11 @@
 #include <set>
 #include <string>
 
+#include "tests/unit/files.h"
+#include "tests/unit/matchers.h"
+
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 class FileWatchTest : public testing::Test {
  protected:

@@ -1,12 +1,11 @@
 #include "daemon/probe/discovery/library_finder.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <fstream>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/probe/fake_proc.h"
 
@@ -15,9 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using elf_builder::ElfImage;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
 
 ProbeSpec make_spec(const std::string& category, const std::string& library = "") {
   return {.category = category, .function = "f", .symbol = "f", .library = library};

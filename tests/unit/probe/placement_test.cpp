@@ -2,14 +2,13 @@
 
 #include "daemon/probe/code/placement.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <array>
 #include <stdexcept>
 
 #include "bpf/records.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/code_sample.h"
 
 namespace gpuperf {
@@ -25,8 +24,6 @@ void PrintTo(const ExitSite& exit, std::ostream* out) {
 }
 
 namespace {
-
-using testing::HasSubstr;
 
 CodeSample& sample() {
   static CodeSample sample(CODE_SAMPLE);

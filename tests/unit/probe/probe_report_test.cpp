@@ -1,12 +1,8 @@
 #include "daemon/probe/attach/probe_report.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
-
-using testing::SizeIs;
 
 class ProbeReportTest : public testing::Test {
  protected:

@@ -1,17 +1,13 @@
 #include "daemon/probe/discovery/process_maps.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/fake_proc.h"
 
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 MapEntry make_entry(const std::string& path, uint64_t inode = 1234) {
   return {.start_address = 0x7f01,

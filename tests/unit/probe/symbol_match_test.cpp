@@ -2,13 +2,12 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <ctime>
 #include <memory>
 
 #include "tests/unit/files.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/elf_builder.h"
 
 namespace gpuperf {
@@ -17,11 +16,6 @@ namespace {
 using elf_builder::ElfImage;
 using elf_builder::make_file;
 using elf_builder::Symbol;
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
-
-
 
 QueryMatches match(int fd, SymbolForm form, const std::string& symbol) {
   const SymbolQuery query{.form = form, .symbol = symbol};

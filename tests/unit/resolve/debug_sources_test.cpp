@@ -1,13 +1,12 @@
 // Where names, lines and inlined functions come from: one test for each place.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <algorithm>
 
 #include "daemon/resolve/frame_finder.h"
 #include "tests/unit/base/fake_clock.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/fake_proc.h"
 #include "tests/unit/resolve/print_frames.h"
 #include "tests/unit/resolve/sample_library.h"
@@ -16,7 +15,6 @@ namespace gpuperf {
 namespace {
 
 namespace fs = std::filesystem;
-using testing::Contains;
 using testing::Each;
 using testing::Field;
 

@@ -1,9 +1,7 @@
 #include "daemon/resolve/frame_finder.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "tests/unit/base/fake_clock.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/probe/fake_proc.h"
 
@@ -12,7 +10,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using elf_builder::ElfImage;
-using testing::ElementsAre;
 
 constexpr uint64_t kMappingBytes = 0x2000;
 constexpr uint64_t kCode = kBase + ElfImage::kCodeOffset;  // where the image's code is mapped
@@ -71,7 +68,8 @@ TEST_F(FrameFinderTest, GivesTheAddressAloneOutsideEveryMapping) {
   EXPECT_THAT(
       find({0, 1, kBase, kBase + kMappingBytes + 1, UINT64_MAX}),
       ElementsAre(StackFrame{.address = 0}, StackFrame{.address = 1}, StackFrame{.address = kBase},
-                  StackFrame{.address = kBase + kMappingBytes + 1}, StackFrame{.address = UINT64_MAX}));
+                  StackFrame{.address = kBase + kMappingBytes + 1},
+                  StackFrame{.address = UINT64_MAX}));
 }
 
 TEST_F(FrameFinderTest, NamesExactAddressesByTheCodeAtThem) {
@@ -95,7 +93,8 @@ TEST_F(FrameFinderTest, LeavesAnonymousCodeWithoutModuleAndAnUnknownVdsoWithoutN
 }
 
 TEST_F(FrameFinderTest, GivesFileOffsetsForFilesThatAreNoElf) {
-  fake_.map(7, fake_.add_file(7, "/code.bin", "machine code"), "/code.bin", kBase, kMappingBytes, 0x3000);
+  fake_.map(7, fake_.add_file(7, "/code.bin", "machine code"), "/code.bin", kBase, kMappingBytes,
+            0x3000);
 
   EXPECT_THAT(find({kBase + 0x10}), ElementsAre(StackFrame{"", "/code.bin", 0x3010, kBase + 0x10}));
 }
@@ -149,7 +148,8 @@ TEST_F(FrameFinderTest, ReadsMappingsAgainForAnAddressItDoesNotKnow) {
   map_library();
   ASSERT_EQ(find_symbol(kCode + 4), "foo");
   const uint64_t later = kBase + 0x10000;
-  fake_.map(7, fake_.add_file(7, "/lib/b.so", make_library("bar")), "/lib/b.so", later, kMappingBytes);
+  fake_.map(7, fake_.add_file(7, "/lib/b.so", make_library("bar")), "/lib/b.so", later,
+            kMappingBytes);
   const uint64_t address = later + ElfImage::kCodeOffset + 4;
 
   EXPECT_EQ(find_symbol(address), "");  // just read: not again at once

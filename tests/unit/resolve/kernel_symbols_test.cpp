@@ -1,19 +1,16 @@
 #include "daemon/resolve/kernel_symbols.h"
-#include "tests/unit/files.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <fstream>
 #include <string>
 
+#include "tests/unit/files.h"
+#include "tests/unit/matchers.h"
+
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 constexpr uint64_t kText = 0xffffffff81000000;
 constexpr uint64_t kModule = 0xffffffffc0001000;

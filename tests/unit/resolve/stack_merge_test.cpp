@@ -1,9 +1,8 @@
 #include "daemon/resolve/stack_merge.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <string>
+
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
@@ -37,8 +36,6 @@ std::vector<std::string> merge(const Native& native, const std::vector<PythonFra
   }
   return symbols;
 }
-
-using testing::ElementsAre;
 
 TEST(StackMerge, LeavesANativeStackAsItIs) {
   EXPECT_THAT(merge(make_native(3), {}), ElementsAre("n0", "n1", "n2"));

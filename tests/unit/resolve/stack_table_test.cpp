@@ -1,21 +1,16 @@
 #include "daemon/resolve/stack_table.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/resolve/print_frames.h"
 
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 std::vector<StackFrame> make_frames() {
   return {{.symbol = "copy",

@@ -1,6 +1,4 @@
 #include <execinfo.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -19,6 +17,7 @@
 
 #include "daemon/base/proc_text.h"
 #include "daemon/resolve/symbolizer.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/fake_proc.h"
 
 namespace gpuperf {
@@ -61,7 +60,6 @@ namespace {
 using symbolizer_sample::StackPlace;
 using testing::IsNull;
 using testing::NotNull;
-using testing::SizeIs;
 using Stacks = Symbolizer::Stacks;
 
 ProcessKey self() {

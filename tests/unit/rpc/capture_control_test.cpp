@@ -1,8 +1,6 @@
 // Who may capture what: orders carry the user behind the connection.
 
-#include <gmock/gmock.h>
 #include <grpcpp/create_channel_posix.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <memory>
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "gpuperf/v1/control.grpc.pb.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/fake_control_port.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 #include "tests/unit/rpc/unix_peer.h"
@@ -18,10 +17,7 @@
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::FakeControlPort;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::RpcFixture;
 using Control = v1::Control::Stub;
 

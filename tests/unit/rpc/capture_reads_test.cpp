@@ -1,24 +1,19 @@
 // Captures that are read: lists, forms, groups and differences.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <future>
 #include <thread>
 
 #include "daemon/rpc/work_rows.h"
 #include "daemon/view/formats.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 #include "tests/unit/store/random_capture.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using testing::RpcFixture;
-using ::testing::SizeIs;
 using Stub = v1::Observe::Stub;
 
 // Two kernels by two lines of one program, through a GEMM and without.
@@ -352,8 +347,7 @@ TEST_F(CaptureReadsTest, GivesPlacesBackWhenReadersLeave) {
     for (size_t i = 0; i < RenderQueue::kPlaces; ++i) {
       contexts.push_back(std::make_unique<grpc::ClientContext>());
       streams.push_back(stub_->FetchCapture(
-          contexts.back().get(),
-          parse_text<v1::FetchCaptureRequest>(R"(id: 1 format: "raw")")));
+          contexts.back().get(), parse_text<v1::FetchCaptureRequest>(R"(id: 1 format: "raw")")));
     }
     v1::FetchCaptureResponse piece;
     EXPECT_TRUE(streams.front()->Read(&piece));

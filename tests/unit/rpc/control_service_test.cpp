@@ -1,13 +1,12 @@
 #include "daemon/rpc/control_service.h"
 
-#include <gmock/gmock.h>
 #include <grpcpp/create_channel_posix.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <thread>
 
 #include "gpuperf/v1/control.grpc.pb.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/fake_control_port.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 #include "tests/unit/rpc/unix_peer.h"
@@ -15,11 +14,7 @@
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::FakeControlPort;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
-using ::testing::Not;
 using testing::RpcFixture;
 
 class ControlServiceTest : public RpcFixture {

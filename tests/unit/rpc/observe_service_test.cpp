@@ -1,24 +1,19 @@
 #include "daemon/rpc/observe_service.h"
 
-#include <gmock/gmock.h>
 #include <grpcpp/test/default_reactor_test_peer.h>
-#include <gtest/gtest.h>
 
 #include <algorithm>
 #include <set>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/model/make_stack.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::make_totals;
 using testing::RpcFixture;
-using ::testing::UnorderedElementsAre;
 using Stub = v1::Observe::Stub;
 
 class ObserveServiceTest : public RpcFixture {

@@ -1,21 +1,19 @@
 #include "daemon/rpc/server.h"
 
-#include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <fstream>
 
 #include "daemon/base/listen_address.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 #include "tests/unit/rpc/unix_peer.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::RpcFixture;
 using Stub = v1::Observe::Stub;
 

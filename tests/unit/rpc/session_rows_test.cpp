@@ -1,19 +1,13 @@
 // ListKernels and ListSessions, and what injected processes add to other answers.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "daemon/rpc/gpu_to_proto.h"
 #include "daemon/rpc/kernel_list.h"
 #include "daemon/rpc/session_list.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 constexpr ProcessKey kFirst{.pid = 1, .start_boot_ns = 1};
 constexpr ProcessKey kSecond{.pid = 2, .start_boot_ns = 2};

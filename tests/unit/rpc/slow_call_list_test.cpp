@@ -1,8 +1,5 @@
 #include "daemon/rpc/slow_call_list.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <fstream>
 #include <functional>
@@ -15,15 +12,13 @@
 
 #include "daemon/rpc/stored_stacks.h"
 #include "daemon/rpc/to_proto.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/model/make_stack.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::make_stack;
 using testing::SnapshotBuilder;
 

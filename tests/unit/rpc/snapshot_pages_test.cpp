@@ -1,14 +1,10 @@
 #include "daemon/rpc/snapshot_pages.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::HasSubstr;
 
 v1::Page make_page(const std::string& token) {
   v1::Page page;

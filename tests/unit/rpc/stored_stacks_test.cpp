@@ -1,18 +1,14 @@
 #include "daemon/rpc/stored_stacks.h"
-#include "tests/unit/proto_text.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "tests/unit/matchers.h"
+#include "tests/unit/proto_text.h"
+
 namespace gpuperf {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 StoredStack make_stored(uint64_t id, const std::string& text) {
   return {.id = id, .body = parse_text<v1::StoredStack>(text).SerializeAsString()};

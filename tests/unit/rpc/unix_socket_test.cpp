@@ -1,8 +1,6 @@
 #include "daemon/base/unix_socket.h"
 
-#include <gmock/gmock.h>
 #include <grp.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -12,12 +10,11 @@
 #include <fstream>
 
 #include "daemon/base/fd.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::HasSubstr;
 
 // A socket bound to `path`; its file stays when the descriptor is closed, as after kill -9.
 Fd bind_socket(const std::string& path) {

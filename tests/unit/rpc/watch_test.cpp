@@ -12,7 +12,8 @@ namespace {
 
 using testing::RpcFixture;
 
-std::shared_ptr<const SlowCall> make_named_call(uint64_t id, uint32_t pid = 1, size_t name_bytes = 10) {
+std::shared_ptr<const SlowCall> make_named_call(uint64_t id, uint32_t pid = 1,
+                                                size_t name_bytes = 10) {
   SlowCall call{.id = id, .category = "cuda", .function = "f"};
   call.event.process.pid = pid;
   call.user_stack = testing::make_stack({{.symbol = std::string(name_bytes, 's')}});
@@ -24,8 +25,7 @@ class Watch {
  public:
   Watch(v1::Observe::Stub& stub, const std::string& request) {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(60));
-    reader_ =
-        stub.WatchSlowCalls(&context_, parse_text<v1::WatchSlowCallsRequest>(request));
+    reader_ = stub.WatchSlowCalls(&context_, parse_text<v1::WatchSlowCallsRequest>(request));
     reader_->WaitForInitialMetadata();  // from here on it misses nothing
   }
   std::optional<v1::WatchSlowCallsResponse> read() {

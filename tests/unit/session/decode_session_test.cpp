@@ -1,18 +1,15 @@
 #include "daemon/session/decode_session.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <functional>
 
 #include "tests/unit/base/fake_clock.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/session/session_packets.h"
 
 namespace gpuperf {
 namespace {
 
 using namespace session_packets;
-using ::testing::HasSubstr;
 
 constexpr int64_t kHourNs = 3'600'000'000'000;
 constexpr int64_t kOffsetNs = 1'000'000 * kHourNs;

@@ -1,7 +1,5 @@
 #include "daemon/session/session_source.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -14,6 +12,7 @@
 
 #include "daemon/base/proc_text.h"
 #include "daemon/session/session_bytes.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/session/session_packets.h"
 
 namespace gpuperf {
@@ -21,7 +20,6 @@ namespace {
 
 using namespace session_packets;
 using std::chrono::milliseconds;
-using ::testing::HasSubstr;
 
 constexpr std::chrono::seconds kPatience{10};
 

@@ -1,7 +1,5 @@
 #include "daemon/slow/explain.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 
 #include <fstream>
@@ -12,16 +10,12 @@
 
 #include "daemon/model/display_text.h"
 #include "daemon/slow/explain_rules.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/model/make_stack.h"
 #include "tests/unit/slow/examples.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 constexpr uint32_t kPid = 41;
 constexpr uint32_t kTid = 42;

@@ -1,11 +1,12 @@
 #include "daemon/state/adaptive_thresholds.h"
-#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "tests/unit/state/examples.h"
 
 namespace gpuperf {
 namespace {

@@ -1,21 +1,18 @@
 #include "daemon/state/budget.h"
-#include "tests/unit/state/examples.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstdint>
 #include <limits>
 #include <map>
 #include <vector>
 
+#include "tests/unit/matchers.h"
+#include "tests/unit/state/examples.h"
+
 namespace gpuperf {
 namespace {
 
 using std::chrono::milliseconds;
 using std::chrono::seconds;
-using testing::ElementsAre;
-using testing::IsEmpty;
 
 constexpr int64_t kStartNs = 1000 * kSecondNs;
 const ProcessKey kTrainer{.pid = 71, .start_boot_ns = 5};

@@ -1,5 +1,4 @@
 #include "daemon/state/function_stats.h"
-#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
@@ -7,11 +6,12 @@
 #include <numeric>
 #include <random>
 
+#include "tests/unit/state/examples.h"
+
 namespace gpuperf {
 namespace {
 
 using std::chrono::seconds;
-
 
 // `completed` calls of `duration_ns` each, `calls` begun.
 CellDelta make_delta(uint32_t function_id, ProcessKey process, uint64_t calls, uint32_t completed,
@@ -23,7 +23,6 @@ CellDelta make_delta(uint32_t function_id, ProcessKey process, uint64_t calls, u
   delta.buckets = {{static_cast<uint16_t>(bucket_of(duration_ns)), completed}};
   return delta;
 }
-
 
 Snapshot take(const FunctionStats& stats) {
   Snapshot snapshot;

@@ -1,9 +1,10 @@
 #include "daemon/state/gpu_state.h"
-#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
 #include <chrono>
+
+#include "tests/unit/state/examples.h"
 
 namespace gpuperf {
 namespace {

@@ -1,7 +1,8 @@
 #include "daemon/state/launch_join.h"
-#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
+
+#include "tests/unit/state/examples.h"
 
 namespace gpuperf {
 namespace {
@@ -10,7 +11,6 @@ using Api = LaunchJoin::Api;
 using Match = LaunchJoin::Match;
 using Work = LaunchJoin::Work;
 using WorkKind = LaunchJoin::WorkKind;
-
 
 class LaunchJoinTest : public ::testing::Test {
  protected:

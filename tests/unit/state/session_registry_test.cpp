@@ -1,5 +1,4 @@
 #include "daemon/state/session_registry.h"
-#include "tests/unit/state/examples.h"
 
 #include <gtest/gtest.h>
 
@@ -8,11 +7,12 @@
 #include <string>
 #include <vector>
 
+#include "tests/unit/state/examples.h"
+
 namespace gpuperf {
 namespace {
 
 using std::chrono::seconds;
-
 
 SessionOpened make_opened(uint64_t id, uint32_t pid, int64_t mono_ns = 0) {
   return {.session_id = id,

@@ -1,18 +1,12 @@
 #include "daemon/state/shape_table.h"
-#include "tests/unit/state/examples.h"
-
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <string>
 
+#include "tests/unit/matchers.h"
+#include "tests/unit/state/examples.h"
+
 namespace gpuperf {
 namespace {
-
-using testing::ElementsAre;
-using testing::IsEmpty;
-using testing::UnorderedElementsAre;
-
 
 ShapeDelta make_delta(uint32_t pid, uint64_t m, uint64_t calls) {
   return {.function_id = 3,

@@ -1,20 +1,16 @@
 #include "daemon/store/call_query.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <map>
 #include <random>
 #include <set>
 
 #include "daemon/base/wildcard.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
 
 class CallQueryTest : public StoreTest {
  protected:

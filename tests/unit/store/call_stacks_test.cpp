@@ -1,20 +1,17 @@
 #include "daemon/store/call_stacks.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
 #include <random>
 #include <set>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
 
-using ::testing::Le;
 using ::testing::Lt;
 
 class CallStacksTest : public StoreTest {

@@ -1,18 +1,15 @@
 #include "daemon/store/capture_file.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <chrono>
 #include <random>
 
 #include "gpuperf/v1/stored_capture.pb.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/random_capture.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::HasSubstr;
 using testing::RandomCapture;
 
 constexpr testing::CaptureSizes kSmall = {

@@ -1,7 +1,5 @@
 #include "daemon/store/capture_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,15 +8,13 @@
 #include <thread>
 
 #include "tests/unit/files.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/random_capture.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 using testing::RandomCapture;
 
 class CaptureStoreTest : public ::testing::Test {

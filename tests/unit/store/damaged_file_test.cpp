@@ -1,17 +1,13 @@
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <filesystem>
 #include <random>
 
 #include "daemon/store/store_file.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 

@@ -1,6 +1,4 @@
 #include <fcntl.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sqlite3.h>
 #include <sys/mount.h>
 #include <unistd.h>
@@ -11,15 +9,12 @@
 #include <numeric>
 
 #include "daemon/base/fd.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/failing_vfs.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
-using ::testing::StartsWith;
 
 namespace fs = std::filesystem;
 

@@ -1,7 +1,5 @@
 #include "daemon/store/retention.h"
 
-#include <gmock/gmock.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <map>
@@ -10,14 +8,11 @@
 #include <set>
 #include <tuple>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::IsEmpty;
-using ::testing::Le;
 
 class RetentionTest : public StoreTest {
  protected:

@@ -1,18 +1,14 @@
 #include "daemon/store/schema.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <stdexcept>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 class SchemaTest : public StoreTest {
  protected:

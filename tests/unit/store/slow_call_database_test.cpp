@@ -1,17 +1,15 @@
 #include "daemon/store/slow_call_database.h"
 
-#include <gmock/gmock.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
-
-using ::testing::HasSubstr;
 
 using SlowCallDatabaseTest = StoreTest;
 

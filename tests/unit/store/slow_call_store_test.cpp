@@ -1,7 +1,5 @@
 #include "daemon/store/slow_call_store.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,13 +8,11 @@
 #include <semaphore>
 #include <thread>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
 namespace {
-
-using ::testing::AllOf;
-using ::testing::HasSubstr;
 
 namespace fs = std::filesystem;
 

@@ -1,8 +1,6 @@
 #include "daemon/unwind/address_spaces.h"
 
 #include <dlfcn.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -17,6 +15,7 @@
 #include "daemon/unwind/frame_rules.h"
 #include "daemon/unwind/stack_walk.h"
 #include "tests/unit/base/fake_clock.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/probe/fake_proc.h"
 #include "tests/unit/unwind/commanded_child.h"
 #include "tests/unit/unwind/python_process.h"
@@ -27,9 +26,6 @@
 
 namespace gpuperf {
 namespace {
-
-using testing::IsEmpty;
-using testing::SizeIs;
 
 // What the kernel side would know.
 struct FakeTables {

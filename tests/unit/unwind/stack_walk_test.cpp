@@ -1,14 +1,12 @@
 #include "daemon/unwind/stack_walk.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <array>
 #include <map>
 #include <ostream>
 #include <utility>
 #include <vector>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/unwind/fake_memory.h"
 
 // Steps up stacks that the test writes itself, one step of every kind (bpf/unwind.h).
@@ -22,9 +20,6 @@ void PrintTo(const NativeFrame& frame, std::ostream* out) {
 }
 
 namespace {
-
-using testing::ElementsAre;
-using testing::SizeIs;
 
 constexpr uint64_t kFunctionPc = 0x401000;
 constexpr uint64_t kCallerPc = 0x402000;
@@ -121,7 +116,8 @@ TEST_F(StackWalkTest, LeavesTheFramePointerThatIsStillInItsRegister) {
 }
 
 TEST_F(StackWalkTest, ReadsTheFramePointerBesideTheReturnAddress) {
-  set_rule(kFunctionPc, {.kind = GPUPERF_UNWIND_SP, .bp_offset_bytes = -16, .cfa_offset_bytes = 0x28});
+  set_rule(kFunctionPc,
+           {.kind = GPUPERF_UNWIND_SP, .bp_offset_bytes = -16, .cfa_offset_bytes = 0x28});
   memory_.put(kStackSp + 0x20, kCallerPc);
   memory_.put(kStackSp + 0x18, uint64_t{0x9000});
 
@@ -129,7 +125,8 @@ TEST_F(StackWalkTest, ReadsTheFramePointerBesideTheReturnAddress) {
 }
 
 TEST_F(StackWalkTest, ReadsTheFramePointerFurtherFromTheReturnAddress) {
-  set_rule(kFunctionPc, {.kind = GPUPERF_UNWIND_SP, .bp_offset_bytes = -40, .cfa_offset_bytes = 0x48});
+  set_rule(kFunctionPc,
+           {.kind = GPUPERF_UNWIND_SP, .bp_offset_bytes = -40, .cfa_offset_bytes = 0x48});
   memory_.put(kStackSp + 0x40, kCallerPc);
   memory_.put(kStackSp + 0x20, uint64_t{0x9000});
 
@@ -138,9 +135,9 @@ TEST_F(StackWalkTest, ReadsTheFramePointerFurtherFromTheReturnAddress) {
 
 TEST_F(StackWalkTest, ReadsTheFramePointerWhereTheFramesOwnPoints) {
   set_rule(kFunctionPc, {.kind = GPUPERF_UNWIND_BP_MEMORY,
-                 .bp_at = GPUPERF_UNWIND_BP_AT_BP,
-                 .bp_offset_bytes = 0,
-                 .cfa_offset_bytes = -8});
+                         .bp_at = GPUPERF_UNWIND_BP_AT_BP,
+                         .bp_offset_bytes = 0,
+                         .cfa_offset_bytes = -8});
   memory_.put(kFrameBp - 8, uint64_t{0x7900});
   memory_.put(0x78f8, kCallerPc);
   memory_.put(kFrameBp, uint64_t{0x9000});
@@ -254,7 +251,8 @@ TEST_F(StackWalkTest, SaysThatAReturnAddressCannotBeRead) {
 }
 
 TEST_F(StackWalkTest, SaysThatASavedFramePointerCannotBeRead) {
-  set_rule(kFunctionPc, {.kind = GPUPERF_UNWIND_SP, .bp_offset_bytes = -24, .cfa_offset_bytes = 0x28});
+  set_rule(kFunctionPc,
+           {.kind = GPUPERF_UNWIND_SP, .bp_offset_bytes = -24, .cfa_offset_bytes = 0x28});
   memory_.put(kStackSp + 0x20, kCallerPc);
 
   EXPECT_EQ(walk(), StackEnd::kUnreadable);
@@ -319,7 +317,8 @@ TEST_F(StackWalkTest, TakesNoPlaceThatASignalStoppedForAReturn) {
 
 TEST_F(StackWalkTest, KeepsAsManyFramesAsTheKernelSide) {
   set_rule(kFunctionPc, {.kind = GPUPERF_UNWIND_SP, .cfa_offset_bytes = 8});
-  for (uint64_t i = 0; i < 2 * GPUPERF_STACK_FRAMES; ++i) memory_.put(kStackSp + 8 * i, kFunctionPc);
+  for (uint64_t i = 0; i < 2 * GPUPERF_STACK_FRAMES; ++i)
+    memory_.put(kStackSp + 8 * i, kFunctionPc);
 
   EXPECT_EQ(walk(), StackEnd::kCut);
 
@@ -329,7 +328,8 @@ TEST_F(StackWalkTest, KeepsAsManyFramesAsTheKernelSide) {
 
 TEST_F(StackWalkTest, CompletesAStackOfExactlyAsManyFramesAsAreKept) {
   set_rule(kFunctionPc, {.kind = GPUPERF_UNWIND_SP, .cfa_offset_bytes = 8});
-  for (uint64_t i = 0; i + 1 < GPUPERF_STACK_FRAMES; ++i) memory_.put(kStackSp + 8 * i, kFunctionPc);
+  for (uint64_t i = 0; i + 1 < GPUPERF_STACK_FRAMES; ++i)
+    memory_.put(kStackSp + 8 * i, kFunctionPc);
   memory_.put(kStackSp + 8 * (GPUPERF_STACK_FRAMES - 1), uint64_t{0});
 
   EXPECT_EQ(walk(), StackEnd::kComplete);
@@ -391,8 +391,8 @@ TEST_F(LiveStackWalkTest, KnowsFurtherCallersThatReturnProbesHaveReplaced) {
   memory_.put(kStackSp + 0x20, kReturnProbe);
   set_rule(kFunctionPc, {.kind = GPUPERF_UNWIND_SP, .cfa_offset_bytes = 0x20});
 
-  const StackEnd end =
-      walk_live({{.sp = kStackSp, .address = kFunctionPc}, {.sp = kStackSp + 0x20, .address = kCallerPc}});
+  const StackEnd end = walk_live(
+      {{.sp = kStackSp, .address = kFunctionPc}, {.sp = kStackSp + 0x20, .address = kCallerPc}});
 
   EXPECT_EQ(end, StackEnd::kComplete);
   EXPECT_EQ(frames_.back(), (NativeFrame{.pc = kCallerPc, .sp = kStackSp + 0x28}));

@@ -1,14 +1,11 @@
 #include "daemon/view/call_nesting.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/unit/matchers.h"
 #include "tests/unit/view/capture_builder.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
 using Builder = testing::CaptureBuilder;
 
 // Depth, own time, own off-CPU time.

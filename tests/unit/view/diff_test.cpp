@@ -1,16 +1,12 @@
 #include "daemon/view/diff.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
+#include "tests/unit/matchers.h"
 #include "tests/unit/view/capture_builder.h"
 #include "tests/workloads/synthetic_capture.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Builder = testing::CaptureBuilder;
 
 // A program of three layers, all through the same functions of a library. `mlp_ns`: of each of the

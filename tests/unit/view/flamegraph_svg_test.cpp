@@ -1,10 +1,8 @@
 #include "daemon/view/flamegraph_svg.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/text.h"
 #include "tests/unit/view/capture_builder.h"
 #include "tests/workloads/synthetic_capture.h"
@@ -12,8 +10,6 @@
 namespace gpuperf {
 namespace {
 
-using ::testing::HasSubstr;
-using ::testing::Not;
 using Builder = testing::CaptureBuilder;
 
 Capture make_small() {

@@ -1,7 +1,5 @@
 #include "daemon/view/pprof.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zlib.h>
 
 #include <map>
@@ -10,12 +8,12 @@
 #include "daemon/view/gzip.h"
 #include "pprof/profile.pb.h"
 #include "tests/fakes/captures/example_capture.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
 using perftools::profiles::Profile;
-using ::testing::ElementsAre;
 using testing::make_example_capture;
 
 std::string from_gzip(const std::string& bytes) {

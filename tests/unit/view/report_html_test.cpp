@@ -1,17 +1,12 @@
 #include "daemon/view/report_html.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "daemon/view/html_table.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/text.h"
 #include "tests/workloads/synthetic_capture.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
 
 TEST(ReportHtmlTest, HasEverySection) {
   const std::string html = render_report(testing::make_synthetic_capture({}), {});

@@ -1,19 +1,17 @@
 #include "daemon/view/report_timeline.h"
 
 #include <absl/strings/escaping.h>
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 
 #include <cstring>
 #include <nlohmann/json.hpp>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/view/capture_builder.h"
 #include "tests/workloads/synthetic_capture.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
 using Json = nlohmann::json;
 
 // The `index`th array of four bytes a value.

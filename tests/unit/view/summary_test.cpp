@@ -1,15 +1,12 @@
 #include "daemon/view/summary.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "injector/session_abi.h"
 #include "tests/fakes/captures/example_capture.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::make_example_capture;
 
 constexpr uint64_t kUs = 1'000;

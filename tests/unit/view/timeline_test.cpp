@@ -1,15 +1,12 @@
 #include "daemon/view/timeline.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include "daemon/view/trace_counters.h"
 #include "tests/fakes/captures/example_capture.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
-using ::testing::ElementsAre;
 using testing::make_example_capture;
 
 constexpr uint64_t kWindowNs = 5'000'000'000'123;

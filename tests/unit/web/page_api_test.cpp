@@ -1,17 +1,12 @@
 // What the page may ask, who may ask it, and what is answered.
 
-#include <gmock/gmock.h>
 #include <google/protobuf/util/json_util.h>
-#include <gtest/gtest.h>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/web/page_fixture.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::ElementsAre;
-using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 using PageApiTest = testing::PageFixture;
 

@@ -1,18 +1,13 @@
 // The files of the page, and that the metrics beside it are as they were.
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
 #include <zlib.h>
 
 #include "daemon/web/page_assets.h"
+#include "tests/unit/matchers.h"
 #include "tests/unit/web/page_fixture.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::Not;
-using ::testing::StartsWith;
 
 using PageFilesTest = testing::PageFixture;
 

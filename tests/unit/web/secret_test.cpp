@@ -1,21 +1,17 @@
 #include "daemon/web/secret.h"
 
-#include <gmock/gmock.h>
 #include <grp.h>
-#include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
+#include "tests/unit/matchers.h"
 #include "tests/unit/rpc/rpc_fixture.h"
 
 namespace gpuperf {
 namespace {
-
-using ::testing::HasSubstr;
-using ::testing::MatchesRegex;
 
 std::string read_word(const std::string& path) {
   std::string text;
