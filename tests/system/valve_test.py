@@ -61,12 +61,10 @@ class ValveTest(unittest.TestCase):
 
             (truth,) = finish_workload(process)
 
-            # A probed call takes some 50 times as long. Without a probe all slices after the first
-            # two seconds are alike, whatever the machine: so slow ones would stand out.
+            # A probed call takes some 50 times as long, so a slice with probes stands out, whatever else runs.
             slices = truth["tight_per_slice"]
             print(f"tight calls per slice: {slices}")
             free = statistics.median(slices[SLICES_UNTIL_OUT:])
-            self.assertGreater(statistics.median(slices[-10:]), 0.8 * free)
             # What a slice with probes looks like, this run has shown: others on the machine cost a slice much, not that.
             probed = min(slices[:SLICES_UNTIL_OUT])
             self.assertGreater(free, 4 * probed, "it was never probed")
