@@ -12,9 +12,7 @@
 
 #include "client/change.h"
 #include "client/duration.h"
-#include "client/pages.h"
-#include "client/sort.h"
-#include "client/view.h"
+#include "client/list_view.h"
 
 namespace gpuperf::client {
 namespace {
@@ -76,21 +74,9 @@ std::string render_table(const std::vector<Probe>& rows, const TextStyle& style)
 }
 
 Result<std::string> draw_probes(Connection& connection, const View& view, const Options& options) {
-  ListProbesRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
-  const uint64_t read_limit = options.sort.empty() ? options.limit : 0;  // all, to sort them here
-  ASSIGN_OR_RETURN(std::vector<Probe> rows,
-                   read_pages(connection, kListProbes, request, read_limit));
-  RETURN_IF_ERROR(sort_rows(rows, options.sort, options.limit));
-  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
-  std::string text = render_table(rows, view.style);
-  if (rows.empty()) {
-    const std::string_view note = has_filter(options)
-                                      ? "\nNo probe matches. Without filters: gpuperfctl probes\n"
-                                      : "\nNo function is configured: gpuperfctl config show\n";
-    text += paint(note, Tone::kDim, view.style);
-  }
-  return text;
+  return draw_list(connection, view, options, kListProbes, ListProbesRequest{}, &render_table,
+                   "\nNo probe matches. Without filters: gpuperfctl probes\n",
+                   "\nNo function is configured: gpuperfctl config show\n");
 }
 
 // What `probes add` was given.

@@ -6,10 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "client/pages.h"
+#include "client/list_view.h"
 #include "client/session_text.h"
-#include "client/sort.h"
-#include "client/view.h"
 
 namespace gpuperf::client {
 namespace {
@@ -59,21 +57,9 @@ std::string render_table(const std::vector<Process>& rows, const TextStyle& styl
 
 Result<std::string> draw_processes(Connection& connection, const View& view,
                                    const Options& options) {
-  ListProcessesRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
-  const uint64_t read_limit = options.sort.empty() ? options.limit : 0;  // all, to sort them here
-  ASSIGN_OR_RETURN(std::vector<Process> rows,
-                   read_pages(connection, kListProcesses, request, read_limit));
-  RETURN_IF_ERROR(sort_rows(rows, options.sort, options.limit));
-  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
-  std::string text = render_table(rows, view.style);
-  if (rows.empty()) {
-    const std::string_view note =
-        has_filter(options) ? "\nNo process matches. Without filters: gpuperfctl processes\n"
-                            : "\nNo process was seen yet. What is probed: gpuperfctl probes\n";
-    text += paint(note, Tone::kDim, view.style);
-  }
-  return text;
+  return draw_list(connection, view, options, kListProcesses, ListProcessesRequest{}, &render_table,
+                   "\nNo process matches. Without filters: gpuperfctl processes\n",
+                   "\nNo process was seen yet. What is probed: gpuperfctl probes\n");
 }
 
 }  // namespace

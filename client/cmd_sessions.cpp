@@ -10,10 +10,8 @@
 #include <vector>
 
 #include "client/duration.h"
-#include "client/pages.h"
+#include "client/list_view.h"
 #include "client/session_text.h"
-#include "client/sort.h"
-#include "client/view.h"
 #include "gpuperf/v1/control.pb.h"
 
 namespace gpuperf::client {
@@ -68,22 +66,12 @@ std::string render_table(const std::vector<Session>& rows, const TextStyle& styl
 Result<std::string> draw_sessions(Connection& connection, const View& view, const Options& options,
                                   bool all) {
   v1::ListSessionsRequest request;
-  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
   request.set_include_closed(all);
-  const uint64_t read_limit = options.sort.empty() ? options.limit : 0;  // all, to sort them here
-  ASSIGN_OR_RETURN(std::vector<Session> rows,
-                   read_pages(connection, kListSessions, request, read_limit));
-  RETURN_IF_ERROR(sort_rows(rows, options.sort, options.limit));
-  if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
-  std::string text = render_table(rows, view.style);
-  if (rows.empty()) {
-    const std::string_view note =
-        has_filter(options) ? "\nNo session matches. Without filters: gpuperfctl sessions\n"
-        : all               ? "\nNo process is injected: gpuperfctl doctor\n"
-              : "\nNo process is injected. Sessions that have ended: gpuperfctl sessions --all\n";
-    text += paint(note, Tone::kDim, view.style);
-  }
-  return text;
+  return draw_list(
+      connection, view, options, kListSessions, request, &render_table,
+      "\nNo session matches. Without filters: gpuperfctl sessions\n",
+      all ? "\nNo process is injected: gpuperfctl doctor\n"
+          : "\nNo process is injected. Sessions that have ended: gpuperfctl sessions --all\n");
 }
 
 // Asks, and says how many sessions were told.

@@ -10,8 +10,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 constexpr const char* kConfig = R"({"cuda_func_sym": {"cudaMalloc": "cudaMalloc"}})";
 
 class CliConfigTest : public CliTest {

@@ -9,8 +9,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 class CliControlTest : public CliTest {
  protected:
   CliControlTest() {

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -12,6 +13,8 @@
 #include "program.h"
 
 namespace gpuperf::client {
+
+using nlohmann::ordered_json;
 
 class CliTest : public ::testing::Test {
  protected:

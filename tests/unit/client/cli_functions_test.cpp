@@ -11,8 +11,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 class CliFunctionsTest : public CliTest {
  protected:
   CliFunctionsTest() {

@@ -9,8 +9,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 v1::KernelStats make_kernel() {
   v1::KernelStats kernel;
   kernel.set_kernel("void at::native::reduce<512, at::Sum<float> >(float*, int)");

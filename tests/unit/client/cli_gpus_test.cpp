@@ -11,8 +11,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 v1::Gpu make_gpu(uint32_t index) {
   v1::Gpu gpu;
   gpu.set_index(index);

@@ -10,8 +10,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 class CliListTest : public CliTest {
  protected:
   template <typename Row>

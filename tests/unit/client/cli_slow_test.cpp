@@ -12,8 +12,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 class CliSlowTest : public CliTest {
  protected:
   CliSlowTest() {

@@ -10,8 +10,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 using CliStatusTest = CliTest;
 
 TEST_F(CliStatusTest, SaysHowTheDaemonIs) {

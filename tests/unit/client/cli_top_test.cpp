@@ -13,8 +13,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 class CliTopTest : public CliTest {
  protected:
   CliTopTest() {

@@ -10,8 +10,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 class CliTraceTest : public CliTest {
  protected:
   CliTraceTest() {

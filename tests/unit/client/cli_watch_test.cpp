@@ -11,8 +11,6 @@
 namespace gpuperf::client {
 namespace {
 
-using nlohmann::ordered_json;
-
 using CliWatchTest = CliTest;
 
 TEST_F(CliWatchTest, PrintsOneJsonDocumentPerLine) {
