@@ -9,12 +9,14 @@
 #include <iostream>
 
 #include "daemon/app/daemon.h"
+#include "daemon/app/rights.h"
 #include "daemon/base/log.h"
 #include "daemon/config/config.h"
 
 namespace {
 
 constexpr const char* kDefaultConfigPath = "/etc/gpuperf/config.json";
+constexpr const char* kApiGroup = "gpuperf";  // may use the API's socket, where that group exists
 
 struct CommandLine {
   std::string config_path;
@@ -43,6 +45,10 @@ int run(CommandLine line) {
   }
   auto& config = std::get<gpuperf::Config>(parsed);
   gpuperf::set_up_log(config.settings.log.level);
+  if (const gpuperf::Status dropped = gpuperf::drop_rights(kApiGroup); !dropped.ok()) {
+    gpuperf::log_warn("rights kept that are not needed",
+                      {{"error", std::string(dropped.message())}});
+  }
   gpuperf::Daemon daemon({.config_path = line.config_path,
                           .runtime_dir = line.runtime_dir,
                           .mechanism = gpuperf::find_mechanism(line.mechanism)},

@@ -1,7 +1,6 @@
 #include "daemon/app/slow_calls_part.h"
 
 #include <cstdlib>
-#include <filesystem>
 #include <string>
 #include <utility>
 
@@ -9,6 +8,7 @@
 #include "daemon/capture/tracing.h"
 #include "daemon/otlp/spans.h"
 #include "daemon/rpc/slow_call_list.h"
+#include "daemon/store/folders.h"
 
 namespace gpuperf {
 
@@ -33,8 +33,7 @@ void SlowCallsPart::stop() {
 
 void SlowCallsPart::open_store() {
   const auto& storage = core_.settings.storage;
-  std::error_code error;
-  std::filesystem::create_directories(storage.path, error);
+  (void)make_folders(storage.path);  // without them the lock file says what is wrong
   auto lock = LockFile::acquire(storage.path + "/gpuperfd.lock");
   if (!lock.ok()) {
     return add_problem({"storage", std::string(lock.status().message()),

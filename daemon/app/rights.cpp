@@ -1,0 +1,134 @@
+#include "daemon/app/rights.h"
+
+#include <grp.h>
+#include <linux/audit.h>
+#include <linux/capability.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace gpuperf {
+namespace {
+
+constexpr uint64_t make_mask(int capability) { return uint64_t{1} << capability; }
+// As in deploy/systemd/gpuperfd.service, which says what each is for.
+constexpr uint64_t kKept = make_mask(CAP_BPF) | make_mask(CAP_PERFMON) | make_mask(CAP_SYS_PTRACE) |
+                           make_mask(CAP_DAC_READ_SEARCH) | make_mask(CAP_SYSLOG);
+
+// What an intruder would want and the daemon never calls. execve stays: workers are executed anew.
+constexpr std::array kRefusedCalls = {
+    __NR_ptrace,
+    __NR_process_vm_writev,
+    __NR_process_madvise,
+    __NR_pidfd_getfd,
+    __NR_mount,
+    __NR_umount2,
+    __NR_pivot_root,
+    __NR_chroot,
+    __NR_move_mount,
+    __NR_open_tree,
+    __NR_fsopen,
+    __NR_fsmount,
+    __NR_mount_setattr,
+    __NR_setns,
+    __NR_unshare,
+    __NR_init_module,
+    __NR_finit_module,
+    __NR_delete_module,
+    __NR_kexec_load,
+    __NR_kexec_file_load,
+    __NR_reboot,
+    __NR_swapon,
+    __NR_swapoff,
+    __NR_settimeofday,
+    __NR_clock_settime,
+    __NR_adjtimex,
+    __NR_clock_adjtime,
+    __NR_acct,
+    __NR_quotactl,
+    __NR_iopl,
+    __NR_ioperm,
+    __NR_add_key,
+    __NR_request_key,
+    __NR_keyctl,
+    __NR_open_by_handle_at,
+    __NR_userfaultfd,
+    __NR_io_uring_setup,
+    __NR_sethostname,
+    __NR_setdomainname,
+    __NR_personality,
+    __NR_vhangup,
+    __NR_modify_ldt,
+    __NR_migrate_pages,
+    __NR_move_pages,
+};
+
+Status join_group(const std::string& name) {
+  const group* const found = getgrnam(name.c_str());
+  if (found == nullptr) return absl::OkStatus();  // then there is nothing to give to it
+  std::vector<gid_t> groups(static_cast<size_t>(NGROUPS_MAX));
+  const int count = getgroups(static_cast<int>(groups.size()), groups.data());
+  if (count < 0) return errno_status(errno, "own groups");
+  groups.resize(static_cast<size_t>(count));
+  groups.push_back(found->gr_gid);
+  if (setgroups(groups.size(), groups.data()) == 0) return absl::OkStatus();
+  return errno_status(errno, "join group " + name);
+}
+
+Status keep_capabilities(uint64_t kept) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct held[_LINUX_CAPABILITY_U32S_3] = {};
+  if (syscall(SYS_capget, &header, held) != 0) return errno_status(errno, "own capabilities");
+  // Who may not do this has no other capabilities to lose.
+  for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
+    if ((kept & make_mask(capability)) == 0) (void)prctl(PR_CAPBSET_DROP, capability);
+  }
+  for (size_t word = 0; word < std::size(held); ++word) {
+    const auto mask = static_cast<uint32_t>(kept >> (32 * word));
+    held[word].permitted &= mask;
+    held[word].effective &= mask;
+    held[word].inheritable &= mask;
+  }
+  if (syscall(SYS_capset, &header, held) == 0) return absl::OkStatus();
+  return errno_status(errno, "give up capabilities");
+}
+
+Status refuse_calls() {
+  constexpr auto kLoad = BPF_LD | BPF_W | BPF_ABS;
+  constexpr auto kJumpEqual = BPF_JMP | BPF_JEQ | BPF_K;
+  constexpr auto kJumpAtLeast = BPF_JMP | BPF_JGE | BPF_K;
+  constexpr auto kReturn = BPF_RET | BPF_K;
+  constexpr unsigned kX32Calls = 0x4000'0000;
+  std::vector<sock_filter> code = {
+      BPF_STMT(kLoad, offsetof(seccomp_data, arch)), BPF_JUMP(kJumpEqual, AUDIT_ARCH_X86_64, 1, 0),
+      BPF_STMT(kReturn, SECCOMP_RET_KILL_PROCESS),   BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
+      BPF_JUMP(kJumpAtLeast, kX32Calls, 0, 1),       BPF_STMT(kReturn, SECCOMP_RET_KILL_PROCESS),
+  };
+  for (const unsigned number : kRefusedCalls) {
+    code.push_back(BPF_JUMP(kJumpEqual, number, 0, 1));
+    code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ERRNO | EPERM));
+  }
+  code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ALLOW));
+  const sock_fprog program{.len = static_cast<unsigned short>(code.size()), .filter = code.data()};
+  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) return absl::OkStatus();
+  return errno_status(errno, "filter of system calls");
+}
+
+}  // namespace
+
+Status drop_rights(const std::string& group) {
+  if (geteuid() == 0) RETURN_IF_ERROR(join_group(group));
+  RETURN_IF_ERROR(keep_capabilities(kKept));
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_status(errno, "no new privileges");
+  return refuse_calls();
+}
+
+}  // namespace gpuperf
