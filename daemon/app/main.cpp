@@ -45,14 +45,15 @@ int run(CommandLine line) {
   }
   auto& config = std::get<gpuperf::Config>(parsed);
   gpuperf::set_up_log(config.settings.log.level);
-  if (const gpuperf::Status dropped = gpuperf::drop_rights(kApiGroup); !dropped.ok()) {
+  const auto mechanism = gpuperf::find_mechanism(line.mechanism);
+  const bool uses_perf = mechanism == gpuperf::Mechanism::kPerf || gpuperf::needs_perf_probes();
+  if (const gpuperf::Status dropped = gpuperf::drop_rights(kApiGroup, uses_perf); !dropped.ok()) {
     gpuperf::log_warn("rights kept that are not needed",
                       {{"error", std::string(dropped.message())}});
   }
-  gpuperf::Daemon daemon({.config_path = line.config_path,
-                          .runtime_dir = line.runtime_dir,
-                          .mechanism = gpuperf::find_mechanism(line.mechanism)},
-                         std::move(config));
+  gpuperf::Daemon daemon(
+      {.config_path = line.config_path, .runtime_dir = line.runtime_dir, .mechanism = mechanism},
+      std::move(config));
   const gpuperf::Status status = daemon.run();
   if (status.ok()) return 0;
   gpuperf::log_error("gpuperfd stopped", {{"error", std::string(status.message())}});

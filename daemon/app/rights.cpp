@@ -7,12 +7,14 @@
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <sys/utsname.h>
 #include <unistd.h>
 
 #include <array>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <vector>
 
 namespace gpuperf {
@@ -124,9 +126,17 @@ Status refuse_calls() {
 
 }  // namespace
 
-Status drop_rights(const std::string& group) {
+bool needs_perf_probes() {
+  constexpr int kMajor = 6, kMinor = 6;
+  utsname name{};
+  int major = 0, minor = 0;
+  if (uname(&name) != 0 || std::sscanf(name.release, "%d.%d", &major, &minor) != 2) return true;
+  return major < kMajor || (major == kMajor && minor < kMinor);
+}
+
+Status drop_rights(const std::string& group, bool uses_perf) {
   if (geteuid() == 0) RETURN_IF_ERROR(join_group(group));
-  RETURN_IF_ERROR(keep_capabilities(kKept));
+  RETURN_IF_ERROR(keep_capabilities(kKept | (uses_perf ? make_mask(CAP_SYS_ADMIN) : 0)));
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_status(errno, "no new privileges");
   return refuse_calls();
 }

@@ -8,12 +8,16 @@ namespace gpuperf {
 
 // Gives up, for this process and all that it starts, every right that the daemon does not need: all
 // capabilities but CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH and, where it is had,
-// CAP_SYSLOG (names of the kernel's functions), new rights through executed files, and the system
-// calls that change the machine, other processes or namespaces. Root joins `group` first, so that
-// its sockets can be given to that group without a capability.
+// CAP_SYSLOG (names of the kernel's functions), and CAP_SYS_ADMIN where probes go through perf,
+// which takes it; new rights through executed files, and the system calls that change the machine,
+// other processes or namespaces. Root joins `group` first, so that its sockets can be given to that
+// group without a capability.
 //
 // Thread: main, before any other starts. Error: what the kernel refused; what was given up before
 // stays so.
-Status drop_rights(const std::string& group);
+Status drop_rights(const std::string& group, bool uses_perf);
+
+// Whether this kernel is older than 6.6, the first with uprobes of many places at once.
+bool needs_perf_probes();
 
 }  // namespace gpuperf
