@@ -23,7 +23,8 @@ namespace {
 constexpr uint64_t make_mask(int capability) { return uint64_t{1} << capability; }
 // As in deploy/systemd/gpuperfd.service, which says what each is for.
 constexpr uint64_t kKept = make_mask(CAP_BPF) | make_mask(CAP_PERFMON) | make_mask(CAP_SYS_PTRACE) |
-                           make_mask(CAP_DAC_READ_SEARCH) | make_mask(CAP_SYSLOG);
+                           make_mask(CAP_DAC_READ_SEARCH) | make_mask(CAP_SYSLOG) |
+                           make_mask(CAP_NET_BIND_SERVICE);
 
 // What an intruder would want and the daemon never calls. execve stays: workers are executed anew.
 constexpr std::array kRefusedCalls = {
