@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 #include <variant>
+#include <vector>
 
 #include "daemon/app/leaf_parts.h"
 #include "daemon/app/slow_calls_part.h"
@@ -56,11 +57,14 @@ class ServingPart final : public Part {
     if (settings.trace.freeze_on_alert) {
       on_alert = [this](const std::string& name) { return tracing_->post_alert(name); };
     }
-    HttpServer::AddPage add_page;
     if (settings.metrics.page) make_page();
-    if (page_) add_page = [this](httplib::Server& server) { page_->add_routes(server); };
-    ASSIGN_OR_RETURN(http_, HttpServer::start(settings.metrics.listen, core_.metrics, core_.board,
-                                              on_alert, add_page));
+    ASSIGN_OR_RETURN(http_, HttpServer::start(
+                                settings.metrics.listen,
+                                {.metrics = core_.metrics,
+                                 .board = core_.board,
+                                 .drops = core_.drops,
+                                 .on_alert = on_alert,
+                                 .page = page_ ? page_->list_routes() : std::vector<HttpRoute>()}));
     core_.facts->metrics_address = format_host_port(http_->address());
     const std::optional<HostPort> address = find_page_address(http_->address());
     if (page_ && address) {
@@ -72,7 +76,7 @@ class ServingPart final : public Part {
 
   // Without it everything else works.
   void make_page() {
-    auto page = WebPage::make({.folder = core_.options.runtime_dir}, core_.clock);
+    auto page = WebPage::make({.folder = core_.options.runtime_dir}, core_.clock, core_.drops);
     if (page.ok()) {
       page_ = *std::move(page);
       return;

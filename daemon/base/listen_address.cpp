@@ -40,6 +40,15 @@ Status explain_bind_error(int error_number, const HostPort& address) {
   return errno_status(error_number, format_host_port(address) + ": listen");
 }
 
+uint16_t find_port(const Fd& listening) {
+  sockaddr_storage bound{};
+  socklen_t length = sizeof bound;
+  // Cannot fail on a socket that is bound.
+  (void)getsockname(listening.get(), reinterpret_cast<sockaddr*>(&bound), &length);
+  return ntohs(bound.ss_family == AF_INET ? reinterpret_cast<const sockaddr_in&>(bound).sin_port
+                                          : reinterpret_cast<const sockaddr_in6&>(bound).sin6_port);
+}
+
 }  // namespace
 
 Result<HostPort> parse_host_port(std::string_view text) {
@@ -77,7 +86,7 @@ bool is_loopback(const HostPort& address) {
   return inet_pton(AF_INET6, address.host.c_str(), &v6) == 1 && IN6_IS_ADDR_LOOPBACK(&v6);
 }
 
-Status check_listenable(const HostPort& address) {
+Result<Fd> listen_on(HostPort& address, int backlog) {
   const addrinfo hints{.ai_flags = AI_PASSIVE, .ai_socktype = SOCK_STREAM};
   addrinfo* found = nullptr;
   const int failure =
@@ -89,17 +98,30 @@ Status check_listenable(const HostPort& address) {
   const std::unique_ptr<addrinfo, void (*)(addrinfo*)> owned(found, freeaddrinfo);
   int error_number = EADDRNOTAVAIL;
   for (const addrinfo* info = found; info != nullptr; info = info->ai_next) {
-    const Fd socket(::socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC, info->ai_protocol));
-    const int yes = 1;
-    // As the servers do: connections still closing from the daemon before this one do not count.
+    Fd socket(::socket(info->ai_family, info->ai_socktype | SOCK_CLOEXEC | SOCK_NONBLOCK,
+                       info->ai_protocol));
+    const int yes = 1, no = 0;
+    // "::" is every address, those of IPv4 included, whatever the host's default.
+    if (info->ai_family == AF_INET6) {
+      (void)setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &no, sizeof no);
+    }
+    // Connections still closing from the daemon before this one do not count. Not SO_REUSEPORT: a
+    // second daemon would silently take half of the connections.
     if (socket.valid() &&
         setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
-        bind(socket.get(), info->ai_addr, info->ai_addrlen) == 0 && listen(socket.get(), 1) == 0) {
-      return absl::OkStatus();
+        bind(socket.get(), info->ai_addr, info->ai_addrlen) == 0 &&
+        ::listen(socket.get(), backlog) == 0) {
+      address.port = find_port(socket);
+      return socket;
     }
     error_number = errno;
   }
   return explain_bind_error(error_number, address);
+}
+
+Status check_listenable(const HostPort& address) {
+  HostPort tried = address;
+  return listen_on(tried, 1).status();
 }
 
 }  // namespace gpuperf

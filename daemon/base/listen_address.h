@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/base/fd.h"
 #include "daemon/base/result.h"
 
 namespace gpuperf {
@@ -24,6 +25,10 @@ std::string format_host_port(const HostPort& address);
 
 // Whether only programs of this host can reach it: 127.0.0.0/8, ::1 and the name "localhost".
 bool is_loopback(const HostPort& address);
+
+// A socket that listens there, does not block and has that many places for connections that wait;
+// port 0 becomes the port it got. ALREADY_EXISTS: another program listens there.
+Result<Fd> listen_on(HostPort& address, int backlog);
 
 // Tries to listen on `address` and stops again. The libraries that serve do not tell why they could
 // not bind; this does, so ask it first. ALREADY_EXISTS: another program listens there.

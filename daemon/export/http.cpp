@@ -1,5 +1,7 @@
 #include "daemon/export/http.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "daemon/export/http_listener.h"
@@ -8,7 +10,6 @@
 namespace gpuperf {
 namespace {
 
-constexpr char kPlainText[] = "text/plain; charset=utf-8";
 constexpr char kMetricsText[] = "text/plain; version=0.0.4; charset=utf-8";
 
 constexpr char kIndex[] =
@@ -32,59 +33,39 @@ bool is_resolved(const std::string& body) {
          dense.find("\"status\":\"firing\"") == std::string::npos;
 }
 
-void answer_alert(const HttpServer::OnAlert& on_alert, const httplib::Request& request,
-                  httplib::Response& response) {
+HttpResponse answer_alert(const HttpServer::OnAlert& on_alert, const HttpRequest& request) {
   if (is_resolved(request.body)) {
-    return response.set_content("nothing to do: the alert is over\n", kPlainText);
+    return make_text_response(200, "nothing to do: the alert is over\n");
   }
-  if (on_alert(request.get_param_value("name").substr(0, kMaxAlertNameBytes))) {
-    response.status = 202;
-    return response.set_content("the flight recorder is frozen\n", kPlainText);
+  std::string name;
+  for (const auto& [key, value] : parse_query(request.query)) {
+    if (key == "name" && name.empty()) name = value.substr(0, kMaxAlertNameBytes);
   }
-  response.status = 429;
-  response.set_content("frozen less than a minute ago: that capture has it\n", kPlainText);
+  if (on_alert(name)) return make_text_response(202, "the flight recorder is frozen\n");
+  return make_text_response(429, "frozen less than a minute ago: that capture has it\n");
 }
 
-bool wants_html(const httplib::Request& request) {
-  return request.get_header_value("Accept").find("text/html") != std::string::npos;
+HttpResponse answer_index(bool has_page, const HttpRequest& request) {
+  // A browser keeps what stands behind the # of the address.
+  if (has_page && find_header(request, "Accept").find("text/html") != std::string_view::npos) {
+    return make_redirect("/ui/");
+  }
+  return make_text_response(200, has_page ? std::string(kIndex) + kPageLine : kIndex);
 }
 
-void add_routes(HttpListener& listener, const prometheus::Collectable& metrics,
-                const SnapshotBoard& board, HttpServer::OnAlert on_alert,
-                const HttpServer::AddPage& add_page) {
-  using httplib::Request;
-  using httplib::Response;
-  listener.Get("/metrics", [&metrics](const Request&, Response& response) {
-    response.set_content(render_metrics_text(metrics), kMetricsText);
-  });
-  listener.Get("/healthz", [](const Request&, Response& response) {
-    response.set_content("ok\n", kPlainText);
-  });
-  listener.Get("/readyz", [&board](const Request&, Response& response) {
-    const std::string reasons = explain_not_ready(*board.get());
-    response.status = reasons.empty() ? 200 : 503;
-    response.set_content(reasons.empty() ? "ready\n" : reasons, kPlainText);
-  });
-  if (on_alert) {
-    listener.Post("/freeze",
-                  [on_alert = std::move(on_alert)](const Request& request, Response& response) {
-                    answer_alert(on_alert, request, response);
-                  });
-  }
-  if (add_page) add_page(listener);
-  listener.Get("/", [has_page = add_page != nullptr](const Request& request, Response& response) {
-    // A browser keeps what stands behind the # of the address.
-    if (has_page && wants_html(request)) return response.set_redirect("/ui/");
-    response.set_content(has_page ? std::string(kIndex) + kPageLine : kIndex, kPlainText);
-  });
-  listener.set_error_handler([](const Request&, Response& response) {
-    if (response.status == 404 && response.body.empty())
-      response.set_content(kNotFound, kPlainText);
-  });
-  listener.set_exception_handler([](const Request&, Response& response, const std::exception_ptr&) {
-    response.status = 500;
-    response.set_content("internal error: out of memory?\n", kPlainText);
-  });
+HttpResponse answer_readiness(const SnapshotBoard& board) {
+  const std::string reasons = explain_not_ready(*board.get());
+  return make_text_response(reasons.empty() ? 200 : 503, reasons.empty() ? "ready\n" : reasons);
+}
+
+HttpResponse make_metrics_response(std::string bytes) {
+  return {.media_type = kMetricsText, .body = make_body(std::move(bytes))};
+}
+
+HttpResponse make_metrics_gzip_response(std::string bytes) {
+  HttpResponse response = make_metrics_response(std::move(bytes));
+  response.headers = {{"Content-Encoding", "gzip"}};
+  return response;
 }
 
 }  // namespace
@@ -103,32 +84,69 @@ std::string explain_not_ready(const Snapshot& snapshot) {
   return reasons.empty() ? "probes: cannot be attached; `gpuperfctl status` says more\n" : reasons;
 }
 
-HttpServer::HttpServer() : listener_(std::make_unique<HttpListener>()) {}
+HttpServer::HttpServer(const Parts& parts)
+    : plain_metrics_(
+          [&metrics = parts.metrics] {
+            return make_metrics_response(render_metrics_text(metrics));
+          },
+          parts.drops),
+      gzip_metrics_(
+          [&metrics = parts.metrics] {
+            return make_metrics_gzip_response(render_metrics_gzip(metrics));
+          },
+          parts.drops) {}
 
 HttpServer::~HttpServer() { stop(); }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::start(std::string_view listen,
-                                                      const prometheus::Collectable& metrics,
-                                                      const SnapshotBoard& board, OnAlert on_alert,
-                                                      const AddPage& add_page) {
+std::vector<HttpRoute> HttpServer::make_routes(Parts parts) {
+  std::vector<HttpRoute> routes = {
+      {"GET", "/metrics",
+       [this](const HttpRequest& request, const HttpReply& reply) {
+         (accepts_gzip(request) ? gzip_metrics_ : plain_metrics_).post(reply);
+       }},
+      {"GET", "/healthz",
+       answer_at_once([](const HttpRequest&) { return make_text_response(200, "ok\n"); })},
+      {"GET", "/readyz", answer_at_once([&board = parts.board](const HttpRequest&) {
+         return answer_readiness(board);
+       })},
+      {"GET", "/", answer_at_once([has_page = !parts.page.empty()](const HttpRequest& request) {
+         return answer_index(has_page, request);
+       })},
+  };
+  if (parts.on_alert) {
+    routes.push_back(
+        {"POST", "/freeze",
+         answer_at_once([on_alert = std::move(parts.on_alert)](const HttpRequest& request) {
+           return answer_alert(on_alert, request);
+         })});
+  }
+  std::ranges::move(parts.page, std::back_inserter(routes));
+  routes.push_back({"", "*", answer_at_once([](const HttpRequest&) {
+                      return make_text_response(404, kNotFound);
+                    })});
+  return routes;
+}
+
+Result<std::unique_ptr<HttpServer>> HttpServer::start(std::string_view listen, Parts parts) {
   const std::string setting = "metrics.listen: ";
   Result<HostPort> address = parse_host_port(listen);
   if (!address.ok()) {
     return Status(address.status().code(), setting + std::string(address.status().message()));
   }
-  auto server = std::unique_ptr<HttpServer>(new HttpServer());
-  if (const Status opened = server->listener_->open(*address); !opened.ok()) {
-    return Status(opened.code(), setting + std::string(opened.message()));
+  auto server = std::unique_ptr<HttpServer>(new HttpServer(parts));
+  DropCounters& drops = parts.drops;
+  auto listener =
+      HttpListener::start(*address, server->make_routes(std::move(parts)), HttpLimits(), drops);
+  if (!listener.ok()) {
+    return Status(listener.status().code(), setting + std::string(listener.status().message()));
   }
   server->address_ = *std::move(address);
-  add_routes(*server->listener_, metrics, board, std::move(on_alert), add_page);
-  server->thread_ = std::thread([listener = server->listener_.get()] { listener->run(); });
+  server->listener_ = *std::move(listener);
   return server;
 }
 
 void HttpServer::stop() {
-  listener_->stop();
-  if (thread_.joinable()) thread_.join();
+  if (listener_) listener_->stop();
 }
 
 }  // namespace gpuperf

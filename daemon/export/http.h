@@ -6,15 +6,14 @@
 #include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
+#include <vector>
 
 #include "daemon/base/listen_address.h"
 #include "daemon/base/result.h"
+#include "daemon/export/http_message.h"
+#include "daemon/export/shared_answer.h"
+#include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
-
-namespace httplib {
-class Server;
-}
 
 namespace gpuperf {
 
@@ -23,25 +22,26 @@ class HttpListener;
 // Serves /metrics, /healthz and /readyz over HTTP, GET and HEAD; and POST /freeze, where it is
 // wanted, for an Alertmanager's webhook; and a page for people, where one is given.
 //
-// Thread: start and stop on the daemon's; accepts and answers on threads of its own, where
-// `on_alert` is called, too. The metrics and the board must outlive it.
-// Bounds: see HttpListener.
+// Thread: start and stop on the daemon's; answers on threads of its own, where `on_alert` is
+// called, too. What it is given must outlive it.
+// Bounds: those of HttpListener, and of SharedAnswer for /metrics.
 // Not here: what the metrics are (PrometheusMetrics), TLS (metrics are for this host or a proxy).
 class HttpServer {
  public:
   // An alert has come, with the name that the query gives it; empty = none. False: it is one too
-  // many. Null = alerts are not taken.
+  // many. Must not wait.
   using OnAlert = std::function<bool(const std::string& name)>;
 
-  // Adds the routes of a page for people at /ui/. Null = there is none.
-  using AddPage = std::function<void(httplib::Server& server)>;
+  struct Parts {
+    const prometheus::Collectable& metrics;
+    const SnapshotBoard& board;
+    DropCounters& drops;
+    OnAlert on_alert = nullptr;        // null = alerts are not taken
+    std::vector<HttpRoute> page = {};  // at /ui/; empty = there is none
+  };
 
   // Listens before it returns. `listen`: see parse_host_port. The error names address and cause.
-  static Result<std::unique_ptr<HttpServer>> start(std::string_view listen,
-                                                   const prometheus::Collectable& metrics,
-                                                   const SnapshotBoard& board,
-                                                   OnAlert on_alert = nullptr,
-                                                   const AddPage& add_page = nullptr);
+  static Result<std::unique_ptr<HttpServer>> start(std::string_view listen, Parts parts);
   ~HttpServer();
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
@@ -52,11 +52,13 @@ class HttpServer {
   void stop();
 
  private:
-  HttpServer();
+  explicit HttpServer(const Parts& parts);
+  std::vector<HttpRoute> make_routes(Parts parts);
 
   HostPort address_;  // set once in start
-  std::unique_ptr<HttpListener> listener_;
-  std::thread thread_;
+  SharedAnswer plain_metrics_;
+  SharedAnswer gzip_metrics_;
+  std::unique_ptr<HttpListener> listener_;  // last: it uses all of the above
 };
 
 // Why the daemon is not ready, one reason a line; empty = ready. Ready: a snapshot was published

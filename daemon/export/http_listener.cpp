@@ -1,239 +1,412 @@
 #include "daemon/export/http_listener.h"
 
-#include <netdb.h>
-#include <poll.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 
 #include <algorithm>
-#include <array>
-#include <chrono>
-#include <cstdlib>
-#include <cstring>
-#include <deque>
-#include <functional>
+#include <cerrno>
+#include <exception>
 #include <optional>
-#include <thread>
+#include <string>
+#include <tuple>
 #include <utility>
-#include <vector>
 
-#include "daemon/base/fd.h"
 #include "daemon/base/log.h"
+#include "daemon/base/mutex.h"
 
 namespace gpuperf {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::steady_clock;
+using Phase = HttpConnection::Phase;
+using Step = HttpConnection::Step;
 
-// A scrape is rare and short: Prometheus sends one every few seconds and each takes milliseconds.
-// The page's browser opens up to six connections, some of them only in case it needs one.
-constexpr size_t kThreads = 12;
-constexpr size_t kWaiting = 32;
-constexpr std::chrono::seconds kRequestTimeout{5};
-// From the first byte of the answer. Longer than Prometheus' default scrape timeout of 10 s: a
-// reader that slow has given up.
-constexpr std::chrono::seconds kAnswerTimeout{15};
-constexpr std::chrono::seconds kRetryInterval{1};
-// Nothing we serve takes a body; this only lets a POST be answered with 404.
-constexpr size_t kMaxBodyBytes = size_t{64} * 1024;
+// Tags of epoll; a connection's is its id.
+constexpr uint64_t kWakeTag = UINT64_MAX;
+constexpr uint64_t kListenTag = UINT64_MAX - 1;
 
-// One connection as httplib reads and writes it, with a deadline for all reads, counted from the
-// beginning, and one for all writes, counted from the first: making an answer is not the client's
-// time.
-class DeadlineStream final : public httplib::Stream {
- public:
-  explicit DeadlineStream(socket_t socket) : socket_(socket) {}
+constexpr int kEventsPerTurn = 64;
+// Connections before others are served again.
+constexpr int kAcceptsPerTurn = 64;
+// Connects that wait for their turn while an attacker makes thousands a second: one that finds no
+// place here is tried again by its kernel after a second. The kernel takes off what is beyond
+// net.core.somaxconn, 4,096 by default.
+constexpr int kBacklog = 4'096;
+constexpr std::chrono::seconds kAcceptPause{1};  // a descriptor may be free by then
+constexpr size_t kReadBytes = size_t{64} * 1024;
+// Of the kernel's, for what a client has not taken: without it up to 4 MiB (net.ipv4.tcp_wmem).
+constexpr int kSendBufferBytes = 256 * 1024;
 
-  bool is_readable() const override {
-    return begin_ < end_ || wait(POLLIN, start_ + kRequestTimeout);
+std::string explain_refusal(int status) {
+  switch (status) {
+    case 413:
+    case 431:
+      return "a request may have 64 KiB, with headers and body\n";
+    case 501:
+      return "the body must have a length or come in chunks\n";
+    default:
+      return "this is no request of HTTP/1.1\n";
   }
-  bool is_writable() const override {
-    if (!answer_start_) answer_start_ = steady_clock::now();
-    return wait(POLLOUT, *answer_start_ + kAnswerTimeout);
-  }
+}
 
-  ssize_t read(char* target, size_t size) override {
-    if (begin_ == end_) {
-      if (!is_readable()) return -1;
-      // Read in blocks: httplib asks for header lines byte by byte.
-      const ssize_t got = recv(socket_, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
-      if (got <= 0) return got;
-      begin_ = 0;
-      end_ = static_cast<size_t>(got);
-    }
-    const size_t taken = std::min(size, end_ - begin_);
-    std::memcpy(target, buffer_.data() + begin_, taken);
-    begin_ += taken;
-    return static_cast<ssize_t>(taken);
+uint32_t find_wanted_events(Phase phase) {
+  switch (phase) {
+    case Phase::kReading:
+    case Phase::kDraining:
+      return EPOLLIN;
+    case Phase::kSending:
+      return EPOLLOUT;
+    case Phase::kAnswering:
+      return 0;  // errors come unasked
   }
+  return 0;
+}
 
-  ssize_t write(const char* data, size_t size) override {
-    if (!is_writable()) return -1;
-    return send(socket_, data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+bool matches(const HttpRoute& route, const HttpRequest& request) {
+  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  if (!route.method.empty() && route.method != method) return false;
+  if (!route.path.ends_with('*')) return route.path == request.path;
+  return request.path.starts_with(std::string_view(route.path).substr(0, route.path.size() - 1));
+}
+
+// What it means that a connection stays in a phase for too long; nullopt = nothing is lost.
+std::optional<DropCause> find_late_cause(const HttpConnection& connection) {
+  switch (connection.phase()) {
+    case Phase::kReading:
+      return connection.has_sent_anything() ? DropCause::kHttpRequestLate : DropCause::kHttpSilent;
+    case Phase::kSending:
+      return DropCause::kHttpAnswerLate;
+    case Phase::kAnswering:
+    case Phase::kDraining:
+      return std::nullopt;
   }
-
-  void get_remote_ip_and_port(std::string& ip, int& port) const override {
-    sockaddr_storage peer{};
-    socklen_t length = sizeof peer;
-    char host[NI_MAXHOST] = "", service[NI_MAXSERV] = "";
-    auto* const address = reinterpret_cast<sockaddr*>(&peer);
-    // Both empty where the client has gone already: nobody's address.
-    if (getpeername(socket_, address, &length) != 0 ||
-        getnameinfo(address, length, host, sizeof host, service, sizeof service,
-                    NI_NUMERICHOST | NI_NUMERICSERV) != 0) {
-      return;
-    }
-    ip = host;
-    port = std::atoi(service);
-  }
-  // Only for access logs, which we do not write.
-  void get_local_ip_and_port(std::string&, int&) const override {}
-  socket_t socket() const override { return socket_; }
-
- private:
-  bool wait(short events, steady_clock::time_point deadline) const {
-    const auto left =
-        std::chrono::duration_cast<std::chrono::milliseconds>(deadline - steady_clock::now());
-    if (left.count() <= 0) return false;
-    pollfd poll_fd{.fd = socket_, .events = events, .revents = 0};
-    return poll(&poll_fd, 1, static_cast<int>(left.count())) == 1 && (poll_fd.revents & events);
-  }
-
-  const socket_t socket_;
-  const steady_clock::time_point start_ = steady_clock::now();
-  mutable std::optional<steady_clock::time_point> answer_start_;
-  std::array<char, 4096> buffer_;
-  size_t begin_ = 0;
-  size_t end_ = 0;
-};
+  return std::nullopt;
+}
 
 }  // namespace
 
-// kThreads workers behind a queue of kWaiting. httplib makes one each time it begins to accept.
-class HttpListener::Pool final : public httplib::TaskQueue {
+// Answers on their way from the threads that make them. Outlives the listener where one of those
+// does.
+class HttpListener::Answers {
  public:
-  explicit Pool(HttpListener& listener) : listener_(listener) {
-    for (size_t i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
-    set_accepting(true);
-  }
+  explicit Answers(Fd wake) : wake_(std::move(wake)) {}
 
-  // Waits for room, and with it the accepting thread. A task always runs: it owns a connection.
-  void enqueue(std::function<void()> task) override {
-    MutexLock lock(listener_.mutex_);
-    while (tasks_.size() >= kWaiting && !listener_.stopping_ && !ending_) {
-      listener_.changed_.wait(lock);
-    }
-    tasks_.push_back(std::move(task));
-    listener_.changed_.notify_all();
-  }
-
-  void shutdown() override {
-    set_accepting(false);
+  void post(uint64_t id, HttpResponse response) {
     {
-      const MutexLock lock(listener_.mutex_);
-      ending_ = true;
+      const MutexLock lock(mutex_);
+      posted_.emplace_back(id, std::move(response));
     }
-    listener_.changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
+    wake();
+  }
+  void wake() { (void)eventfd_write(wake_.get(), 1); }  // full only when a wake-up already waits
+  int fd() const { return wake_.get(); }
+
+  std::vector<std::pair<uint64_t, HttpResponse>> take() {
+    eventfd_t count = 0;
+    (void)eventfd_read(wake_.get(), &count);
+    const MutexLock lock(mutex_);
+    return std::exchange(posted_, {});
   }
 
  private:
-  void set_accepting(bool accepting) {
-    const MutexLock lock(listener_.mutex_);
-    listener_.accepting_ = accepting && !listener_.stopping_;
-    // stop() came before httplib's loop began: end the loop before its first turn.
-    if (accepting && listener_.stopping_) listener_.httplib::Server::stop();
-  }
-
-  void work() {
-    MutexLock lock(listener_.mutex_);
-    while (true) {
-      while (!ending_ && tasks_.empty()) listener_.changed_.wait(lock);
-      if (tasks_.empty()) return;
-      const std::function<void()> task = std::move(tasks_.front());
-      tasks_.pop_front();
-      listener_.changed_.notify_all();
-      lock.unlock();
-      task();
-      lock.lock();
-    }
-  }
-
-  HttpListener& listener_;
-  std::vector<std::thread> threads_;
-  std::deque<std::function<void()>> tasks_ ABSL_GUARDED_BY(listener_.mutex_);
-  bool ending_ ABSL_GUARDED_BY(listener_.mutex_) = false;
+  const Fd wake_;
+  Mutex mutex_;
+  std::vector<std::pair<uint64_t, HttpResponse>> posted_ ABSL_GUARDED_BY(mutex_);
 };
 
-HttpListener::HttpListener() {
-  new_task_queue = [this] { return new Pool(*this); };
-  set_payload_max_length(kMaxBodyBytes);
-  set_socket_options([](socket_t socket) {
-    const int yes = 1;
-    // Without it a restart within a minute fails; with httplib's default, SO_REUSEPORT, a second
-    // daemon would silently take half of the scrapes.
-    (void)setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
-  });
+Result<std::unique_ptr<HttpListener>> HttpListener::start(HostPort& address,
+                                                          std::vector<HttpRoute> routes,
+                                                          const HttpLimits& limits,
+                                                          DropCounters& drops) {
+  Fd epoll(epoll_create1(EPOLL_CLOEXEC));
+  Fd wake(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!epoll.valid() || !wake.valid()) return errno_status(errno, "make an epoll for HTTP");
+  auto listener = std::unique_ptr<HttpListener>(
+      new HttpListener(address, std::move(epoll), std::make_shared<Answers>(std::move(wake)),
+                       std::move(routes), limits, drops));
+  RETURN_IF_ERROR(listener->watch(EPOLL_CTL_ADD, listener->answers_->fd(), kWakeTag, EPOLLIN));
+  RETURN_IF_ERROR(listener->listen());
+  address = listener->address_;
+  listener->thread_ = std::thread([raw = listener.get()] { raw->run(); });
+  return listener;
 }
 
-HttpListener::~HttpListener() = default;
+HttpListener::HttpListener(HostPort address, Fd epoll, std::shared_ptr<Answers> answers,
+                           std::vector<HttpRoute> routes, const HttpLimits& limits,
+                           DropCounters& drops)
+    : epoll_(std::move(epoll)),
+      answers_(std::move(answers)),
+      routes_(std::move(routes)),
+      limits_(limits),
+      drops_(drops),
+      address_(std::move(address)),
+      room_(kReadBytes) {}
 
-Status HttpListener::open(HostPort& address) {
-  RETURN_IF_ERROR(check_listenable(address));
-  if (address.port == 0) {
-    const int port = bind_to_any_port(address.host);
-    if (port > 0) address.port = static_cast<uint16_t>(port);
-  } else if (!bind_to_port(address.host, address.port)) {
-    return absl::UnavailableError(format_host_port(address) +
-                                  ": listen: taken by another program just now");
-  }
-  if (address.port == 0) {
-    return absl::UnavailableError(format_host_port(address) + ": listen: no free port");
-  }
-  address_ = address;
-  return absl::OkStatus();
+HttpListener::~HttpListener() { stop(); }
+
+void HttpListener::stop() {
+  if (!thread_.joinable()) return;
+  stopping_ = true;
+  answers_->wake();
+  thread_.join();
+  connections_.clear();
+  listening_.reset();
+}
+
+Status HttpListener::listen() {
+  ASSIGN_OR_RETURN(listening_, listen_on(address_, kBacklog));
+  // Accepted connections inherit it. Best effort: without it the kernel keeps more for each.
+  (void)setsockopt(listening_.get(), SOL_SOCKET, SO_SNDBUF, &kSendBufferBytes,
+                   sizeof kSendBufferBytes);
+  return watch(EPOLL_CTL_ADD, listening_.get(), kListenTag, EPOLLIN);
+}
+
+Status HttpListener::watch(int operation, int fd, uint64_t tag, uint32_t events) const {
+  epoll_event event{.events = events, .data = {.u64 = tag}};
+  if (epoll_ctl(epoll_.get(), operation, fd, &event) == 0) return absl::OkStatus();
+  return errno_status(errno, "HTTP: epoll_ctl");
 }
 
 void HttpListener::run() {
-  bool bound = true;
-  while (true) {
-    if (bound) (void)listen_after_bind();  // its answer says less than stopping_ does
-    MutexLock lock(mutex_);
-    if (stopping_) return;
-    log_error("http_accept_failed", {{"address", format_host_port(address_)},
-                                     {"hint", "out of file descriptors? trying again"}});
-    const auto retry_at = steady_clock::now() + kRetryInterval;
-    while (!stopping_ && changed_.wait_until(lock, retry_at)) continue;
-    if (stopping_) return;
-    lock.unlock();
-    bound = bind_to_port(address_.host, address_.port);
+  epoll_event events[kEventsPerTurn];
+  while (!stopping_) {
+    now_ = steady_clock::now();
+    const int count = epoll_wait(epoll_.get(), events, kEventsPerTurn, find_timeout_ms());
+    now_ = steady_clock::now();
+    // New connections last: one may take the place of another whose request is there by now.
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.u64 != kListenTag) on_ready(events[i].data.u64, events[i].events);
+    }
+    for (int i = 0; i < count; ++i) {
+      if (events[i].data.u64 == kListenTag) accept_some();
+    }
+    take_answers();
+    close_late();
+    if (now_ >= accept_again_) resume_accepting();
   }
 }
 
-void HttpListener::stop() {
-  MutexLock lock(mutex_);
-  stopping_ = true;
-  changed_.notify_all();
-  // Not while httplib is outside its loop: it would close a descriptor that is no longer its own.
-  if (accepting_) httplib::Server::stop();
-  accepting_ = false;
-  for (const socket_t connection : connections_) (void)::shutdown(connection, SHUT_RDWR);
+void HttpListener::on_ready(uint64_t tag, uint32_t events) {
+  const auto found = connections_.find(tag);
+  if (found == connections_.end()) return;  // a wake-up, or closed meanwhile
+  if ((events & (EPOLLERR | EPOLLHUP)) != 0) return close(found);
+  serve(*found->second, tag);
 }
 
-bool HttpListener::process_and_close_socket(socket_t connection) {
-  const Fd owned(connection);
-  {
-    const MutexLock lock(mutex_);
-    if (stopping_) return false;
-    connections_.insert(connection);
+HttpListener::Moment HttpListener::find_deadline(const HttpConnection& connection) const {
+  switch (connection.phase()) {
+    case Phase::kReading:
+      return connection.phase_began() + limits_.request_time;
+    case Phase::kSending:
+      return connection.phase_began() + limits_.answer_time;
+    case Phase::kDraining:
+      return connection.phase_began() + limits_.draining_time;
+    case Phase::kAnswering:
+      return Moment::max();  // the daemon's own time
   }
-  DeadlineStream stream(connection);
-  bool closed_by_client = false;
-  const bool answered = process_request(stream, /*close_connection=*/true, closed_by_client, {});
-  const MutexLock lock(mutex_);
-  // Before `owned` closes it: stop() must not shut down a descriptor that is someone else's by
-  // then.
+  return Moment::max();
+}
+
+int HttpListener::find_timeout_ms() const {
+  Moment next = accept_again_;
+  for (const auto& [id, connection] : connections_) {
+    next = std::min(next, find_deadline(*connection));
+  }
+  if (next == Moment::max()) return -1;
+  const auto left = std::chrono::ceil<milliseconds>(next - now_);
+  return static_cast<int>(std::max<int64_t>(left.count(), 0));
+}
+
+void HttpListener::close_late() {
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    const auto connection = next++;
+    if (now_ < find_deadline(*connection->second)) continue;
+    if (const auto cause = find_late_cause(*connection->second)) drops_.add(*cause);
+    close(connection);
+  }
+}
+
+void HttpListener::accept_some() {
+  for (int i = 0; i < kAcceptsPerTurn; ++i) {
+    sockaddr_storage peer{};
+    socklen_t length = sizeof peer;
+    Fd socket(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&peer), &length,
+                      SOCK_NONBLOCK | SOCK_CLOEXEC));
+    if (socket.valid()) {
+      add(std::move(socket), read_peer(peer));
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR && errno != ECONNABORTED) {
+      return pause_accepting(errno_status(errno, "accept"));
+    }
+  }
+}
+
+void HttpListener::pause_accepting(const Status& why) {
+  accept_again_ = now_ + kAcceptPause;
+  listening_.reset();  // it may be broken for good
+  log_error("http_accept_failed", {{"address", format_host_port(address_)},
+                                   {"error", std::string(why.message())},
+                                   {"hint", "out of file descriptors? trying again"}});
+}
+
+void HttpListener::resume_accepting() {
+  accept_again_ = Moment::max();
+  if (const Status opened = listen(); !opened.ok()) pause_accepting(opened);
+}
+
+void HttpListener::add(Fd socket, HttpPeer peer) {
+  make_room(peer.share);
+  // Of what is still in the kernel once we have closed: otherwise minutes.
+  const auto taken_ms = static_cast<unsigned>(limits_.answer_time.count());
+  (void)setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &taken_ms, sizeof taken_ms);
+  ++shares_[peer.share];
+  const uint64_t id = ++last_id_;
+  const auto added =
+      connections_
+          .emplace(id, std::make_unique<HttpConnection>(std::move(socket), std::move(peer), now_))
+          .first;
+  HttpConnection& connection = *added->second;
+  if (!watch(EPOLL_CTL_ADD, connection.fd(), id, EPOLLIN).ok()) return close(added);
+  serve(connection, id);  // most requests are there at once
+}
+
+void HttpListener::make_room(const HttpPeer::Share& share) {
+  const auto own = shares_.find(share);
+  if (own != shares_.end() && own->second >= limits_.connections_per_address) {
+    close_idlest(share);
+  } else if (connections_.size() >= limits_.connections) {
+    const auto largest =
+        std::ranges::max_element(shares_, {}, [](const auto& entry) { return entry.second; });
+    close_idlest(HttpPeer::Share(largest->first));
+  }
+}
+
+// Of one address. Those that wait for the daemon come last, those that were refused first.
+void HttpListener::close_idlest(const HttpPeer::Share& share) {
+  const auto rank = [&](const Connections::value_type& entry) {
+    const HttpConnection& connection = *entry.second;
+    return std::tuple(connection.peer().share != share, connection.phase() == Phase::kAnswering,
+                      connection.phase() != Phase::kDraining, connection.idle_since(), entry.first);
+  };
+  drops_.add(DropCause::kHttpConnectionsFull);
+  close(std::ranges::min_element(connections_, {}, rank));
+}
+
+void HttpListener::serve(HttpConnection& connection, uint64_t id) {
+  switch (connection.phase()) {
+    case Phase::kReading: {
+      const Step step = connection.read(room_);
+      if (step == Step::kEnded) return close(connections_.find(id));
+      if (step == Step::kDone) on_request(connection, id);
+      return;
+    }
+    case Phase::kSending: {
+      const Step step = connection.send(now_);
+      if (step == Step::kEnded) return close(connections_.find(id));
+      if (step == Step::kDone) finish(connection, id);
+      return;
+    }
+    case Phase::kDraining:
+      if (connection.drain(room_) != Step::kWaits) close(connections_.find(id));
+      return;
+    case Phase::kAnswering:
+      return;
+  }
+}
+
+void HttpListener::on_request(HttpConnection& connection, uint64_t id) {
+  const int refusal_status = connection.refusal_status();
+  HttpRequest request = connection.release_request(now_);
+  if (refusal_status != 0) {
+    const bool is_too_large = refusal_status == 413 || refusal_status == 431;
+    drops_.add(is_too_large ? DropCause::kHttpRequestTooLarge : DropCause::kHttpMalformed);
+    return answer(connection, id,
+                  make_text_response(refusal_status, explain_refusal(refusal_status)));
+  }
+  watch_phase(connection, id);
+  const HttpReply reply = [answers = answers_, id](HttpResponse response) {
+    answers->post(id, std::move(response));
+  };
+  const auto route = std::ranges::find_if(
+      routes_, [&](const HttpRoute& candidate) { return matches(candidate, request); });
+  if (route == routes_.end()) return reply(make_text_response(404, "not found\n"));
+  try {
+    route->handle(std::move(request), reply);
+  } catch (const std::exception&) {
+    reply(make_text_response(500, "internal error: out of memory?\n"));
+  }
+}
+
+void HttpListener::take_answers() {
+  for (auto& [id, response] : answers_->take()) {
+    const auto found = connections_.find(id);
+    if (found == connections_.end() || found->second->phase() != Phase::kAnswering) continue;
+    answer(*found->second, id, std::move(response));
+  }
+}
+
+void HttpListener::answer(HttpConnection& connection, uint64_t id, HttpResponse response) {
+  connection.begin_answer(std::move(response), now_);
+  hold(connection.body());
+  const Step step = connection.send(now_);
+  if (step == Step::kEnded) return close(connections_.find(id));
+  if (step == Step::kDone) return finish(connection, id);
+  watch_phase(connection, id);
+  keep_within_answer_bytes(id);
+}
+
+void HttpListener::finish(HttpConnection& connection, uint64_t id) {
+  if (!connection.has_surplus()) return close(connections_.find(id));
+  let_go(connection.body());
+  connection.begin_draining(now_);
+  watch_phase(connection, id);
+}
+
+void HttpListener::watch_phase(const HttpConnection& connection, uint64_t id) {
+  // Fails only for a descriptor that is not watched: each is since it was accepted.
+  (void)watch(EPOLL_CTL_MOD, connection.fd(), id, find_wanted_events(connection.phase()));
+}
+
+void HttpListener::hold(const HttpBody& body) {
+  if (!body.is_counted) return;
+  if (++readers_[body.bytes.data()] == 1) answer_bytes_ += body.bytes.size();
+}
+
+void HttpListener::let_go(const HttpBody& body) {
+  if (!body.is_counted) return;
+  const auto readers = readers_.find(body.bytes.data());
+  if (--readers->second != 0) return;
+  readers_.erase(readers);
+  answer_bytes_ -= body.bytes.size();
+}
+
+// Beyond the bound the readers that have taken nothing for longest lose their answers, but not the
+// newest.
+void HttpListener::keep_within_answer_bytes(uint64_t newest_id) {
+  const auto rank = [&](const Connections::value_type& entry) {
+    const HttpConnection& connection = *entry.second;
+    const bool holds = connection.phase() == Phase::kSending && connection.body().is_counted;
+    return std::tuple(!holds || entry.first == newest_id, connection.idle_since());
+  };
+  while (answer_bytes_ > limits_.answer_bytes) {
+    const auto slowest = std::ranges::min_element(connections_, {}, rank);
+    if (std::get<0>(rank(*slowest))) return;
+    drops_.add(DropCause::kHttpAnswersFull);
+    close(slowest);
+  }
+}
+
+void HttpListener::close(Connections::iterator connection) {
+  const HttpConnection& closed = *connection->second;
+  if (closed.phase() == Phase::kSending) let_go(closed.body());
+  const auto share = shares_.find(closed.peer().share);
+  if (--share->second == 0) shares_.erase(share);
   connections_.erase(connection);
-  return answered;
 }
 
 }  // namespace gpuperf

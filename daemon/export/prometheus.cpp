@@ -6,11 +6,13 @@
 #include <array>
 #include <limits>
 #include <memory>
+#include <ostream>
 #include <span>
 #include <string_view>
 #include <utility>
 
 #include "daemon/export/gpu_health_metrics.h"
+#include "daemon/export/gzip_buffer.h"
 #include "daemon/export/metric_families.h"
 #include "daemon/model/display_text.h"
 #include "daemon/model/metric_catalog.h"
@@ -251,6 +253,14 @@ void PrometheusMetrics::add_overhead(const Snapshot& snapshot, MetricFamilies& f
 
 std::string render_metrics_text(const prometheus::Collectable& metrics) {
   return prometheus::TextSerializer().Serialize(metrics.Collect());
+}
+
+std::string render_metrics_gzip(const prometheus::Collectable& metrics) {
+  GzipBuffer packed;
+  std::ostream out(&packed);
+  out.exceptions(std::ios::badbit | std::ios::failbit);  // a text cut short would not be noticed
+  prometheus::TextSerializer().Serialize(out, metrics.Collect());
+  return packed.finish();
 }
 
 }  // namespace gpuperf

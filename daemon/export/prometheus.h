@@ -83,5 +83,7 @@ class PrometheusMetrics final : public prometheus::Collectable {
 
 // Metrics in the text format of Prometheus, version 0.0.4.
 std::string render_metrics_text(const prometheus::Collectable& metrics);
+// The same as a gzip file.
+std::string render_metrics_gzip(const prometheus::Collectable& metrics);
 
 }  // namespace gpuperf

@@ -159,6 +159,22 @@ constexpr DropRow kDropRows[] = {
      "spans and data points that the receiver rejected out of requests it took"},
     {DropCause::kOtlpStopped, "otlp", "stopped",
      "spans and data points that were not delivered within 2 s when the daemon stopped"},
+    {DropCause::kHttpSilent, "http", "silent",
+     "connections closed after 5 s without a request; browsers open some in advance"},
+    {DropCause::kHttpRequestLate, "http", "request_late",
+     "requests that did not arrive completely within 5 s; their connections are closed"},
+    {DropCause::kHttpRequestTooLarge, "http", "request_too_large",
+     "requests of more than 64 KiB, headers and body together; refused with status 413 or 431"},
+    {DropCause::kHttpMalformed, "http", "malformed",
+     "requests that are not valid HTTP/1.1; refused with status 400 or 501"},
+    {DropCause::kHttpAnswerLate, "http", "answer_late",
+     "answers that the client did not read completely within 15 s; their connections are closed"},
+    {DropCause::kHttpAnswersFull, "http", "answers_full",
+     "answers to the slowest readers, cut off because unread answers exceeded 64 MiB"},
+    {DropCause::kHttpConnectionsFull, "http", "connections_full",
+     "idle connections closed to make room for new ones: more than 512, or 256 from one address"},
+    {DropCause::kHttpBusy, "http", "busy",
+     "requests refused with status 429 or 503 because too many others were waiting"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

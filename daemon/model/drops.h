@@ -80,6 +80,14 @@ enum class DropCause : size_t {
   kOtlpRefused,
   kOtlpRejected,
   kOtlpStopped,
+  kHttpSilent,
+  kHttpRequestLate,
+  kHttpRequestTooLarge,
+  kHttpMalformed,
+  kHttpAnswerLate,
+  kHttpAnswersFull,
+  kHttpConnectionsFull,
+  kHttpBusy,
   kCount,
 };
 

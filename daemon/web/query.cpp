@@ -41,7 +41,7 @@ Status add(Struct& object, std::string_view name, const std::string& value) {
 
 }  // namespace
 
-Result<std::string> make_request_json(const httplib::Params& parameters) {
+Result<std::string> make_request_json(const HttpParameters& parameters) {
   Struct object;
   for (const auto& [name, value] : parameters) {
     if (to_valid_utf8(name) != name || to_valid_utf8(value) != value) {

@@ -1,16 +1,15 @@
 #pragma once
 
-#include <httplib.h>
-
 #include <string>
 
 #include "daemon/base/result.h"
+#include "daemon/export/http_message.h"
 
 namespace gpuperf {
 
 // The parameters of a query as the JSON of a message: "filter.category=cuda&page.limit=20" ->
 // {"filter":{"category":"cuda"},"page":{"limit":"20"}}, which protobuf reads numbers, enums and
 // switches from, too. INVALID_ARGUMENT: a name that is empty or both a value and an object.
-Result<std::string> make_request_json(const httplib::Params& parameters);
+Result<std::string> make_request_json(const HttpParameters& parameters);
 
 }  // namespace gpuperf

@@ -30,14 +30,14 @@ std::string_view find_bearer(std::string_view header) {
 
 }  // namespace
 
-std::optional<Refusal> check_visitor(const httplib::Request& request) {
-  if (!is_this_host(request.remote_addr)) {
+std::optional<Refusal> check_visitor(const HttpRequest& request) {
+  if (!is_this_host(request.peer_address)) {
     return Refusal{403,
                    "the page is for this host only, because the metrics' port speaks no TLS; "
                    "come through a tunnel: ssh -L 9465:127.0.0.1:9465 HOST, or kubectl "
                    "port-forward, then open http://127.0.0.1:9465/"};
   }
-  if (!is_name_of_this_host(request.get_header_value("Host"))) {
+  if (!is_name_of_this_host(find_header(request, "Host"))) {
     return Refusal{421,
                    "not a name of this host; open http://127.0.0.1:PORT/ or "
                    "http://localhost:PORT/"};
@@ -45,10 +45,9 @@ std::optional<Refusal> check_visitor(const httplib::Request& request) {
   return std::nullopt;
 }
 
-std::optional<Refusal> check_token(const httplib::Request& request, const PageTokens& tokens,
+std::optional<Refusal> check_token(const HttpRequest& request, const PageTokens& tokens,
                                    Access wanted) {
-  const std::string header = request.get_header_value("Authorization");
-  const std::string_view given = find_bearer(header);
+  const std::string_view given = find_bearer(find_header(request, "Authorization"));
   const bool may_change = tokens.change.matches(given);
   if (may_change || (wanted == Access::kRead && tokens.read.matches(given))) return std::nullopt;
   if (tokens.read.matches(given)) {

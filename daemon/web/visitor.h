@@ -1,10 +1,9 @@
 #pragma once
 
-#include <httplib.h>
-
 #include <optional>
 #include <string>
 
+#include "daemon/export/http_message.h"
 #include "daemon/web/secret.h"
 
 namespace gpuperf {
@@ -25,11 +24,11 @@ struct Refusal {
 // Why a request is answered with nothing of the page. Only programs of this host reach it, whatever
 // address the metrics listen on: the page speaks no TLS. And only under a name of this host: a name
 // that somebody else owns may be pointed here, and a browser would then take the page for his.
-std::optional<Refusal> check_visitor(const httplib::Request& request);
+std::optional<Refusal> check_visitor(const HttpRequest& request);
 
 // Why a request may not have `wanted`. The token comes in the header Authorization, which no
 // browser adds by itself: no other site can make one ask for anything.
-std::optional<Refusal> check_token(const httplib::Request& request, const PageTokens& tokens,
+std::optional<Refusal> check_token(const HttpRequest& request, const PageTokens& tokens,
                                    Access wanted);
 
 }  // namespace gpuperf

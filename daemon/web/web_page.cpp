@@ -12,11 +12,9 @@
 namespace gpuperf {
 namespace {
 
-using httplib::Request;
-using httplib::Response;
-
+constexpr std::string_view kFilesPath = "/ui/";
+constexpr std::string_view kViewsPath = "/view/";
 constexpr char kJson[] = "application/json; charset=utf-8";
-constexpr char kPlainText[] = "text/plain; charset=utf-8";
 
 // Nothing but its own files; inside of no other site.
 constexpr char kPagePolicy[] =
@@ -52,50 +50,52 @@ int find_http_status(const Status& status) {
   return row == std::end(kStatuses) ? 500 : row->status;
 }
 
-void set_headers(Response& response, const char* policy) {
-  response.set_header("Content-Security-Policy", policy);
-  response.set_header("X-Content-Type-Options", "nosniff");
-  response.set_header("Referrer-Policy", "no-referrer");
-  response.set_header("Cross-Origin-Resource-Policy", "same-origin");
-  response.set_header("Cache-Control", "no-store");
+// `response` as the page sends it, under a policy.
+HttpResponse add_headers(HttpResponse response, const char* policy) {
+  for (const auto& [name, value] : {std::pair{"Content-Security-Policy", policy},
+                                    {"X-Content-Type-Options", "nosniff"},
+                                    {"Referrer-Policy", "no-referrer"},
+                                    {"Cross-Origin-Resource-Policy", "same-origin"},
+                                    {"Cache-Control", "no-store"}}) {
+    response.headers.emplace_back(name, value);
+  }
+  return response;
 }
 
-// Answers with `bytes`, which `owner` keeps. httplib would compress content that is set in another
-// way, with Brotli at its slowest for browsers; the network is this host's own.
-void send(Response& response, std::string_view bytes, const std::string& media_type,
-          std::shared_ptr<const void> owner) {
-  if (bytes.empty())
-    return response.set_content("", media_type);  // it takes no provider of nothing
-  response.set_content_provider(
-      bytes.size(), media_type,
-      [bytes, owner = std::move(owner)](size_t offset, size_t length, httplib::DataSink& sink) {
-        return sink.write(bytes.data() + offset, length);
-      });
+HttpResponse make_json_response(std::string json) {
+  return {.media_type = kJson, .body = make_body(std::move(json))};
 }
 
 // {"error": "…"}
-void answer_error(Response& response, int status, const std::string& message) {
+HttpResponse make_error(int status, const std::string& message) {
   google::protobuf::Struct object;
   (*object.mutable_fields())["error"].set_string_value(message);
   std::string json;
   // Fails on text that is not UTF-8 only, which no message of ours is.
   (void)google::protobuf::util::MessageToJsonString(object, &json);
+  HttpResponse response = make_json_response(json + "\n");
   response.status = status;
-  response.set_content(json + "\n", kJson);
+  return response;
 }
 
-void answer_error(Response& response, const Status& status) {
-  answer_error(response, find_http_status(status), std::string(status.message()));
+HttpResponse make_error(const Status& status) {
+  return make_error(find_http_status(status), std::string(status.message()));
+}
+
+// What the `*` of a route stands for.
+std::string_view find_rest(const HttpRequest& request, std::string_view begin) {
+  return std::string_view(request.path).substr(begin.size());
 }
 
 }  // namespace
 
-Result<std::unique_ptr<WebPage>> WebPage::make(const Options& options, const Clock& clock) {
+Result<std::unique_ptr<WebPage>> WebPage::make(const Options& options, const Clock& clock,
+                                               DropCounters& drops) {
   ASSIGN_OR_RETURN(SecretFile read,
                    SecretFile::make(options.folder + "/page.token", options.group));
   ASSIGN_OR_RETURN(SecretFile change, SecretFile::make(options.folder + "/page-admin.token", ""));
   return std::unique_ptr<WebPage>(
-      new WebPage({.read = std::move(read), .change = std::move(change)}, clock));
+      new WebPage({.read = std::move(read), .change = std::move(change)}, clock, drops));
 }
 
 void WebPage::set_api(std::shared_ptr<const ApiStubs> read,
@@ -105,82 +105,90 @@ void WebPage::set_api(std::shared_ptr<const ApiStubs> read,
   change_api_ = std::move(change);
 }
 
-std::shared_ptr<const ApiStubs> WebPage::find_api(Access access) const {
+WebPage::Api WebPage::find_api(Access access) const {
   const MutexLock lock(mutex_);
   return access == Access::kRead ? read_api_ : change_api_;
 }
 
-bool WebPage::admit(const Request& request, Response& response, Access access) const {
-  set_headers(response, kPagePolicy);
+std::optional<HttpResponse> WebPage::find_refusal(const HttpRequest& request, Access access) const {
   std::optional<Refusal> refusal = check_visitor(request);
   if (!refusal) refusal = check_token(request, tokens_, access);
-  if (!refusal) return true;
-  if (refusal->status == 401) response.set_header("WWW-Authenticate", "Bearer");
-  answer_error(response, refusal->status, refusal->message);
-  return false;
+  if (!refusal) return std::nullopt;
+  HttpResponse response = add_headers(make_error(refusal->status, refusal->message), kPagePolicy);
+  if (refusal->status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
+  return response;
 }
 
-void WebPage::answer_file(const Request& request, Response& response) const {
-  const std::string path =
-      request.matches[1].str().empty() ? "index.html" : request.matches[1].str();
-  set_headers(response, path.starts_with("speedscope/") ? kSpeedscopePolicy : kPagePolicy);
+HttpResponse WebPage::answer_file(const HttpRequest& request) const {
+  std::string_view path = find_rest(request, kFilesPath);
+  if (path.empty()) path = "index.html";
+  const char* const policy = path.starts_with("speedscope/") ? kSpeedscopePolicy : kPagePolicy;
   if (const auto refusal = check_visitor(request)) {
-    response.status = refusal->status;
-    return response.set_content(refusal->message + "\n", kPlainText);
+    return add_headers(make_text_response(refusal->status, refusal->message + "\n"), policy);
   }
   const std::span<const PageAsset> assets = list_page_assets();
   const auto asset = std::ranges::find(assets, path, &PageAsset::path);
   if (asset == assets.end()) {
-    response.status = 404;
-    return response.set_content("not found: the page is at /ui/\n", kPlainText);
+    return add_headers(make_text_response(404, "not found: the page is at /ui/\n"), policy);
   }
-  if (request.get_header_value("Accept-Encoding").find("gzip") == std::string::npos) {
-    response.status = 406;
-    return response.set_content("the page is kept compressed: ask with Accept-Encoding: gzip\n",
-                                kPlainText);
+  if (!accepts_gzip(request)) {
+    return add_headers(
+        make_text_response(406, "the page is kept compressed: ask with Accept-Encoding: gzip\n"),
+        policy);
   }
-  response.set_header("Content-Encoding", "gzip");
-  send(response, asset->gzip_bytes, std::string(asset->media_type), nullptr);
+  return add_headers({.media_type = std::string(asset->media_type),
+                      .headers = {{"Content-Encoding", "gzip"}},
+                      .body = {.bytes = asset->gzip_bytes}},
+                     policy);
 }
 
-void WebPage::answer_question(const Request& request, Response& response,
-                              const ApiCall& call) const {
-  if (!admit(request, response, call.access)) return;
-  const auto api = find_api(call.access);
+void WebPage::take_question(const ApiCall& call, HttpRequest request, const HttpReply& reply) {
+  if (auto refusal = find_refusal(request, call.access)) return reply(*std::move(refusal));
+  threads_.post(reply, [this, &call, request = std::move(request)] {
+    return add_headers(answer_question(call, request), kPagePolicy);
+  });
+}
+
+HttpResponse WebPage::answer_question(const ApiCall& call, const HttpRequest& request) const {
+  const Api api = find_api(call.access);
   if (api == nullptr) {
-    return answer_error(response, 503,
-                        "the API, which the page reads, is not there: gpuperfd starts or stops, or "
-                        "grpc.listen is empty");
+    return make_error(503,
+                      "the API, which the page reads, is not there: gpuperfd starts or stops, or "
+                      "grpc.listen is empty");
   }
-  const bool is_read = call.access == Access::kRead;
-  const auto question = is_read ? make_request_json(request.params) : Answer(request.body);
-  if (!question.ok()) return answer_error(response, question.status());
-  Answer answer = call.ask(*api, *question);
-  if (!answer.ok()) return answer_error(response, answer.status());
-  const auto json = std::make_shared<const std::string>(*std::move(answer));
-  send(response, *json, kJson, json);
+  const auto question = call.access == Access::kRead ? make_request_json(parse_query(request.query))
+                                                     : Result<std::string>(request.body);
+  if (!question.ok()) return make_error(question.status());
+  Result<std::string> answer = call.ask(*api, *question);
+  return answer.ok() ? make_json_response(*std::move(answer)) : make_error(answer.status());
 }
 
-void WebPage::answer_link(const Request& request, Response& response) {
-  if (!admit(request, response, Access::kRead)) return;
+void WebPage::take_link(HttpRequest request, const HttpReply& reply) {
+  if (auto refusal = find_refusal(request, Access::kRead)) return reply(*std::move(refusal));
+  threads_.post(reply, [this, request = std::move(request)] {
+    return add_headers(answer_link(request), kPagePolicy);
+  });
+}
+
+HttpResponse WebPage::answer_link(const HttpRequest& request) {
   v1::FetchCaptureRequest wanted;
   if (const Status parsed = parse_json(request.body, wanted); !parsed.ok()) {
-    return answer_error(response, parsed);
+    return make_error(parsed);
   }
-  const Answer secret = links_.add(std::move(wanted));
-  if (!secret.ok()) return answer_error(response, secret.status());
-  response.set_content("{\"path\":\"/view/" + *secret + "\"}\n", kJson);
+  const Result<std::string> secret = links_.add(std::move(wanted));
+  if (!secret.ok()) return make_error(secret.status());
+  return make_json_response("{\"path\":\"" + std::string(kViewsPath) + *secret + "\"}\n");
 }
 
-void WebPage::answer_view(const Request& request, Response& response) {
-  set_headers(response, kViewPolicy);
+void WebPage::take_view(const HttpRequest& request, const HttpReply& reply) {
   if (const auto refusal = check_visitor(request)) {
-    return answer_error(response, refusal->status, refusal->message);
+    return reply(add_headers(make_error(refusal->status, refusal->message), kViewPolicy));
   }
-  const auto wanted = links_.find(request.matches[1].str());
+  auto wanted = links_.find(std::string(find_rest(request, kViewsPath)));
   if (!wanted) {
-    return answer_error(response, 404,
-                        "this address has expired; open the capture from the page again");
+    return reply(add_headers(
+        make_error(404, "this address has expired; open the capture from the page again"),
+        kViewPolicy));
   }
   struct Place {
     explicit Place(std::atomic<int>& count) : count_(count), number(++count) {}
@@ -188,42 +196,52 @@ void WebPage::answer_view(const Request& request, Response& response) {
     std::atomic<int>& count_;
     const int number;
   };
-  const auto place = std::make_shared<Place>(views_);
+  auto place = std::make_shared<Place>(views_);
   if (place->number > kViews) {
-    return answer_error(response, 429, "two captures are being opened; try again in a moment");
+    drops_.add(DropCause::kHttpBusy);
+    return reply(add_headers(
+        make_error(429, "two captures are being opened; try again in a moment"), kViewPolicy));
   }
-  const auto api = find_api(Access::kRead);
-  if (api == nullptr) return answer_error(response, 503, "gpuperfd starts or stops");
-  Result<FetchedView> view = fetch_view(*api, *wanted);
-  if (!view.ok()) return answer_error(response, view.status());
-  // The place is held, too, until all of it is sent.
-  const auto kept = std::make_shared<const std::pair<std::string, std::shared_ptr<Place>>>(
-      std::move(view->bytes), place);
-  send(response, kept->first, view->media_type, kept);
+  threads_.post(reply, [this, wanted = *std::move(wanted), place = std::move(place)] {
+    return add_headers(answer_view(wanted, place), kViewPolicy);
+  });
 }
 
-void WebPage::add_routes(httplib::Server& server) {
-  server.Get(R"(/ui/([A-Za-z0-9_./-]{0,100}))", [this](const Request& request, Response& response) {
-    answer_file(request, response);
-  });
-  server.Get("/ui", [](const Request&, Response& response) { response.set_redirect("/ui/"); });
+HttpResponse WebPage::answer_view(const v1::FetchCaptureRequest& wanted,
+                                  std::shared_ptr<const void> place) const {
+  const Api api = find_api(Access::kRead);
+  if (api == nullptr) return make_error(503, "gpuperfd starts or stops");
+  Result<FetchedView> view = fetch_view(*api, wanted);
+  if (!view.ok()) return make_error(view.status());
+  // The place is held, too, until all of it is sent.
+  const auto kept = std::make_shared<const std::pair<std::string, std::shared_ptr<const void>>>(
+      std::move(view->bytes), std::move(place));
+  return {.media_type = view->media_type, .body = {.bytes = kept->first, .owner = kept}};
+}
+
+std::vector<HttpRoute> WebPage::list_routes() {
+  std::vector<HttpRoute> routes;
   for (const ApiCall& call : list_api_calls()) {
-    const auto answer = [this, &call](const Request& request, Response& response) {
-      answer_question(request, response, call);
-    };
-    const std::string path = "/api/v1/" + std::string(call.path);
-    if (call.access == Access::kRead) {
-      server.Get(path, answer);
-    } else {
-      server.Post(path, answer);
-    }
+    routes.push_back({call.access == Access::kRead ? "GET" : "POST",
+                      "/api/v1/" + std::string(call.path),
+                      [this, &call](HttpRequest request, const HttpReply& reply) {
+                        take_question(call, std::move(request), reply);
+                      }});
   }
-  server.Post("/api/v1/view_link", [this](const Request& request, Response& response) {
-    answer_link(request, response);
-  });
-  server.Get("/view/([0-9a-f]{64})", [this](const Request& request, Response& response) {
-    answer_view(request, response);
-  });
+  routes.push_back(
+      {"POST", "/api/v1/view_link", [this](HttpRequest request, const HttpReply& reply) {
+         take_link(std::move(request), reply);
+       }});
+  routes.push_back(
+      {"GET", std::string(kViewsPath) + "*",
+       [this](const HttpRequest& request, const HttpReply& reply) { take_view(request, reply); }});
+  routes.push_back({"GET", "/ui", answer_at_once([](const HttpRequest&) {
+                      return make_redirect(std::string(kFilesPath));
+                    })});
+  routes.push_back(
+      {"GET", std::string(kFilesPath) + "*",
+       answer_at_once([this](const HttpRequest& request) { return answer_file(request); })});
+  return routes;
 }
 
 }  // namespace gpuperf

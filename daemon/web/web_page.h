@@ -2,12 +2,17 @@
 
 #include <atomic>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
+#include "daemon/export/http_message.h"
+#include "daemon/model/drops.h"
 #include "daemon/web/api_calls.h"
+#include "daemon/web/page_threads.h"
 #include "daemon/web/view_links.h"
 #include "daemon/web/visitor.h"
 
@@ -16,9 +21,10 @@ namespace gpuperf {
 // The page for people: its files, its questions to the API, and forms of captures, on the port of
 // the metrics.
 //
-// Thread: the server's, several at once; `set_api` on any. Must outlive the server.
-// Owns the files of its tokens. Bounds: those of HttpListener, a request body of 64 KiB, kViews
-// forms of captures made or sent at once, so that scrapes always find a thread.
+// Thread: the server's, which also checks who asks, and PageThreads, which wait for the API;
+// `set_api` on any. Must outlive the server.
+// Owns the files of its tokens. Bounds: those of HttpListener and PageThreads, and kViews forms of
+// captures made or sent at once; beyond them 429, which counts DropCause::kHttpBusy.
 // Not here: any answer of its own; everything comes from the API.
 class WebPage {
  public:
@@ -28,34 +34,41 @@ class WebPage {
   };
   static constexpr int kViews = 2;
 
-  // The clock must outlive it.
-  static Result<std::unique_ptr<WebPage>> make(const Options& options, const Clock& clock);
+  // The clock and the counters must outlive it.
+  static Result<std::unique_ptr<WebPage>> make(const Options& options, const Clock& clock,
+                                               DropCounters& drops);
 
-  void add_routes(httplib::Server& server);
+  std::vector<HttpRoute> list_routes();
   // Whom it asks from now on: for reading, and for changing. Null = nobody: it answers 503.
   void set_api(std::shared_ptr<const ApiStubs> read, std::shared_ptr<const ApiStubs> change);
 
   const PageTokens& tokens() const { return tokens_; }
 
  private:
-  WebPage(PageTokens tokens, const Clock& clock) : tokens_(std::move(tokens)), links_(clock) {}
+  WebPage(PageTokens tokens, const Clock& clock, DropCounters& drops)
+      : tokens_(std::move(tokens)), links_(clock), drops_(drops), threads_(drops) {}
 
-  using Answer = Result<std::string>;
-  std::shared_ptr<const ApiStubs> find_api(Access access) const;
-  // Null = refused, and answered.
-  bool admit(const httplib::Request& request, httplib::Response& response, Access access) const;
-  void answer_file(const httplib::Request& request, httplib::Response& response) const;
-  void answer_question(const httplib::Request& request, httplib::Response& response,
-                       const ApiCall& call) const;
-  void answer_link(const httplib::Request& request, httplib::Response& response);
-  void answer_view(const httplib::Request& request, httplib::Response& response);
+  using Api = std::shared_ptr<const ApiStubs>;
+  Api find_api(Access access) const;
+  // nullopt = the request may go on.
+  std::optional<HttpResponse> find_refusal(const HttpRequest& request, Access access) const;
+  HttpResponse answer_file(const HttpRequest& request) const;
+  void take_question(const ApiCall& call, HttpRequest request, const HttpReply& reply);
+  HttpResponse answer_question(const ApiCall& call, const HttpRequest& request) const;
+  void take_link(HttpRequest request, const HttpReply& reply);
+  HttpResponse answer_link(const HttpRequest& request);
+  void take_view(const HttpRequest& request, const HttpReply& reply);
+  HttpResponse answer_view(const v1::FetchCaptureRequest& wanted,
+                           std::shared_ptr<const void> place) const;
 
   const PageTokens tokens_;
   ViewLinks links_;
+  DropCounters& drops_;
   std::atomic<int> views_ = 0;
   mutable Mutex mutex_;
-  std::shared_ptr<const ApiStubs> read_api_ ABSL_GUARDED_BY(mutex_);
-  std::shared_ptr<const ApiStubs> change_api_ ABSL_GUARDED_BY(mutex_);
+  Api read_api_ ABSL_GUARDED_BY(mutex_);
+  Api change_api_ ABSL_GUARDED_BY(mutex_);
+  PageThreads threads_;  // last: they use all of the above
 };
 
 }  // namespace gpuperf

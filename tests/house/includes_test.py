@@ -43,12 +43,12 @@ ALLOWED = {
     "daemon/slow": {"injector/session_abi.h", "daemon/base", "daemon/capture", "daemon/model", "daemon/owner",
                     "daemon/resolve", "daemon/state", "daemon/view", "<fmt>", "<spdlog>"},
     "daemon/inject": {"daemon/base", "daemon/model", "daemon/store/whole_file.h", "<grpcpp>", "<nlohmann>"},
-    "daemon/export": {"daemon/base", "daemon/model", "<httplib>", "<prometheus>", "<spdlog>"},
+    "daemon/export": {"daemon/base", "daemon/model", "<prometheus>", "<spdlog>", "<zlib>"},
     "daemon/otlp": {"daemon/base", "daemon/config", "daemon/export/exporter.h", "daemon/model", "daemon/view",
                     "<absl>", "<google>", "<grpc>", "<grpcpp>", "<prometheus>"},
     "daemon/rpc": {"injector/session_abi.h", "daemon/base", "daemon/config", "daemon/export/exporter.h", "daemon/model", "daemon/store",
                    "daemon/view", "gpuperf", "<absl>", "<google>", "<grpc>", "<grpcpp>", "<spdlog>"},
-    "daemon/web": {"daemon/base", "daemon/model", "gpuperf", "<google>", "<grpcpp>", "<httplib>"},
+    "daemon/web": {"daemon/base", "daemon/export/http_message.h", "daemon/model", "gpuperf", "<google>", "<grpcpp>"},
     # Puts the folders together.
     "daemon/app": {"daemon", "injector/session_abi.h", "<CLI>", "<absl>", "<bpf>"},
 }

@@ -90,7 +90,7 @@ class Honest:
         answer = connection.getresponse()
         text = answer.read()
         connection.close()
-        if answer.status != 200 or b"gpuperf_calls_total" not in text:
+        if answer.status != 200 or b"gpuperf_function_calls_total" not in text:
             raise AssertionError(f"status {answer.status}, {len(text)} bytes")
 
     def control(self):

@@ -1,31 +1,23 @@
 #include "daemon/export/http.h"
 
-#include <arpa/inet.h>
 #include <httplib.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <chrono>
 #include <string>
 #include <vector>
 
-#include "daemon/base/fd.h"
 #include "daemon/export/prometheus.h"
+#include "tests/unit/export/http_client.h"
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
+using testing::HttpClient;
 using testing::SnapshotBuilder;
-
-Fd connect_to(const HostPort& address) {
-  Fd client(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in target{.sin_family = AF_INET, .sin_port = htons(address.port)};
-  inet_pton(AF_INET, address.host.c_str(), &target.sin_addr);
-  EXPECT_EQ(connect(client.get(), reinterpret_cast<sockaddr*>(&target), sizeof target), 0);
-  return client;
-}
+using testing::wait_for;
 
 // Descriptor of this process that listens on `port`, -1 without one.
 int find_listening_fd(uint16_t port) {
@@ -46,10 +38,13 @@ int find_listening_fd(uint16_t port) {
 class HttpTest : public ::testing::Test {
  protected:
   void start(std::string_view listen = "127.0.0.1:0") {
-    auto started = HttpServer::start(listen, metrics_, board_);
+    auto started = start_server(listen);
     ASSERT_TRUE(started.ok()) << started.status();
     server_ = std::move(started).value();
     client_ = std::make_unique<httplib::Client>(server_->address().host, server_->address().port);
+  }
+  Result<std::unique_ptr<HttpServer>> start_server(std::string_view listen) {
+    return HttpServer::start(listen, {.metrics = metrics_, .board = board_, .drops = drops_});
   }
   httplib::Response get(const std::string& path) {
     const httplib::Result result = client_->Get(path);
@@ -72,6 +67,36 @@ TEST_F(HttpTest, ServesMetrics) {
   EXPECT_EQ(response.status, 200);
   EXPECT_EQ(response.get_header_value("Content-Type"), "text/plain; version=0.0.4; charset=utf-8");
   EXPECT_EQ(response.body, render_metrics_text(metrics_));
+}
+
+TEST_F(HttpTest, CompressesMetricsForWhoAcceptsThat) {
+  board_.publish(SnapshotBuilder().build());
+  start();
+
+  const httplib::Result result = client_->Get("/metrics", {{"Accept-Encoding", "gzip"}});
+
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->get_header_value("Content-Encoding"), "gzip");
+  EXPECT_EQ(result->body, render_metrics_text(metrics_));  // as the client unpacks it
+}
+
+TEST_F(HttpTest, CompressesMoreThanItsBuffersHold) {
+  class Large final : public prometheus::Collectable {
+   public:
+    std::vector<prometheus::MetricFamily> Collect() const override {
+      prometheus::MetricFamily family{"name", std::string(300'000, 'h'), {}, {}};
+      return std::vector<prometheus::MetricFamily>(10, family);
+    }
+  } large;
+  auto server = HttpServer::start("127.0.0.1:0", {large, board_, drops_});
+  ASSERT_TRUE(server.ok()) << server.status();
+  httplib::Client client((*server)->address().host, (*server)->address().port);
+
+  const httplib::Result result = client.Get("/metrics", {{"Accept-Encoding", "gzip"}});
+
+  ASSERT_TRUE(result);
+  EXPECT_EQ(result->body, render_metrics_text(large));
+  EXPECT_LT(std::stoi(result->get_header_value("Content-Length")), 100'000);
 }
 
 TEST_F(HttpTest, AnswersHeadWithoutABody) {
@@ -151,7 +176,7 @@ TEST_F(HttpTest, RefusesAnAddressInUseAndNamesIt) {
   start();
   const std::string address = format_host_port(server_->address());
 
-  const auto second = HttpServer::start(address, metrics_, board_);
+  const auto second = start_server(address);
 
   ASSERT_FALSE(second.ok());
   EXPECT_EQ(second.status().code(), absl::StatusCode::kAlreadyExists);
@@ -160,7 +185,7 @@ TEST_F(HttpTest, RefusesAnAddressInUseAndNamesIt) {
 }
 
 TEST_F(HttpTest, RefusesAnAddressItCannotRead) {
-  const auto server = HttpServer::start("9465", metrics_, board_);
+  const auto server = start_server("9465");
 
   ASSERT_FALSE(server.ok());
   EXPECT_THAT(std::string(server.status().message()),
@@ -179,7 +204,7 @@ TEST_F(HttpTest, FreesItsPortWhenStopped) {
 
 TEST_F(HttpTest, CanBeStoppedAtOnce) {
   for (int i = 0; i < 200; ++i) {
-    auto server = HttpServer::start("127.0.0.1:0", metrics_, board_);
+    auto server = start_server("127.0.0.1:0");
     ASSERT_TRUE(server.ok()) << server.status();
     (*server)->stop();
   }
@@ -187,24 +212,20 @@ TEST_F(HttpTest, CanBeStoppedAtOnce) {
 
 TEST_F(HttpTest, StopsAtOnceWhileClientsSayNothing) {
   start();
-  std::vector<Fd> silent;
-  // More than there are threads and places behind them.
-  for (int i = 0; i < 48; ++i) silent.push_back(connect_to(server_->address()));
+  std::vector<HttpClient> silent;
+  for (int i = 0; i < 48; ++i) silent.emplace_back(server_->address());
   const auto begin = std::chrono::steady_clock::now();
 
   server_->stop();
 
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(2));
-  for (const Fd& client : silent) {
-    char byte = 0;
-    EXPECT_LE(recv(client.get(), &byte, 1, 0), 0);  // ended or reset
-  }
+  for (HttpClient& client : silent) EXPECT_EQ(client.take_all(), "");
 }
 
-TEST_F(HttpTest, ServesWhileSomeClientsSayNothing) {
+TEST_F(HttpTest, ServesWhile500ClientsSayNothing) {
   start();
-  std::vector<Fd> silent;
-  for (int i = 0; i < 3; ++i) silent.push_back(connect_to(server_->address()));
+  std::vector<HttpClient> silent;
+  for (int i = 0; i < 500; ++i) silent.emplace_back(server_->address());
 
   EXPECT_EQ(get("/healthz").status, 200);
 }
@@ -213,12 +234,10 @@ TEST_F(HttpTest, SurvivesNonsense) {
   start();
   for (const std::string& text :
        {std::string("\0\0\0\0\r\n\r\n", 8), std::string("GET\r\n\r\n"), std::string(20'000, 'a')}) {
-    const Fd client = connect_to(server_->address());
-    (void)send(client.get(), text.data(), text.size(), MSG_NOSIGNAL);  // may be closed meanwhile
-    (void)shutdown(client.get(), SHUT_WR);
-    char answer[4096];
-    while (recv(client.get(), answer, sizeof answer, 0) > 0) {
-    }
+    HttpClient client(server_->address());
+    (void)client.send(text);
+    (void)shutdown(client.fd(), SHUT_WR);
+    (void)client.take_all();
   }
 
   EXPECT_EQ(get("/healthz").status, 200);
@@ -232,13 +251,7 @@ TEST_F(HttpTest, ListensAgainAfterAcceptingFailed) {
 
   ASSERT_EQ(shutdown(listening_fd, SHUT_RDWR), 0);  // accept fails from here on
 
-  int status = 0;
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  while (status != 200 && std::chrono::steady_clock::now() < deadline) {
-    poll(nullptr, 0, 20);
-    status = get("/healthz").status;
-  }
-  EXPECT_EQ(status, 200);
+  EXPECT_TRUE(wait_for([&] { return get("/healthz").status == 200; }));
 }
 
 }  // namespace

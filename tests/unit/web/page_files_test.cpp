@@ -122,7 +122,8 @@ TEST_F(PageFilesTest, SaysThatItsFilesAreCompressed) {
 
 TEST_F(PageFilesTest, IsNotThereWhereItIsNotWanted) {
   start();
-  auto http = HttpServer::start("127.0.0.1:0", metrics_, board_);
+  auto http =
+      HttpServer::start("127.0.0.1:0", {.metrics = metrics_, .board = board_, .drops = drops_});
   ASSERT_TRUE(http.ok()) << http.status();
   httplib::Client client((*http)->address().host, (*http)->address().port);
 

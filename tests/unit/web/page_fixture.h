@@ -28,12 +28,13 @@ class PageFixture : public RpcFixture {
     control_port_ = &port_;
     start();
     std::filesystem::create_directory(folder_ / "run");
-    auto page = WebPage::make({.folder = folder_ / "run"}, clock_);
+    auto page = WebPage::make({.folder = folder_ / "run"}, clock_, drops_);
     ASSERT_TRUE(page.ok()) << page.status();
     page_ = *std::move(page);
     page_->set_api(open(Caller::kOther), open(Caller::kRoot));
-    auto http = HttpServer::start("127.0.0.1:0", metrics_, board_, nullptr,
-                                  [this](httplib::Server& server) { page_->add_routes(server); });
+    auto http = HttpServer::start(
+        "127.0.0.1:0",
+        {.metrics = metrics_, .board = board_, .drops = drops_, .page = page_->list_routes()});
     ASSERT_TRUE(http.ok()) << http.status();
     http_ = *std::move(http);
     client_ = std::make_unique<httplib::Client>(http_->address().host, http_->address().port);

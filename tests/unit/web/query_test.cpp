@@ -8,7 +8,7 @@
 namespace gpuperf {
 namespace {
 
-v1::ListSlowCallsRequest read(const httplib::Params& parameters) {
+v1::ListSlowCallsRequest read(const HttpParameters& parameters) {
   v1::ListSlowCallsRequest request;
   const Result<std::string> json = make_request_json(parameters);
   EXPECT_TRUE(json.ok()) << json.status();
@@ -44,10 +44,10 @@ TEST(QueryTest, ReadsSwitches) {
 }
 
 TEST(QueryTest, RefusesWhatIsNoFieldOfARequest) {
-  for (const httplib::Params& parameters :
-       {httplib::Params{{"", "1"}}, httplib::Params{{"a..b", "1"}}, httplib::Params{{".", "1"}},
-        httplib::Params{{"a", "1"}, {"a", "2"}}, httplib::Params{{"a", "1"}, {"a.b", "2"}},
-        httplib::Params{{"a.b.c.d.e", "1"}}}) {
+  for (const HttpParameters& parameters :
+       {HttpParameters{{"", "1"}}, HttpParameters{{"a..b", "1"}}, HttpParameters{{".", "1"}},
+        HttpParameters{{"a", "1"}, {"a", "2"}}, HttpParameters{{"a", "1"}, {"a.b", "2"}},
+        HttpParameters{{"a.b.c.d.e", "1"}}}) {
     EXPECT_EQ(make_request_json(parameters).status().code(), absl::StatusCode::kInvalidArgument)
         << parameters.begin()->first;
   }

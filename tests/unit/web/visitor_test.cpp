@@ -5,11 +5,8 @@
 namespace gpuperf {
 namespace {
 
-httplib::Request make_request(const std::string& peer, const std::string& host) {
-  httplib::Request request;
-  request.remote_addr = peer;
-  request.headers = {{"Host", host}};
-  return request;
+HttpRequest make_request(const std::string& peer, const std::string& host) {
+  return {.header_lines = "Host: " + host + "\r\n", .peer_address = peer};
 }
 
 TEST(VisitorTest, ComesFromThisHost) {
