@@ -67,7 +67,8 @@ uint32_t find_wanted_events(Phase phase) {
 }
 
 bool matches(const HttpRoute& route, const HttpRequest& request) {
-  const std::string_view method = request.method == "HEAD" ? "GET" : request.method;
+  const std::string_view asked = request.method;
+  const std::string_view method = asked == "HEAD" ? std::string_view("GET") : asked;
   if (!route.method.empty() && route.method != method) return false;
   if (!route.path.ends_with('*')) return route.path == request.path;
   return request.path.starts_with(std::string_view(route.path).substr(0, route.path.size() - 1));

@@ -148,19 +148,20 @@ class AttackTest(unittest.TestCase):
         time.sleep(1)
         before_mib = honest.resident_mib[-1]
         calls_before = len(honest.call_delays_s)
-        for seen in (honest.scrapes_s, honest.controls_s):
+        for seen in (honest.scrapes_s, honest.controls_s, honest.failures):
             seen.clear()
 
         attack(self.daemon)
         time.sleep(seconds)
 
-        seen = {"slow calls": len(honest.call_delays_s) - calls_before,
+        seen = {"slow calls": len(honest.call_delays_s) - calls_before, "scrapes": len(honest.scrapes_s),
                 "call delay p99 s": take_p99(honest.call_delays_s[calls_before:]),
                 "scrape p99 s": take_p99(honest.scrapes_s), "control p99 s": take_p99(honest.controls_s),
                 "resident MiB": max(honest.resident_mib), "resident before MiB": before_mib,
                 "failures": honest.failures[:3]}
         print(json.dumps(seen))
         self.assertGreater(seen["slow calls"], 10, seen)
+        self.assertGreater(seen["scrapes"], 3 * seconds, seen)  # one that hangs takes no time yet
         self.assertLess(seen["call delay p99 s"], MAX_CALL_DELAY_S, seen)
         self.assertLess(seen["scrape p99 s"], MAX_SCRAPE_S, seen)
         self.assertLess(seen["control p99 s"], MAX_CONTROL_S, seen)

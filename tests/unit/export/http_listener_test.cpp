@@ -1,10 +1,12 @@
 #include "daemon/export/http_listener.h"
 
 #include <memory>
+#include <new>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "daemon/base/mutex.h"
 #include "tests/unit/export/http_client.h"
 #include "tests/unit/matchers.h"
 
