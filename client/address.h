@@ -17,6 +17,13 @@ struct Address {
   std::string unix_path;    // empty = not a path on this machine
 };
 
+// Files in PEM form, for addresses that are not a path.
+struct TlsFiles {
+  std::string ca_file;    // who vouches for the daemon
+  std::string cert_file;  // shown to the daemon
+  std::string key_file;
+};
+
 // "unix:/path", "/path", "host:port", "[v6]:port".
 Result<Address> parse_address(std::string_view text);
 

@@ -22,8 +22,9 @@ constexpr std::chrono::seconds kPatience{1};  // somebody has pressed Tab and wa
 constexpr uint64_t kMostNames = 1000;
 
 // Nothing when there is no daemon: a completion is no place for errors.
-std::vector<std::pair<std::string, std::string>> list_functions(const std::string& address) {
-  const auto connection = Connection::open(address, kPatience, nullptr);
+std::vector<std::pair<std::string, std::string>> list_functions(const std::string& address,
+                                                                const TlsFiles& tls) {
+  const auto connection = Connection::open(address, tls, kPatience, nullptr);
   if (!connection.ok()) return {};
   v1::ListFunctionsRequest request;
   request.set_sort("function");
@@ -37,7 +38,8 @@ std::vector<std::pair<std::string, std::string>> list_functions(const std::strin
 Status write_candidates(const Invocation& invocation, const CLI::App& root,
                         const std::vector<std::string>& words) {
   const KnownNames names = {.list_functions = [&invocation](const std::string& address) {
-    return list_functions(address.empty() ? invocation.options.address : address);
+    return list_functions(address.empty() ? invocation.options.address : address,
+                          invocation.options.tls);
   }};
   std::string text;
   for (const Candidate& candidate : find_candidates(root, words, names)) {

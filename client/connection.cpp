@@ -5,6 +5,10 @@
 #include <grpcpp/grpcpp.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "gpuperf/v1/control.grpc.pb.h"
@@ -26,6 +30,32 @@ grpc::ChannelArguments make_channel_arguments() {
   return arguments;
 }
 
+Result<std::string> read_pem_file(std::string_view flag, const std::string& path) {
+  if (path.empty()) {
+    return absl::InvalidArgumentError(fmt::format(
+        "{} is missing: over TCP gpuperfctl and gpuperfd both show a certificate; give --ca-file, "
+        "--cert-file and --key-file, or the address of a Unix socket",
+        flag));
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  if (!file.is_open() || file.bad()) {
+    return absl::InvalidArgumentError(
+        fmt::format("{}: cannot read {}: {}", flag, path, strerror(errno)));
+  }
+  return text;
+}
+
+Result<std::shared_ptr<grpc::ChannelCredentials>> make_credentials(const Address& address,
+                                                                   const TlsFiles& files) {
+  if (!address.unix_path.empty()) return grpc::InsecureChannelCredentials();
+  grpc::SslCredentialsOptions options;
+  ASSIGN_OR_RETURN(options.pem_root_certs, read_pem_file("--ca-file", files.ca_file));
+  ASSIGN_OR_RETURN(options.pem_cert_chain, read_pem_file("--cert-file", files.cert_file));
+  ASSIGN_OR_RETURN(options.pem_private_key, read_pem_file("--key-file", files.key_file));
+  return grpc::SslCredentials(options);
+}
+
 double to_seconds(std::chrono::nanoseconds duration) {
   return std::chrono::duration<double>(duration).count();
 }
@@ -33,10 +63,10 @@ double to_seconds(std::chrono::nanoseconds duration) {
 }  // namespace
 
 struct Connection::Channel {
-  explicit Channel(const Connection& its_connection)
+  Channel(const Connection& its_connection,
+          const std::shared_ptr<grpc::ChannelCredentials>& credentials)
       : connection(its_connection),
-        channel(grpc::CreateCustomChannel(connection.address_.grpc_target,
-                                          grpc::InsecureChannelCredentials(),
+        channel(grpc::CreateCustomChannel(connection.address_.grpc_target, credentials,
                                           make_channel_arguments())),
         observe(channel),
         control(channel) {}
@@ -76,23 +106,28 @@ struct Connection::Channel {
   v1::Control::Stub control;
 };
 
-Connection::Connection(Address address, std::chrono::nanoseconds timeout, Interrupt* interrupt)
+Connection::Connection(Address address,
+                       const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+                       std::chrono::nanoseconds timeout, Interrupt* interrupt)
     : address_(std::move(address)),
       timeout_(timeout),
       interrupt_(interrupt),
-      channel_(std::make_unique<Channel>(*this)) {}
+      channel_(std::make_unique<Channel>(*this, credentials)) {}
 
 Connection::~Connection() = default;
 
 Result<std::unique_ptr<Connection>> Connection::open(std::string_view address_text,
+                                                     const TlsFiles& tls,
                                                      std::chrono::nanoseconds timeout,
                                                      Interrupt* interrupt) {
   ASSIGN_OR_RETURN(Address address, parse_address(address_text));
+  ASSIGN_OR_RETURN(const auto credentials, make_credentials(address, tls));
   RETURN_IF_ERROR(probe_socket(address, timeout));
   // Never undone: the shutdown of gRPC 1.51 may wait 10 s for a poller of its own (measured after
   // large messages). The program ends soon enough.
   grpc_init();
-  std::unique_ptr<Connection> connection(new Connection(std::move(address), timeout, interrupt));
+  std::unique_ptr<Connection> connection(
+      new Connection(std::move(address), credentials, timeout, interrupt));
   RETURN_IF_ERROR(connection->wait_until_connected());
   return connection;
 }

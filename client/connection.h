@@ -12,6 +12,10 @@
 #include "gpuperf/v1/control.pb.h"
 #include "gpuperf/v1/observe.pb.h"
 
+namespace grpc {
+class ChannelCredentials;
+}  // namespace grpc
+
 namespace gpuperf::client {
 
 // The daemon at one address, and its errors in words a user can act on.
@@ -22,8 +26,9 @@ namespace gpuperf::client {
 // Not here: what is asked and how it is shown.
 class Connection {
  public:
-  // Fails at once where nothing listens or the socket is forbidden.
-  static Result<std::unique_ptr<Connection>> open(std::string_view address,
+  // Fails at once where nothing listens or the socket is forbidden. `tls` is for TCP, which needs
+  // it.
+  static Result<std::unique_ptr<Connection>> open(std::string_view address, const TlsFiles& tls,
                                                   std::chrono::nanoseconds timeout,
                                                   Interrupt* interrupt);
   ~Connection();
@@ -47,7 +52,8 @@ class Connection {
  private:
   struct Channel;
 
-  Connection(Address address, std::chrono::nanoseconds timeout, Interrupt* interrupt);
+  Connection(Address address, const std::shared_ptr<grpc::ChannelCredentials>& credentials,
+             std::chrono::nanoseconds timeout, Interrupt* interrupt);
   Status wait_until_connected();
 
   // Set once in the constructor.

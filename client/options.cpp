@@ -108,6 +108,14 @@ void add_connection_flags(CLI::App& app, Options& options) {
   app.add_option("--address", options.address, "Where gpuperfd listens: unix:/path or host:port")
       ->envname("GPUPERF_ADDRESS")
       ->capture_default_str();
+  app.add_option("--ca-file", options.tls.ca_file,
+                 "For host:port: authorities that gpuperfd's certificate must come from, PEM")
+      ->envname("GPUPERF_CA_FILE");
+  app.add_option("--cert-file", options.tls.cert_file,
+                 "For host:port: certificate to show gpuperfd, PEM")
+      ->envname("GPUPERF_CERT_FILE");
+  app.add_option("--key-file", options.tls.key_file, "For host:port: its key, PEM")
+      ->envname("GPUPERF_KEY_FILE");
   app.add_option(
          "--timeout", options.timeout_seconds,
          fmt::format("Seconds to wait for each answer; {:g}, for what changes gpuperfd {:g}",

@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "client/address.h"
 #include "client/render.h"
 #include "client/status.h"
 #include "gpuperf/v1/observe.pb.h"
@@ -26,6 +27,7 @@ struct Options {
   // Every command.
   std::string format_name = "table";
   std::string address;
+  TlsFiles tls;
   std::optional<double> timeout_seconds;  // empty = as the kind of call needs
   // Filters; empty or 0 = not asked.
   uint32_t pid = 0;

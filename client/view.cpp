@@ -45,12 +45,13 @@ Status run_watch(const Invocation& invocation, const Draw& draw, double interval
 }  // namespace
 
 Result<std::unique_ptr<Connection>> connect(const Invocation& invocation, Interrupt* interrupt) {
-  return Connection::open(invocation.options.address, find_timeout(invocation.options), interrupt);
+  return Connection::open(invocation.options.address, invocation.options.tls,
+                          find_timeout(invocation.options), interrupt);
 }
 
 Result<std::unique_ptr<Connection>> connect_to_change(const Invocation& invocation) {
-  return Connection::open(invocation.options.address, find_change_timeout(invocation.options),
-                          nullptr);
+  return Connection::open(invocation.options.address, invocation.options.tls,
+                          find_change_timeout(invocation.options), nullptr);
 }
 
 std::string make_screen(const Output& output, const std::string& text) {

@@ -89,7 +89,11 @@ class ServingPart final : public Part {
   Status start_api() {
     core_.publish();  // requests before all parts have started see those that have
     watch_hub_ = std::make_unique<WatchHub>(core_.drops);
-    ASSIGN_OR_RETURN(api_, RpcServer::start({.listen = core_.settings.grpc.listen},
+    const auto& grpc = core_.settings.grpc;
+    ASSIGN_OR_RETURN(api_, RpcServer::start({.listen = grpc.listen,
+                                             .tls = {.cert_file = grpc.cert_file,
+                                                     .key_file = grpc.key_file,
+                                                     .client_ca_file = grpc.client_ca_file}},
                                             {.board = core_.board,
                                              .drops = core_.drops,
                                              .clock = core_.clock,

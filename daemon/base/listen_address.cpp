@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/socket.h>
 
 #include <spdlog/fmt/fmt.h>
@@ -11,10 +12,9 @@
 #include <charconv>
 #include <memory>
 
-#include "daemon/base/fd.h"
-
 namespace gpuperf {
 namespace {
+
 
 Status bad_address(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format(
@@ -109,6 +109,8 @@ Result<Fd> listen_on(HostPort& address, int backlog) {
     // second daemon would silently take half of the connections.
     if (socket.valid() &&
         setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes) == 0 &&
+        // Accepted connections inherit it: a call is one small write, and waits for its answer.
+        setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes) == 0 &&
         bind(socket.get(), info->ai_addr, info->ai_addrlen) == 0 &&
         ::listen(socket.get(), backlog) == 0) {
       address.port = find_port(socket);

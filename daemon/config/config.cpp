@@ -95,6 +95,20 @@ class TopLevel {
   size_t entries_ = 0;  // of all probe sections, faulty ones included
 };
 
+// What no setting shows by itself: over TCP nothing but certificates says who calls.
+std::optional<ConfigError> find_grpc_fault(const Settings& settings) {
+  const auto& grpc = settings.grpc;
+  if (grpc.listen.empty() || grpc.listen.starts_with("unix:")) return std::nullopt;
+  std::vector<std::string_view> missing;
+  if (grpc.cert_file.empty()) missing.push_back("grpc.cert_file");
+  if (grpc.key_file.empty()) missing.push_back("grpc.key_file");
+  if (grpc.client_ca_file.empty()) missing.push_back("grpc.client_ca_file");
+  if (missing.empty()) return std::nullopt;
+  return ConfigError{"$.grpc.listen",
+                     "over TCP both sides must show a certificate; not set: " + join_names(missing),
+                     "set them, or listen on a Unix socket: unix:/run/gpuperf/api.sock"};
+}
+
 }  // namespace
 
 std::variant<ProbeSpec, std::vector<ConfigError>> parse_probe(std::string_view section,
@@ -134,6 +148,7 @@ std::variant<Config, std::vector<ConfigError>> parse_config(std::string_view tex
   }
   Config config;
   TopLevel(errors).parse(*object, config);
+  if (auto fault = find_grpc_fault(config.settings)) errors.push_back(*std::move(fault));
   if (!errors.empty()) return errors;
   config.text = text;
   return config;

@@ -80,6 +80,10 @@ struct Settings {
   } metrics;
   struct {
     std::string listen = "unix:/run/gpuperf/api.sock";  // empty = off
+    // Of TCP, where all three are needed.
+    std::string cert_file;
+    std::string key_file;
+    std::string client_ca_file;
   } grpc;
   struct {
     std::string endpoint;  // empty = what OTEL_EXPORTER_OTLP_ENDPOINT says; without it, off

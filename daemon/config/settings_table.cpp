@@ -231,11 +231,24 @@ constexpr SettingRow kRows[] = {
      "token.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.metrics.page; }}},
     {"grpc", "listen",
-     "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. Empty: "
-     "nowhere, and gpuperfctl cannot reach the daemon.",
+     "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. TCP needs "
+     "the three files below. Empty: nowhere, and gpuperfctl cannot reach the daemon.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.listen; }, kRpcAddressFormat,
                  kRpcAddressPattern, find_rpc_address_fault}},
+    {"grpc", "cert_file", "Certificate that the daemon shows clients over TCP, PEM.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.grpc.cert_file; }, kFileFormat,
+                 kFilePattern, find_file_fault}},
+    {"grpc", "key_file", "Its key, PEM.", Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.grpc.key_file; }, kFileFormat,
+                 kFilePattern, find_file_fault}},
+    {"grpc", "client_ca_file",
+     "Authorities that clients' certificates must come from over TCP, PEM. Anyone with such a "
+     "certificate can read what the API shows.",
+     Effect::kRestart,
+     TextSetting{[](Settings& s) -> std::string& { return s.grpc.client_ca_file; }, kFileFormat,
+                 kFilePattern, find_file_fault}},
     {"export", "otlp.endpoint",
      "Receiver of OpenTelemetry data that metrics, slow calls and profiles are sent to over "
      "OTLP/gRPC; "

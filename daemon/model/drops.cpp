@@ -55,7 +55,16 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kInFlightFull, "stats", "in_flight_full",
      "calls in flight beyond the longest 1,000 of one look; they are counted in in_flight"},
     {DropCause::kApiConnectionsFull, "api", "connections_full",
-     "connections to the API's socket beyond 256, closed at once; 32 of those are kept for root"},
+     "connections to the API beyond 256, or beyond 64 of one user, closed at once; 32 of those are "
+     "kept for root"},
+    {DropCause::kApiMisuse, "api", "misuse",
+     "connections to the API's socket closed because of what they sent: not HTTP/2, or beyond a "
+     "bound of a connection or user"},
+    {DropCause::kApiThrottled, "api", "throttled",
+     "times that a connection to the API's socket was made to wait because its user asked for more "
+     "than one user may per second; nothing is lost"},
+    {DropCause::kApiAnswersFull, "api", "answers_full",
+     "calls of the API refused because their caller has not taken the answers it has"},
     {DropCause::kPodNamesFull, "pods", "names_full",
      "names of pods, which then show as their uid: too many new containers at once"},
     {DropCause::kSlowThinned, "slow", "thinned",

@@ -3,12 +3,11 @@
 #include <absl/strings/ascii.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
+
+#include "daemon/base/pem_file.h"
 
 namespace gpuperf::otlp {
 namespace {
@@ -53,16 +52,7 @@ std::string decode_percents(std::string_view text) {
 
 // Empty for "".
 Result<std::string> read_pem(const std::string& path) {
-  if (path.empty()) return std::string();
-  std::ifstream file(path, std::ios::binary);
-  std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-  if (!file.is_open() || file.bad()) {
-    return absl::UnavailableError(path + ": read: " + std::strerror(errno));
-  }
-  if (text.find("-----BEGIN") == std::string::npos) {
-    return absl::InvalidArgumentError(path + ": holds no PEM text (-----BEGIN …)");
-  }
-  return text;
+  return path.empty() ? std::string() : read_pem_file(path);
 }
 
 Status add_variable(const GetEnvironment& get_environment, const char* name, Pairs& pairs) {

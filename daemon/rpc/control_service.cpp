@@ -70,15 +70,18 @@ Status ControlService::check_caller() const {
           "only root may change the daemon; run it as root: sudo gpuperfctl …");
     case Caller::kTcp:
       return absl::PermissionDeniedError(
-          "nobody may change the daemon over TCP, where nothing says who calls; set grpc.listen to "
-          "a Unix socket and run it as root on the daemon's machine: sudo gpuperfctl …");
+          "nobody may change the daemon over TCP: a certificate says who may read, not who is "
+          "root; "
+          "set grpc.listen to a Unix socket and run it as root on the daemon's machine: sudo "
+          "gpuperfctl …");
   }
   return absl::InternalError("unknown kind of caller");
 }
 
 grpc::ServerUnaryReactor* ControlService::start(v1::ProbeChange* change, const Post& post) const {
   const auto call = DeferredCall<ProbeChange>::make(
-      kGivenUp, [change](const ProbeChange& answer) { *change = to_proto(answer); });
+      kGivenUp, budget_, *change,
+      [change](const ProbeChange& answer) { *change = to_proto(answer); });
   if (const Status status = check_caller(); !status.ok()) {
     call->answer(status);
   } else {
@@ -149,7 +152,8 @@ grpc::ServerUnaryReactor* ControlService::SetSession(grpc::CallbackServerContext
                                                      const v1::SetSessionRequest* request,
                                                      v1::SetSessionResponse* response) {
   const auto call = DeferredCall<uint32_t>::make(
-      kGivenUp, [response](uint32_t sessions) { response->set_sessions(sessions); });
+      kGivenUp, budget_, *response,
+      [response](uint32_t sessions) { response->set_sessions(sessions); });
   Status status = check_caller();
   const Result<SessionOrder> order = make_order(*request);
   status.Update(order.status());
@@ -170,8 +174,8 @@ Result<uint32_t> ControlService::find_capture_uid() const {
   }
   if (caller_.caller == Caller::kTcp) {
     return absl::PermissionDeniedError(
-        "nobody may capture over TCP, where nothing says who calls; set grpc.listen to a Unix "
-        "socket and run it on the daemon's machine");
+        "nobody may capture over TCP: a certificate does not say whose processes are the caller's; "
+        "set grpc.listen to a Unix socket and run it on the daemon's machine");
   }
   if (port_ == nullptr) return absl::UnavailableError("nothing can be captured by this daemon");
   return caller_.caller == Caller::kRoot ? 0 : caller_.uid;
@@ -196,7 +200,7 @@ grpc::ServerUnaryReactor* ControlService::start_capture_change(v1::Capture* capt
                                                                const PostCapture& post,
                                                                bool begins) const {
   const auto call = DeferredCall<CaptureRow>::make(
-      kGivenUp, [capture](const CaptureRow& row) { *capture = to_proto(row); });
+      kGivenUp, budget_, *capture, [capture](const CaptureRow& row) { *capture = to_proto(row); });
   if (!allowed.ok()) {
     call->answer(allowed);
     return call.get();

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "daemon/model/control_port.h"
+#include "daemon/rpc/answer_budget.h"
 #include "daemon/rpc/capture_owners.h"
 #include "gpuperf/v1/control.grpc.pb.h"
 
@@ -16,7 +17,7 @@ enum class Caller {
   kRoot,   // uid 0 behind the Unix socket
   kUser,   // one other user who may open it
   kOther,  // anyone else who may open it, nobody knows who
-  kTcp,    // nothing says who
+  kTcp,    // anyone with a certificate
 };
 
 struct CallerId {
@@ -34,9 +35,9 @@ struct CallerId {
 // (ControlPort).
 class ControlService final : public v1::Control::CallbackService {
  public:
-  // The owners must outlive it.
-  ControlService(ControlPort* port, CallerId caller, CaptureOwners& owners)
-      : port_(port), caller_(caller), owners_(owners) {}
+  // The owners and the budget must outlive it.
+  ControlService(ControlPort* port, CallerId caller, CaptureOwners& owners, AnswerBudget& budget)
+      : port_(port), caller_(caller), owners_(owners), budget_(budget) {}
 
   grpc::ServerUnaryReactor* ReloadConfig(grpc::CallbackServerContext* context,
                                          const v1::ReloadConfigRequest* request,
@@ -92,6 +93,7 @@ class ControlService final : public v1::Control::CallbackService {
   ControlPort* const port_;
   const CallerId caller_;
   CaptureOwners& owners_;
+  AnswerBudget& budget_;
 };
 
 }  // namespace gpuperf

@@ -6,6 +6,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "daemon/rpc/deferred_call.h"
 #include "daemon/rpc/function_list.h"
@@ -28,12 +29,6 @@ constexpr size_t kMaxConfigBytes = size_t{1024} * 1024;  // as the proto says
 constexpr size_t kPageBytes = size_t{3} * 1024 * 1024;
 
 using ListPlace = SnapshotPages::Place;
-
-grpc::ServerUnaryReactor* answer(grpc::CallbackServerContext* context, const Status& status) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  reactor->Finish(to_grpc_status(status));
-  return reactor;
-}
 
 // Everything of a list's request but the page: what its tokens are bound to.
 template <typename Request>
@@ -58,10 +53,10 @@ uint64_t fill_page(const std::vector<Item>& items, uint64_t offset, const v1::Pa
 
 // Has `read` done by the queue, and answers with it.
 template <typename Response, typename Read>
-grpc::ServerUnaryReactor* start_slow_read(RenderQueue& queue, bool is_root, Response* response,
-                                          Read read) {
+grpc::ServerUnaryReactor* start_slow_read(RenderQueue& queue, bool is_root, AnswerBudget& budget,
+                                          Response* response, Read read) {
   const auto call = DeferredCall<Response>::make(
-      "given up", [response](const Response& answer) { *response = answer; });
+      "given up", budget, *response, [response](const Response& answer) { *response = answer; });
   Result<RenderQueue::Place> place = queue.take_place(is_root);
   if (!place.ok()) {
     call->answer(place.status());
@@ -75,9 +70,11 @@ grpc::ServerUnaryReactor* start_slow_read(RenderQueue& queue, bool is_root, Resp
 
 }  // namespace
 
-ObserveService::ObserveService(ObserveSources sources, RenderQueue& queue, bool is_root)
+ObserveService::ObserveService(ObserveSources sources, RenderQueue& queue, AnswerBudget& budget,
+                               bool is_root)
     : sources_(std::move(sources)),
       queue_(queue),
+      budget_(budget),
       is_root_(is_root),
       pages_(sources_.board, sources_.clock) {}
 
@@ -220,6 +217,18 @@ Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
   return absl::OkStatus();
 }
 
+// Of a call whose answer is in the response, or that has failed.
+grpc::ServerUnaryReactor* ObserveService::answer(const Status& status,
+                                                 google::protobuf::Message* response) const {
+  const auto call = DeferredCall<std::monostate>::make("given up", budget_, *response, [](auto) {});
+  if (status.ok()) {
+    call->answer(std::monostate());
+  } else {
+    call->answer(status);
+  }
+  return call.get();
+}
+
 SlowCallSources ObserveService::get_slow_call_sources() const {
   return {.snapshot = sources_.board.get(), .store = sources_.store};
 }
@@ -236,73 +245,74 @@ Status ObserveService::check_config(std::string_view text,
   return absl::OkStatus();
 }
 
-grpc::ServerUnaryReactor* ObserveService::GetStatus(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::GetStatus(grpc::CallbackServerContext*,
                                                     const v1::GetStatusRequest*,
                                                     v1::GetStatusResponse* response) {
   *response = to_proto(*sources_.board.get(), sources_.drops, sources_.clock.mono_ns());
-  return answer(context, absl::OkStatus());
+  return answer(absl::OkStatus(), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListProcesses(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListProcesses(grpc::CallbackServerContext*,
                                                         const v1::ListProcessesRequest* request,
                                                         v1::ListProcessesResponse* response) {
-  return answer(context, list_processes(*request, *response));
+  return answer(list_processes(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListProbes(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListProbes(grpc::CallbackServerContext*,
                                                      const v1::ListProbesRequest* request,
                                                      v1::ListProbesResponse* response) {
-  return answer(context, list_probes(*request, *response));
+  return answer(list_probes(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListFunctions(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListFunctions(grpc::CallbackServerContext*,
                                                         const v1::ListFunctionsRequest* request,
                                                         v1::ListFunctionsResponse* response) {
-  return answer(context, list_functions(*request, *response));
+  return answer(list_functions(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListSlowCalls(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListSlowCalls(grpc::CallbackServerContext*,
                                                         const v1::ListSlowCallsRequest* request,
                                                         v1::ListSlowCallsResponse* response) {
-  return answer(context, list_slow_calls(get_slow_call_sources(), *request, *response));
+  return answer(list_slow_calls(get_slow_call_sources(), *request, *response), response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::ListInFlightCalls(
-    grpc::CallbackServerContext* context, const v1::ListInFlightCallsRequest* request,
+    grpc::CallbackServerContext*, const v1::ListInFlightCallsRequest* request,
     v1::ListInFlightCallsResponse* response) {
-  return answer(context, list_in_flight_calls(*request, *response));
+  return answer(list_in_flight_calls(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListShapes(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListShapes(grpc::CallbackServerContext*,
                                                      const v1::ListShapesRequest* request,
                                                      v1::ListShapesResponse* response) {
-  return answer(context, list_shapes(*request, *response));
+  return answer(list_shapes(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListKernels(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListKernels(grpc::CallbackServerContext*,
                                                       const v1::ListKernelsRequest* request,
                                                       v1::ListKernelsResponse* response) {
-  return answer(context, list_kernels(*request, *response));
+  return answer(list_kernels(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListSessions(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListSessions(grpc::CallbackServerContext*,
                                                        const v1::ListSessionsRequest* request,
                                                        v1::ListSessionsResponse* response) {
-  return answer(context, list_sessions(*request, *response));
+  return answer(list_sessions(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext*,
                                                    const v1::ListGpusRequest*,
                                                    v1::ListGpusResponse* response) {
   *response = list_gpus(*sources_.board.get(), sources_.clock.mono_ns());
-  return answer(context, absl::OkStatus());
+  return answer(absl::OkStatus(), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext*,
                                                       const v1::GetSlowCallRequest* request,
                                                       v1::GetSlowCallResponse* response) {
-  return answer(context, get_slow_call(get_slow_call_sources(), request->id(),
-                                       *response->mutable_slow_call()));
+  return answer(
+      get_slow_call(get_slow_call_sources(), request->id(), *response->mutable_slow_call()),
+      response);
 }
 
 grpc::ServerWriteReactor<v1::WatchSlowCallsResponse>* ObserveService::WatchSlowCalls(
@@ -310,16 +320,16 @@ grpc::ServerWriteReactor<v1::WatchSlowCallsResponse>* ObserveService::WatchSlowC
   return WatchStream::start(sources_.watch, request->filter());
 }
 
-grpc::ServerUnaryReactor* ObserveService::ListCaptures(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::ListCaptures(grpc::CallbackServerContext*,
                                                        const v1::ListCapturesRequest* request,
                                                        v1::ListCapturesResponse* response) {
-  return answer(context, list_captures(*request, *response));
+  return answer(list_captures(*request, *response), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::GetCapture(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::GetCapture(grpc::CallbackServerContext*,
                                                      const v1::GetCaptureRequest* request,
                                                      v1::GetCaptureResponse* response) {
-  return answer(context, get_capture(get_capture_sources(), request->id(), *response));
+  return answer(get_capture(get_capture_sources(), request->id(), *response), response);
 }
 
 grpc::ServerWriteReactor<v1::FetchCaptureResponse>* ObserveService::FetchCapture(
@@ -334,7 +344,7 @@ grpc::ServerWriteReactor<v1::FetchCaptureResponse>* ObserveService::FetchCapture
 grpc::ServerUnaryReactor* ObserveService::SummariseCapture(
     grpc::CallbackServerContext*, const v1::SummariseCaptureRequest* request,
     v1::SummariseCaptureResponse* response) {
-  return start_slow_read(queue_, is_root_, response,
+  return start_slow_read(queue_, is_root_, budget_, response,
                          [sources = get_capture_sources(), request = *request] {
                            return summarise_capture(sources, request);
                          });
@@ -343,24 +353,24 @@ grpc::ServerUnaryReactor* ObserveService::SummariseCapture(
 grpc::ServerUnaryReactor* ObserveService::DiffCaptures(grpc::CallbackServerContext*,
                                                        const v1::DiffCapturesRequest* request,
                                                        v1::DiffCapturesResponse* response) {
-  return start_slow_read(queue_, is_root_, response,
+  return start_slow_read(queue_, is_root_, budget_, response,
                          [sources = get_capture_sources(), request = *request] {
                            return diff_stored_captures(sources, request);
                          });
 }
 
-grpc::ServerUnaryReactor* ObserveService::GetConfig(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::GetConfig(grpc::CallbackServerContext*,
                                                     const v1::GetConfigRequest*,
                                                     v1::GetConfigResponse* response) {
   const std::shared_ptr<const Snapshot> snapshot = sources_.board.get();
   if (snapshot->daemon != nullptr) *response = to_proto(*snapshot->daemon);
-  return answer(context, absl::OkStatus());
+  return answer(absl::OkStatus(), response);
 }
 
-grpc::ServerUnaryReactor* ObserveService::CheckConfig(grpc::CallbackServerContext* context,
+grpc::ServerUnaryReactor* ObserveService::CheckConfig(grpc::CallbackServerContext*,
                                                       const v1::CheckConfigRequest* request,
                                                       v1::CheckConfigResponse* response) {
-  return answer(context, check_config(request->json(), *response));
+  return answer(check_config(request->json(), *response), response);
 }
 
 }  // namespace gpuperf

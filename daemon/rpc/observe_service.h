@@ -8,6 +8,7 @@
 #include "daemon/config/config.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/rpc/answer_budget.h"
 #include "daemon/rpc/capture_reads.h"
 #include "daemon/rpc/render_queue.h"
 #include "daemon/rpc/slow_call_list.h"
@@ -39,8 +40,8 @@ struct ObserveSources {
 // here: converting (to_proto), who may call (the socket's mode, Server).
 class ObserveService final : public v1::Observe::CallbackService {
  public:
-  // The queue must outlive the server.
-  ObserveService(ObserveSources sources, RenderQueue& queue, bool is_root);
+  // The queue and the budget must outlive the server.
+  ObserveService(ObserveSources sources, RenderQueue& queue, AnswerBudget& budget, bool is_root);
 
   grpc::ServerUnaryReactor* GetStatus(grpc::CallbackServerContext* context,
                                       const v1::GetStatusRequest* request,
@@ -110,6 +111,7 @@ class ObserveService final : public v1::Observe::CallbackService {
   Status list_kernels(const v1::ListKernelsRequest& request, v1::ListKernelsResponse& response);
   Status list_sessions(const v1::ListSessionsRequest& request, v1::ListSessionsResponse& response);
   Status list_captures(const v1::ListCapturesRequest& request, v1::ListCapturesResponse& response);
+  grpc::ServerUnaryReactor* answer(const Status& status, google::protobuf::Message* response) const;
   SlowCallSources get_slow_call_sources() const;
   CaptureSources get_capture_sources() const {
     return {.board = sources_.board, .store = sources_.captures};
@@ -118,6 +120,7 @@ class ObserveService final : public v1::Observe::CallbackService {
 
   const ObserveSources sources_;
   RenderQueue& queue_;
+  AnswerBudget& budget_;
   const bool is_root_;
   SnapshotPages pages_;
 };

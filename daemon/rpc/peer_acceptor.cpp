@@ -116,12 +116,16 @@ void PeerAcceptor::accept_one(Moment now) {
   }
 }
 
+bool PeerAcceptor::has_place(uid_t uid) const {
+  if (uid == 0) return peers_.size() < limits_.connections;
+  const auto own = static_cast<size_t>(std::ranges::count(peers_, uid, &Peer::uid));
+  return own < limits_.per_user && peers_.size() < limits_.connections - limits_.kept_for_root;
+}
+
 void PeerAcceptor::add(Fd connection, Moment now) {
   const std::optional<ucred> who = find_credentials(connection);
   if (!who) return;
-  const size_t limit =
-      who->uid == 0 ? limits_.connections : limits_.connections - limits_.kept_for_root;
-  if (peers_.size() < limit) {
+  if (has_place(who->uid)) {
     peers_.push_back({.connection = std::move(connection),
                       .uid = who->uid,
                       .silent_until = now + limits_.silence});

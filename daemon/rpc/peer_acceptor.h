@@ -19,12 +19,13 @@ namespace gpuperf {
 struct PeerLimits {
   size_t connections = 256;   // at once, silent ones included
   size_t kept_for_root = 32;  // of those, so that nobody can lock out who could mend it
+  size_t per_user = 64;       // of the rest, so that one user leaves places to the others
   // A client's first bytes are sent with its connect; one that is silent holds a place for nothing.
   std::chrono::milliseconds silence{5000};
 };
 
-// Accepts the connections of a listening Unix socket and hands each on with the user who made it,
-// by the kernel's word: gRPC 1.51 has no way to ask for it.
+// Accepts the connections of a listening socket and hands each on with the user who made it, by the
+// kernel's word: gRPC 1.51 has no way to ask for it. Over TCP the kernel says kNoUser of everybody.
 //
 // Thread: one of its own, where `take` and `gone` are called. The counters must outlive it.
 // Owns the listening socket, and a second descriptor of every connection handed on, to see it end.
@@ -34,6 +35,8 @@ struct PeerLimits {
 // Not here: what a peer may do (RpcServer).
 class PeerAcceptor {
  public:
+  static constexpr uid_t kNoUser = static_cast<uid_t>(-1);
+
   // `connection` does not block. `uid` is the peer's at its connect, as this process's user
   // namespace sees it: root of another namespace is somebody else here.
   using Take = std::function<void(Fd connection, uid_t uid)>;
@@ -63,6 +66,7 @@ class PeerAcceptor {
   int wait(std::vector<pollfd>& watched) const;
   void look_at(Peer& peer, short events, Moment now);
   void accept_one(Moment now);
+  bool has_place(uid_t uid) const;
   void add(Fd connection, Moment now);
 
   // Set once in the constructor.

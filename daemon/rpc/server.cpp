@@ -5,6 +5,7 @@
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
+#include <grpcpp/security/server_credentials.h>
 #include <grpcpp/server_posix.h>
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
@@ -16,11 +17,13 @@
 
 #include "daemon/base/listen_address.h"
 #include "daemon/base/log.h"
+#include "daemon/base/pem_file.h"
 #include "grpc/health/v1/health.pb.h"
 
 namespace gpuperf {
 namespace {
 
+constexpr int kTcpBacklog = 128;  // connections that wait to be accepted
 constexpr std::chrono::seconds kStopTimeout{1};
 // CheckConfig takes 1 MiB of text; the rest is room for the message around it.
 constexpr int kMaxRequestBytes = 1024 * 1024 + 64 * 1024;
@@ -29,6 +32,13 @@ constexpr int kMaxRequestBytes = 1024 * 1024 + 64 * 1024;
 constexpr int kMaxAnswerBytes = 16 * 1024 * 1024;
 constexpr size_t kBufferBytes = size_t{64} * 1024 * 1024;
 constexpr size_t kUserBufferBytes = size_t{16} * 1024 * 1024;
+// Of answers that wait to be taken: root's, one user's, those of all users. gRPC holds about three
+// times as much for them.
+constexpr size_t kRootAnswerBytes = size_t{64} * 1024 * 1024;
+constexpr size_t kUserAnswerBytes = size_t{16} * 1024 * 1024;
+constexpr size_t kUsersAnswerBytes = size_t{32} * 1024 * 1024;
+// Everybody who reaches the port may take a place, until the handshake.
+constexpr PeerLimits kTcpLimits = {.connections = 64, .kept_for_root = 0, .per_user = 64};
 // Only reflection still takes a thread per call.
 constexpr int kReflectionThreads = 8;
 
@@ -37,6 +47,8 @@ const struct {
   int value;
 } kChannelArguments[] = {
     {GRPC_ARG_MAX_CONCURRENT_STREAMS, 64},
+    // Requests are small: the window and the frames need not grow (FrameGuard).
+    {GRPC_ARG_HTTP2_BDP_PROBE, 0},
     // A second daemon must be refused, not given half of the calls.
     {GRPC_ARG_ALLOW_REUSEPORT, 0},
     // Finds clients that vanished without closing, and keeps a watch alive through proxies.
@@ -54,6 +66,22 @@ void write_grpc_log(gpr_log_func_args* args) {
             {{"file", fmt::format("{}:{}", args->file, args->line)}, {"message", args->message}});
 }
 
+Result<std::shared_ptr<grpc::ServerCredentials>> make_credentials(const RpcTls& tls) {
+  if (tls.cert_file.empty() || tls.key_file.empty() || tls.client_ca_file.empty()) {
+    return absl::InvalidArgumentError(
+        "over TCP both sides must show a certificate: set grpc.cert_file, grpc.key_file and "
+        "grpc.client_ca_file, or listen on a Unix socket: unix:/run/gpuperf/api.sock");
+  }
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  grpc::SslServerCredentialsOptions::PemKeyCertPair own;
+  ASSIGN_OR_RETURN(own.cert_chain, read_pem_file(tls.cert_file));
+  ASSIGN_OR_RETURN(own.private_key, read_pem_file(tls.key_file));
+  ASSIGN_OR_RETURN(options.pem_root_certs, read_pem_file(tls.client_ca_file));
+  options.pem_key_cert_pairs.push_back(std::move(own));
+  return grpc::SslServerCredentials(options);
+}
+
 Status with_setting(const Status& status) {
   return Status(status.code(), "grpc.listen: " + std::string(status.message()));
 }
@@ -61,9 +89,20 @@ Status with_setting(const Status& status) {
 }  // namespace
 
 RpcServer::RpcServer(ObserveSources sources, ControlPort* port)
-    : sources_(std::move(sources)), port_(port), quota_("api"), owners_(sources_.board) {
+    : sources_(std::move(sources)),
+      port_(port),
+      quota_("api"),
+      owners_(sources_.board),
+      users_answers_(kUsersAnswerBytes, nullptr, sources_.drops) {
   quota_.Resize(kBufferBytes).SetMaxThreads(kReflectionThreads);
 }
+
+RpcServer::Side::Side(RpcServer& server, CallerId caller)
+    : budget(caller.caller == Caller::kRoot ? kRootAnswerBytes : kUserAnswerBytes,
+             caller.caller == Caller::kRoot ? nullptr : &server.users_answers_,
+             server.sources_.drops),
+      observe(server.sources_, server.queue_, budget, caller.caller == Caller::kRoot),
+      control(server.port_, caller, server.owners_, budget) {}
 
 RpcServer::~RpcServer() { stop(); }
 
@@ -80,7 +119,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const RpcOptions& options,
   auto server = std::unique_ptr<RpcServer>(new RpcServer(std::move(sources), port));
   const Status started = options.listen.starts_with(kUnix)
                              ? server->start_unix(options.listen.substr(kUnix.size()), options)
-                             : server->start_tcp(options.listen);
+                             : server->start_tcp(options);
   if (!started.ok()) return with_setting(started);
   return server;
 }
@@ -88,8 +127,8 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const RpcOptions& options,
 Status RpcServer::start_unix(const std::string& path, const RpcOptions& options) {
   RETURN_IF_ERROR(prepare_unix_socket(path));
   address_ = "unix:" + path;
-  others_ = make_side({.caller = Caller::kOther}, "", nullptr);
-  root_ = make_side({.caller = Caller::kRoot}, "", nullptr);
+  others_ = make_side({.caller = Caller::kOther});
+  root_ = make_side({.caller = Caller::kRoot});
   if (others_->server == nullptr || root_->server == nullptr) {
     return absl::ResourceExhaustedError(path + ": start gRPC: no thread or descriptor to be had");
   }
@@ -100,6 +139,7 @@ Status RpcServer::start_unix(const std::string& path, const RpcOptions& options)
     // The owner can still use it: better than no API at all.
     log_warn("api_socket_private", {{"path", path}, {"cause", std::string(opened.message())}});
   }
+  ASSIGN_OR_RETURN(relay_, PeerRelay::start(sources_.drops));
   ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::start(
                                   std::move(listening), options.limits, sources_.drops,
                                   [this](Fd connection, uid_t uid) {
@@ -111,10 +151,14 @@ Status RpcServer::start_unix(const std::string& path, const RpcOptions& options)
 
 // Which server a connection is given to is what says who calls, for all its life.
 void RpcServer::take_connection(Fd connection, uid_t uid) {
+  Result<Fd> guarded = relay_->post_connection(std::move(connection), uid);
+  if (!guarded.ok()) {
+    return log_debug("api_connection_lost", {{"cause", std::string(guarded.status().message())}});
+  }
   Side* side = uid == 0 ? root_.get() : find_user(uid);
   if (side == nullptr) side = others_.get();
   ++side->connections;
-  grpc::AddInsecureChannelFromFd(side->server.get(), connection.release());
+  grpc::AddInsecureChannelFromFd(side->server.get(), guarded->release());
 }
 
 void RpcServer::end_connection(uid_t uid) {
@@ -135,37 +179,42 @@ RpcServer::Side* RpcServer::find_user(uid_t uid) {
     stop_side(idle->second.get(), std::chrono::system_clock::now());
     users_.erase(idle);
   }
-  std::unique_ptr<Side> made = make_side({.caller = Caller::kUser, .uid = uid}, "", nullptr);
+  std::unique_ptr<Side> made = make_side({.caller = Caller::kUser, .uid = uid});
   if (made->server == nullptr) return nullptr;
   return users_.emplace(uid, std::move(made)).first->second.get();
 }
 
-Status RpcServer::start_tcp(const std::string& listen) {
-  ASSIGN_OR_RETURN(HostPort address, parse_host_port(listen));
-  if (!is_loopback(address)) {
-    return absl::InvalidArgumentError(fmt::format(
-        "{}: not a loopback address: without certificates, which this version does not have, "
-        "anyone "
-        "who reaches it could read; listen on unix:/run/gpuperf/api.sock, 127.0.0.1 or [::1]",
-        listen));
+Status RpcServer::start_tcp(const RpcOptions& options) {
+  ASSIGN_OR_RETURN(HostPort address, parse_host_port(options.listen));
+  ASSIGN_OR_RETURN(auto credentials, make_credentials(options.tls));
+  ASSIGN_OR_RETURN(Fd listening, listen_on(address, kTcpBacklog));
+  others_ = make_side({.caller = Caller::kTcp}, std::move(credentials), &tcp_);
+  if (others_->server == nullptr) {
+    return absl::InvalidArgumentError(
+        options.listen +
+        ": start gRPC: grpc.cert_file or grpc.key_file cannot be used; look at them with "
+        "openssl x509 -noout -text -in CERT and openssl pkey -noout -in KEY");
   }
-  RETURN_IF_ERROR(check_listenable(address));
-  int port = 0;
-  others_ = make_side({.caller = Caller::kTcp}, format_host_port(address), &port);
-  if (others_->server == nullptr || port == 0) {
-    return absl::UnavailableError(listen + ": listen: taken by another program just now");
-  }
-  address.port = static_cast<uint16_t>(port);
+  ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::start(std::move(listening), kTcpLimits, sources_.drops,
+                                                  [this](Fd connection, uid_t) {
+                                                    TcpAcceptor::NewConnectionParameters parameters;
+                                                    parameters.fd = connection.release();
+                                                    tcp_->HandleNewConnection(&parameters);
+                                                  }));
   address_ = format_host_port(address);
   return absl::OkStatus();
 }
 
-// `listen` empty: connections are given to it. Its server is null when it could not start.
-std::unique_ptr<RpcServer::Side> RpcServer::make_side(CallerId caller, const std::string& listen,
-                                                      int* port) {
+std::unique_ptr<RpcServer::Side> RpcServer::make_side(
+    CallerId caller, std::shared_ptr<grpc::ServerCredentials> credentials,
+    std::unique_ptr<TcpAcceptor>* tcp) {
   auto side = std::make_unique<Side>(*this, caller);
   grpc::ServerBuilder builder;
-  if (!listen.empty()) builder.AddListeningPort(listen, grpc::InsecureServerCredentials(), port);
+  if (credentials != nullptr) {
+    *tcp = builder.experimental().AddExternalConnectionAcceptor(
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
+        std::move(credentials));
+  }
   builder.RegisterService(&side->observe);
   builder.RegisterService(&side->control);
   builder.SetMaxReceiveMessageSize(kMaxRequestBytes);
@@ -187,7 +236,7 @@ std::unique_ptr<RpcServer::Side> RpcServer::make_side(CallerId caller, const std
 }
 
 std::shared_ptr<grpc::Channel> RpcServer::open_channel(Caller caller) {
-  std::unique_ptr<Side> side = make_side({.caller = caller}, "", nullptr);
+  std::unique_ptr<Side> side = make_side({.caller = caller});
   if (side->server == nullptr) return nullptr;
   grpc::ChannelArguments arguments;
   arguments.SetMaxReceiveMessageSize(kMaxAnswerBytes);
@@ -204,6 +253,7 @@ void RpcServer::stop_side(Side* side, std::chrono::system_clock::time_point dead
 void RpcServer::stop() {
   if (others_ == nullptr) return;
   acceptor_.reset();
+  tcp_.reset();
   sources_.watch.close();
   const auto deadline = std::chrono::system_clock::now() + kStopTimeout;
   {
@@ -222,6 +272,7 @@ void RpcServer::stop() {
   users_.clear();
   root_.reset();
   others_.reset();
+  relay_.reset();  // passes on what the servers said last
   // By now it may also be another daemon's.
   if (socket_id_.has_value() && find_file_id(socket_path_) == socket_id_) {
     (void)unlink(socket_path_.c_str());  // best effort: the next start removes a stale one

@@ -2,6 +2,7 @@
 
 #include <grpcpp/resource_quota.h>
 #include <grpcpp/server.h>
+#include <grpcpp/server_builder.h>
 
 #include <sys/types.h>
 
@@ -15,32 +16,43 @@
 #include "daemon/base/result.h"
 #include "daemon/base/unix_socket.h"
 #include "daemon/model/control_port.h"
+#include "daemon/rpc/answer_budget.h"
 #include "daemon/rpc/capture_owners.h"
 #include "daemon/rpc/control_service.h"
 #include "daemon/rpc/observe_service.h"
 #include "daemon/rpc/peer_acceptor.h"
+#include "daemon/rpc/peer_relay.h"
 #include "daemon/rpc/render_queue.h"
 
 namespace gpuperf {
 
+// Files in PEM form, for TCP: both sides show a certificate.
+struct RpcTls {
+  std::string cert_file;       // of the daemon
+  std::string key_file;        // its key
+  std::string client_ca_file;  // who vouches for the clients
+};
+
 struct RpcOptions {
-  std::string listen;             // "unix:/path" or host:port of a loopback address
-  std::string group = "gpuperf";  // may use the socket, where that group exists
+  std::string listen;             // "unix:/path" or host:port
+  std::string group = "gpuperf";  // may use the Unix socket, where that group exists
   PeerLimits limits;              // of the Unix socket
+  RpcTls tls = {};
 };
 
 // Serves gpuperf.v1, health checks and reflection over gRPC.
 //
 // Thread: start, open_channel and stop on the daemon's; answers on gRPC's threads. The sources and
 // the port, which may be null (Control is UNAVAILABLE then), must outlive it. Bounds: connections
-// as in PeerLimits; 64 calls at once per connection, messages of 1 MiB in and 16 MiB out, 64 MiB of
-// buffers for root and for all others, 16 MiB for each user told apart; connections idle for ten
-// minutes are closed. Access: a Unix socket is 0660 for the group, 0600 where there is none. Who
-// may change the daemon is decided when a connection is accepted: those of each user go to a server
-// of their own, whose Control knows the user. No call can reach the wrong one, whatever it says:
-// gRPC names a peer by its descriptor's number only, which may already be another connection's. At
-// most kUsers users beside root have one at a time; a user beyond them shares one whose Control
-// refuses. Over TCP only loopback, and Control refuses: nothing there says who calls.
+// as in PeerLimits; what a connection and a user may send as in FrameGuard; messages of 1 MiB in
+// and 16 MiB out; answers that wait to be taken, 64 MiB of root's, 16 MiB of each user's and 32 MiB
+// of all of them; connections idle for ten minutes are closed. Access: a Unix socket is 0660 for
+// the group, 0600 where there is none. Who may change the daemon is decided when a connection is
+// accepted: those of each user go to a server of their own, whose Control knows the user. No call
+// can reach the wrong one, whatever it says: gRPC names a peer by its descriptor's number only,
+// which may already be another connection's. At most kUsers users beside root have one at a time; a
+// user beyond them shares one whose Control refuses. Over TCP both sides show certificates, and
+// Control refuses: one does not say who of this host calls.
 class RpcServer {
  public:
   static constexpr size_t kUsers = 16;
@@ -64,9 +76,8 @@ class RpcServer {
  private:
   // The services as one kind of caller has them, and the server that gets that kind's connections.
   struct Side {
-    Side(RpcServer& server, CallerId caller)
-        : observe(server.sources_, server.queue_, caller.caller == Caller::kRoot),
-          control(server.port_, caller, server.owners_) {}
+    Side(RpcServer& server, CallerId caller);
+    AnswerBudget budget;
     ObserveService observe;
     ControlService control;
     size_t connections = 0;                // of a user's; acceptor's thread only
@@ -75,8 +86,13 @@ class RpcServer {
 
   RpcServer(ObserveSources sources, ControlPort* port);
   Status start_unix(const std::string& path, const RpcOptions& options);
-  Status start_tcp(const std::string& listen);
-  std::unique_ptr<Side> make_side(CallerId caller, const std::string& listen, int* port);
+  Status start_tcp(const RpcOptions& options);
+  // Its server is null where it could not start. With credentials, `tcp` says what takes its
+  // connections.
+  using TcpAcceptor = grpc::experimental::ExternalConnectionAcceptor;
+  std::unique_ptr<Side> make_side(CallerId caller,
+                                  std::shared_ptr<grpc::ServerCredentials> credentials = nullptr,
+                                  std::unique_ptr<TcpAcceptor>* tcp = nullptr);
   // On the acceptor's thread.
   void take_connection(Fd connection, uid_t uid);
   void end_connection(uid_t uid);
@@ -92,6 +108,7 @@ class RpcServer {
   grpc::ResourceQuota quota_;  // shared by the sides that are always there
   CaptureOwners owners_;
   RenderQueue queue_;
+  AnswerBudget users_answers_;
   // Null once stopped. Destroyed in the opposite order: nothing is accepted for a server that is
   // gone.
   std::unique_ptr<Side> others_;              // everybody's for TCP, else of users beyond kUsers
@@ -99,7 +116,9 @@ class RpcServer {
   std::vector<std::unique_ptr<Side>> inner_;  // of open_channel
   // Acceptor's thread only, for as long as there is one.
   std::map<uid_t, std::unique_ptr<Side>> users_;
-  std::unique_ptr<PeerAcceptor> acceptor_;  // null for TCP
+  std::unique_ptr<TcpAcceptor> tcp_;  // null for a Unix socket
+  std::unique_ptr<PeerRelay> relay_;  // null for TCP
+  std::unique_ptr<PeerAcceptor> acceptor_;
 };
 
 }  // namespace gpuperf

@@ -137,12 +137,21 @@ TEST(CliUnreachableTest, GivesUpOnADaemonThatDoesNotAnswer) {
   }
 }
 
+// What to give for a daemon at a TCP address.
+std::vector<std::string> make_tcp_command(const std::string& address, const ThrowawayCa& ca) {
+  return {"status",     "-o",          "json",         "--address",  address,      "--ca-file",
+          ca.ca_file(), "--cert-file", ca.cert_file(), "--key-file", ca.key_file()};
+}
+
 TEST(CliUnreachableTest, FailsAtOnceOnARefusedPort) {
   FakeDaemon daemon;
-  daemon.start("127.0.0.1:0");
+  const ThrowawayCa ca;
+  daemon.start_tcp(ca);
   daemon.stop();  // nobody else is likely to take its port at once
+  auto arguments = make_tcp_command(daemon.address(), ca);
+  arguments.insert(arguments.end(), {"--timeout", "600"});
 
-  const auto result = run_program({"status", "--address", daemon.address(), "--timeout", "600"});
+  const auto result = run_program(arguments);
 
   EXPECT_EQ(result.exit_code, 3);
   EXPECT_THAT(result.err, HasSubstr("cannot read the status: gpuperfd at " + daemon.address()));
@@ -151,13 +160,21 @@ TEST(CliUnreachableTest, FailsAtOnceOnARefusedPort) {
 
 TEST(CliConnectionTest, SpeaksTcpPastAWebProxy) {
   FakeDaemon daemon;
-  daemon.start("127.0.0.1:0");
+  const ThrowawayCa ca;
+  daemon.start_tcp(ca);
 
-  const auto result = run_program({"status", "-o", "json", "--address", daemon.address()},
+  const auto result = run_program(make_tcp_command(daemon.address(), ca),
                                   {.environment = {{"http_proxy", "http://127.0.0.1:1"},
                                                    {"https_proxy", "http://127.0.0.1:1"}}});
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
+}
+
+TEST(CliConnectionTest, SaysWhichCertificateIsMissing) {
+  expect_usage_error({"status", "--address", "127.0.0.1:1"},
+                     "--ca-file is missing: over TCP gpuperfctl and gpuperfd both show");
+  expect_usage_error({"status", "--address", "127.0.0.1:1", "--ca-file", "/no/such.pem"},
+                     "--ca-file: cannot read /no/such.pem: No such file");
 }
 
 TEST(CliConnectionTest, TakesPathsThatNeedEscapingInAUri) {

@@ -154,18 +154,26 @@ FakeDaemon::FakeDaemon() : address_("unix:" + (folder_ / "api.sock")) {
 
 FakeDaemon::~FakeDaemon() { stop(); }
 
-void FakeDaemon::start(const std::string& listen) {
+void FakeDaemon::start_tcp(const ThrowawayCa& ca) {
+  grpc::SslServerCredentialsOptions options(
+      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  options.pem_root_certs = read_file(ca.ca_file());
+  options.pem_key_cert_pairs = {{read_file(ca.key_file()), read_file(ca.cert_file())}};
+  start("127.0.0.1:0", grpc::SslServerCredentials(options));
+}
+
+void FakeDaemon::start(const std::string& listen,
+                       const std::shared_ptr<grpc::ServerCredentials>& credentials) {
   if (started_) return;
   started_ = true;
   int port = 0;
   grpc::ServerBuilder builder;
-  builder.AddListeningPort(listen.empty() ? address_ : listen, grpc::InsecureServerCredentials(),
-                           &port);
+  builder.AddListeningPort(listen, credentials, &port);
   builder.RegisterService(this);
   builder.RegisterService(&control_);
   server_ = builder.BuildAndStart();
   if (server_ == nullptr) throw std::runtime_error("cannot serve on " + address_);
-  if (!listen.empty()) address_ = "127.0.0.1:" + std::to_string(port);
+  if (listen != address_) address_ = "127.0.0.1:" + std::to_string(port);
 }
 
 void FakeDaemon::stop() {

@@ -11,6 +11,7 @@
 #include "gpuperf/v1/control.grpc.pb.h"
 #include "gpuperf/v1/observe.grpc.pb.h"
 #include "tests/unit/files.h"
+#include "tests/unit/throwaway_ca.h"
 
 namespace gpuperf::client {
 
@@ -60,9 +61,10 @@ class FakeDaemon final : public v1::Observe::Service {
 
   FakeAnswers answers;
 
-  // Serves on the socket, or on "127.0.0.1:0" where a listen address is given. Later calls do
-  // nothing. The answers may not change after the first.
-  void start(const std::string& listen = "");
+  // Serves on the socket. Later calls do nothing. The answers may not change after the first.
+  void start() { start(address_, grpc::InsecureServerCredentials()); }
+  // Over TCP, for clients that show a certificate.
+  void start_tcp(const ThrowawayCa& ca);
   // At once, as a daemon that stops does: running streams end.
   void stop();
 
@@ -148,6 +150,8 @@ class FakeDaemon final : public v1::Observe::Service {
   grpc::Status note(const char* method, const google::protobuf::Message& request);
   grpc::Status note_change(const char* method, const google::protobuf::Message& request,
                            v1::ProbeChange* change);
+  void start(const std::string& listen,
+             const std::shared_ptr<grpc::ServerCredentials>& credentials);
   template <typename Row>
   void fill_page(const v1::Page& page, const std::vector<Row>& rows,
                  google::protobuf::RepeatedPtrField<Row>* out, std::string* next_token) const;

@@ -162,7 +162,10 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "page": false
   },
   "grpc": {
-    "listen": "localhost:50051"
+    "listen": "localhost:50051",
+    "cert_file": "/etc/gpuperf/api.pem",
+    "key_file": "/etc/gpuperf/api.key",
+    "client_ca_file": "/etc/gpuperf/clients.pem"
   },
   "export": {
     "otlp": {

@@ -196,7 +196,7 @@ TEST_F(CaptureControlTest, PassesOnTheDaemonsErrors) {
 
 TEST_F(CaptureControlTest, RefusesEverybodyOverTcp) {
   server_->stop();
-  start("127.0.0.1:0");
+  start_tcp();
   const auto control = connect_as(0);
 
   ask(*control, &Control::StartCapture);

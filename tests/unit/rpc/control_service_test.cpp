@@ -146,7 +146,7 @@ TEST_F(ControlServiceTest, RefusesWhoeverIsNotRootAndLetsThemReadOn) {
 }
 
 TEST_F(ControlServiceTest, RefusesEverybodyOverTcp) {
-  start("127.0.0.1:0");
+  start_tcp();
   control_ = v1::Control::NewStub(connect());
 
   expect_every_call_refused("over TCP");

@@ -1,7 +1,5 @@
 #include "daemon/rpc/observe_service.h"
 
-#include <grpcpp/test/default_reactor_test_peer.h>
-
 #include <algorithm>
 #include <set>
 
@@ -26,17 +24,16 @@ class ObserveServiceTest : public RpcFixture {
     return {{"line 1, column 1", "not JSON", "begin with {"}};
   }
 
-  // Calls the service itself, for large messages: where client and server share a process, their
+  // A call within the process, for large messages: where client and server share a process, their
   // shared poller now and then holds up what is larger than the socket's buffer, for ten seconds.
   template <typename Request, typename Response>
-  Response call_directly(grpc::ServerUnaryReactor* (ObserveService::*method)(
-                             grpc::CallbackServerContext*, const Request*, Response*),
-                         const Request& request) {
-    grpc::CallbackServerContext context;
-    const grpc::testing::DefaultReactorTestPeer peer(&context);
-    Response response;
-    (service_.*method)(&context, &request, &response);
-    status_ = peer.test_status();
+  Response call_within(grpc::Status (Stub::*method)(grpc::ClientContext*, const Request&,
+                                                    Response*),
+                       const Request& request) {
+    if (!within_) within_ = v1::Observe::NewStub(server_->open_channel(Caller::kRoot));
+    std::swap(stub_, within_);
+    const Response response = call(method, request);
+    std::swap(stub_, within_);
     return response;
   }
 
@@ -142,8 +139,7 @@ class ObserveServiceTest : public RpcFixture {
     EXPECT_THAT(status_.error_message(), HasSubstr(why));
   }
 
-  RenderQueue queue_;
-  ObserveService service_{sources(), queue_, true};
+  std::unique_ptr<Stub> within_;
 };
 
 TEST_F(ObserveServiceTest, AnswersBeforeTheFirstSnapshot) {
@@ -560,8 +556,7 @@ TEST_F(ObserveServiceTest, PagesStayBelowWhatClientsAccept) {
   int pages = 0;
 
   do {
-    const v1::ListSlowCallsResponse response =
-        call_directly(&ObserveService::ListSlowCalls, request);
+    const v1::ListSlowCallsResponse response = call_within(&Stub::ListSlowCalls, request);
     ASSERT_TRUE(status_.ok()) << status_.error_message();
     EXPECT_LT(response.ByteSizeLong(), 4u * 1024 * 1024);
     for (const auto& row : response.slow_calls()) EXPECT_TRUE(ids.insert(row.id()).second);
@@ -624,12 +619,12 @@ TEST_F(ObserveServiceTest, ChecksAConfigurationWithoutUsingIt) {
 TEST_F(ObserveServiceTest, RefusesAConfigurationOfMoreThanOneMebibyte) {
   v1::CheckConfigRequest request;
   request.set_json(std::string(1024 * 1024, ' '));
-  const v1::CheckConfigResponse response = call_directly(&ObserveService::CheckConfig, request);
+  const v1::CheckConfigResponse response = call_within(&Stub::CheckConfig, request);
   EXPECT_TRUE(status_.ok()) << status_.error_message();
   EXPECT_EQ(response.errors_size(), 1);
 
   request.set_json(std::string(1024 * 1024 + 1, ' '));
-  call_directly(&ObserveService::CheckConfig, request);
+  call_within(&Stub::CheckConfig, request);
   expect_error(grpc::StatusCode::RESOURCE_EXHAUSTED, "a configuration has at most 1048576");
 }
 

@@ -150,6 +150,23 @@ TEST_F(PeerAcceptorTest, KeepsPlacesForRoot) {
   EXPECT_EQ(drops_.get(DropCause::kApiConnectionsFull), 1u);
 }
 
+TEST_F(PeerAcceptorTest, LeavesPlacesToOtherUsers) {
+  if (geteuid() != 0) GTEST_SKIP() << "needs root to be two other users";
+  start({.connections = 3, .kept_for_root = 0, .per_user = 2, .silence = kLong});
+  ASSERT_EQ(chmod((folder_ / "").c_str(), 0711), 0);
+  ASSERT_EQ(chmod(path_.c_str(), 0666), 0);
+
+  const Fd first = speak(connect_as_nobody(path_));
+  const Fd second = speak(connect_as_nobody(path_));
+  wait_for_taken(2);
+  EXPECT_TRUE(wait_for_end(connect_as_nobody(path_)));
+  const Fd other = speak(testing::connect_as(path_, 1));
+  wait_for_taken(3);
+
+  EXPECT_EQ(taken_[2].second, 1u);
+  EXPECT_EQ(drops_.get(DropCause::kApiConnectionsFull), 1u);
+}
+
 TEST_F(PeerAcceptorTest, LeavesConnectionsOpenThatItHandedOn) {
   start({.silence = kLong});
   const Fd spoken = connect_and_wait();

@@ -7,6 +7,7 @@
 
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/files.h"
 #include "tests/unit/proto_text.h"
+#include "tests/unit/throwaway_ca.h"
 
 namespace gpuperf::testing {
 
@@ -37,6 +39,16 @@ class RpcFixture : public ::testing::Test {
   }
   void start() { start("unix:" + (folder_ / "api.sock")); }
   void start(const std::string& listen) { start(RpcOptions{.listen = listen}); }
+  // Over TCP, with certificates.
+  void start_tcp() {
+    ca_.emplace();
+    start(RpcOptions{.listen = "127.0.0.1:0", .tls = tls()});
+  }
+  RpcTls tls() const {
+    return {.cert_file = ca_->cert_file(),
+            .key_file = ca_->key_file(),
+            .client_ca_file = ca_->ca_file()};
+  }
   void start(const RpcOptions& options) {
     auto started = RpcServer::start(options, sources(), control_port_);
     ASSERT_TRUE(started.ok()) << started.status();
@@ -47,8 +59,13 @@ class RpcFixture : public ::testing::Test {
   std::shared_ptr<grpc::Channel> connect() const {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-    return grpc::CreateCustomChannel(server_->address(), grpc::InsecureChannelCredentials(),
-                                     arguments);
+    return grpc::CreateCustomChannel(server_->address(), credentials(), arguments);
+  }
+  std::shared_ptr<grpc::ChannelCredentials> credentials() const {
+    if (!ca_) return grpc::InsecureChannelCredentials();
+    return grpc::SslCredentials({.pem_root_certs = read_file(ca_->ca_file()),
+                                 .pem_private_key = read_file(ca_->key_file()),
+                                 .pem_cert_chain = read_file(ca_->cert_file())});
   }
   // One call; its status goes to `status_`.
   template <typename Request, typename Response>
@@ -77,6 +94,7 @@ class RpcFixture : public ::testing::Test {
   WatchHub hub_{drops_};
   ControlPort* control_port_ = nullptr;     // set before start
   const CaptureStore* captures_ = nullptr;  // likewise
+  std::optional<ThrowawayCa> ca_;           // of start_tcp
   std::unique_ptr<RpcServer> server_;
   std::unique_ptr<v1::Observe::Stub> stub_;
   grpc::Status status_;

@@ -1,6 +1,7 @@
 #include "daemon/rpc/server.h"
 
 #include <grpcpp/generic/generic_stub.h>
+#include <netinet/in.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -226,8 +227,8 @@ TEST_F(ServerTest, StopsWithinSecondsWhateverIsConnected) {
   EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
 }
 
-TEST_F(ServerTest, ServesLoopbackAddresses) {
-  start("127.0.0.1:0");
+TEST_F(ServerTest, ServesTcpWhereBothSidesShowACertificate) {
+  start_tcp();
   EXPECT_THAT(server_->address(), ::testing::MatchesRegex("127\\.0\\.0\\.1:[1-9][0-9]*"));
 
   call(&Stub::GetStatus);
@@ -235,17 +236,69 @@ TEST_F(ServerTest, ServesLoopbackAddresses) {
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 }
 
-TEST_F(ServerTest, RefusesAPortInUse) {
-  start("127.0.0.1:0");
+TEST_F(ServerTest, AnswersNobodyOverTcpWithoutTheRightCertificate) {
+  start_tcp();
+  const ThrowawayCa stranger;
+  const std::string roots = read_file(ca_->ca_file());
+  const std::shared_ptr<grpc::ChannelCredentials> refused[] = {
+      grpc::InsecureChannelCredentials(), grpc::SslCredentials({.pem_root_certs = roots}),
+      grpc::SslCredentials({.pem_root_certs = roots,
+                            .pem_private_key = read_file(stranger.key_file()),
+                            .pem_cert_chain = read_file(stranger.cert_file())})};
 
-  EXPECT_THAT(explain_refusal(server_->address()),
-              HasSubstr("grpc.listen: " + server_->address() + ": listen: address in use"));
+  for (const auto& credentials : refused) {
+    stub_ = v1::Observe::NewStub(grpc::CreateChannel(server_->address(), credentials));
+    call(&Stub::GetStatus);
+    EXPECT_EQ(status_.error_code(), grpc::StatusCode::UNAVAILABLE);
+  }
 }
 
-TEST_F(ServerTest, RefusesAddressesOthersCanReach) {
-  for (const char* listen : {"0.0.0.0:0", "[::]:0", "192.0.2.1:9466", "example.org:9466"}) {
-    EXPECT_THAT(explain_refusal(listen), HasSubstr("not a loopback address")) << listen;
+TEST_F(ServerTest, RefusesTcpWithoutCertificates) {
+  for (const char* listen : {"127.0.0.1:0", "[::]:0"}) {
+    EXPECT_THAT(explain_refusal(listen),
+                HasSubstr("set grpc.cert_file, grpc.key_file and grpc.client_ca_file"))
+        << listen;
   }
+}
+
+TEST_F(ServerTest, SaysWhichCertificateItCannotRead) {
+  ca_.emplace();
+  RpcTls missing = tls();
+  missing.client_ca_file = "/no/such.pem";
+
+  const auto server =
+      RpcServer::start({.listen = "127.0.0.1:0", .tls = missing}, sources(), nullptr);
+
+  EXPECT_THAT(server.status().message(), HasSubstr("grpc.listen: /no/such.pem: read: "));
+}
+
+TEST_F(ServerTest, BoundsConnectionsOverTcp) {
+  start_tcp();
+  const Result<HostPort> address = parse_host_port(server_->address());
+  ASSERT_TRUE(address.ok());
+  std::vector<Fd> silent;
+  for (int i = 0; i < 65; ++i) {
+    silent.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in name = {.sin_family = AF_INET, .sin_port = htons(address->port)};
+    name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(::connect(silent.back().get(), reinterpret_cast<sockaddr*>(&name), sizeof name), 0);
+  }
+
+  EXPECT_TRUE(testing::wait_for_end(silent.back()));
+
+  EXPECT_EQ(drops_.get(DropCause::kApiConnectionsFull), 1u);
+  silent.clear();
+  call(&Stub::GetStatus);
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+}
+
+TEST_F(ServerTest, RefusesAPortInUse) {
+  start_tcp();
+  const auto second =
+      RpcServer::start({.listen = server_->address(), .tls = tls()}, sources(), nullptr);
+
+  EXPECT_THAT(second.status().message(),
+              HasSubstr("grpc.listen: " + server_->address() + ": listen: address in use"));
 }
 
 TEST_F(ServerTest, RefusesAddressesItCannotRead) {
