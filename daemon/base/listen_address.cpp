@@ -15,7 +15,6 @@
 namespace gpuperf {
 namespace {
 
-
 Status bad_address(std::string_view text, std::string_view why) {
   return absl::InvalidArgumentError(fmt::format(
       "address \"{}\": {}; write host:port, for example 127.0.0.1:9465 or [::1]:9465", text, why));
