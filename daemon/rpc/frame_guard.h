@@ -14,10 +14,9 @@ namespace gpuperf {
 
 // What all connections of one user may make gRPC do. Thread: the relay's.
 struct PeerBudget {
-  // In frames of the cheapest kind; FrameGuard's table has what the others cost. 20,000 cost gRPC
-  // some 50 ms of CPU time (measured: decision 0023).
+  // In frames of the cheapest kind; frame_guard.cpp has what the others cost.
   static constexpr uint64_t kWorkPerSecond = 20'000;
-  // Over all connections. gRPC keeps some 20 KiB for each (measured).
+  // Over all connections.
   static constexpr size_t kMaxOpenCalls = 256;
   // The largest request has 1 MiB: eight at once.
   static constexpr size_t kMaxRequestBytes = size_t{8} << 20;
