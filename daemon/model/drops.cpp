@@ -184,6 +184,9 @@ constexpr DropRow kDropRows[] = {
      "idle connections closed to make room for new ones: more than 512, or 256 from one address"},
     {DropCause::kHttpBusy, "http", "busy",
      "requests refused with status 429 or 503 because too many others were waiting"},
+    {DropCause::kNamesFileRefused, "names", "file_refused",
+     "perf maps and debug files that the process's user may not read or that belong to somebody "
+     "else: code goes without the names in them"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

@@ -91,6 +91,7 @@ enum class DropCause : size_t {
   kHttpAnswersFull,
   kHttpConnectionsFull,
   kHttpBusy,
+  kNamesFileRefused,
   kCount,
 };
 

@@ -114,7 +114,8 @@ CodeNamer::LoadedCode CodeNamer::load(uint32_t pid, const MappedCode& code,
                              .pid = pid,
                              .path = code.mapping.path,
                              .owner_uid = get_owner(opened),
-                             .facts = *facts});
+                             .facts = *facts,
+                             .count_drop = options_.count_drop});
   }
   if (debug) {
     loaded.debug_file = debug->opened.identity;
@@ -164,7 +165,8 @@ std::optional<DwarfWorker::Frames> CodeNamer::find_sources(uint32_t pid, const M
                                .path = code.mapping.path,
                                .owner_uid = get_owner(*own),
                                .facts = *facts,
-                               .known = &loaded.debug_file};
+                               .known = &loaded.debug_file,
+                               .count_drop = options_.count_drop};
   std::optional<DebugFile> debug;
   if (loaded.is_dwarf_separate && !(debug = find_debug_file(wanted))) return std::nullopt;
   const std::optional<DebugFile> alternate =

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/base/byte_lru.h"
+#include "daemon/model/drops.h"
 #include "daemon/probe/discovery/file_opener.h"
 #include "daemon/resolve/address_table.h"
 #include "daemon/resolve/debug_facts.h"
@@ -46,6 +47,7 @@ class CodeNamer {
     size_t table_bytes = size_t{64} << 20;
     size_t name_bytes = size_t{32} << 20;
     DwarfWorker::Options dwarf;
+    std::function<void(DropCause)> count_drop = [](DropCause) {};
   };
   explicit CodeNamer(Options options);
 

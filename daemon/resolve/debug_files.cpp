@@ -1,13 +1,14 @@
 #include "daemon/resolve/debug_files.h"
 
 #include <lzma.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <initializer_list>
 #include <span>
 #include <vector>
+
+#include "daemon/probe/discovery/process_files.h"
 
 namespace gpuperf {
 namespace {
@@ -58,17 +59,22 @@ std::optional<uint32_t> sum_up(int fd, uint64_t size_bytes) {
   return sum;
 }
 
-bool is_owner_trusted(int fd, uint32_t owner_uid) {
-  struct stat found {};
-  return ::fstat(fd, &found) == 0 && (found.st_uid == 0 || found.st_uid == owner_uid);
+Result<OpenedFile> open_path(const DebugFileWanted& wanted, Root root, const std::string& path) {
+  const Result<ProcessFiles> files = ProcessFiles::open(wanted.proc_root, wanted.pid);
+  if (root == Root::kProcess) return files.ok() ? files->open_file(path) : files.status();
+  return open_host_file(files.ok() ? files->process() : ProcessStatus{.uid = UINT32_MAX},
+                        std::string(wanted.host_root), path);
 }
 
 std::optional<DebugFile> open_candidate(const DebugFileWanted& wanted, Root root,
                                         const std::string& path) {
-  Result<OpenedFile> opened = root == Root::kProcess
-                                  ? open_file_of_process(wanted.proc_root, wanted.pid, path)
-                                  : open_named_file(std::string(wanted.host_root) + path);
-  if (!opened.ok() || !is_owner_trusted(opened->fd.get(), wanted.owner_uid)) return std::nullopt;
+  Result<OpenedFile> opened = open_path(wanted, root, path);
+  const bool is_trusted =
+      opened.ok() && (opened->owner_uid == 0 || opened->owner_uid == wanted.owner_uid);
+  if (absl::IsPermissionDenied(opened.status()) || (opened.ok() && !is_trusted)) {
+    wanted.count_drop(DropCause::kNamesFileRefused);
+  }
+  if (!is_trusted) return std::nullopt;
   const Result<ElfFile> file = ElfFile::open(opened->fd.get(), ElfFile::Kind::kDebug);
   if (!file.ok()) return std::nullopt;
   Result<DebugFacts> facts = read_debug_facts(*file);

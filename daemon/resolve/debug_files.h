@@ -3,10 +3,12 @@
 // Finds the files that hold what was stripped from another: by its build id, by the name it gives.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
 
+#include "daemon/model/drops.h"
 #include "daemon/probe/discovery/file_opener.h"
 #include "daemon/resolve/debug_facts.h"
 
@@ -21,6 +23,7 @@ struct DebugFileWanted {
   const DebugFacts& facts;     // of the stripped file
   // The debug file found earlier: its checksum need not be taken again.
   const FileIdentity* known = nullptr;
+  std::function<void(DropCause)> count_drop = [](DropCause) {};
 };
 
 struct DebugFile {
@@ -35,6 +38,8 @@ struct DebugFile {
 // A debug file must have the build id of its file, or, by its name, the checksum that is asked for.
 // It must belong to root or to the owner of the file: what is read serves all copies of that file,
 // and who mounts a /usr/lib/debug of his own over the system's must not name the code of others.
+// And the process's user must be able to read it (ProcessFiles), wherever it is found; of a process
+// that is gone, everybody. Files refused for one of these count as kNamesFileRefused.
 std::optional<DebugFile> find_debug_file(const DebugFileWanted& wanted);
 
 // The file that several debug files share (dwz), which .gnu_debugaltlink of `debug_path` names.

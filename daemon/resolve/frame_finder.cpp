@@ -37,12 +37,13 @@ FrameGroup make_group(const CodeAddress& code, const std::string& module, const 
 
 FrameFinder::FrameFinder(const Options& options, const Clock& clock)
     : mappings_(options.proc_root, options.maps_bytes, clock),
-      perf_maps_(options.proc_root, options.perf_map_bytes, clock),
+      perf_maps_(options.proc_root, options.perf_map_bytes, options.count_drop, clock),
       namer_({.proc_root = options.proc_root,
               .host_root = options.host_root,
               .table_bytes = options.table_bytes,
               .name_bytes = options.name_bytes,
-              .dwarf = options.dwarf}),
+              .dwarf = options.dwarf,
+              .count_drop = options.count_drop}),
       vdso_(VdsoSymbols::load()) {}
 
 std::vector<FrameGroup> FrameFinder::find_frames(const ProcessKey& process,

@@ -2,11 +2,13 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/model/drops.h"
 #include "daemon/resolve/code_address.h"
 #include "daemon/resolve/code_namer.h"
 #include "daemon/resolve/mapping_cache.h"
@@ -36,6 +38,7 @@ class FrameFinder {
     // 300,000 functions with names of 80 bytes.
     size_t perf_map_bytes = size_t{32} << 20;
     DwarfWorker::Options dwarf;
+    std::function<void(DropCause)> count_drop = [](DropCause) {};
   };
 
   FrameFinder(const Options& options, const Clock& clock);

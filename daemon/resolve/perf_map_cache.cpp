@@ -1,49 +1,24 @@
 #include "daemon/resolve/perf_map_cache.h"
 
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <charconv>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/probe/discovery/process_files.h"
 
 namespace gpuperf {
 namespace {
 
-constexpr size_t kMaxStatusBytes = size_t{64} << 10;
 // A map kept costs that beside its functions, so that many empty ones leave, too.
 constexpr size_t kEntryBytes = 256;
 
-// The numbers behind "NSpid:" in the text of /proc/PID/status.
-std::vector<uint32_t> list_numbers(std::string_view status, std::string_view key) {
-  const size_t at = status.find("\n" + std::string(key) + ":");
-  std::vector<uint32_t> numbers;
-  if (at == std::string_view::npos) return numbers;
-  status.remove_prefix(at + key.size() + 2);
-  status = status.substr(0, status.find('\n'));
-  while (true) {
-    status.remove_prefix(std::min(status.find_first_not_of(" \t"), status.size()));
-    uint32_t number = 0;
-    const auto [end, error] = std::from_chars(status.data(), status.data() + status.size(), number);
-    if (error != std::errc()) return numbers;
-    numbers.push_back(number);
-    status.remove_prefix(static_cast<size_t>(end - status.data()));
-  }
-}
-
 std::string get_map_path(uint32_t pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
-
-bool is_owned_by(int fd, const std::vector<uint32_t>& uids) {
-  struct stat found {};
-  if (::fstat(fd, &found) != 0) return false;
-  return found.st_uid == 0 || std::ranges::find(uids, found.st_uid) != uids.end();
-}
 
 // Appends the bytes of the file from `offset` on, PerfMapCache::kMaxFileBytes of the file at most.
 std::string read_from(int fd, uint64_t offset, uint64_t file_bytes) {
@@ -71,9 +46,11 @@ bool is_made_at_run_time(const MapEntry& mapping) {
       kMemory, [&mapping](std::string_view prefix) { return mapping.path.starts_with(prefix); });
 }
 
-PerfMapCache::PerfMapCache(std::string proc_root, size_t max_bytes, const Clock& clock)
+PerfMapCache::PerfMapCache(std::string proc_root, size_t max_bytes, CountDrop count_drop,
+                           const Clock& clock)
     : proc_root_(std::move(proc_root)),
       max_map_bytes_(max_bytes / 2),
+      count_drop_(std::move(count_drop)),
       clock_(clock),
       maps_(max_bytes) {}
 
@@ -93,18 +70,23 @@ std::optional<PerfMap::Match> PerfMapCache::find(const ProcessKey& process, uint
 }
 
 std::optional<OpenedFile> PerfMapCache::open_map(const ProcessKey& process) const {
-  const Result<BoundedText> status =
-      read_bounded_text(get_proc_path(proc_root_, process.pid, "status"), kMaxStatusBytes);
-  if (!status.ok()) return std::nullopt;
+  const Result<ProcessFiles> files = ProcessFiles::open(proc_root_, process.pid);
+  if (!files.ok()) return std::nullopt;
   if (!is_running_since(proc_root_, process.pid, process.start_boot_ns)) return std::nullopt;
-  const std::vector<uint32_t> uids = list_numbers(status->text, "Uid");
-  std::vector<uint32_t> pids = list_numbers(status->text, "NSpid");  // innermost last
+  std::vector<uint32_t> pids = files->process().pids;
   pids.insert(pids.begin(), process.pid);
   std::ranges::reverse(pids);
+  bool is_refused = false;
   for (const uint32_t pid : pids) {
-    Result<OpenedFile> opened = open_file_of_process(proc_root_, process.pid, get_map_path(pid));
-    if (opened.ok() && is_owned_by(opened->fd.get(), uids)) return *std::move(opened);
+    Result<OpenedFile> opened = files->open_file(get_map_path(pid));
+    if (absl::IsNotFound(opened.status())) continue;
+    // Rights alone do not do: who put it there says what the process's functions are called.
+    const bool is_its_own =
+        opened.ok() && opened->owner_uid == files->process().uid && opened->name_count == 1;
+    if (is_its_own) return *std::move(opened);
+    is_refused = true;
   }
+  if (is_refused) count_drop_(DropCause::kNamesFileRefused);
   return std::nullopt;
 }
 

@@ -11,6 +11,11 @@ namespace {
 // Processes that have gone are forgotten this often.
 constexpr std::chrono::nanoseconds kSweepPeriod = std::chrono::seconds{10};
 
+FrameFinder::Options with_drops(FrameFinder::Options options, DropCounters& drops) {
+  options.count_drop = [&drops](DropCause cause) { drops.add(cause); };
+  return options;
+}
+
 size_t count_copy_bytes(const std::vector<RawStack>& stacks) {
   size_t bytes = 0;
   for (const RawStack& stack : stacks) {
@@ -24,7 +29,7 @@ size_t count_copy_bytes(const std::vector<RawStack>& stacks) {
 
 Symbolizer::Symbolizer(Options options, DropCounters& drops)
     : drops_(drops),
-      namer_({.frames = std::move(options.frames),
+      namer_({.frames = with_drops(std::move(options.frames), drops),
               .tables = std::move(options.tables),
               .forget_sent = std::move(options.forget_sent)},
              clock_),

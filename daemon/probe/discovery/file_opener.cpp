@@ -19,15 +19,18 @@ namespace {
 
 int64_t to_ns(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
+Fd take(int folder, const std::string& path, uint64_t resolve) {
+  open_how how{};
+  how.flags = O_PATH | O_CLOEXEC;
+  how.resolve = resolve;
+  return Fd(static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how)));
+}
+
 // Resolves `path` as the owner of `root` would: absolute links stay below it. Only takes the file,
 // does not open it.
 Fd take_below_root(int root, std::string_view path) {
   path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
-  open_how how{};
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS;
-  const std::string relative(path);
-  return Fd(static_cast<int>(::syscall(SYS_openat2, root, relative.c_str(), &how, sizeof how)));
+  return take(root, std::string(path), RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
 }
 
 Fd take_root(std::string_view proc_root, uint32_t pid) {
@@ -60,8 +63,8 @@ std::string get_range_name(const MapEntry& mapping) {
   return name.data();
 }
 
-// FailedPrecondition when it is no regular file.
-Result<FileIdentity> read_identity(int fd, std::string_view name) {
+// All but the descriptor. FailedPrecondition when it is no regular file.
+Result<OpenedFile> read_identity(int fd, std::string_view name) {
   struct stat found {};
   if (::fstat(fd, &found) != 0) return errno_status(errno, std::string(name) + ": fstat");
   if (!S_ISREG(found.st_mode)) {
@@ -72,23 +75,25 @@ Result<FileIdentity> read_identity(int fd, std::string_view name) {
     return errno_status(errno, std::string(name) + ": fstatfs");
   }
   const bool overlay = file_system.f_type == OVERLAYFS_SUPER_MAGIC;
-  return FileIdentity{.device = overlay ? 0 : found.st_dev,
-                      .inode = found.st_ino,
-                      .size_bytes = static_cast<uint64_t>(found.st_size),
-                      .modified_unix_ns = to_ns(found.st_mtim),
-                      .changed_unix_ns = to_ns(found.st_ctim)};
-}
-
-Result<OpenedFile> open_taken(const Fd& taken, std::string_view name) {
-  // Checked before it is opened: opening a device can act on it.
-  ASSIGN_OR_RETURN(FileIdentity identity, read_identity(taken.get(), name));
-  const std::string link = "/proc/self/fd/" + std::to_string(taken.get());
-  Fd fd(::open(link.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
-  if (!fd.valid()) return errno_status(errno, std::string(name) + ": open for reading");
-  return OpenedFile{.fd = std::move(fd), .identity = identity};
+  return OpenedFile{.identity = {.device = overlay ? 0 : found.st_dev,
+                                 .inode = found.st_ino,
+                                 .size_bytes = static_cast<uint64_t>(found.st_size),
+                                 .modified_unix_ns = to_ns(found.st_mtim),
+                                 .changed_unix_ns = to_ns(found.st_ctim)},
+                    .owner_uid = found.st_uid,
+                    .name_count = found.st_nlink};
 }
 
 }  // namespace
+
+Result<OpenedFile> open_taken(const Fd& taken, std::string_view name) {
+  // Checked before it is opened: opening a device can act on it.
+  ASSIGN_OR_RETURN(OpenedFile opened, read_identity(taken.get(), name));
+  const std::string link = "/proc/self/fd/" + std::to_string(taken.get());
+  opened.fd = Fd(::open(link.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!opened.fd.valid()) return errno_status(errno, std::string(name) + ": open for reading");
+  return opened;
+}
 
 Result<OpenedFile> open_named_file(const std::string& path) {
   const Fd taken = take(path);
@@ -96,14 +101,10 @@ Result<OpenedFile> open_named_file(const std::string& path) {
   return open_taken(taken, path);
 }
 
-Result<OpenedFile> open_file_of_process(std::string_view proc_root, uint32_t pid,
-                                        std::string_view path) {
-  const std::string name = std::string(path) + " of pid " + std::to_string(pid);
-  const Fd root = take_root(proc_root, pid);
-  if (!root.valid()) return errno_status(errno, name + ": open the root");
-  const Fd taken = take_below_root(root.get(), path);
-  if (!taken.valid()) return errno_status(errno, name + ": open");
-  return open_taken(taken, name);
+Result<OpenedFile> open_once_mapped_file(const std::string& path) {
+  const Fd taken = take(AT_FDCWD, path, RESOLVE_NO_SYMLINKS);
+  if (!taken.valid()) return errno_status(errno, path + ": open");
+  return open_taken(taken, path);
 }
 
 Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
@@ -112,20 +113,20 @@ Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
   if (mapping.file.inode == 0) {
     return absl::FailedPreconditionError(name + ": mapping without a file");
   }
-  const Fd root = take_root(proc_root, pid);
-  if (root.valid()) {
-    const Fd taken = take_below_root(root.get(), mapping.path);
-    if (taken.valid() && is_inode(taken.get(), mapping.file)) return open_taken(taken, name);
-  }
   const std::string range = get_proc_path(proc_root, pid, get_range_name(mapping));
   const Fd mapped = take(range);
   const int error = errno;
   if (mapped.valid() && (is_inode(mapped.get(), mapping.file) || is_link_to(range, mapping))) {
     return open_taken(mapped, name);
   }
+  const Fd root = take_root(proc_root, pid);
+  if (root.valid()) {
+    const Fd taken = take_below_root(root.get(), mapping.path);
+    if (taken.valid() && is_inode(taken.get(), mapping.file)) return open_taken(taken, name);
+  }
   const Fd host = take(mapping.path);
   if (host.valid() && is_inode(host.get(), mapping.file)) return open_taken(host, name);
-  if (!mapped.valid()) return errno_status(error, name + ": open by path and by " + range);
+  if (!mapped.valid()) return errno_status(error, name + ": open by " + range + " and by path");
   return absl::NotFoundError(name + ": the mapping is now of another file");
 }
 

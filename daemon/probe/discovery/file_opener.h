@@ -1,9 +1,9 @@
 #pragma once
 
 // Opens files that processes, perhaps hostile ones in containers, have mapped or the configuration
-// names. Every file is first taken without opening it (O_PATH), checked to be a regular file, and
-// only then opened for reading through that very descriptor: no FIFO blocks, no device is touched,
-// no path is resolved twice.
+// names; what else a process has a say in, process_files.h opens. Every file is first taken without
+// opening it (O_PATH), checked to be a regular file, and only then opened for reading through that
+// very descriptor: no FIFO blocks, no device is touched, no path is resolved twice.
 
 #include <compare>
 #include <cstdint>
@@ -32,19 +32,25 @@ struct FileIdentity {
 struct OpenedFile {
   Fd fd;  // read only
   FileIdentity identity;
+  uint32_t owner_uid = UINT32_MAX;  // UINT32_MAX = not known
+  uint64_t name_count = 0;          // hard links
 };
 
-// Opens the file behind a mapping: by its path under the process's root where that still is the
-// mapped inode; by the mapping itself (deleted or replaced files, chroots); by the path in our own
-// root (process gone). FailedPrecondition when it is no regular file.
+// Opens the file behind a mapping: by the mapping itself; where this daemon may not (without
+// CAP_CHECKPOINT_RESTORE), by its path under the process's root, or in our own root (process gone).
+// Whatever links and mounts a path leads through, it is opened only where it is the mapped inode,
+// which the process itself had opened for reading. FailedPrecondition when it is no regular file.
 Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
                                     const MapEntry& mapping);
 
-// Opens the file a process sees as `path`: links are followed below its root, none leads out.
-Result<OpenedFile> open_file_of_process(std::string_view proc_root, uint32_t pid,
-                                        std::string_view path);
-
 // Opens a file named in the configuration.
 Result<OpenedFile> open_named_file(const std::string& path);
+
+// Opens a file that a process had mapped under that name before it ended. The kernel's names of
+// mapped files hold no links: none is followed.
+Result<OpenedFile> open_once_mapped_file(const std::string& path);
+
+// Opens for reading what was taken (O_PATH), where it is a regular file; `name` is for messages.
+Result<OpenedFile> open_taken(const Fd& taken, std::string_view name);
 
 }  // namespace gpuperf

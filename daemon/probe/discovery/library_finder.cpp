@@ -245,6 +245,7 @@ std::vector<FoundFile> LibraryFinder::find_named(const std::vector<std::string>&
     const TargetIds targets = match(path);
     if (!targets.empty()) add_named_file(path, targets, scan);
   }
+  for (FoundFile& file : scan.report.files) file.was_mapped = true;
   return std::move(scan.report.files);
 }
 
@@ -276,7 +277,9 @@ Result<ScanReport> LibraryFinder::scan_process(uint32_t pid) {
 }
 
 Result<OpenedFile> LibraryFinder::open_found(const FoundFile& file) const {
-  if (file.users.empty()) return open_named_file(file.path);
+  if (file.users.empty()) {
+    return file.was_mapped ? open_once_mapped_file(file.path) : open_named_file(file.path);
+  }
   Status first_error;
   for (const FileUser& user : file.users) {
     Result<OpenedFile> opened = open_mapped_file(options_.proc_root, user.pid, user.mapping);

@@ -27,7 +27,8 @@ struct FoundFile {
   std::string path;              // as the first process found mapping it sees it
   MappedInode mapped;            // tells files of one report apart; FileIdentity comes with opening
   std::vector<uint32_t> probes;  // positions in ProbeConfig::probes, ascending; enabled ones only
-  std::vector<FileUser> users;   // at most kMaxFileUsers; empty = found by its configured path
+  std::vector<FileUser> users;   // at most kMaxFileUsers; empty = found by its path
+  bool was_mapped = false;       // of a process that is gone; else a path of the configuration
   bool operator==(const FoundFile&) const = default;
 };
 // Any one suffices to open the file; more are kept because processes vanish.

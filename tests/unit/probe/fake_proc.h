@@ -4,6 +4,7 @@
 
 #include <sys/stat.h>
 #include <sys/sysmacros.h>
+#include <unistd.h>
 
 #include <cstdint>
 #include <cstdio>
@@ -32,9 +33,21 @@ class FakeProc {
     std::filesystem::create_directory_symlink(root(pid), directory(pid) / "root");
     std::filesystem::create_symlink(executable, directory(pid) / "exe");
     write(pid, "maps", "");
+    write_status(pid, ::geteuid());
     std::string stat = std::to_string(pid) + " (a) b c) S";
     for (int field = 4; field <= 21; ++field) stat += " 0";
     write(pid, "stat", stat + " " + std::to_string(start_ticks) + " 0 0\n");
+  }
+
+  // A process of that user and his group, with another pid in a pid namespace of its own where
+  // there is one.
+  void write_status(uint32_t pid, uint32_t uid, uint32_t inner_pid = 0) {
+    const std::string id = "\t" + std::to_string(uid);
+    std::string pids = "\t" + std::to_string(pid);
+    if (inner_pid != 0) pids += "\t" + std::to_string(inner_pid);
+    write(pid, "status",
+          "Name:\ta\nUid:" + id + id + id + id + "\nGid:" + id + id + id + id +
+              "\nGroups:\t\nNSpid:" + pids + "\n");
   }
 
   void remove_process(uint32_t pid) { std::filesystem::remove_all(directory(pid)); }

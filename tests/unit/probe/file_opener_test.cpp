@@ -56,6 +56,34 @@ TEST_F(FileOpenerTest, OpensByThePathUnderTheProcessesRoot) {
   EXPECT_TRUE(::fcntl(opened->fd.get(), F_GETFD) & FD_CLOEXEC);
 }
 
+TEST_F(FileOpenerTest, OpensByTheMappingRatherThanByAPath) {
+  const fs::path real = fake_.add_file(7, "/kept/a.so", "content");
+  const std::string range = fake_.map(7, real, "/lib/a.so");
+  fs::create_symlink(real, fake_.directory(7) / "map_files" / range);
+
+  EXPECT_EQ(read_all(open().value().fd), "content");
+}
+
+TEST_F(FileOpenerTest, DoesNotTakeAnotherFileForTheMappedOneByALink) {
+  const fs::path real = fake_.add_file(7, "/lib/a.so", "mapped");
+  fake_.map(7, real, "/lib/a.so");
+  fs::rename(real, fake_.root(7) / "kept");
+  fake_.add_file(7, "/other", "not mapped");
+  fs::create_symlink("/other", real);
+
+  EXPECT_EQ(open().status().code(), StatusCode::kNotFound);
+}
+
+TEST_F(FileOpenerTest, FollowsNoLinkInANameThatAProcessLeft) {
+  const fs::path real = fake_.add_file(7, "/lib/a.so", "content");
+  const fs::path link = fake_.root(7) / "link.so";
+  fs::create_symlink(real, link);
+
+  EXPECT_EQ(read_all(open_once_mapped_file(real).value().fd), "content");
+  EXPECT_FALSE(open_once_mapped_file(link).ok());
+  EXPECT_TRUE(open_named_file(link).ok());
+}
+
 TEST_F(FileOpenerTest, FollowsAbsoluteLinksAsTheProcessDoes) {
   const fs::path real = fake_.add_file(7, "/opt/real.so", "inside");
   fs::create_directories(fake_.root(7) / "lib");
@@ -113,8 +141,8 @@ TEST_F(FileOpenerTest, SaysWhatItTriedWhenTheFileCannotBeFound) {
   const Status status = open().status();
 
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
-  EXPECT_EQ(status.message(), "/lib/a.so in pid 7: open by path and by " + fake_.proc() +
-                                  "/7/map_files/" + range + ": No such file or directory");
+  EXPECT_EQ(status.message(), "/lib/a.so in pid 7: open by " + fake_.proc() + "/7/map_files/" +
+                                  range + " and by path: No such file or directory");
 }
 
 TEST_F(FileOpenerTest, NeitherWaitsForAFifoNorTouchesADevice) {

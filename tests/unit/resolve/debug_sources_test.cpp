@@ -180,6 +180,20 @@ TEST_F(DebugSourcesTest, RefusesADebugFileOfAnotherUser) {
   EXPECT_THAT(list_groups(), is_unnamed());
 }
 
+TEST_F(DebugSourcesTest, RefusesADebugFileThatTheProcessesUserMayNotRead) {
+  if (::geteuid() != 0) GTEST_SKIP() << "keeps a file from another user: needs root";
+  map(sample_.stripped());
+  fake_.write_status(7, 12'345);
+  fs::permissions(fake_.root(7), fs::perms(0755));
+  const fs::path file = fake_.add_file(7, sample_.build_id_path(), sample_.debug());
+  fs::permissions(file, fs::perms(0600));
+
+  EXPECT_THAT(list_groups(), is_unnamed());
+
+  fs::permissions(file, fs::perms(0644));
+  EXPECT_EQ(get_inlined_group(list_groups()), get_expected_group());
+}
+
 TEST_F(DebugSourcesTest, RefusesADebugFileBeyondTheProcessesRoot) {
   map(sample_.stripped());
   const fs::path link = fake_.root(7) / sample_.build_id_path().substr(1);

@@ -79,7 +79,7 @@ class PerfMapCacheTest : public testing::Test {
  protected:
   PerfMapCacheTest() {
     fake_.add_process(7, "/usr/bin/node");
-    fake_.write(7, "status", "Name:\tnode\nUid:\t0\t0\t0\t0\nNSpid:\t7\t3\n");
+    fake_.write_status(7, ::geteuid(), 3);
     fake_.write(7, "maps",
                 "10000-20000 r-xp 00000000 00:00 0 \n"
                 "30000-40000 r-xs 00000000 00:01 99                     /memfd:jit (deleted)\n");
@@ -94,7 +94,10 @@ class PerfMapCacheTest : public testing::Test {
 
   FakeProc fake_;
   FakeClock clock_;
-  FrameFinder finder_{{.proc_root = fake_.proc()}, clock_};
+  DropCounters drops_;
+  FrameFinder finder_{
+      {.proc_root = fake_.proc(), .count_drop = [this](DropCause cause) { drops_.add(cause); }},
+      clock_};
 };
 
 TEST_F(PerfMapCacheTest, NamesCodeMadeAtRunTime) {
@@ -147,12 +150,30 @@ TEST_F(PerfMapCacheTest, KnowsWhatItReadOfAProcessThatIsGone) {
   EXPECT_EQ(find(0x10110).symbol, "compiled");
 }
 
-TEST_F(PerfMapCacheTest, RefusesMapsOfAnotherUser) {
-  if (::geteuid() != 0) GTEST_SKIP() << "gives a file to another user: needs root";
+TEST_F(PerfMapCacheTest, TakesMapsOfTheProcessesUserOnly) {
+  if (::geteuid() != 0) GTEST_SKIP() << "gives files to other users: needs root";
+  constexpr uint32_t kUser = 12'345;
+  fake_.write_status(7, kUser, 3);
+  fs::permissions(fake_.root(7).parent_path(), fs::perms(0755));
+  const fs::path map = write_map("10100 40 compiled\n");
+  const auto find_of_owner = [&](uint32_t uid) {
+    EXPECT_EQ(::chown(map.c_str(), uid, uid), 0);
+    clock_.advance(PerfMapCache::kMaxAge);
+    return find(0x10110).symbol;
+  };
+
+  EXPECT_EQ(find_of_owner(0), "");
+  EXPECT_EQ(find_of_owner(kUser + 1), "");
+  EXPECT_EQ(drops_.get(DropCause::kNamesFileRefused), 2u);
+  EXPECT_EQ(find_of_owner(kUser), "compiled");
+}
+
+TEST_F(PerfMapCacheTest, RefusesAMapThatHasAnotherName) {
   const fs::path map = write_map("10100 40 planted\n");
-  ASSERT_EQ(::chown(map.c_str(), 12'345, 12'345), 0);
+  fs::create_hard_link(map, fake_.root(7) / "elsewhere");
 
   EXPECT_EQ(find(0x10110).symbol, "");
+  EXPECT_EQ(drops_.get(DropCause::kNamesFileRefused), 1u);
 }
 
 TEST_F(PerfMapCacheTest, RefusesWhatIsNoRegularFile) {
