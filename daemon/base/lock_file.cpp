@@ -8,13 +8,51 @@
 #include <cerrno>
 #include <cstdlib>
 
+#include "daemon/base/dying_process.h"
+#include "daemon/base/proc_text.h"
+
 namespace gpuperf {
 namespace {
 
-std::string read_owner_pid(int fd) {
-  char text[32] = {};
-  if (pread(fd, text, sizeof text - 1, 0) <= 0) return "unknown";
-  return std::to_string(std::atol(text));
+struct Owner {
+  uint32_t pid = 0;  // 0 = not said
+  uint64_t start_ticks = 0;
+};
+
+// Of "71 12345", as write_owner() writes it.
+Owner read_owner(int fd) {
+  char text[64] = {};
+  Owner owner;
+  if (pread(fd, text, sizeof text - 1, 0) <= 0) return owner;
+  char* rest = nullptr;
+  owner.pid = static_cast<uint32_t>(std::strtoul(text, &rest, 10));
+  owner.start_ticks = std::strtoull(rest, nullptr, 10);
+  return owner;
+}
+
+bool write_owner(int fd) {
+  const auto pid = static_cast<uint32_t>(getpid());
+  const Result<uint64_t> ticks = read_start_ticks("/proc", pid);
+  const std::string text =
+      std::to_string(pid) + " " + std::to_string(ticks.ok() ? *ticks : 0) + "\n";
+  return ftruncate(fd, 0) == 0 &&
+         pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
+}
+
+// Whether the owner will never let go of the lock, or somebody else holds it.
+bool is_gone(const Owner& owner) {
+  if (owner.pid == 0) return false;  // it has only just begun
+  const Result<uint64_t> ticks = read_start_ticks("/proc", owner.pid);
+  if (!ticks.ok()) return true;
+  if (owner.start_ticks != 0 && *ticks != owner.start_ticks) return true;
+  return is_dying("/proc", owner.pid);
+}
+
+Status make_held_error(const std::string& path, const Owner& owner) {
+  return absl::AlreadyExistsError("another gpuperfd is running: pid " +
+                                  (owner.pid == 0 ? "unknown" : std::to_string(owner.pid)) +
+                                  " holds " + path +
+                                  "; stop it, or give this one its own --runtime-dir");
 }
 
 // Whether `path` still names the file behind `fd`: its last owner may have removed it meanwhile.
@@ -27,24 +65,38 @@ bool is_same_file(int fd, const std::string& path) {
 
 }  // namespace
 
-Result<LockFile> LockFile::acquire(const std::string& path) {
+Result<LockFile> LockFile::acquire_file(const std::string& path) {
   while (true) {
-    Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd.valid()) return errno_status(errno, "lock " + path + ": open");
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return errno_status(errno, "lock " + path);
-      return absl::AlreadyExistsError("another gpuperfd is running: pid " +
-                                      read_owner_pid(fd.get()) + " holds " + path +
-                                      "; stop it, or give this one its own --runtime-dir");
+      return make_held_error(path, read_owner(fd.get()));
     }
     if (!is_same_file(fd.get(), path)) continue;
-    const std::string pid = std::to_string(getpid()) + "\n";
-    if (ftruncate(fd.get(), 0) != 0 ||
-        pwrite(fd.get(), pid.data(), pid.size(), 0) != static_cast<ssize_t>(pid.size())) {
+    if (fchmod(fd.get(), 0600) != 0 || !write_owner(fd.get())) {
       return errno_status(errno, "lock " + path + ": write");
     }
     return LockFile(path, std::move(fd));
   }
+}
+
+Result<LockFile> LockFile::acquire(const std::string& path) {
+  Result<LockFile> lock = acquire_file(path);
+  if (!absl::IsAlreadyExists(lock.status())) return lock;
+  const auto is_owner_gone = [&path] {
+    const Fd held(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
+    return held.valid() && is_gone(read_owner(held.get()));
+  };
+  if (!is_owner_gone()) return lock;
+  // One at a time replaces it, and looks again: another may have done so.
+  Result<LockFile> fresh = acquire_file(path + ".new");
+  if (!fresh.ok() || !is_owner_gone()) return lock;
+  if (rename(fresh->path_.c_str(), path.c_str()) != 0) {
+    return errno_status(errno, "lock " + path + ": replace");
+  }
+  fresh->path_ = path;
+  return fresh;
 }
 
 LockFile::~LockFile() {

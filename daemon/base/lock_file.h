@@ -7,9 +7,11 @@
 
 namespace gpuperf {
 
-// Keeps a second instance out: an exclusive lock on a file that holds the owner's pid.
+// Keeps a second instance out: an exclusive lock on a file that holds the owner's pid and start.
 //
-// The kernel drops the lock with the process, so nothing is left to clean after a kill -9.
+// The kernel drops the lock with the process, so nothing is left to clean after a kill -9. An owner
+// that was killed and that the kernel does not let end, or a lock without its owner, keeps nobody
+// out: the file is replaced. Only the owner's user can open it (0600): whoever can may lock it.
 // Destroying it removes the file.
 class LockFile {
  public:
@@ -20,6 +22,7 @@ class LockFile {
   ~LockFile();
 
  private:
+  static Result<LockFile> acquire_file(const std::string& path);
   LockFile(std::string path, Fd fd) : path_(std::move(path)), fd_(std::move(fd)) {}
   std::string path_;
   Fd fd_;

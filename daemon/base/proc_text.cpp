@@ -72,8 +72,9 @@ Result<std::vector<uint32_t>> list_pids(const std::string& proc_root) {
 
 namespace {
 
-// A number of /proc/PID/stat, by its position from 1 on as proc(5) has it; behind the name.
-Result<uint64_t> read_stat_field(std::string_view proc_root, uint32_t pid, int wanted) {
+// A field of /proc/PID/stat behind the name, by its position from 1 on as proc(5) has it; empty =
+// there is none.
+Result<std::string> read_stat_field(std::string_view proc_root, uint32_t pid, int wanted) {
   const std::string path = get_proc_path(proc_root, pid, "stat");
   ASSIGN_OR_RETURN(const BoundedText stat, read_bounded_text(path, kMaxStatBytes));
   // "71 (any name, with ) and spaces) S 1 …": the state, field 3, follows the last parenthesis.
@@ -82,22 +83,35 @@ Result<uint64_t> read_stat_field(std::string_view proc_root, uint32_t pid, int w
   rest.remove_prefix(name_end == std::string_view::npos ? rest.size() : name_end + 1);
   for (int field = 3; field <= wanted && !rest.empty(); ++field) {
     rest.remove_prefix(std::min(rest.find_first_not_of(' '), rest.size()));
-    const size_t length = std::min(rest.find(' '), rest.size());
-    uint64_t value = 0;
-    if (field == wanted && parse_decimal(rest.substr(0, length), value)) return value;
+    const size_t length = std::min(rest.find_first_of(" \n"), rest.size());
+    if (field == wanted) return std::string(rest.substr(0, length));
     rest.remove_prefix(length);
   }
-  return absl::DataLossError(path + ": no number in field " + std::to_string(wanted));
+  return std::string();
+}
+
+Result<uint64_t> read_stat_number(std::string_view proc_root, uint32_t pid, int wanted) {
+  ASSIGN_OR_RETURN(const std::string text, read_stat_field(proc_root, pid, wanted));
+  uint64_t value = 0;
+  if (parse_decimal(std::string_view(text), value)) return value;
+  return absl::DataLossError(get_proc_path(proc_root, pid, "stat") + ": no number in field " +
+                             std::to_string(wanted));
 }
 
 }  // namespace
 
 Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid) {
-  return read_stat_field(proc_root, pid, 22);
+  return read_stat_number(proc_root, pid, 22);
 }
 
 Result<uint64_t> read_start_stack(std::string_view proc_root, uint32_t pid) {
-  return read_stat_field(proc_root, pid, 28);
+  return read_stat_number(proc_root, pid, 28);
+}
+
+Result<char> read_process_state(std::string_view proc_root, uint32_t pid) {
+  ASSIGN_OR_RETURN(const std::string state, read_stat_field(proc_root, pid, 3));
+  if (state.size() == 1) return state[0];
+  return absl::DataLossError(get_proc_path(proc_root, pid, "stat") + ": no state");
 }
 
 bool is_running_since(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns) {

@@ -33,6 +33,10 @@ Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid);
 // field 28 of /proc/PID/stat. 0 = not told: no right to ptrace the process.
 Result<uint64_t> read_start_stack(std::string_view proc_root, uint32_t pid);
 
+// 'R' = it runs or waits for a CPU, 'D' = it waits in the kernel, 'Z' = it has ended; field 3 of
+// /proc/PID/stat.
+Result<char> read_process_state(std::string_view proc_root, uint32_t pid);
+
 // True when the process of that pid is the one that started at `start_boot_ns`, to the tick;
 // 0 = any. False when there is none or it cannot be told.
 bool is_running_since(std::string_view proc_root, uint32_t pid, uint64_t start_boot_ns);

@@ -15,6 +15,8 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/base/dying_process.h"
+
 namespace gpuperf {
 namespace {
 
@@ -34,25 +36,31 @@ Status make_folder(const std::string& path) {
   return absl::OkStatus();
 }
 
-// "gpuperfd (pid 12)", as far as it can be known.
-std::string name_peer(const Fd& connection) {
+// Who listens; 0 = one of another pid namespace.
+pid_t find_peer(const Fd& connection) {
   ucred peer{};
   socklen_t length = sizeof peer;
-  if (getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) != 0 || peer.pid == 0) {
-    return "another program";  // one of another pid namespace has pid 0
-  }
-  std::string comm;
-  std::getline(std::ifstream(fmt::format("/proc/{}/comm", peer.pid)), comm);
-  return fmt::format("{} (pid {})", comm.empty() ? "another program" : comm, peer.pid);
+  const bool is_known = getsockopt(connection.get(), SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0;
+  return is_known ? peer.pid : 0;
 }
 
-// Whether nobody listens at the socket `path`: its owner was killed.
+// "gpuperfd (pid 12)", as far as it can be known.
+std::string name_peer(pid_t pid) {
+  if (pid == 0) return "another program";
+  std::string comm;
+  std::getline(std::ifstream(fmt::format("/proc/{}/comm", pid)), comm);
+  return fmt::format("{} (pid {})", comm.empty() ? "another program" : comm, pid);
+}
+
+// Whether nobody listens at the socket `path`: its owner was killed, perhaps without an end.
 Result<bool> is_stale(const std::string& path, const sockaddr_un& address, int type) {
   const Fd probe(socket(AF_UNIX, type | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!probe.valid()) return errno_status(errno, path + ": make a socket to try it");
   if (connect(probe.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0) {
+    const pid_t peer = find_peer(probe);
+    if (peer != 0 && is_dying("/proc", static_cast<uint32_t>(peer))) return true;
     return absl::AlreadyExistsError(fmt::format(
-        "{}: socket in use by {}; stop it or choose another path", path, name_peer(probe)));
+        "{}: socket in use by {}; stop it or choose another path", path, name_peer(peer)));
   }
   if (errno == ECONNREFUSED) return true;
   if (errno == ENOENT) return false;  // removed meanwhile

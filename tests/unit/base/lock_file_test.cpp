@@ -1,7 +1,9 @@
 #include "daemon/base/lock_file.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -53,6 +55,27 @@ TEST_F(LockFileTest, TakesOverFromAProcessThatWasKilled) {
   std::string pid;
   std::ifstream(path_) >> pid;
   EXPECT_EQ(pid, std::to_string(getpid()));
+}
+
+// As one that was killed and that the kernel does not let end is, or whoever locks what he may
+// open.
+TEST_F(LockFileTest, ReplacesTheFileOfAnOwnerThatIsGone) {
+  const Fd held(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
+  const pid_t child = fork();
+  if (child == 0) _exit(0);  // a zombie from now on
+  std::ofstream(path_) << child << " 0\n";
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
+
+  const auto lock = LockFile::acquire(path_);
+
+  ASSERT_TRUE(lock.ok()) << lock.status();
+  EXPECT_TRUE(absl::IsAlreadyExists(LockFile::acquire(path_).status()));
+  EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
+  EXPECT_EQ(std::filesystem::status(path_).permissions(),
+            std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  ASSERT_EQ(waitpid(child, nullptr, 0), child);
 }
 
 TEST_F(LockFileTest, FollowsNoLink) {
