@@ -4,6 +4,7 @@
 #include <linux/audit.h>
 #include <linux/capability.h>
 #include <linux/filter.h>
+#include <linux/perf_event.h>
 #include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -15,7 +16,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
+#include <thread>
 #include <vector>
+
+#include "daemon/base/fd.h"
 
 namespace gpuperf {
 namespace {
@@ -24,7 +28,7 @@ constexpr uint64_t make_mask(int capability) { return uint64_t{1} << capability;
 // As in deploy/systemd/gpuperfd.service, which says what each is for.
 constexpr uint64_t kKept = make_mask(CAP_BPF) | make_mask(CAP_PERFMON) | make_mask(CAP_SYS_PTRACE) |
                            make_mask(CAP_DAC_READ_SEARCH) | make_mask(CAP_SYSLOG) |
-                           make_mask(CAP_NET_BIND_SERVICE);
+                           make_mask(CAP_NET_BIND_SERVICE) | make_mask(CAP_CHECKPOINT_RESTORE);
 
 // What an intruder would want and the daemon never calls. execve stays: workers are executed anew.
 constexpr std::array kRefusedCalls = {
@@ -86,14 +90,11 @@ Status join_group(const std::string& name) {
   return errno_status(errno, "join group " + name);
 }
 
-Status keep_capabilities(uint64_t kept) {
+// Of the calling thread, and of those it starts.
+Status reduce_capabilities(uint64_t kept) {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct held[_LINUX_CAPABILITY_U32S_3] = {};
   if (syscall(SYS_capget, &header, held) != 0) return errno_status(errno, "own capabilities");
-  // Who may not do this has no other capabilities to lose.
-  for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
-    if ((kept & make_mask(capability)) == 0) (void)prctl(PR_CAPBSET_DROP, capability);
-  }
   for (size_t word = 0; word < std::size(held); ++word) {
     const auto mask = static_cast<uint32_t>(kept >> (32 * word));
     held[word].permitted &= mask;
@@ -102,6 +103,32 @@ Status keep_capabilities(uint64_t kept) {
   }
   if (syscall(SYS_capset, &header, held) == 0) return absl::OkStatus();
   return errno_status(errno, "give up capabilities");
+}
+
+// Whether events of every process on a CPU, which tell of new mappings, can be had with what is
+// kept. Where kernel.perf_event_paranoid is above 2, distributions' kernels want CAP_SYS_ADMIN.
+// Tried on a thread that ends.
+bool can_watch_mappings(uint64_t kept) {
+  bool can = false;
+  std::thread([kept, &can] {
+    if (!reduce_capabilities(kept).ok()) return;
+    perf_event_attr event{};
+    event.type = PERF_TYPE_SOFTWARE;
+    event.size = sizeof event;
+    event.config = PERF_COUNT_SW_DUMMY;
+    const Fd opened(
+        static_cast<int>(syscall(SYS_perf_event_open, &event, -1, 0, -1, PERF_FLAG_FD_CLOEXEC)));
+    can = opened.valid();
+  }).join();
+  return can;
+}
+
+Status keep_capabilities(uint64_t kept) {
+  // Who may not do this has no other capabilities to lose.
+  for (int capability = 0; prctl(PR_CAPBSET_READ, capability) >= 0; ++capability) {
+    if ((kept & make_mask(capability)) == 0) (void)prctl(PR_CAPBSET_DROP, capability);
+  }
+  return reduce_capabilities(kept);
 }
 
 Status refuse_calls() {
@@ -137,7 +164,8 @@ bool needs_perf_probes() {
 
 Status drop_rights(const std::string& group, bool uses_perf) {
   if (geteuid() == 0) RETURN_IF_ERROR(join_group(group));
-  RETURN_IF_ERROR(keep_capabilities(kKept | (uses_perf ? make_mask(CAP_SYS_ADMIN) : 0)));
+  const bool needs_admin = uses_perf || !can_watch_mappings(kKept);
+  RETURN_IF_ERROR(keep_capabilities(needs_admin ? kKept | make_mask(CAP_SYS_ADMIN) : kKept));
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_status(errno, "no new privileges");
   return refuse_calls();
 }

@@ -8,8 +8,9 @@ namespace gpuperf {
 
 // Gives up, for this process and all that it starts, every right that the daemon does not need: all
 // capabilities but CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE, CAP_DAC_READ_SEARCH and, where it is had,
-// CAP_SYSLOG (names of the kernel's functions), CAP_NET_BIND_SERVICE (ports below 1024) and
-// CAP_SYS_ADMIN where probes go through perf, which takes it; new rights through executed files,
+// CAP_SYSLOG (names of the kernel's functions), CAP_NET_BIND_SERVICE (ports below 1024),
+// CAP_CHECKPOINT_RESTORE (mapped files that were deleted) and CAP_SYS_ADMIN where probes go through
+// perf or kernel.perf_event_paranoid is above 2, which takes it; new rights through executed files,
 // and the system calls that change the machine, other processes or namespaces. Root joins `group`
 // first, so that its sockets can be given to that group without a capability.
 //

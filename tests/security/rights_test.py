@@ -7,9 +7,10 @@ import unittest
 
 from gpuperf_system import Daemon, require_root
 
-# CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_PERFMON, CAP_BPF; CAP_SYSLOG and CAP_NET_BIND_SERVICE may be kept.
+# CAP_DAC_READ_SEARCH, CAP_SYS_PTRACE, CAP_PERFMON, CAP_BPF; CAP_SYSLOG, CAP_NET_BIND_SERVICE and
+# CAP_CHECKPOINT_RESTORE may be kept.
 NEEDED = 1 << 2 | 1 << 19 | 1 << 38 | 1 << 39
-OPTIONAL = 1 << 34 | 1 << 10
+OPTIONAL = 1 << 34 | 1 << 10 | 1 << 40
 FILTERED = 2  # seccomp with a filter
 
 
