@@ -15,6 +15,7 @@ except ImportError:
 # Faults between two places of a file, or in the text itself: no schema sees them.
 BEYOND_A_SCHEMA = {
     "duplicate_keys.json",
+    "grpc_tcp.json",
     "metrics_address_port.json",
     "nothing_to_probe.json",
     "static_probes.json",
