@@ -17,24 +17,31 @@ namespace {
 struct Owner {
   uint32_t pid = 0;  // 0 = not said
   uint64_t start_ticks = 0;
+  uint64_t pid_namespace = 0;  // its inode; 0 = not said
 };
 
-// Of "71 12345", as write_owner() writes it.
+uint64_t read_own_pid_namespace() {
+  struct stat named {};
+  return stat("/proc/self/ns/pid", &named) == 0 ? named.st_ino : 0;
+}
+
+// Of "71 12345 4026531836", as write_owner() writes it.
 Owner read_owner(int fd) {
   char text[64] = {};
   Owner owner;
   if (pread(fd, text, sizeof text - 1, 0) <= 0) return owner;
   char* rest = nullptr;
   owner.pid = static_cast<uint32_t>(std::strtoul(text, &rest, 10));
-  owner.start_ticks = std::strtoull(rest, nullptr, 10);
+  owner.start_ticks = std::strtoull(rest, &rest, 10);
+  owner.pid_namespace = std::strtoull(rest, nullptr, 10);
   return owner;
 }
 
 bool write_owner(int fd) {
   const auto pid = static_cast<uint32_t>(getpid());
   const Result<uint64_t> ticks = read_start_ticks("/proc", pid);
-  const std::string text =
-      std::to_string(pid) + " " + std::to_string(ticks.ok() ? *ticks : 0) + "\n";
+  const std::string text = std::to_string(pid) + " " + std::to_string(ticks.ok() ? *ticks : 0) +
+                           " " + std::to_string(read_own_pid_namespace()) + "\n";
   return ftruncate(fd, 0) == 0 &&
          pwrite(fd, text.data(), text.size(), 0) == static_cast<ssize_t>(text.size());
 }
@@ -42,6 +49,8 @@ bool write_owner(int fd) {
 // Whether the owner will never let go of the lock, or somebody else holds it.
 bool is_gone(const Owner& owner) {
   if (owner.pid == 0) return false;  // it has only just begun
+  // Its pid says nothing here: a daemon in a container may share the folder.
+  if (owner.pid_namespace != read_own_pid_namespace()) return false;
   const Result<uint64_t> ticks = read_start_ticks("/proc", owner.pid);
   if (!ticks.ok()) return true;
   if (owner.start_ticks != 0 && *ticks != owner.start_ticks) return true;

@@ -12,7 +12,7 @@
 
 #include "daemon/base/clock_tick.h"
 #include "daemon/base/proc_text.h"
-#include "daemon/session/proc_status.h"
+#include "daemon/base/process_status.h"
 
 #ifndef SO_PEERPIDFD
 #define SO_PEERPIDFD 77
@@ -67,7 +67,9 @@ Result<SessionPeer> read_session_credentials(const Fd& connection) {
 Status read_session_process(std::string_view proc_root, const Fd& connection, SessionPeer& peer) {
   ASSIGN_OR_RETURN(peer.pidfd, open_pidfd(connection, peer.pid));
   ASSIGN_OR_RETURN(peer.start_ticks, read_start_ticks(proc_root, peer.pid));
-  ASSIGN_OR_RETURN(const InnerId inner, read_inner_id(proc_root, peer.pid));
+  ASSIGN_OR_RETURN(const std::string status,
+                   read_status_text(fmt::format("{}/{}", proc_root, peer.pid)));
+  const InnerId inner = parse_inner_id(status, peer.pid);
   // Asked last: then all of the above was this process's and not its successor's.
   if (peer.pidfd.valid() && !is_alive(peer.pidfd)) {
     return absl::NotFoundError(fmt::format("pid {}: has ended", peer.pid));

@@ -1,9 +1,10 @@
 #include "daemon/session/thread_ids.h"
 
 #include <chrono>
+#include <string>
 
 #include "daemon/base/proc_text.h"
-#include "daemon/session/proc_status.h"
+#include "daemon/base/process_status.h"
 
 namespace gpuperf {
 namespace {
@@ -38,8 +39,9 @@ void ThreadIds::scan() {
   size_t scanned = 0;
   for (const uint32_t tid : tids.ok() ? *tids : std::vector<uint32_t>()) {
     if (++scanned > kMaxScanned) break;
-    const auto inner = read_inner_id(tasks_, tid);
-    if (inner.ok() && known_.size() < kMaxThreads) known_.insert_or_assign(inner->id, tid);
+    const Result<std::string> status = read_status_text(tasks_ + "/" + std::to_string(tid));
+    if (!status.ok() || known_.size() >= kMaxThreads) continue;
+    known_.insert_or_assign(parse_inner_id(*status, tid).id, tid);
   }
   budget_.note_scan(start_ns, now_ns());
 }

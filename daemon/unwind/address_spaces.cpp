@@ -1,7 +1,6 @@
 #include "daemon/unwind/address_spaces.h"
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <string_view>
@@ -10,6 +9,7 @@
 #include "daemon/base/clock_tick.h"
 #include "daemon/base/log.h"
 #include "daemon/base/proc_text.h"
+#include "daemon/base/process_status.h"
 #include "daemon/probe/elf/elf_exports.h"
 #include "daemon/unwind/frame_rules.h"
 #include "daemon/unwind/process_memory.h"
@@ -28,26 +28,14 @@ constexpr uint64_t kPageBytes = 4096;
 constexpr size_t kMaxPythonFiles = 1024;
 constexpr gpuperf_unwind_rule kNoRule{.kind = GPUPERF_UNWIND_UNKNOWN};
 
-// Number behind `key` in `text`; nullopt = not there.
-std::optional<uint64_t> find_number(std::string_view text, std::string_view key) {
-  const size_t at = text.find(key);
-  if (at == std::string_view::npos) return std::nullopt;
-  std::string_view rest = text.substr(at + key.size());
-  rest.remove_prefix(std::min(rest.find_first_of("0123456789"), rest.size()));
-  uint64_t value = 0;
-  const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-  return error == std::errc() ? std::optional(value) : std::nullopt;
-}
-
 // mm_struct.exec_vm: the kernel shows it as the sum of two (fs/proc/task_mmu.c, task_mem).
 std::optional<uint64_t> read_code_pages(const std::string& proc_root, uint32_t pid) {
-  constexpr size_t kMaxStatusBytes = 65536;
-  const auto status = read_bounded_text(get_proc_path(proc_root, pid, "status"), kMaxStatusBytes);
+  const Result<std::string> status = read_status_text(proc_root + "/" + std::to_string(pid));
   if (!status.ok()) return std::nullopt;
-  const auto program_kib = find_number(status->text, "\nVmExe:");
-  const auto library_kib = find_number(status->text, "\nVmLib:");
-  if (!program_kib || !library_kib) return std::nullopt;  // a kernel thread, a zombie
-  return (*program_kib + *library_kib) * 1024 / kPageBytes;
+  const std::vector<uint32_t> program_kib = list_status_numbers(*status, "VmExe");
+  const std::vector<uint32_t> library_kib = list_status_numbers(*status, "VmLib");
+  if (program_kib.empty() || library_kib.empty()) return std::nullopt;  // a kernel thread, a zombie
+  return (uint64_t{program_kib[0]} + library_kib[0]) * 1024 / kPageBytes;
 }
 
 uint64_t make_place(uint64_t pc, bool is_exact) { return pc << 1 | (is_exact ? 1 : 0); }

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -64,7 +65,9 @@ TEST_F(LockFileTest, ReplacesTheFileOfAnOwnerThatIsGone) {
   ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
   const pid_t child = fork();
   if (child == 0) _exit(0);  // a zombie from now on
-  std::ofstream(path_) << child << " 0\n";
+  struct stat own {};
+  ASSERT_EQ(stat("/proc/self/ns/pid", &own), 0);
+  std::ofstream(path_) << child << " 0 " << own.st_ino << "\n";
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
 
@@ -94,6 +97,15 @@ TEST_F(LockFileTest, SaysWhereItCannotWrite) {
 
   EXPECT_THAT(std::string(lock.status().message()),
               testing::HasSubstr(folder_ / "missing/lock: open: No such file or directory"));
+}
+
+// Another pid namespace, whose pid 1 is somebody else here and whose others are nobody.
+TEST_F(LockFileTest, JudgesNoOwnerOfAnotherPidNamespace) {
+  const Fd held(open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644));
+  ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
+  std::ofstream(path_) << "4194304 5 1\n";
+
+  EXPECT_TRUE(absl::IsAlreadyExists(LockFile::acquire(path_).status()));
 }
 
 }  // namespace

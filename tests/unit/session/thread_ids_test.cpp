@@ -8,7 +8,7 @@
 #include <fstream>
 #include <string>
 
-#include "daemon/session/proc_status.h"
+#include "daemon/base/process_status.h"
 
 namespace gpuperf {
 namespace {
