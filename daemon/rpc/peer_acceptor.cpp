@@ -89,11 +89,15 @@ int PeerAcceptor::wait(std::vector<pollfd>& watched) const {
 
 void PeerAcceptor::look_at(Peer& peer, short events, Moment now) {
   if ((events & (POLLHUP | POLLERR)) != 0) {
-    peer.ended = true;  // a client that only looks whether somebody listens is gone by now
+    peer.ended = true;
     return;
   }
   if (peer.handed_on) return;
-  if ((events & POLLIN) != 0) {
+  char first = 0;
+  if ((events & POLLIN) != 0 &&
+      recv(peer.connection.get(), &first, 1, MSG_PEEK | MSG_DONTWAIT) == 0) {
+    peer.ended = true;  // a client that only looks whether somebody listens
+  } else if ((events & POLLIN) != 0) {
     Fd given(fcntl(peer.connection.get(), F_DUPFD_CLOEXEC, 0));
     peer.handed_on = given.valid();
     peer.ended = !given.valid();
