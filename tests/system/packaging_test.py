@@ -8,8 +8,8 @@ import subprocess
 import tempfile
 import unittest
 
-from gpuperf_system import BUILD, WORKLOADS, bpf_objects, wait_until
-from systemd_bed import SystemdBed, require_bed
+from gpuperf_system import BUILD, bpf_objects, wait_until
+from systemd_bed import WORKLOADS, SystemdBed, require_bed
 
 SERVICE = "gpuperfd.service"
 LOWER_VERSION = "0.0.9-1"

@@ -12,7 +12,10 @@ import tempfile
 import unittest
 
 from gpuperf_system import BUILD, SOURCE, wait_until
+from gpuperf_system import WORKLOADS as OUTER_WORKLOADS
 
+# Where the bed has them, too: no home and not below /tmp, which services do not see.
+WORKLOADS = pathlib.Path("/opt/workloads")
 SYSTEMD = pathlib.Path("/lib/systemd/systemd")
 
 # What would touch this machine, or has nothing to do here.
@@ -23,12 +26,14 @@ MASKED = ("systemd-udevd.service", "systemd-udev-trigger.service", "systemd-udev
           "sys-kernel-debug.mount", "sys-kernel-tracing.mount", "dev-hugepages.mount", "dev-mqueue.mount",
           "timers.target", "paths.target")
 
-# In new namespaces: builds the root around the overlay at $1, mounts the folders $2... from outside at their own
-# paths, and becomes systemd.
+# In new namespaces: builds the root around the overlay at $1, mounts the folder $2 at $3 and the folders $4... from outside at
+# their own paths, and becomes systemd.
 BOOT = r"""
 set -eu
 root=$1
-shift
+mkdir -p "$root$3"
+mount --bind "$2" "$root$3"
+shift 3
 mount --make-rprivate /
 mount -t proc proc "$root/proc"
 mount --bind "$root/proc/sys" "$root/proc/sys"
@@ -115,7 +120,7 @@ class SystemdBed:
         folders = sorted({str(SOURCE), str(BUILD)})
         self.process = subprocess.Popen(
             ["sh", "-c", enter_cgroup, "sh", "unshare", "-mpuinC", "-f", "--kill-child", "bash", "-c", BOOT, "boot",
-             self.root, *folders], stdin=subprocess.DEVNULL)
+             self.root, OUTER_WORKLOADS, WORKLOADS, *folders], stdin=subprocess.DEVNULL)
         wait_until("PID 1 of the bed", self.find_pid, 30)
         wait_until("systemd has booted", self.has_booted, 60)
 

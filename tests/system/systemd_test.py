@@ -9,8 +9,8 @@ import signal
 import subprocess
 import unittest
 
-from gpuperf_system import BUILD, COUNT_LIBRARY, SOURCE, WORKLOADS, wait_until
-from systemd_bed import SystemdBed, require_bed
+from gpuperf_system import BUILD, SOURCE, wait_until
+from systemd_bed import WORKLOADS, SystemdBed, require_bed
 
 UNITS = SOURCE / "deploy/systemd"
 SERVICE = "gpuperfd.service"
@@ -20,7 +20,7 @@ NOT_RELOADED = "2777bf7d3d8e4ed78e43810d4e1717c8"
 CONFIG = {"custom_sym": {"count_fast": "count_fast",
                          "cause_sleep": {"symbol": "cause_sleep", "slow_threshold_ms": 5,
                                          "library": str(WORKLOADS / "known_causes")}},
-          "libraries": COUNT_LIBRARY,
+          "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so")]},
           "stats": {"interval_ms": 200}, "slow": {"adaptive_factor": 0}, "overhead": {"budget_percent": 0}}
 CAPABILITIES = {"CAP_DAC_READ_SEARCH": 2, "CAP_SYS_PTRACE": 19, "CAP_PERFMON": 38, "CAP_BPF": 39}
 
@@ -51,8 +51,8 @@ class UnitTest(unittest.TestCase):
     def setUp(self):
         require_bed()
 
-    def test_its_exposure_is_below_four(self):
-        result = analyze("security", "--offline=true", "--threshold=40", UNITS / SERVICE)
+    def test_its_exposure_is_at_most_2_5(self):
+        result = analyze("security", "--offline=true", "--threshold=25", UNITS / SERVICE)
         self.assertEqual(result.returncode, 0, result.stdout + result.stderr)
         self.assertIn("Overall exposure level", result.stdout)
 
@@ -139,12 +139,31 @@ class ServiceTest(unittest.TestCase):
                          {"CapEff": mask, "CapPrm": mask, "CapBnd": mask})
         self.assertEqual(self.bed.run("stat", "-c", "%U", f"/proc/{pid}").stdout.strip(), "gpuperfd")
 
+    def test_libraries_that_the_service_does_not_see_itself_are_probed(self):
+        self.bed.run("mount", "-t", "tmpfs", "tmpfs", "/home")
+        self.addCleanup(self.bed.run, "umount", "--lazy", "/home")
+        for folder in ("/home/ada", "/tmp/ada"):
+            self.bed.run("install", "-d", "-m", "700", folder)
+            self.bed.run("cp", WORKLOADS / "count_calls", WORKLOADS / "libcount_target.so", folder)
+            self.edit_config(json.dumps({**CONFIG, "custom_sym": {"count_fast": "count_fast"},
+                                         "libraries": {"custom_sym": [f"{folder}/libcount_target.so"]}}))
+            self.bed.run("systemctl", "reload", SERVICE)
+            wait_until("nothing is probed yet", lambda: "no process has loaded" in self.status())
+            before = self.count_fast()
+            command = self.bed.command(f"{folder}/count_calls", "--calls", 1000, "--wait-for-file", f"{folder}/go")
+            with subprocess.Popen(command, stdout=subprocess.DEVNULL):
+                try:
+                    wait_until(f"{folder} is probed", lambda: self.status() == "1 probe in 1 file", 30)
+                finally:
+                    self.bed.run("touch", f"{folder}/go")
+            wait_until("every call is counted", lambda: self.count_fast() == before + 2000, 30)
+
     def test_its_files_are_open_to_those_whom_they_are_for(self):
         self.wait_attached()
         modes = self.bed.run("stat", "-c", "%a %U:%G", "/run/gpuperf", "/run/gpuperf/api.sock",
                              "/run/gpuperf/ingest.sock", "/var/lib/gpuperf").stdout.splitlines()
-        self.assertEqual(modes, ["755 gpuperfd:gpuperfd", "660 gpuperfd:gpuperf", "666 gpuperfd:gpuperfd",
-                                 "750 gpuperfd:gpuperfd"])
+        self.assertEqual(modes, ["755 gpuperfd:gpuperf", "660 gpuperfd:gpuperf", "666 gpuperfd:gpuperf",
+                                 "750 gpuperfd:gpuperf"])
 
     def test_a_reload_puts_the_file_in_force_and_keeps_counting(self):
         self.wait_attached()

@@ -2,10 +2,8 @@
 
 #include <fcntl.h>
 #include <linux/magic.h>
-#include <linux/openat2.h>
 #include <sys/stat.h>
 #include <sys/statfs.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,25 +11,12 @@
 #include <climits>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/probe/discovery/path_walk.h"
 
 namespace gpuperf {
 namespace {
 
 int64_t to_ns(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
-
-Fd take(int folder, const std::string& path, uint64_t resolve) {
-  open_how how{};
-  how.flags = O_PATH | O_CLOEXEC;
-  how.resolve = resolve;
-  return Fd(static_cast<int>(::syscall(SYS_openat2, folder, path.c_str(), &how, sizeof how)));
-}
-
-// Resolves `path` as the owner of `root` would: absolute links stay below it. Only takes the file,
-// does not open it.
-Fd take_below_root(int root, std::string_view path) {
-  path.remove_prefix(std::min(path.find_first_not_of('/'), path.size()));
-  return take(root, std::string(path), RESOLVE_IN_ROOT | RESOLVE_NO_MAGICLINKS);
-}
 
 Fd take_root(std::string_view proc_root, uint32_t pid) {
   return Fd(
@@ -102,9 +87,12 @@ Result<OpenedFile> open_named_file(const std::string& path) {
 }
 
 Result<OpenedFile> open_once_mapped_file(const std::string& path) {
-  const Fd taken = take(AT_FDCWD, path, RESOLVE_NO_SYMLINKS);
-  if (!taken.valid()) return errno_status(errno, path + ": open");
-  return open_taken(taken, path);
+  const Fd root = take("/");
+  if (!root.valid()) return errno_status(errno, "/: open");
+  const Result<Fd> taken = PathWalk(root.get(), nullptr, PathWalk::Links::kRefused).find(path);
+  if (!taken.ok())
+    return Status(taken.status().code(), path + ": open: " + std::string(taken.status().message()));
+  return open_taken(*taken, path);
 }
 
 Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
@@ -121,8 +109,8 @@ Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
   }
   const Fd root = take_root(proc_root, pid);
   if (root.valid()) {
-    const Fd taken = take_below_root(root.get(), mapping.path);
-    if (taken.valid() && is_inode(taken.get(), mapping.file)) return open_taken(taken, name);
+    const Result<Fd> taken = PathWalk(root.get()).find(mapping.path);
+    if (taken.ok() && is_inode(taken->get(), mapping.file)) return open_taken(*taken, name);
   }
   const Fd host = take(mapping.path);
   if (host.valid() && is_inode(host.get(), mapping.file)) return open_taken(host, name);
