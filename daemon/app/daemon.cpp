@@ -53,6 +53,13 @@ std::string read_kernel_release() {
   return uname(&name) == 0 ? name.release : "unknown";
 }
 
+// Asked for by a signal that the loop, which does not run yet, has not taken.
+bool is_stop_pending() {
+  sigset_t pending;
+  return sigpending(&pending) == 0 &&
+         (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
+}
+
 Result<LockFile> lock_runtime_dir(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
@@ -137,10 +144,10 @@ Status Daemon::start_loop() {
 Status Daemon::run_parts() {
   Status status;
   size_t started = 0;
-  while (status.ok() && started < parts_->in_order.size()) {
+  while (status.ok() && !is_stop_pending() && started < parts_->in_order.size()) {
     status = parts_->in_order[started++]->start();
   }
-  if (status.ok()) status = run_loop();
+  if (status.ok() && started == parts_->in_order.size()) status = run_loop();
   while (started > 0) parts_->in_order[--started]->stop();
   return status;
 }

@@ -9,6 +9,7 @@
 #include <iostream>
 
 #include "daemon/app/daemon.h"
+#include "daemon/app/memory_limits.h"
 #include "daemon/app/rights.h"
 #include "daemon/base/log.h"
 #include "daemon/config/config.h"
@@ -46,15 +47,16 @@ int run(CommandLine line) {
   auto& config = std::get<gpuperf::Config>(parsed);
   gpuperf::set_up_log(config.settings.log.level);
   const auto mechanism = gpuperf::find_mechanism(line.mechanism);
-  const bool uses_perf = mechanism == gpuperf::Mechanism::kPerf || gpuperf::needs_perf_probes();
-  if (const gpuperf::Status dropped = gpuperf::drop_rights(kApiGroup, uses_perf); !dropped.ok()) {
+  const bool through_perf = mechanism == gpuperf::Mechanism::kPerf;
+  if (const auto dropped = gpuperf::drop_rights(kApiGroup, through_perf); !dropped.ok()) {
     gpuperf::log_warn("rights kept that are not needed",
                       {{"error", std::string(dropped.message())}});
   }
-  gpuperf::Daemon daemon(
-      {.config_path = line.config_path, .runtime_dir = line.runtime_dir, .mechanism = mechanism},
-      std::move(config));
-  const gpuperf::Status status = daemon.run();
+  const gpuperf::DaemonOptions options{
+      .config_path = line.config_path, .runtime_dir = line.runtime_dir, .mechanism = mechanism};
+  gpuperf::Status status =
+      gpuperf::check_memory_limits(gpuperf::read_memory_limits("/proc", "/sys/fs/cgroup"));
+  if (status.ok()) status = gpuperf::Daemon(options, std::move(config)).run();
   if (status.ok()) return 0;
   gpuperf::log_error("gpuperfd stopped", {{"error", std::string(status.message())}});
   return 1;
@@ -92,6 +94,7 @@ int main(int argc, char** argv) {
     const int code = app.exit(error);
     return code == 0 ? 0 : 2;
   }
+  gpuperf::report_failed_allocations();
   raise_descriptor_limit();
   return run(line);
 }

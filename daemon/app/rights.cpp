@@ -152,8 +152,7 @@ Status refuse_calls() {
   return errno_status(errno, "filter of system calls");
 }
 
-}  // namespace
-
+// Whether this kernel is older than 6.6, the first with uprobes of many places at once.
 bool needs_perf_probes() {
   constexpr int kMajor = 6, kMinor = 6;
   utsname name{};
@@ -162,9 +161,11 @@ bool needs_perf_probes() {
   return major < kMajor || (major == kMajor && minor < kMinor);
 }
 
-Status drop_rights(const std::string& group, bool uses_perf) {
+}  // namespace
+
+Status drop_rights(const std::string& group, bool through_perf) {
   if (geteuid() == 0) RETURN_IF_ERROR(join_group(group));
-  const bool needs_admin = uses_perf || !can_watch_mappings(kKept);
+  const bool needs_admin = through_perf || needs_perf_probes() || !can_watch_mappings(kKept);
   RETURN_IF_ERROR(keep_capabilities(needs_admin ? kKept | make_mask(CAP_SYS_ADMIN) : kKept));
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_status(errno, "no new privileges");
   return refuse_calls();
