@@ -34,12 +34,33 @@ class Shares {
   // kTaken: it holds so much more. Anything else: nothing has changed, and says which bound it was.
   Verdict take(Holder holder, uint64_t amount = 1) {
     const Verdict verdict = look(holder, amount);
-    if (verdict != Verdict::kTaken || amount == 0) return verdict;
+    if (verdict == Verdict::kTaken) add(holder, amount);
+    return verdict;
+  }
+
+  // What take() would say.
+  Verdict look(Holder holder, uint64_t amount) const {
+    const bool is_root = holder.uid == 0;
+    const uint64_t bound = limits_.total - (is_root ? 0 : limits_.kept_for_root);
+    const uint64_t held = is_root ? used_ : of_others_;
+    // What root holds beyond what is kept for it takes others' room, too.
+    const uint64_t room =
+        std::min(bound - std::min(bound, held), limits_.total - std::min(limits_.total, used_));
+    if (amount > room) return Verdict::kFull;
+    const uint64_t of_user = find(users_, holder.uid) + amount;
+    if (of_user > (is_root ? limits_.of_root : limits_.of_user)) return Verdict::kUserFull;
+    if (!is_root && of_user / kOfFree > room) return Verdict::kUserFull;
+    const uint64_t of_process = find(processes_, holder.pid) + amount;
+    return of_process > limits_.of_process ? Verdict::kProcessFull : Verdict::kTaken;
+  }
+
+  // It holds so much more already, whatever the bounds say.
+  void add(Holder holder, uint64_t amount) {
+    if (amount == 0) return;
     used_ += amount;
     of_others_ += holder.uid == 0 ? 0 : amount;
     users_[holder.uid] += amount;
     processes_[holder.pid] += amount;
-    return verdict;
   }
 
   // At most what it holds.
@@ -66,20 +87,6 @@ class Shares {
     const auto found = held.find(who);
     found->second -= amount;
     if (found->second == 0) held.erase(found);
-  }
-
-  Verdict look(Holder holder, uint64_t amount) const {
-    const bool is_root = holder.uid == 0;
-    const uint64_t bound = limits_.total - (is_root ? 0 : limits_.kept_for_root);
-    const uint64_t held = is_root ? used_ : of_others_;
-    // What root holds beyond what is kept for it takes others' room, too.
-    const uint64_t free = std::min(bound - held, limits_.total - used_);
-    if (amount > free) return Verdict::kFull;
-    const uint64_t of_user = find(users_, holder.uid) + amount;
-    if (of_user > (is_root ? limits_.of_root : limits_.of_user)) return Verdict::kUserFull;
-    if (!is_root && of_user / kOfFree > free) return Verdict::kUserFull;
-    const uint64_t of_process = find(processes_, holder.pid) + amount;
-    return of_process > limits_.of_process ? Verdict::kProcessFull : Verdict::kTaken;
   }
 
   const Limits limits_;

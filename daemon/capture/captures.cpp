@@ -34,11 +34,6 @@ Status make_unknown_error(uint64_t id) {
                              "; gpuperfctl trace list lists them");
 }
 
-Status make_full_error() {
-  return absl::ResourceExhaustedError(
-      "as many captures run as may at once (8); end one with gpuperfctl trace stop ID");
-}
-
 CaptureScope make_scope(uint64_t id, const std::string& name, const std::string& trigger,
                         const CaptureTarget& target, std::vector<ProcessKey> processes) {
   return {.id = id,
@@ -71,6 +66,26 @@ CaptureRow& Captures::add_row(const std::string& name, const std::string& trigge
   return rows_.back();
 }
 
+// A capture has it until end().
+Status Captures::take_place(uint32_t requester_uid) {
+  switch (places_.take({.uid = requester_uid})) {
+    case Shares::Verdict::kTaken:
+      return absl::OkStatus();
+    case Shares::Verdict::kUserFull:
+      return absl::ResourceExhaustedError(
+          "as many captures of this user run as may at once (3); end one with gpuperfctl trace "
+          "stop ID");
+    case Shares::Verdict::kFull:
+    case Shares::Verdict::kProcessFull:
+      break;
+  }
+  return absl::ResourceExhaustedError(
+      "as many captures run as may at once (8, of which 2 are kept for root); end one with "
+      "gpuperfctl trace stop ID");
+}
+
+void Captures::end(const Running& running) { places_.give_back({.uid = running.requester_uid}); }
+
 Result<CaptureRow> Captures::start(const CaptureOrder& order, std::vector<ProcessKey> processes,
                                    const Now& now) {
   loop_thread_.check();
@@ -81,10 +96,11 @@ Result<CaptureRow> Captures::start(const CaptureOrder& order, std::vector<Proces
   if (order.duration_ms > options_.max_duration_ns / kNsPerMs) {
     return absl::InvalidArgumentError("duration_ms: longer than trace.max_capture_seconds");
   }
-  if (running_.size() >= kMaxRunning) return make_full_error();
+  RETURN_IF_ERROR(take_place(order.requester_uid));
   CaptureRow& row = add_row(order.name, "request", order.target);
   Running running{
       .id = row.id,
+      .requester_uid = order.requester_uid,
       .order = order,
       .scope = make_scope(row.id, order.name, row.trigger, order.target, std::move(processes)),
       .begin_unix_ns = now.unix_ns};
@@ -124,7 +140,7 @@ Result<CaptureRow> Captures::freeze(const FreezeOrder& order, std::vector<Proces
         "the flight recorder is off; trace.recorder = true and a restart switch it on, and "
         "gpuperfctl trace start captures what happens from now on");
   }
-  if (running_.size() >= kMaxRunning) return make_full_error();
+  RETURN_IF_ERROR(take_place(order.requester_uid));
   uint64_t span_ns = recorder.span_ns;
   if (order.last_ms != 0) span_ns = std::min(span_ns, order.last_ms * kNsPerMs);
   CaptureRow& row = add_row(order.name, order.trigger, order.target);
@@ -134,6 +150,7 @@ Result<CaptureRow> Captures::freeze(const FreezeOrder& order, std::vector<Proces
   row.duration_ns = span_ns;
   Running running{
       .id = row.id,
+      .requester_uid = order.requester_uid,
       .scope = make_scope(row.id, order.name, order.trigger, order.target, std::move(processes)),
       .begin_unix_ns = row.start_unix_ns,
       .end_mono_ns = now.mono_ns,
@@ -155,6 +172,7 @@ Result<CaptureRow> Captures::stop(uint64_t id, const Now& now) {
     return absl::FailedPreconditionError("capture " + std::to_string(id) + " has ended already");
   }
   if (running->pin == nullptr) {
+    end(*running);
     running_.erase(running);
     row->state = CaptureState::kFailed;
     row->problem = "stopped before it began";
@@ -194,6 +212,7 @@ std::vector<FinishedCapture> Captures::advance(const Now& now, uint64_t lost_hit
     running.scope.lost_events = running.pin->lost_events;
     running.scope.lost_hits = lost_hits - running.lost_hits_before;
     finished.push_back({.scope = std::move(running.scope), .window = recorder_.take(running.pin)});
+    end(running);
     running.pin = nullptr;
     running.id = 0;
   }

@@ -9,6 +9,7 @@
 
 #include "daemon/base/clock.h"
 #include "daemon/base/result.h"
+#include "daemon/base/shares.h"
 #include "daemon/base/thread_checker.h"
 #include "daemon/capture/capture_builder.h"
 #include "daemon/capture/trace_recorder.h"
@@ -28,11 +29,14 @@ struct FinishedCapture {
 // keeps the rows of all.
 //
 // Thread: loop only; times are passed in. The recorder must outlive it. Bounds: kMaxRunning at
-// once; kMaxFailedRows of those that failed are remembered.
+// once, of which kKeptForRoot are root's and the daemon's own, and kMaxOfUser may be another
+// user's; kMaxFailedRows of those that failed are remembered.
 // Not here: what the kernel side traces for them (wanted_orders() says what it should), files.
 class Captures {
  public:
   static constexpr size_t kMaxRunning = 8;
+  static constexpr size_t kKeptForRoot = 2;
+  static constexpr size_t kMaxOfUser = 3;
   static constexpr size_t kMaxFailedRows = 100;
 
   struct Options {
@@ -88,6 +92,7 @@ class Captures {
  private:
   struct Running {
     uint64_t id = 0;
+    uint32_t requester_uid = 0;
     CaptureOrder order;
     CaptureScope scope;
     uint64_t begin_unix_ns = 0;
@@ -99,6 +104,8 @@ class Captures {
   CaptureRow* find_row(uint64_t id);
   CaptureRow& add_row(const std::string& name, const std::string& trigger,
                       const CaptureTarget& target);
+  Status take_place(uint32_t requester_uid);
+  void end(const Running& running);  // its place is free
   void begin(Running& running, const Now& now, uint64_t lost_hits);
   void update_rows(const Now& now);
 
@@ -109,6 +116,8 @@ class Captures {
   uint64_t last_id_;
   std::vector<CaptureRow> rows_;  // by id
   std::vector<Running> running_;
+  Shares places_{
+      {.total = kMaxRunning, .kept_for_root = kKeptForRoot, .of_user = kMaxOfUser}};  // of running_
 };
 
 Captures::Now read_now(const Clock& clock);

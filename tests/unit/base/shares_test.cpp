@@ -27,10 +27,10 @@ TEST(SharesTest, KeepsWhatIsRoots) {
 TEST(SharesTest, LeavesANewcomerAPlace) {
   Shares shares({.total = 896});
 
-  EXPECT_EQ(take_all(shares, 1), 674u);
+  EXPECT_EQ(take_all(shares, 1), 673u);
   EXPECT_EQ(shares.take({.uid = 1}), Verdict::kUserFull);
-  EXPECT_EQ(take_all(shares, 2), 167u);
-  EXPECT_EQ(take_all(shares, 3), 43u);
+  EXPECT_EQ(take_all(shares, 2), 168u);
+  EXPECT_EQ(take_all(shares, 3), 42u);
   EXPECT_GE(take_all(shares, 4), 9u);
 }
 

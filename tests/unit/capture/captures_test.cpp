@@ -114,6 +114,23 @@ TEST_F(CapturesTest, RefusesWhatCannotBe) {
   EXPECT_TRUE(captures_.rows().empty());
 }
 
+TEST_F(CapturesTest, UsersLeaveRootAndEachOtherPlaces) {
+  const auto start = [this](uint32_t uid) {
+    return captures_.start({.align_ms = 60'000, .requester_uid = uid}, {}, at(kSecond)).status();
+  };
+  for (size_t i = 0; i < Captures::kMaxOfUser; ++i) EXPECT_TRUE(start(1'000).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(start(1'000)));
+  EXPECT_TRUE(start(1'001).ok());
+  for (uint32_t uid = 1'002; uid < 1'010; ++uid) (void)start(uid);
+  EXPECT_TRUE(absl::IsResourceExhausted(start(1'010)));
+  for (size_t i = 0; i < Captures::kKeptForRoot; ++i) EXPECT_TRUE(start(0).ok());
+  EXPECT_TRUE(absl::IsResourceExhausted(start(0)));
+
+  EXPECT_TRUE(captures_.stop(42, at(kSecond)).ok());
+
+  EXPECT_TRUE(start(1'000).ok());
+}
+
 TEST_F(CapturesTest, NoMoreThanEightRunAtOnce) {
   for (size_t i = 0; i < Captures::kMaxRunning; ++i) {
     ASSERT_TRUE(captures_.start({}, {}, at(kSecond)).ok());
