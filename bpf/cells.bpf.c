@@ -137,9 +137,39 @@ static __always_inline void cells_note_process(const struct gpuperf_process_key 
 	}
 }
 
+#define SHARE_OF_FREE 3 /* as Shares of daemon/base/shares.h */
+
+/* Whether a user may have one more cell: at most three times what is free, so that the next one finds some. The
+ * daemon counts the cells of every user anew whenever it reads them: what a race gets wrong here does not stay. */
+static __always_inline int cells_take_share(__u32 uid)
+{
+	struct gpuperf_cell_room *room;
+	__u32 zero = 0, used, max, *mine;
+
+	if (!uid)
+		return 1;
+	room = bpf_map_lookup_elem(&cell_room, &zero);
+	if (!room)
+		return 0;
+	max = room->max;
+	used = *(volatile __u32 *)&room->used;
+	if (used >= max)
+		return 0;
+	mine = bpf_map_lookup_elem(&cells_by_user, &uid);
+	if (!mine) {
+		bpf_map_update_elem(&cells_by_user, &uid, &zero, BPF_NOEXIST);
+		mine = bpf_map_lookup_elem(&cells_by_user, &uid);
+	}
+	if (!mine || (*(volatile __u32 *)mine + 1) / SHARE_OF_FREE > max - used)
+		return 0;
+	__sync_fetch_and_add(mine, 1);
+	__sync_fetch_and_add(&room->used, 1);
+	return 1;
+}
+
 /* First call of a function in a process: takes a free cell. Two threads may come at once; the one whose
- * key is refused gives its cell back and uses the other's. Without a free cell the function's overflow
- * cell takes the call, so that no call is ever lost. */
+ * key is refused gives its cell back and uses the other's. Without a free cell, or beyond the user's share, the
+ * function's overflow cell takes the call, so that no call is ever lost. */
 static __always_inline __u32 cells_claim(const struct gpuperf_cell_key *key,
 					 struct task_struct *task, struct task_struct *leader)
 {
@@ -147,9 +177,13 @@ static __always_inline __u32 cells_claim(const struct gpuperf_cell_key *key,
 		.process_start_boot_ns = key->process_start_boot_ns,
 		.pid = key->pid,
 	};
-	struct gpuperf_cell_owner owner = {}, *winner;
+	struct gpuperf_cell_owner owner = { .uid = (__u32)bpf_get_current_uid_gid() }, *winner;
 	long error;
 
+	if (!cells_take_share(owner.uid)) {
+		emit_loss(GPUPERF_LOSS_CELLS_USER_FULL);
+		return key->function_id;
+	}
 	if (bpf_map_pop_elem(&free_cells, &owner.cell)) {
 		emit_loss(GPUPERF_LOSS_CELLS_FULL);
 		return key->function_id;

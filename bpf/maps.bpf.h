@@ -254,6 +254,24 @@ struct {
 	__type(value, __u32);
 } free_cells GPUPERF_MAP;
 
+/* What users beside root have and may have of the cells, together. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_cell_room);
+} cell_room GPUPERF_MAP;
+
+/* User -> its cells, of users beside root; who has none leaves at the daemon's next read. More users at once share
+ * the overflow cells. */
+#define GPUPERF_CELL_USERS 1024
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, GPUPERF_CELL_USERS);
+	__type(key, __u32);
+	__type(value, __u32);
+} cells_by_user GPUPERF_MAP;
+
 /* Processes that own cells: whose exit the daemon wants to hear of. Not preallocated: there are
  * far fewer processes than cells. (set): stats.max_cells. */
 struct {

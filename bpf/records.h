@@ -174,8 +174,15 @@ struct gpuperf_cell_key {
 /* Value of the cell index. Producer: BPF. Consumer: daemon. Since 1. */
 struct gpuperf_cell_owner {
 	__u32 cell;                  /* index in the cell array */
-	__u32 pad;
+	__u32 uid;                   /* whose share it is of, in the initial user namespace. Since 6. */
 	char comm[GPUPERF_COMM_BYTES]; /* of the thread-group leader at the first call */
+};
+
+/* What users beside root may have of the cells, together. Producer: daemon; BPF adds to `used` until the daemon counts
+ * anew. Since 6. */
+struct gpuperf_cell_room {
+	__u32 max;
+	__u32 used;
 };
 
 /* Key of the process map. */
@@ -469,7 +476,8 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_STACK_COPY = 11,     /* ring full or too many at once: the stack is sent as far as it was walked */
 	GPUPERF_LOSS_STACK_STATE = 12,    /* no task storage for the walk: no stack */
 	GPUPERF_LOSS_TRACE_RING_FULL = 13, /* a launch or call is not in the trace */
-	GPUPERF_LOSS_COUNT = 14
+	GPUPERF_LOSS_CELLS_USER_FULL = 14, /* a user's share of the cells is used up: as CELLS_FULL */
+	GPUPERF_LOSS_COUNT = 15
 };
 
 #ifdef __cplusplus

@@ -32,21 +32,45 @@ Result<std::vector<std::pair<Key, Value>>> read_map(int map_fd, const char* name
 }
 
 constexpr uint32_t kMaxShapes = 8192;  // of the map in bpf/maps.bpf.h
+constexpr uint32_t kMaxUsers = 1024;   // likewise
+
+// Best effort throughout: the next read does it again.
+void count_users(int by_user, int room, uint32_t max_cells, const CellsByUser& cells) {
+  gpuperf_cell_room total{.max = get_users_cells(max_cells), .used = 0};
+  const auto known = read_map<uint32_t, uint32_t>(by_user, "cells_by_user", kMaxUsers);
+  if (known.ok()) {
+    for (const auto& [uid, count] : *known) {
+      if (!cells.contains(uid)) (void)bpf_map_delete_elem(by_user, &uid);
+    }
+  }
+  for (const auto& [uid, count] : cells) {
+    total.used += count;
+    (void)bpf_map_update_elem(by_user, &uid, &count, BPF_ANY);
+  }
+  const uint32_t key = 0;
+  (void)bpf_map_update_elem(room, &key, &total, BPF_ANY);
+}
 
 }  // namespace
 
-CellStore make_cell_store(const Programs& programs) {
+CellStore make_cell_store(Programs& programs) {
   const int index = programs.map_fd("cell_index");
   const int free_cells = programs.map_fd("free_cells");
   const int processes = programs.map_fd("processes");
   const int shapes = programs.map_fd("shapes");
   return {
       .cells = programs.cells(),
+      .map_cell = [&programs](uint32_t cell) { return programs.map_cell(cell); },
       .overflow_cells = programs.sizes().functions,
       .losses = programs.losses(),
       .read_index =
           [index, count = programs.sizes().cells] {
             return read_map<gpuperf_cell_key, gpuperf_cell_owner>(index, "cell_index", count);
+          },
+      .count_users =
+          [by_user = programs.map_fd("cells_by_user"), room = programs.map_fd("cell_room"),
+           max_cells = programs.sizes().cells](const CellsByUser& cells) {
+            count_users(by_user, room, max_cells, cells);
           },
       .release =
           [index, free_cells](const gpuperf_cell_key& key, uint32_t cell) {

@@ -6,6 +6,6 @@
 namespace gpuperf {
 
 // The kernel's totals of `programs`, which must outlive the answer.
-CellStore make_cell_store(const Programs& programs);
+CellStore make_cell_store(Programs& programs);
 
 }  // namespace gpuperf

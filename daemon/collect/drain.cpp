@@ -1,6 +1,6 @@
 #include "daemon/collect/drain.h"
 
-#include <bpf/libbpf.h>
+#include <bpf/bpf.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 
@@ -39,36 +39,44 @@ int64_t now_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since
 
 Result<std::unique_ptr<Drain>> Drain::make(Setup setup, MapSource totals, DropCounters& drops) {
   auto drain = std::unique_ptr<Drain>(new Drain(std::move(setup), std::move(totals), drops));
-  drain->wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (!drain->epoll_.valid()) return errno_status(errno, "drain: epoll_create1");
   if (!drain->wake_.valid()) return errno_status(errno, "drain: eventfd");
-  drain->rings_ =
-      ring_buffer__new(drain->setup_.slow_ring_fd, &Drain::on_record, drain.get(), nullptr);
-  if (drain->rings_ == nullptr) return errno_status(errno, "slow_ring: open");
-  for (const auto& [name, fd] : {std::pair{"process_ring", drain->setup_.process_ring_fd},
+  for (const auto& [name, fd] : {std::pair{"slow_ring", drain->setup_.slow_ring_fd},
+                                 {"process_ring", drain->setup_.process_ring_fd},
                                  {"name_ring", drain->setup_.name_ring_fd},
                                  {"stack_ring", drain->setup_.stack_ring_fd},
                                  {"stack_copy_ring", drain->setup_.stack_copy_ring_fd},
                                  {"trace_ring", drain->setup_.trace_ring_fd}}) {
-    const int error = ring_buffer__add(drain->rings_, fd, &Drain::on_record, drain.get());
-    if (error != 0) return errno_status(-error, std::string(name) + ": open");
+    RETURN_IF_ERROR(drain->add_ring(fd, name));
   }
-  epoll_event event{.events = EPOLLIN, .data = {.u64 = UINT64_MAX}};
-  if (epoll_ctl(ring_buffer__epoll_fd(drain->rings_), EPOLL_CTL_ADD, drain->wake_.get(), &event) !=
-      0) {
-    return errno_status(errno, "drain: epoll_ctl");
-  }
+  RETURN_IF_ERROR(drain->watch(drain->wake_.get()));
   return drain;
 }
 
 Drain::Drain(Setup setup, MapSource totals, DropCounters& drops)
     : setup_(std::move(setup)),
       drops_(drops),
+      epoll_(epoll_create1(EPOLL_CLOEXEC)),
+      wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
       totals_(std::move(totals)),
       slow_limiter_(kSlowPerSecond) {}
 
-Drain::~Drain() {
-  stop();
-  ring_buffer__free(rings_);
+Drain::~Drain() { stop(); }
+
+Status Drain::add_ring(int ring_fd, const char* name) {
+  bpf_map_info info{};
+  uint32_t info_bytes = sizeof info;
+  if (bpf_obj_get_info_by_fd(ring_fd, &info, &info_bytes) != 0) {
+    return errno_status(errno, std::string(name) + ": size");
+  }
+  RETURN_IF_ERROR(rings_.add(ring_fd, name, info.max_entries));
+  return watch(ring_fd);
+}
+
+Status Drain::watch(int fd) {
+  epoll_event event{.events = EPOLLIN, .data = {}};
+  if (epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, fd, &event) == 0) return absl::OkStatus();
+  return errno_status(errno, "drain: epoll_ctl");
 }
 
 void Drain::start() {
@@ -82,17 +90,14 @@ void Drain::stop() {
   thread_.join();
 }
 
-// Called by libbpf, whose C frames no exception may pass: without memory the daemon ends here.
-int Drain::on_record(void* context, void* data, size_t length_bytes) noexcept {
-  auto& drain = *static_cast<Drain*>(context);
-  auto decoded = decode_record({static_cast<const std::byte*>(data), length_bytes});
+void Drain::on_record(std::span<const std::byte> record) {
+  auto decoded = decode_record(record);
   if (!decoded.ok()) {
-    drain.drops_.add(absl::IsUnimplemented(decoded.status()) ? DropCause::kRingUnknownKind
-                                                             : DropCause::kRingMalformed);
-    return 0;
+    drops_.add(absl::IsUnimplemented(decoded.status()) ? DropCause::kRingUnknownKind
+                                                       : DropCause::kRingMalformed);
+    return;
   }
-  std::visit([&drain](auto& record) { drain.take_record(record); }, *decoded);
-  return 0;
+  std::visit([this](auto& known) { take_record(known); }, *decoded);
 }
 
 void Drain::take_record(SlowCallEvent& call) {
@@ -107,7 +112,11 @@ void Drain::take_record(SlowCallEvent& call) {
 
 void Drain::consume_rings() {
   const int64_t before_ns = now_ns() - kCommitNs;
-  (void)ring_buffer__consume(rings_);  // our callback never fails
+  const Status consumed =
+      rings_.consume([this](std::span<const std::byte> record) { on_record(record); });
+  if (!consumed.ok() && !std::exchange(rings_failed_, true)) {
+    log_error("rings not read", {{"error", std::string(consumed.message())}});
+  }
   if (trace_.launches.empty() && trace_.calls.empty() && trace_.sites.empty() &&
       trace_.graph_calls.empty()) {
     return;
@@ -180,7 +189,7 @@ void Drain::run() {
         std::chrono::duration_cast<std::chrono::milliseconds>(next_read - SteadyClock::now());
     const auto wait = std::clamp(until_read, std::chrono::milliseconds{0}, kRingPeriod);
     epoll_event events[4];
-    (void)epoll_wait(ring_buffer__epoll_fd(rings_), events, 4, static_cast<int>(wait.count()));
+    (void)epoll_wait(epoll_.get(), events, 4, static_cast<int>(wait.count()));
     if (!flush()) {
       std::this_thread::sleep_for(
           std::chrono::milliseconds{10});  // the loop is behind: leave it time

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <thread>
 #include <vector>
 
@@ -13,10 +14,9 @@
 #include "daemon/base/log.h"
 #include "daemon/base/result.h"
 #include "daemon/collect/map_source.h"
+#include "daemon/collect/ring_reader.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
-
-struct ring_buffer;
 
 namespace gpuperf {
 
@@ -61,8 +61,10 @@ class Drain {
   void read_totals();
   void look_at_in_flight();
   bool flush();
+  Status add_ring(int ring_fd, const char* name);
+  Status watch(int fd);
   void consume_rings();
-  static int on_record(void* context, void* data, size_t length_bytes) noexcept;
+  void on_record(std::span<const std::byte> record);
   // One for each kind of DecodedRecord.
   void take_record(SlowCallEvent& call);
   void take_record(RawStack& stack);
@@ -78,14 +80,16 @@ class Drain {
   DropCounters& drops_;
   BoundedQueue<Batch> queue_{kQueueBatches};
   std::atomic<bool> stopping_ = false;
+  Fd epoll_;
   Fd wake_;
   // Drain thread only.
   MapSource totals_;
-  ring_buffer* rings_ = nullptr;
+  RingReader rings_;
   Batch batch_;
   TraceBatch trace_;
   std::chrono::steady_clock::time_point next_look_;
-  bool look_failed_ = false;  // said once
+  bool look_failed_ = false;   // said once
+  bool rings_failed_ = false;  // likewise
   LogLimiter slow_limiter_;
   std::thread thread_;
 };

@@ -40,6 +40,8 @@ DropCause get_cause(gpuperf_loss loss) {
       return DropCause::kBpfStackState;
     case GPUPERF_LOSS_TRACE_RING_FULL:
       return DropCause::kBpfTraceRingFull;
+    case GPUPERF_LOSS_CELLS_USER_FULL:
+      return DropCause::kBpfCellsUserFull;
     case GPUPERF_LOSS_COUNT:
       break;
   }
@@ -104,7 +106,8 @@ Status MapSource::read(std::vector<Event>& events) {
   ASSIGN_OR_RETURN(const CellIndex index, store_.read_index());
   std::vector<CellUser> users;
   users.reserve(store_.overflow_cells + index.size());
-  for (uint32_t cell = 0; cell < store_.overflow_cells; ++cell) {
+  const uint32_t overflow_cells = is_overflow_used() ? store_.overflow_cells : 0;
+  for (uint32_t cell = 0; cell < overflow_cells; ++cell) {
     users.push_back({.cell = cell, .function_id = cell, .process = {}, .comm = "other"});
   }
   for (const auto& [key, owner] : index) {
@@ -114,11 +117,13 @@ Status MapSource::read(std::vector<Event>& events) {
     if (exited_.contains(process)) shapes_changed_ = true;
   }
   ++reads_;
-  for (const CellUser& user : users) read_cell(user, events);
-  if (shapes_changed_) RETURN_IF_ERROR(read_shapes(users, events));
-  for (const auto& [key, owner] : index) {
-    if (exited_.contains({key.pid, key.process_start_boot_ns})) release(key, owner.cell);
+  for (const CellUser& user : users) {
+    if (user.cell >= store_.cells.size()) continue;  // cannot be: the kernel hands out its own
+    RETURN_IF_ERROR(store_.map_cell(user.cell));
+    read_cell(user, events);
   }
+  if (shapes_changed_) RETURN_IF_ERROR(read_shapes(users, events));
+  release_exited(index);
   for (const ProcessKey& process : exited_) {
     owners_.erase(process);
     store_.forget_process(process);
@@ -127,6 +132,27 @@ Status MapSource::read(std::vector<Event>& events) {
   exited_ = std::exchange(exiting_, {});
   count_losses();
   return absl::OkStatus();
+}
+
+// They take calls of nobody else's, whose loss of rows is counted first.
+bool MapSource::is_overflow_used() const {
+  return std::ranges::any_of(
+      std::array{GPUPERF_LOSS_CELLS_FULL, GPUPERF_LOSS_INDEX_FULL, GPUPERF_LOSS_CELLS_USER_FULL},
+      [this](gpuperf_loss loss) {
+        return load(const_cast<uint64_t&>(store_.losses[loss])) != 0;  // as in count_losses()
+      });
+}
+
+void MapSource::release_exited(const CellIndex& index) {
+  CellsByUser left;
+  for (const auto& [key, owner] : index) {
+    if (exited_.contains({key.pid, key.process_start_boot_ns})) {
+      release(key, owner.cell);
+    } else if (owner.uid != 0) {
+      ++left[owner.uid];
+    }
+  }
+  store_.count_users(left);
 }
 
 void MapSource::release(const gpuperf_cell_key& key, uint32_t cell) {
@@ -145,7 +171,6 @@ void MapSource::release(const gpuperf_cell_key& key, uint32_t cell) {
 }
 
 void MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
-  if (user.cell >= store_.cells.size()) return;  // cannot be: the kernel only hands out its own
   gpuperf_cell& cell = store_.cells[user.cell];
   // The kernel adds a completed call to total_ns last, so everything of the calls in this sum is
   // found below; what is found beyond it changes the sum again and is seen by the next read.

@@ -20,15 +20,19 @@
 namespace gpuperf {
 
 using CellIndex = std::vector<std::pair<gpuperf_cell_key, gpuperf_cell_owner>>;
+using CellsByUser = std::map<uint32_t, uint32_t>;
 using ShapeTotals = std::vector<std::pair<gpuperf_shape_key, gpuperf_shape_totals>>;
 
 // The totals in the kernel, as the map source sees them. Behind an interface of plain functions so
 // that tests run without a kernel: a fake is a vector and a map.
 struct CellStore {
-  std::span<gpuperf_cell> cells;  // shared with the kernel
-  uint32_t overflow_cells = 0;    // the first cells: one per function, of no process
+  std::span<gpuperf_cell> cells;  // shared with the kernel, once map_cell() said so
+  std::function<Status(uint32_t cell)> map_cell;
+  uint32_t overflow_cells = 0;  // the first cells: one per function, of no process
   std::span<const uint64_t> losses;
   std::function<Result<CellIndex>()> read_index;
+  // By uid, root left out: what each user has of the cells, which the kernel adds to from there.
+  std::function<void(const CellsByUser&)> count_users;
   // Takes the key out of the index and gives the zeroed cell back.
   std::function<void(const gpuperf_cell_key&, uint32_t cell)> release;
   std::function<Result<ShapeTotals>()> read_shapes;  // of all cells
@@ -102,6 +106,8 @@ class MapSource {
   static void read_buckets(gpuperf_cell& cell, Seen& seen, CellDelta& delta);
   static void read_errors(gpuperf_cell& cell, Seen& seen, CellDelta& delta);
   Status read_shapes(std::span<const CellUser> users, std::vector<Event>& events);
+  bool is_overflow_used() const;
+  void release_exited(const CellIndex& index);
   void release(const gpuperf_cell_key& key, uint32_t cell);
   Owner make_owner(const CellUser& user);
   KnownOwner& find_known_owner(const ProcessKey& process, std::string_view comm_hint);

@@ -187,6 +187,12 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kNamesFileRefused, "names", "file_refused",
      "perf maps and debug files that the process's user may not read or that belong to somebody "
      "else: code goes without the names in them"},
+    {DropCause::kBpfCellsUserFull, "bpf", "cells_user_full",
+     "calls of new (function, process) pairs beyond their user's share of stats.max_cells, counted "
+     "under process \"other\""},
+    {DropCause::kSessionMemoryFull, "session", "memory_full",
+     "what sessions announced or sent beyond their share of limits.memory_mib: kernels without "
+     "name, launches without latency, allocations without address"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

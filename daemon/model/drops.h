@@ -92,6 +92,8 @@ enum class DropCause : size_t {
   kHttpConnectionsFull,
   kHttpBusy,
   kNamesFileRefused,
+  kBpfCellsUserFull,
+  kSessionMemoryFull,
   kCount,
 };
 

@@ -244,6 +244,31 @@ TEST_P(FunctionProbeTest, LosesNoCallWhenTheCellsAreFull) {
   EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_CELLS_FULL], 20u);
 }
 
+TEST_P(FunctionProbeTest, LeavesCellsToOtherUsersAndToRoot) {
+  load({.functions = 1, .cells = 8});
+  probe(0, target_plain);
+  const auto call_as = [](uid_t uid) {
+    const pid_t child = fork();
+    if (child == 0) {
+      if (setresuid(uid, uid, uid) != 0) _exit(1);
+      (void)target_plain(1);
+      _exit(0);
+    }
+    int status = -1;
+    EXPECT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  };
+
+  for (int i = 0; i < 9; ++i) call_as(65'534);
+  call_as(65'533);
+  (void)target_plain(1);
+
+  EXPECT_EQ(count(programs_->cells()[0]), (Counted{.calls = 3, .completed = 3}));
+  EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_CELLS_USER_FULL], 3u);
+  EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_CELLS_FULL], 0u);
+  EXPECT_NE(&cell_of(0), &programs_->cells()[0]);
+}
+
 TEST_P(FunctionProbeTest, CountsAFunctionThatThrowsWithoutHarm) {
   probe(0, target_throws, {}, Timing::kNone);
   int caught = 0;

@@ -119,7 +119,9 @@ class StackWalkTest : public FunctionProbeTest {
 
   Taken drain_stacks() {
     MapSource totals(
-        {.read_index = [] { return CellIndex(); },
+        {.losses = programs_->losses(),
+         .read_index = [] { return CellIndex(); },
+         .count_users = [](const CellsByUser&) {},
          .release = [](const gpuperf_cell_key&, uint32_t) {},
          .read_shapes = [] { return ShapeTotals(); },
          .release_shape = [](const gpuperf_shape_key&) {},

@@ -31,6 +31,9 @@ inline constexpr Mechanism kMechanisms[] = {Mechanism::kSession, Mechanism::kMul
 std::string_view get_mechanism_name(Mechanism mechanism);
 std::optional<Mechanism> find_mechanism(std::string_view name);
 
+// What users beside root may have of so many cells: an eighth is kept for root.
+constexpr uint32_t get_users_cells(uint32_t cells) { return cells - cells / 8; }
+
 // How the end of a call is seen.
 enum class Timing {
   kReturn,  // return probe: never where an exception may pass, it would abort the workload
@@ -44,9 +47,15 @@ class MappedArray {
   MappedArray() = default;
   static Result<MappedArray> map(int map_fd, std::string_view name, size_t value_bytes,
                                  size_t entry_count);
+  // Only its addresses, where it is large: an entry is there once map_entry() said so. Mapped pages
+  // count as resident memory, touched or not.
+  static Result<MappedArray> reserve(int map_fd, std::string_view name, size_t value_bytes,
+                                     size_t entry_count);
   MappedArray(MappedArray&& other) noexcept;
   MappedArray& operator=(MappedArray&& other) noexcept;
   ~MappedArray();
+
+  Status map_entry(size_t index);
 
   template <typename T>
   std::span<T> as() const {
@@ -54,9 +63,15 @@ class MappedArray {
   }
 
  private:
+  Status map_piece(size_t piece);
+
   void* memory_ = nullptr;
   size_t length_bytes_ = 0;
   size_t entry_count_ = 0;
+  // Of one that is reserved.
+  int map_fd_ = -1;
+  size_t value_bytes_ = 0;
+  std::vector<bool> is_piece_mapped_;
 };
 
 // The BPF programs and maps in the kernel, loaded for one mechanism. Closing it removes them.
@@ -101,6 +116,8 @@ class Programs {
   // False: there was no room for all.
   bool set_trace_of(std::span<const uint32_t> pids, const gpuperf_trace_order& order);
   void clear_trace_of_all();
+  // Each is there once map_cell() said so. One thread at a time.
+  Status map_cell(uint32_t cell) { return cells_.map_entry(cell); }
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
   std::span<const uint64_t> losses() const { return losses_.as<const uint64_t>(); }
 

@@ -23,9 +23,13 @@ class DrainTest : public testing::Test {
       ring = Fd(bpf_map_create(BPF_MAP_TYPE_RINGBUF, nullptr, 0, 0, 4096, nullptr));
       if (!ring.valid()) GTEST_SKIP() << "no BPF map can be made: " << std::strerror(errno);
     }
+    losses_[GPUPERF_LOSS_CELLS_FULL] = 1;
     MapSource totals({.cells = cells_,
+                      .map_cell = [](uint32_t) { return absl::OkStatus(); },
                       .overflow_cells = 1,
+                      .losses = losses_,
                       .read_index = [] { return CellIndex(); },
+                      .count_users = [](const CellsByUser&) {},
                       .read_shapes = [] { return ShapeTotals(); }},
                      {}, drops_);
     auto drain = Drain::make({.slow_ring_fd = rings_[0].get(),
@@ -46,6 +50,7 @@ class DrainTest : public testing::Test {
 
   std::array<Fd, 6> rings_;
   std::vector<gpuperf_cell> cells_ = std::vector<gpuperf_cell>(1);
+  std::vector<uint64_t> losses_ = std::vector<uint64_t>(GPUPERF_LOSS_COUNT);
   DropCounters drops_;
   std::counting_semaphore<> queued_{0};  // batches
   std::unique_ptr<Drain> drain_;

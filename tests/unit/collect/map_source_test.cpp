@@ -28,6 +28,7 @@ struct FakeKernel {
   std::vector<std::string> releases;  // of cells and shapes, in order
   int shape_reads = 0;
   bool shapes_unreadable = false;
+  CellsByUser users;
 
   gpuperf_cell& own(uint32_t cell, uint32_t function_id, ProcessKey process, const char* comm) {
     gpuperf_cell_owner owner{.cell = cell};
@@ -39,6 +40,7 @@ struct FakeKernel {
   CellStore store() {
     return {
         .cells = cells,
+        .map_cell = [](uint32_t) { return absl::OkStatus(); },
         .overflow_cells = kFunctions,
         .losses = losses,
         .read_index =
@@ -50,6 +52,7 @@ struct FakeKernel {
               }
               return rows;
             },
+        .count_users = [this](const CellsByUser& counted) { users = counted; },
         .release =
             [this](const gpuperf_cell_key& key, uint32_t cell) {
               index.erase({key.pid, key.process_start_boot_ns, key.function_id});
@@ -223,6 +226,7 @@ TEST_F(MapSourceTest, ReadsNegativeErrorCodesAndCallsGivenUpTooEarly) {
 
 TEST_F(MapSourceTest, AttributesOverflowCellsToOther) {
   complete_call(kernel_.cells[1], 300);
+  kernel_.losses[GPUPERF_LOSS_CELLS_USER_FULL] = 1;
 
   const auto events = read();
 
@@ -231,6 +235,15 @@ TEST_F(MapSourceTest, AttributesOverflowCellsToOther) {
   EXPECT_EQ(delta.function_id, 1u);
   EXPECT_EQ(delta.process, ProcessKey{});
   EXPECT_EQ(delta.owner, Owner{.comm = "other"});
+}
+
+TEST_F(MapSourceTest, LooksAtOverflowCellsOnceTheyAreUsed) {
+  complete_call(kernel_.cells[1], 300);
+  EXPECT_THAT(read(), IsEmpty());
+
+  kernel_.losses[GPUPERF_LOSS_INDEX_FULL] = 1;
+
+  EXPECT_EQ(read().size(), 1u);
 }
 
 TEST_F(MapSourceTest, LooksAProcessUpOnce) {
@@ -399,6 +412,7 @@ TEST_F(MapSourceTest, ReadsShapesOnlyWhereACellWithOperationsChanged) {
 
 TEST_F(MapSourceTest, AttributesShapesOfOverflowCellsToOther) {
   complete_gemm(kernel_, 1, 8, 100);
+  kernel_.losses[GPUPERF_LOSS_CELLS_FULL] = 1;
 
   const auto shapes = pick<ShapeDelta>(read());
 
@@ -462,6 +476,22 @@ TEST_F(MapSourceTest, TellsWhoLooksUpAnOwnerWhatTheKernelNoted) {
 
   ASSERT_EQ(deltas.size(), 1u);
   EXPECT_EQ(deltas[0].owner, (Owner{.comm = "app", .container = "docker-0123.scope"}));
+}
+
+TEST_F(MapSourceTest, CountsTheCellsThatAreLeftOfEveryUserBesideRoot) {
+  for (uint32_t pid = 10; pid < 13; ++pid) {
+    complete_call(kernel_.own(pid - 8, 0, {pid, 1}, "app"), 100);
+    kernel_.index[{pid, 1, 0}].uid = 1'000;
+  }
+  complete_call(kernel_.own(5, 0, {13, 1}, "app"), 100);
+  (void)read();
+  EXPECT_EQ(kernel_.users, (CellsByUser{{1'000, 3}}));
+
+  source_.note_exit({11, 1});
+  (void)read();
+  (void)read();
+
+  EXPECT_EQ(kernel_.users, (CellsByUser{{1'000, 2}}));
 }
 
 TEST_F(MapSourceTest, CountsTheKernelsLossesOnce) {
