@@ -29,6 +29,9 @@ namespace {
 // Fresh enough for a person, rare enough to cost nothing.
 constexpr std::chrono::milliseconds kPublishPeriod{250};
 
+// Room that is left for what comes until memory is looked at again: one of so many parts of it.
+constexpr uint64_t kMemoryMargin = 8;
+
 // An event that somebody may wait for.
 constexpr LogEvent kReady{"gpuperfd ready", "eef2e8cdbbf1473bb4a7a3eeb81d1491"};
 
@@ -183,7 +186,16 @@ void Daemon::apply_settings() {
   core_.facts->effective_json = render_settings_json(config.settings());
 }
 
+// Close to the ceiling nothing more of sessions is kept, whoever brought the daemon there.
+void Daemon::look_at_memory() {
+  (void)heap_.look(core_.clock.mono_ns());
+  const uint64_t ceiling_bytes = core_.settings.limits.memory_mib << 20;
+  parts_->sessions.memory().set_pressed(read_resident_bytes() >=
+                                        ceiling_bytes - ceiling_bytes / kMemoryMargin);
+}
+
 void Daemon::publish_if_changed() {
+  look_at_memory();
   for (Part* part : parts_->in_order) part->advance(core_.clock.mono_ns());
   if (std::exchange(core_.changed, false)) publish();
 }

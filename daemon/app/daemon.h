@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "daemon/app/part.h"
+#include "daemon/base/heap_trim.h"
 
 namespace gpuperf {
 
@@ -29,10 +30,12 @@ class Daemon final {
   Status run_parts();
   Status run_loop();
   void apply_settings();
+  void look_at_memory();
   void publish_if_changed();
   void publish();
 
   Core core_;
+  HeapTrim heap_;
   const std::unique_ptr<Parts> parts_;
 };
 

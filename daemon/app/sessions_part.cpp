@@ -7,15 +7,24 @@
 #include "daemon/owner/cri.h"
 
 namespace gpuperf {
+namespace {
+
+// Of one turn: then whatever else waits for the loop comes first. 2 MiB, some 10 ms.
+constexpr int kBatchesPerTurn = 4;
+
+constexpr uint64_t kMemoryShare = 4;  // of the daemon's memory, one of so many is for sessions
+
+}  // namespace
 
 SessionsPart::SessionsPart(Core& core)
     : Part(core),
+      memory_(core.drops, (core.settings.limits.memory_mib << 20) / kMemoryShare),
       statistics_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds),
                    .max_exited_processes = core.settings.stats.max_exited_processes},
                   core.drops),
       registry_({.keep_closed = std::chrono::seconds(core.settings.stats.keep_exited_seconds),
                  .max_closed = core.settings.stats.max_exited_processes},
-                core.drops) {
+                core.drops, memory_) {
   statistics_.follow(registry_);
   log_.follow(registry_);
 }
@@ -27,7 +36,7 @@ Status SessionsPart::start() {
   auto source = make_session_source(
       core_.settings, core_.options.runtime_dir,
       {.clock = core_.clock, .drops = core_.drops, .pod_names = *pod_names_, .on_batch = [this] {
-         core_.loop->post([this] { take_events(); });
+         post_taking();
        }});
   // Another daemon's processes are not to be taken over.
   if (absl::IsAlreadyExists(source.status())) return source.status();
@@ -47,7 +56,7 @@ Status SessionsPart::start() {
 void SessionsPart::stop() {
   if (source_) {
     source_->stop();
-    take_events();
+    while (take_batch()) continue;
     source_.reset();
   }
   pod_names_.reset();
@@ -69,13 +78,27 @@ void SessionsPart::fill(Snapshot& snapshot) const {
   statistics_.fill(snapshot.gpu);
 }
 
-void SessionsPart::take_events() {
+void SessionsPart::post_taking() {
+  if (is_taking_posted_.exchange(true)) return;
+  core_.loop->post([this] { take_some_events(); });
+}
+
+void SessionsPart::take_some_events() {
+  is_taking_posted_ = false;
   if (source_ == nullptr) return;  // posted before the stop, run after it: all was taken
-  const int64_t now_mono_ns = core_.clock.mono_ns();
-  while (auto batch = source_->try_pop()) {
-    for (const SessionEvent& event : *batch) registry_.apply(event, now_mono_ns);
-    core_.changed = true;
+  for (int i = 0; i < kBatchesPerTurn; ++i) {
+    if (!take_batch()) return;
   }
+  post_taking();
+}
+
+bool SessionsPart::take_batch() {
+  const auto batch = source_->try_pop();
+  if (!batch) return false;
+  const int64_t now_mono_ns = core_.clock.mono_ns();
+  for (const SessionEvent& event : *batch) registry_.apply(event, now_mono_ns);
+  core_.changed = true;
+  return true;
 }
 
 void SessionsPart::post_order(const SessionTarget& target, const SessionOrder& order,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 
 #include "daemon/app/part.h"
@@ -26,16 +27,21 @@ class SessionsPart final : public Part {
   bool is_running() const { return source_ != nullptr; }
   PodNames& pod_names() { return *pod_names_; }
   SessionRegistry& registry() { return registry_; }
+  SessionMemory& memory() { return memory_; }
   // On the loop; answers there, too.
   void post_order(const SessionTarget& target, const SessionOrder& order,
                   ControlPort::SessionsDone done);
 
  private:
-  void take_events();
+  void post_taking();  // any thread
+  void take_some_events();
+  bool take_batch();  // false = none waits
 
+  std::atomic<bool> is_taking_posted_ = false;
   std::unique_ptr<PodNames> pod_names_;
   std::unique_ptr<SessionSource> source_;  // null = sessions are not wanted
-  // The features outlive the registry, whose sessions use them.
+  // The features outlive the registry, whose sessions use them, and all of them have accounts.
+  SessionMemory memory_;
   GpuStatistics statistics_;
   SessionLog log_;
   SessionRegistry registry_;

@@ -11,6 +11,12 @@
 #include <csignal>
 
 namespace gpuperf {
+namespace {
+
+// Once it stops, for tasks that post others: those that never end do not keep it from ending.
+constexpr int kLastRounds = 16;
+
+}  // namespace
 
 struct TaskLoop::Watch {
   Fd owned;  // timers and signals own theirs; readers do not
@@ -114,17 +120,26 @@ void TaskLoop::run_posted() {
   for (auto& task : tasks) task();
 }
 
+bool TaskLoop::is_stopping() {
+  const MutexLock lock(mutex_);
+  return stopping_;
+}
+
+bool TaskLoop::has_posted() {
+  const MutexLock lock(mutex_);
+  return !posted_.empty();
+}
+
 void TaskLoop::run() {
   loop_thread_ = std::this_thread::get_id();
+  int rounds_left = kLastRounds;
   while (true) {
+    const bool is_ending = is_stopping();
     run_posted();
-    {
-      const MutexLock lock(mutex_);
-      if (stopping_ && posted_.empty()) return;
-      if (!posted_.empty()) continue;
-    }
+    if (is_ending && (!has_posted() || --rounds_left == 0)) return;
+    const int timeout_ms = has_posted() || is_ending ? 0 : -1;
     epoll_event events[16];
-    const int count = epoll_wait(epoll_.get(), events, std::size(events), -1);
+    const int count = epoll_wait(epoll_.get(), events, std::size(events), timeout_ms);
     for (int i = 0; i < count; ++i) static_cast<Watch*>(events[i].data.ptr)->on_ready();
   }
 }

@@ -17,7 +17,8 @@ namespace gpuperf {
 // One thread that runs tasks, periodic timers and descriptor callbacks, one at a time.
 //
 // Thread: everything but `post` and `stop` is called on the thread that calls `run`, or before it.
-// Tasks posted before `stop` are run before `run` returns.
+// Tasks posted before `stop`, and those that they post in turn, a few deep, are run before `run`
+// returns. Tasks that post the next one hold up neither timers nor signals.
 // Bounds: posted tasks are not bounded here; posters that can flood use a BoundedQueue and post one
 // drain task. Timers that fall behind run once, not once per missed period.
 class TaskLoop {
@@ -44,6 +45,8 @@ class TaskLoop {
  private:
   struct Watch;
   TaskLoop(Fd epoll, Fd wake);
+  bool is_stopping();
+  bool has_posted();
 
   // Set once in the constructor.
   Fd epoll_;

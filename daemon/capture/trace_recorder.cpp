@@ -25,11 +25,22 @@ void set_index(std::vector<uint32_t>& indices, uint32_t id, uint32_t index) {
   indices[id] = index;
 }
 
+// What an entry of a table takes: itself, twice for a vector grows by doubling, and where it is
+// found.
+constexpr uint64_t kIndexBytes = 64;
 template <typename Entry>
-void keep(std::vector<Entry>& entries, uint32_t id, size_t max, Entry entry) {
+constexpr uint64_t kEntryBytes = 2 * sizeof(Entry) + kIndexBytes;
+constexpr uint64_t kNameBytes = 64;  // the objects around its text
+
+// `bytes`: what the entry has beside itself. Left out where the account has no room for it.
+template <typename Entry>
+void keep(SessionMemory::Account& account, std::vector<Entry>& entries, uint32_t id, size_t max,
+          uint64_t bytes, const Entry& entry) {
   if (id > max) return;
-  if (id >= entries.size()) entries.resize(id + size_t{1});
-  entries[id] = std::move(entry);
+  const size_t added = id < entries.size() ? 0 : id + size_t{1} - entries.size();
+  if (!account.take(bytes + added * 2 * (sizeof(Entry) + sizeof(uint32_t)))) return;
+  if (added > 0) entries.resize(id + size_t{1});
+  entries[id] = entry;
 }
 
 }  // namespace
@@ -55,6 +66,18 @@ void TraceRecorder::begin_epoch() {
   name_index_.clear();
   if (!chunks_.empty() && !chunks_.back()->events.empty()) begin_chunk();
   if (!chunks_.empty()) chunks_.back()->tables = tables_;
+  while (chunks_.size() > 1 && count_table_bytes() > kMaxTableBytes) drop_oldest();
+}
+
+uint64_t TraceRecorder::count_table_bytes() const {
+  uint64_t bytes = 0;
+  const TraceTables* counted = nullptr;
+  for (const auto& chunk : chunks_) {
+    if (chunk->tables.get() == counted) continue;
+    counted = chunk->tables.get();
+    bytes += counted->bytes;
+  }
+  return bytes;
 }
 
 void TraceRecorder::begin_chunk() {
@@ -102,6 +125,7 @@ uint32_t TraceRecorder::get_process(const ProcessKey& process) {
   if (tables_->processes.size() >= TraceTables::kMaxProcesses) begin_epoch();
   const auto index = static_cast<uint32_t>(tables_->processes.size());
   tables_->processes.push_back({.process = process});
+  tables_->bytes += kEntryBytes<TraceProcess>;
   process_index_.emplace(code, index);
   return index;
 }
@@ -117,6 +141,7 @@ uint32_t TraceRecorder::get_stack(uint64_t stack_id) {
   }
   const auto index = static_cast<uint32_t>(tables_->stacks.size());
   tables_->stacks.push_back(stack_id);
+  tables_->bytes += kEntryBytes<uint64_t>;
   stack_index_.emplace(stack_id, index);
   return index;
 }
@@ -184,9 +209,8 @@ void TraceRecorder::apply(const TraceBatch& batch) {
 }
 
 void TraceRecorder::follow(SessionRegistry& sessions) {
-  sessions.add([this](const SessionEntry& entry) {
-    return std::make_unique<Session>(*this, entry.row().facts.process);
-  });
+  sessions.add(
+      [this](const SessionEntry& entry) { return std::make_unique<Session>(*this, entry); });
 }
 
 void TraceRecorder::apply(Session& session, const SessionStatus& status) {
@@ -215,6 +239,7 @@ void TraceRecorder::make_room(Session& session, const SessionBatch& batch) {
                        tables_->shapes.size() > TraceTables::kMaxShapes / 2 ||
                        tables_->names.size() > TraceTables::kMaxNames / 2 ||
                        tables_->graphs.size() > TraceTables::kMaxGraphs / 2;
+  if (tables_->bytes > kMaxTableBytes / 2 && session.epoch != epoch_) begin_epoch();
   if (is_used &&
       (!fits(tables_->places.size(), new_places, batch.places.size(), TraceTables::kMaxPlaces) ||
        !fits(tables_->shapes.size(), new_shapes, batch.shapes.size(), TraceTables::kMaxShapes) ||
@@ -246,6 +271,8 @@ uint32_t TraceRecorder::get_name(Session& session, uint32_t id) {
     index = static_cast<uint32_t>(tables_->names.size());
     if (index >= TraceTables::kMaxNames) return kTraceNone;
     tables_->names.push_back(session.names[id]);
+    tables_->bytes +=
+        kEntryBytes<std::shared_ptr<const std::string>> + kNameBytes + session.names[id]->size();
     name_index_.emplace(*session.names[id], index);
   }
   set_index(session.name_index, id, index);
@@ -260,6 +287,7 @@ uint32_t TraceRecorder::get_shape(Session& session, uint32_t id) {
   }
   const auto index = static_cast<uint32_t>(tables_->shapes.size());
   tables_->shapes.push_back(session.shapes[id]);
+  tables_->bytes += kEntryBytes<LaunchShape>;
   set_index(session.shape_index, id, index);
   return index;
 }
@@ -274,21 +302,25 @@ uint32_t TraceRecorder::get_place(Session& session, uint32_t id) {
                              .device = place.device,
                              .context = place.context,
                              .stream = place.stream});
+  tables_->bytes += kEntryBytes<TracePlace>;
   set_index(session.place_index, id, index);
   return index;
 }
 
 uint32_t TraceRecorder::get_graph(Session& session, uint32_t id) {
   if (id == 0) return 0;
-  const auto [place, is_new] = session.graph_index.try_emplace(id, 0);
-  if (!is_new) return place->second;
+  if (const auto known = session.graph_index.find(id); known != session.graph_index.end()) {
+    return known->second;
+  }
   if (tables_->graphs.size() >= TraceTables::kMaxGraphs) {
     drops_.add(DropCause::kTraceTablesFull);
-    return place->second;
+    return 0;
   }
-  place->second = static_cast<uint32_t>(tables_->graphs.size());
+  const auto index = static_cast<uint32_t>(tables_->graphs.size());
   tables_->graphs.push_back(id);
-  return place->second;
+  tables_->bytes += kEntryBytes<uint32_t>;
+  session.graph_index.emplace(id, index);
+  return index;
 }
 
 TraceEvent TraceRecorder::make(const Session& session, TraceKind kind, uint64_t start_ns,
@@ -303,12 +335,15 @@ TraceEvent TraceRecorder::make(const Session& session, TraceKind kind, uint64_t 
 
 void TraceRecorder::apply(Session& session, const SessionBatch& batch) {
   for (const KernelName& name : batch.names) {
-    keep(session.names, name.id, GPUPERF_NAMES_MAX, std::make_shared<const std::string>(name.text));
+    keep(session.account, session.names, name.id, GPUPERF_NAMES_MAX, kNameBytes + name.text.size(),
+         std::make_shared<const std::string>(name.text));
   }
   for (const LaunchShape& shape : batch.shapes) {
-    keep(session.shapes, shape.id, GPUPERF_SHAPES_MAX, shape);
+    keep(session.account, session.shapes, shape.id, GPUPERF_SHAPES_MAX, 0, shape);
   }
-  for (const Place& place : batch.places) keep(session.places, place.id, GPUPERF_PLACES_MAX, place);
+  for (const Place& place : batch.places) {
+    keep(session.account, session.places, place.id, GPUPERF_PLACES_MAX, 0, place);
+  }
   if (!is_wanted()) return;
   make_room(session, batch);
   for (const ApiRecord& record : batch.apis) {
@@ -366,11 +401,21 @@ void TraceRecorder::expire(int64_t now_mono_ns) {
   loop_thread_.check();
   const auto now = static_cast<uint64_t>(now_mono_ns);
   const uint64_t oldest = now > options_.span_ns ? now - options_.span_ns : 0;
-  // The next chunk's first event came after all of this one's.
-  while (chunks_.size() > 1 && !chunks_[1]->events.empty() &&
-         chunks_[1]->events.front().start_mono_ns < oldest) {
-    drop_oldest();
+  for (auto chunk = chunks_.rbegin(); chunk != chunks_.rend(); ++chunk) {
+    if (chunk != chunks_.rbegin() && (*chunk)->filled_mono_ns != 0) break;
+    (*chunk)->filled_mono_ns = now;
   }
+  // The next chunk's first event came after all of this one's. What came so long ago is old,
+  // whatever its sender said of its time.
+  const auto is_old_chunk = [&](const Chunk& chunk, const Chunk& next) {
+    return chunk.filled_mono_ns < oldest ||
+           (!next.events.empty() && next.events.front().start_mono_ns < oldest);
+  };
+  while (chunks_.size() > 1 && is_old_chunk(*chunks_[0], *chunks_[1])) drop_oldest();
+  // Of processes that may have gone; those that have not say again what is in it.
+  const bool is_old_epoch = epoch_mono_ns_ + options_.span_ns / 2 < now;
+  if (is_old_epoch && tables_->bytes > kSmallTableBytes) begin_epoch();
+  if (is_old_epoch) epoch_mono_ns_ = now;
   std::erase_if(pins_, [](const std::weak_ptr<Pin>& pin) { return pin.expired(); });
   if (!pins_.empty()) return;
   const uint64_t keep_ns = options_.span_ns + kKeepSitesNs;

@@ -28,7 +28,10 @@ namespace gpuperf {
 // Thread: loop only. Owns the events; a window taken of them shares the chunks. Bounds: `max_bytes`
 // and `span_ns` for the recorder, whose oldest chunk leaves; a pin's own bound for a capture, which
 // then misses what comes and counts it (kTraceCaptureFull). The tables of an epoch are bounded: a
-// full one begins the next epoch. Sites beyond kMaxSites are left out (kTraceTablesFull).
+// full one begins the next epoch, and so does one that has become old, since whose processes are
+// may have gone; beyond kMaxTableBytes in all, the oldest chunks leave with theirs. What is kept of
+// a session's dictionary is in its account: a name or shape that finds no room there is missing in
+// traces. Sites beyond kMaxSites are left out (kTraceTablesFull).
 // Not here: what belongs to what (join_trace).
 class TraceRecorder {
  public:
@@ -37,6 +40,8 @@ class TraceRecorder {
     uint64_t span_ns = 30'000'000'000;
   };
   static constexpr size_t kMaxSites = 65'536;
+  static constexpr uint64_t kMaxTableBytes = uint64_t{32} << 20;   // of all epochs
+  static constexpr uint64_t kSmallTableBytes = uint64_t{1} << 18;  // never too old
   // The kernel side tells a site anew after GPUPERF_SITE_RESEND_NS, so an older one is unused.
   static constexpr uint64_t kKeepSitesNs = 3 * GPUPERF_SITE_RESEND_NS;
 
@@ -45,6 +50,7 @@ class TraceRecorder {
     TraceEvents events;
     uint64_t number = 0;          // order of their beginning
     uint64_t newest_mono_ns = 0;  // end of the event that ended last
+    uint64_t filled_mono_ns = 0;  // nothing came into it later; 0 = not looked at yet
   };
   static constexpr size_t kChunkEvents = 2'048;  // 64 KiB
   // What a capture holds on to: every chunk since it was made.
@@ -84,8 +90,10 @@ class TraceRecorder {
 
  private:
   struct Session final : SessionFollower {
-    Session(TraceRecorder& its_recorder, const ProcessKey& its_process)
-        : recorder(its_recorder), process(its_process) {}
+    Session(TraceRecorder& its_recorder, const SessionEntry& entry)
+        : recorder(its_recorder),
+          process(entry.row().facts.process),
+          account(entry.memory(), entry.holder()) {}
     void take_batch(const SessionBatch& batch, int64_t) override { recorder.apply(*this, batch); }
     void take_status(const SessionStatus& status, int64_t) override {
       recorder.apply(*this, status);
@@ -93,6 +101,7 @@ class TraceRecorder {
 
     TraceRecorder& recorder;
     const ProcessKey process;
+    SessionMemory::Account account;
     std::vector<std::shared_ptr<const std::string>> names;  // by the session's ids
     std::vector<LaunchShape> shapes;
     std::vector<Place> places;
@@ -115,6 +124,7 @@ class TraceRecorder {
   void apply(Session& session, const SessionBatch& batch);
   void apply(Session& session, const SessionStatus& status);
   void begin_epoch();
+  uint64_t count_table_bytes() const;  // of all epochs
   void make_room(Session& session, const SessionBatch& batch);
   uint32_t get_process(const ProcessKey& process);
   uint32_t get_name(Session& session, uint32_t id);
@@ -137,6 +147,7 @@ class TraceRecorder {
   ThreadChecker loop_thread_;
   std::shared_ptr<TraceTables> tables_;
   uint64_t epoch_ = 0;
+  uint64_t epoch_mono_ns_ = 0;                            // when it began, as far as is known
   std::unordered_map<uint64_t, uint32_t> process_index_;  // by pid and start; of this epoch
   std::unordered_map<uint64_t, uint32_t> stack_index_;    // likewise
   std::unordered_map<const CapturedGraph*, uint32_t> captured_index_;

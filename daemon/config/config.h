@@ -67,6 +67,9 @@ struct Settings {
     double budget_percent = 1;  // of each process's time that probes may cost; 0 = no limit
   } overhead;
   struct {
+    uint64_t memory_mib = 512;  // of the daemon, resident
+  } limits;
+  struct {
     std::string path = "/var/lib/gpuperf";  // folder; empty = slow calls are kept in memory only
     uint64_t max_mib = 512;
     uint64_t history_hours = 24;   // every slow call is kept that long

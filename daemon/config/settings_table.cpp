@@ -10,8 +10,9 @@
 namespace gpuperf {
 namespace {
 
-constexpr std::string_view kSections[] = {"slow",    "stats",   "ingest", "trace",  "overhead",
-                                          "storage", "metrics", "grpc",   "export", "log"};
+constexpr std::string_view kSections[] = {"slow",     "stats",  "ingest",  "trace",
+                                          "overhead", "limits", "storage", "metrics",
+                                          "grpc",     "export", "log"};
 
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 
@@ -96,7 +97,9 @@ constexpr SettingRow kRows[] = {
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.max_sessions; }, 1, 8'192}},
     {"ingest", "max_sessions_per_user",
-     "Of those, how many one user may have, so that others find a place.", Effect::kRestart,
+     "Of those, how many one user may have. An eighth of all is kept for root, and no other user "
+     "gets more than three times what is free, so that the next one finds a place.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.max_sessions_per_user; }, 1,
                     8'192}},
     {"ingest", "max_records_per_second",
@@ -196,6 +199,12 @@ constexpr SettingRow kRows[] = {
      "costliest are taken out for a while. 0: never.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.overhead.budget_percent; }, 0, 100}},
+    {"limits", "memory_mib",
+     "Resident memory of the daemon, MiB. A quarter of it is for what injected processes make it "
+     "keep, shared among users and processes; close to it, nothing more of theirs is kept. What is "
+     "refused is counted.",
+     Effect::kRestart,
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.limits.memory_mib; }, 128, 65'536}},
     {"storage", "path",
      "Folder of the store of slow calls, an absolute path. Empty: they are kept in memory only.",
      Effect::kRestart,

@@ -33,6 +33,7 @@ class Histogram {
   void merge(const Histogram& other);
 
   uint64_t count() const { return count_; }
+  size_t bytes() const { return words_.capacity() * sizeof(Word); }  // beside itself
   // Those that are not empty, in ascending order.
   std::vector<Bucket> buckets() const;
   // Smallest duration with at least `quantile` (0 to 1) of the values at or below it: the middle of

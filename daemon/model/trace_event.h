@@ -106,6 +106,7 @@ struct TraceTables {
   std::vector<std::shared_ptr<const std::string>> names;  // of kernels, mangled
   std::vector<uint64_t> stacks;                           // of RawStacks
   std::vector<CapturedGraphPtr> captured = {nullptr};     // graphs that were launched
+  uint64_t bytes = 0;                                     // of memory, about
 };
 
 using TraceEvents = std::vector<TraceEvent>;

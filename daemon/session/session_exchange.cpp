@@ -16,6 +16,20 @@ namespace {
 constexpr size_t kMaxPostedOrders = 64;  // they come from people
 constexpr size_t kStatusCostBytes = sizeof(gpuperf_status);
 
+template <typename... Entries>
+size_t count_bytes(const std::vector<Entries>&... of_kinds) {
+  return (... + (of_kinds.capacity() * sizeof(Entries)));
+}
+
+// While it waits for the loop.
+size_t get_cost_bytes(const SessionBatch& batch) {
+  size_t bytes = sizeof batch + count_bytes(batch.names, batch.shapes, batch.places, batch.kernels,
+                                            batch.copies, batch.apis, batch.graphs, batch.syncs,
+                                            batch.memory, batch.overheads, batch.gaps);
+  for (const KernelName& name : batch.names) bytes += name.text.capacity();
+  return bytes;
+}
+
 }  // namespace
 
 // An error: it has broken the contract and is to be closed.
@@ -71,7 +85,8 @@ Status SessionSource::greet(OpenSession& session, std::span<const std::byte> pac
   const int64_t now_ns = clock_.mono_ns();
   session.version =
       static_cast<uint16_t>(std::min<uint32_t>(hello.version, GPUPERF_SESSION_VERSION));
-  session.threads.emplace(setup_.proc_root, peer.pid, peer.is_pid_namespace_ours, scan_budget_);
+  session.threads.emplace(setup_.proc_root, peer.pid, peer.is_pid_namespace_ours, scan_budget_,
+                          peer.uid);
   session.find_thread = [&threads = *session.threads](uint32_t tid) { return threads.find(tid); };
   const ProcessKey process = make_process_key(peer);
   session.opened = {.session_id = session.id,
@@ -110,7 +125,8 @@ Status SessionSource::take_batch(OpenSession& session, std::span<const std::byte
   session.received_records += decoded.record_count;
   count_rejects(session, decoded.rejects);
   drops_.add(DropCause::kSessionNearStep, decoded.near_step_count);
-  push(std::move(decoded.batch), packet.size());
+  const size_t cost_bytes = get_cost_bytes(decoded.batch);
+  push(std::move(decoded.batch), cost_bytes);
   return absl::OkStatus();
 }
 

@@ -26,9 +26,12 @@ constexpr int kAcceptsPerWait = 64;
 constexpr uint64_t kBytesPerRecord = 64;
 // Receiving and decoding one message costs about as much as so many records.
 constexpr uint64_t kRecordsPerMessage = 64;
-// What one batch for the loop may hold: with kQueueBatches of them 32 MiB wait at most.
+// What one batch for the loop may hold, as decoded: with kQueueBatches of them 16 MiB wait at most.
 constexpr size_t kBatchEvents = 64;
-constexpr size_t kBatchBytes = size_t{1} << 20;
+constexpr size_t kBatchBytes = size_t{1} << 19;
+
+// One of so many sessions is kept for root.
+constexpr size_t kRootShare = 8;
 
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kSamplePeriodNs = 1'000 * kMs;  // of the wall clock, beside one per message
@@ -71,6 +74,11 @@ SessionSource::SessionSource(Setup setup, SessionListener listener, ClockSetWatc
       clock_watch_(std::move(clock_watch)),
       offset_(clock),
       order_(setup_.order),
+      places_({.total = setup_.limits.sessions,
+               .kept_for_root = setup_.limits.sessions / kRootShare,
+               .of_user = setup_.limits.sessions_per_user,
+               .of_root = setup_.limits.sessions_per_user,
+               .of_process = setup_.limits.sessions_per_process}),
       room_(GPUPERF_MESSAGE_BYTES_MAX) {}
 
 SessionSource::~SessionSource() { stop(); }
@@ -236,7 +244,7 @@ void SessionSource::add(Fd connection) {
     return refuse(socket, {}, GPUPERF_SESSION_REFUSED_IDENTITY,
                   std::string(peer.status().message()));
   }
-  const std::string full_bound = find_full_bound(*peer);
+  const std::string full_bound = take_place(*peer);
   if (!full_bound.empty() && refused_count_ >= kMaxRefused) {
     SessionSocket socket(std::move(connection), peer->pid);
     return refuse(socket, *peer, GPUPERF_SESSION_REFUSED_FULL, full_bound);
@@ -251,6 +259,7 @@ void SessionSource::add(Fd connection) {
   const Status watched =
       watch(session->socket.fd().get(), 2 * id, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (!watched.ok()) {
+    give_place_back(*session);
     return refuse(session->socket, session->peer, GPUPERF_SESSION_REFUSED_FULL,
                   std::string(watched.message()));
   }
@@ -258,18 +267,23 @@ void SessionSource::add(Fd connection) {
   sessions_.emplace(id, std::move(session));
 }
 
-std::string SessionSource::find_full_bound(const SessionPeer& peer) const {
-  size_t of_user = 0, of_process = 0;
-  for (const auto& [id, session] : sessions_) {
-    if (!session->full_bound.empty()) continue;
-    of_user += session->peer.uid == peer.uid ? 1 : 0;
-    of_process += session->peer.pid == peer.pid ? 1 : 0;
+std::string SessionSource::take_place(const SessionPeer& peer) {
+  switch (places_.take({.uid = peer.uid, .pid = peer.pid})) {
+    case Shares::Verdict::kTaken:
+      return {};
+    case Shares::Verdict::kFull:
+      return "too many sessions";
+    case Shares::Verdict::kUserFull:
+      return "too many sessions of one user";
+    case Shares::Verdict::kProcessFull:
+      return "too many sessions of one process";
   }
-  const SessionLimits& limits = setup_.limits;
-  if (sessions_.size() - refused_count_ >= limits.sessions) return "too many sessions";
-  if (of_user >= limits.sessions_per_user) return "too many sessions of one user";
-  if (of_process >= limits.sessions_per_process) return "too many sessions of one process";
-  return {};
+  return "too many sessions";  // not reached
+}
+
+void SessionSource::give_place_back(const OpenSession& session) {
+  if (!session.full_bound.empty()) return;  // never had one
+  places_.give_back({.uid = session.peer.uid, .pid = session.peer.pid});
 }
 
 // Not one that has to wait: look_at_deadlines() comes back to it.
@@ -340,6 +354,7 @@ void SessionSource::close(OpenSession& session, std::string reason) {
         0);
   }
   refused_count_ -= session.full_bound.empty() ? 0 : 1;
+  give_place_back(session);
   sessions_.erase(session.id);  // its descriptors leave epoll with it
 }
 

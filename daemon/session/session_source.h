@@ -19,6 +19,7 @@
 #include "daemon/base/mutex.h"
 #include "daemon/base/realtime_offset.h"
 #include "daemon/base/result.h"
+#include "daemon/base/shares.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/session.h"
 #include "daemon/session/open_session.h"
@@ -28,8 +29,8 @@
 namespace gpuperf {
 
 struct SessionLimits {
-  size_t sessions = 1'024;
-  size_t sessions_per_user = 768;           // so that one user cannot take all
+  size_t sessions = 1'024;                  // an eighth of them kept for root
+  size_t sessions_per_user = 768;           // at most; Shares says what is left to the next one
   size_t sessions_per_process = 2;          // one that connects anew overlaps its dying connection
   uint64_t records_per_second = 2'000'000;  // of one session; beyond, it is read from later
   std::chrono::nanoseconds hello_timeout = std::chrono::seconds(5);
@@ -99,7 +100,8 @@ class SessionSource {
   void accept_some();
   void pause_accepting(const Status& why);
   void add(Fd connection);
-  std::string find_full_bound(const SessionPeer& peer) const;  // empty = none
+  std::string take_place(const SessionPeer& peer);  // empty = it has one; else which bound is full
+  void give_place_back(const OpenSession& session);
 
   void queue_if_due(OpenSession& session, int64_t now_mono_ns);
   void serve_round();
@@ -137,6 +139,7 @@ class SessionSource {
   RealtimeOffset offset_;
   SessionOrder order_;  // for new sessions
   Sessions sessions_;
+  Shares places_;
   size_t refused_count_ = 0;  // of sessions_, those that only wait to be refused
   uint64_t last_id_ = 0;
   std::deque<uint64_t> round_;   // sessions to be served, the next first; some have gone

@@ -16,9 +16,10 @@ int64_t now_ns() {
 }  // namespace
 
 ThreadIds::ThreadIds(std::string_view proc_root, uint32_t pid, bool is_namespace_ours,
-                     ThreadScanBudget& budget)
+                     ThreadScanBudget& budget, uint32_t uid)
     : tasks_(get_proc_path(proc_root, pid, "task")),
       is_namespace_ours_(is_namespace_ours),
+      holder_{.uid = uid, .pid = pid},
       budget_(budget) {}
 
 uint32_t ThreadIds::find(uint32_t inner_tid) {
@@ -27,9 +28,27 @@ uint32_t ThreadIds::find(uint32_t inner_tid) {
   if (looks_ >= kLooksPerMessage) return 0;
   if (!budget_.may_scan(now_ns())) return 0;
   ++looks_;
-  if (known_.size() >= kMaxThreads) known_.clear();
+  if (known_.size() >= kMaxThreads) forget();
   scan();
-  return known_.try_emplace(inner_tid, 0).first->second;
+  const auto found = known_.find(inner_tid);
+  if (found != known_.end()) return found->second;
+  remember(inner_tid, 0);
+  return 0;
+}
+
+void ThreadIds::remember(uint32_t inner_tid, uint32_t tid) {
+  const auto known = known_.find(inner_tid);
+  if (known != known_.end()) {
+    known->second = tid;
+  } else if (known_.size() < kMaxThreads &&
+             budget_.places().take(holder_) == Shares::Verdict::kTaken) {
+    known_.emplace(inner_tid, tid);
+  }
+}
+
+void ThreadIds::forget() {
+  budget_.places().give_back(holder_, known_.size());
+  known_.clear();
 }
 
 void ThreadIds::scan() {
@@ -40,8 +59,7 @@ void ThreadIds::scan() {
   for (const uint32_t tid : tids.ok() ? *tids : std::vector<uint32_t>()) {
     if (++scanned > kMaxScanned) break;
     const Result<std::string> status = read_status_text(tasks_ + "/" + std::to_string(tid));
-    if (!status.ok() || known_.size() >= kMaxThreads) continue;
-    known_.insert_or_assign(parse_inner_id(*status, tid).id, tid);
+    if (status.ok()) remember(parse_inner_id(*status, tid).id, tid);
   }
   budget_.note_scan(start_ns, now_ns());
 }

@@ -9,9 +9,9 @@ uint64_t BusyIntervals::add(uint64_t start_ns, uint64_t end_ns) {
   const uint64_t last = (end_ns - 1) >> kBucketBits;
   if (ring_.empty()) {
     ring_.resize(kBuckets);
-    first_ = last < kBuckets ? 0 : last - kBuckets + 1;
     // Nothing was closed before there was anything: a first interval counts whole.
-    first_ = std::min(first_, start_ns >> kBucketBits);
+    const uint64_t first = last < kBuckets ? 0 : last - kBuckets + 1;
+    first_ = std::max(first_, std::min(first, start_ns >> kBucketBits));
   }
   const uint64_t open_ns = first_ << kBucketBits;
   uint64_t late_ns = 0;
@@ -30,6 +30,15 @@ uint64_t BusyIntervals::add(uint64_t start_ns, uint64_t end_ns) {
   }
   while (budget_->pieces > budget_->max_pieces && first_ < last) close(get_bucket(first_++));
   return late_ns;
+}
+
+void BusyIntervals::rest() {
+  if (ring_.empty()) return;
+  uint64_t end = first_ + kBuckets;
+  while (end > first_ && get_bucket(end - 1).empty()) --end;
+  first_ = end;
+  for (const Bucket& bucket : ring_) budget_->pieces -= bucket.size();
+  ring_ = std::vector<Bucket>();
 }
 
 // Adds the part of the interval within one bucket that is open.

@@ -25,6 +25,8 @@ class BusyIntervals {
 
   // Adds [start_ns, end_ns). Returns how much of it lies in closed time, nanoseconds.
   uint64_t add(uint64_t start_ns, uint64_t end_ns);
+  // Closes all time up to the newest end, and gives its memory back until the next interval.
+  void rest();
   // Length of the union. Only grows.
   uint64_t busy_ns() const { return busy_ns_; }
 
@@ -47,7 +49,7 @@ class BusyIntervals {
   void close(Bucket& bucket);
 
   Budget* const budget_;
-  std::vector<Bucket> ring_;  // empty until the first interval
+  std::vector<Bucket> ring_;  // empty until the first interval, and after a rest
   uint64_t first_ = 0;        // number of the oldest bucket that is open
   uint64_t busy_ns_ = 0;
 };

@@ -17,6 +17,12 @@ uint32_t DeviceMemory::find_row(const GpuUuid& uuid, uint32_t ordinal, uint8_t m
   return static_cast<uint32_t>(rows.size() - 1);
 }
 
+bool DeviceMemory::find_room() {
+  if (allocations_.size() >= max_addresses_) return false;
+  const size_t growth_bytes = allocations_.bytes_to_grow();
+  return growth_bytes == 0 || account_ == nullptr || account_->take(growth_bytes);
+}
+
 bool DeviceMemory::apply(const MemoryRecord& record, const GpuUuid& uuid, uint32_t ordinal,
                          std::vector<GpuMemoryRow>& rows) {
   loop_thread_.check();
@@ -39,7 +45,7 @@ bool DeviceMemory::apply(const MemoryRecord& record, const GpuUuid& uuid, uint32
   const bool is_new = known == nullptr;
   if (!is_new) {
     release(*known);  // its release was missed
-  } else if (allocations_.size() >= max_addresses_) {
+  } else if (!find_room()) {
     drops_.add(DropCause::kGpuAddressesFull);
     return false;
   }
@@ -51,6 +57,7 @@ bool DeviceMemory::apply(const MemoryRecord& record, const GpuUuid& uuid, uint32
 
 void DeviceMemory::release_all(std::vector<GpuMemoryRow>& rows) {
   loop_thread_.check();
+  if (account_ != nullptr) account_->give_back(allocations_.bytes());
   allocations_.clear();
   for (GpuMemoryRow& row : rows) row.used_bytes = 0;
 }

@@ -21,6 +21,12 @@ template <typename Key, typename Value, int kRunBits = 0>
 class FlatTable {
  public:
   size_t size() const { return size_; }
+  size_t bytes() const { return slots_.size() * sizeof(Slot); }
+  // How many more it has once one more key is in it.
+  size_t bytes_to_grow() const {
+    if (2 * (size_ + 1) <= slots_.size()) return 0;
+    return (slots_.empty() ? kSmallest : slots_.size()) * sizeof(Slot);
+  }
 
   // Begins to load what `find` will look at: worth it some entries ahead, in a large table.
   void prefetch(Key key) const {

@@ -4,14 +4,14 @@
 
 namespace gpuperf {
 
-uint32_t GpuActivities::get_device(const GpuUuid& uuid, const ProcessKey& process,
-                                   uint32_t ordinal) {
+uint32_t GpuActivities::get_device(const GpuUuid& uuid, const ProcessKey& process, uint32_t ordinal,
+                                   uint32_t uid) {
   loop_thread_.check();
   const bool is_known = uuid != GpuUuid{};
   const Key key = is_known ? Key{uuid, {}, 0} : Key{uuid, process, ordinal};
   const auto found = numbers_.find(key);
   if (found != numbers_.end()) return found->second;
-  if (devices_.size() >= kMaxDevices) {
+  if (shares_.take({.uid = uid}) != Shares::Verdict::kTaken) {
     drops_.add(DropCause::kGpuDevicesFull);
     return kNone;
   }
@@ -55,6 +55,18 @@ void GpuActivities::add(uint32_t number, Kind kind, uint64_t start_ns, uint64_t 
   if (late_ns == 0) return;
   facts.late_ns += late_ns;
   drops_.add(DropCause::kGpuLateRecords);
+}
+
+void GpuActivities::expire(int64_t now_mono_ns) {
+  loop_thread_.check();
+  // Later than whatever may still come: a record that ends in the future was believed.
+  const auto rest_ns = static_cast<int64_t>(2 * BusyIntervals::kHorizonNs);
+  for (Device& device : devices_) {
+    if (now_mono_ns - device.facts.newest_mono_ns < rest_ns) continue;
+    for (BusyIntervals* busy : {&device.busy, &device.kernel, &device.copy, &device.graph}) {
+      busy->rest();
+    }
+  }
 }
 
 std::vector<GpuActivity> GpuActivities::list(std::vector<uint32_t>& numbers) const {

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <vector>
 
+#include "daemon/base/shares.h"
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
@@ -17,10 +18,11 @@ namespace gpuperf {
 // How busy each GPU was, over all processes that tell.
 //
 // Thread: loop only; times are passed in. Owns its GPUs, which never leave: their counters only
-// grow. Bounds: kMaxDevices; further ones are not followed, counted (kGpuDevicesFull). 230 KB per
-// GPU and 8 bytes per interval of the last 5 s (BusyIntervals). A record that says it ended later
-// than kMaxAheadNs from now is not believed (kGpuFutureRecords): one would close the time in which
-// all others lie. What comes too late is counted (kGpuLateRecords) and its length kept.
+// grow. Bounds: kMaxDevices, an eighth of which is kept for root's processes; further ones are not
+// followed, counted (kGpuDevicesFull). Of a GPU that is in use 230 KB and 8 bytes per interval of
+// the last 5 s (BusyIntervals). A record that says it ended later than kMaxAheadNs from now is not
+// believed (kGpuFutureRecords): one would close the time in which all others lie. What comes too
+// late is counted (kGpuLateRecords) and its length kept.
 class GpuActivities {
  public:
   static constexpr size_t kMaxDevices = 128;
@@ -35,9 +37,13 @@ class GpuActivities {
 
   // The number of a GPU; a new one where it was not seen before. A zero uuid stands for the GPU
   // with that ordinal in that process. kNone = no room.
-  uint32_t get_device(const GpuUuid& uuid, const ProcessKey& process, uint32_t ordinal);
+  uint32_t get_device(const GpuUuid& uuid, const ProcessKey& process, uint32_t ordinal,
+                      uint32_t uid = 0);
   void add(uint32_t device, Kind kind, uint64_t start_ns, uint64_t duration_ns,
            int64_t now_mono_ns);
+
+  // Gives back what GPUs that rest kept of their last seconds.
+  void expire(int64_t now_mono_ns);
 
   // In order of first use; `processes` is left to the caller. GPUs that did nothing are left out,
   // and their number is in `numbers` no more.
@@ -63,6 +69,7 @@ class GpuActivities {
   ThreadChecker loop_thread_;
   BusyIntervals::Budget budget_;
   std::deque<Device> devices_;
+  Shares shares_{{.total = kMaxDevices, .kept_for_root = kMaxDevices / 8}};  // of devices_
   std::map<Key, uint32_t> numbers_;
 };
 

@@ -11,6 +11,8 @@ namespace {
 // of what one bad id names.
 constexpr size_t kLargestIdStep = 4'096;
 
+constexpr int64_t kSweepPeriodNs = 10'000'000'000;  // some ms for 16,384 names
+
 CopyTotals& get_copy(std::vector<CopyTotals>& copies, const CopyRecord& record) {
   const CopyTotals key{.is_set = record.is_set,
                        .direction = record.direction,
@@ -24,11 +26,15 @@ CopyTotals& get_copy(std::vector<CopyTotals>& copies, const CopyRecord& record) 
   return *copies.insert(place, key);
 }
 
-// Makes room for an id that comes next, or nearly. False = it is too far out to be believed.
+// Makes room for an id that comes next, or nearly. False = it is too far out to be believed, or
+// there is no room for it.
 template <typename Entry>
-bool make_room(std::vector<Entry>& entries, uint32_t id, size_t max, Entry empty) {
+bool make_room(SessionMemory::Account& account, std::vector<Entry>& entries, uint32_t id,
+               size_t max, Entry empty) {
   if (id < entries.size()) return true;
   if (id > max || id >= entries.size() + kLargestIdStep) return false;
+  // Twice: a vector grows by doubling.
+  if (!account.take(2 * (id + size_t{1} - entries.size()) * sizeof(Entry))) return false;
   entries.resize(id + size_t{1}, empty);
   return true;
 }
@@ -56,8 +62,9 @@ void GpuStatistics::follow(SessionRegistry& sessions) {
 GpuStatistics::Session::Session(GpuStatistics& its_statistics, SessionEntry& its_entry)
     : statistics(its_statistics),
       entry(its_entry),
-      process(statistics.processes_.open(entry.row().facts.process, entry.row().facts.owner)),
-      join(statistics.drops_) {}
+      process(statistics.processes_.open(entry)),
+      account(entry.memory(), entry.holder()),
+      join(statistics.drops_, LaunchJoin::kMaxEntries, &account) {}
 
 void GpuStatistics::Session::take_batch(const SessionBatch& batch, int64_t now_mono_ns) {
   statistics.apply(*this, batch, now_mono_ns);
@@ -75,6 +82,7 @@ void GpuStatistics::Session::take_status(const SessionStatus& status, int64_t) {
 
 void GpuStatistics::Session::close(const SessionClosed& closed) {
   statistics.processes_.close(process, closed.mono_ns);
+  statistics.is_sweep_due_ = true;
 }
 
 void GpuStatistics::Session::expire(int64_t now_mono_ns) {
@@ -90,10 +98,16 @@ void GpuStatistics::expire(int64_t now_mono_ns) {
   loop_thread_.check();
   processes_.expire(now_mono_ns);
   texts_.allow_sweep();
+  activities_.expire(now_mono_ns);
+  if (!is_sweep_due_ || now_mono_ns - swept_mono_ns_ < kSweepPeriodNs) return;
+  is_sweep_due_ = false;
+  swept_mono_ns_ = now_mono_ns;
+  texts_.sweep();
 }
 
 void GpuStatistics::apply(Session& session, const SessionBatch& batch, int64_t now_mono_ns) {
   learn(session, batch);
+  session.is_full = !session.process.account.has_room();
   for (const SessionGap& gap : batch.gaps) apply(session, gap);
   // Calls first: then most kernels find theirs, and need not wait.
   for_each_prefetched(session.join, batch.apis,
@@ -108,26 +122,28 @@ void GpuStatistics::apply(Session& session, const SessionBatch& batch, int64_t n
 }
 
 void GpuStatistics::learn(Session& session, const SessionBatch& batch) {
+  const uint32_t uid = session.entry.holder().uid;
   for (const KernelName& name : batch.names) {
-    if (!make_room(session.kernels, name.id, GPUPERF_NAMES_MAX, kNone)) {
+    if (!make_room(session.account, session.kernels, name.id, GPUPERF_NAMES_MAX, kNone)) {
       drops_.add(DropCause::kSessionBadIds);
       continue;
     }
     // Without text: there was no room for it on the way.
+    const bool is_nameless = name.text.empty() || !session.process.account.has_room();
     const KernelTextPtr text =
-        name.text.empty() ? KernelTexts::get_other() : texts_.get(name.text, name.is_cut);
+        is_nameless ? KernelTexts::get_other() : texts_.get(name.text, name.is_cut, uid);
     session.kernels[name.id] = processes_.get_kernel(session.process, text);
   }
   for (const Place& place : batch.places) learn(session, place);
 }
 
 void GpuStatistics::learn(Session& session, const Place& place) {
-  if (!make_room(session.places, place.id, GPUPERF_PLACES_MAX, PlaceFacts())) {
+  if (!make_room(session.account, session.places, place.id, GPUPERF_PLACES_MAX, PlaceFacts())) {
     return drops_.add(DropCause::kSessionBadIds);
   }
   GpuProcess& process = session.process;
-  const uint32_t device =
-      activities_.get_device(place.device_uuid, process.row->process, place.device);
+  const uint32_t device = activities_.get_device(place.device_uuid, process.row->process,
+                                                 place.device, session.entry.holder().uid);
   session.places[place.id] = {
       .uuid = place.device_uuid, .ordinal = place.device, .device = device, .is_known = true};
   if (device != GpuActivities::kNone && std::ranges::count(process.devices, device) == 0) {
@@ -163,11 +179,16 @@ void GpuStatistics::apply(Session& session, const ApiRecord& record, int64_t now
 void GpuStatistics::apply(Session& session, const KernelRecord& record, int64_t now_mono_ns) {
   const PlaceFacts* place = find_place(session, record.place_id);
   if (place == nullptr) return;
-  const uint32_t kernel =
+  uint32_t kernel =
       record.name_id < session.kernels.size() ? session.kernels[record.name_id] : kNone;
   if (kernel == kNone) return drops_.add(DropCause::kSessionBadIds);
+  if (session.is_full) {
+    drops_.add(DropCause::kSessionMemoryFull);
+    kernel = processes_.get_kernel(session.process, KernelTexts::get_other());
+  }
   KernelTotals& totals = GpuProcesses::change_kernel(session.process, kernel);
-  add_duration(totals.duration, record.duration_ns);
+  SessionMemory::Account& account = session.process.account;
+  add_duration(account, totals.duration, record.duration_ns);
   totals.estimated_launches += session.sample_every;
   activities_.add(place->device, GpuActivities::Kind::kKernel, record.start_mono_ns,
                   record.duration_ns, now_mono_ns);
@@ -187,8 +208,10 @@ void GpuStatistics::apply(Session& session, const KernelRecord& record, int64_t 
 void GpuStatistics::apply(Session& session, const GraphRecord& record, int64_t now_mono_ns) {
   const PlaceFacts* place = find_place(session, record.place_id);
   if (place == nullptr) return;
+  if (session.is_full) return drops_.add(DropCause::kSessionMemoryFull);
   const uint32_t graph = processes_.get_graph(session.process, record.graph_id);
-  add_duration(GpuProcesses::change(session.process).totals.graphs[graph].duration,
+  add_duration(session.process.account,
+               GpuProcesses::change(session.process).totals.graphs[graph].duration,
                record.duration_ns);
   activities_.add(place->device, GpuActivities::Kind::kGraph, record.start_mono_ns,
                   record.duration_ns, now_mono_ns);
@@ -203,9 +226,13 @@ void GpuStatistics::apply(Session& session, const GraphRecord& record, int64_t n
 void GpuStatistics::apply(Session& session, const CopyRecord& record, int64_t now_mono_ns) {
   const PlaceFacts* place = find_place(session, record.place_id);
   if (place == nullptr) return;
-  CopyTotals& totals = get_copy(GpuProcesses::change(session.process).totals.copies, record);
+  if (session.is_full) return drops_.add(DropCause::kSessionMemoryFull);
+  std::vector<CopyTotals>& copies = GpuProcesses::change(session.process).totals.copies;
+  const size_t before = copies.size();
+  CopyTotals& totals = get_copy(copies, record);
+  session.process.account.add(2 * (copies.size() - before) * sizeof(CopyTotals));
   totals.bytes += record.bytes;
-  add_duration(totals.duration, record.duration_ns);
+  add_duration(session.process.account, totals.duration, record.duration_ns);
   activities_.add(place->device, GpuActivities::Kind::kCopy, record.start_mono_ns,
                   record.duration_ns, now_mono_ns);
   // The launch of a graph is joined with the graph's kernels.
@@ -220,7 +247,9 @@ void GpuStatistics::apply(Session& session, const CopyRecord& record, int64_t no
 
 void GpuStatistics::apply(Session& session, const SyncRecord& record) {
   if (record.type >= GPUPERF_SYNC_COUNT) return drops_.add(DropCause::kSessionBadIds);
-  add_duration(GpuProcesses::change(session.process).totals.syncs[record.type], record.duration_ns);
+  if (session.is_full) return drops_.add(DropCause::kSessionMemoryFull);
+  add_duration(session.process.account,
+               GpuProcesses::change(session.process).totals.syncs[record.type], record.duration_ns);
 }
 
 void GpuStatistics::apply(Session& session, const MemoryRecord& record) {
@@ -259,13 +288,15 @@ void GpuStatistics::join(Session& session, const LaunchJoin::Match& match) {
   }
   ++session.join_totals.joined;
   const uint64_t latency_ns = match.work_start_ns - match.api_start_ns;
+  SessionMemory::Account& account = session.process.account;
   if ((match.target & kGraphTarget) != 0) {
     GpuProcessRow& row = GpuProcesses::change(session.process);
-    return add_duration(row.totals.graphs[match.target & ~kGraphTarget].launch_latency, latency_ns);
+    return add_duration(account, row.totals.graphs[match.target & ~kGraphTarget].launch_latency,
+                        latency_ns);
   }
   KernelTotals& totals = GpuProcesses::change_kernel(session.process, match.target);
-  add_duration(totals.launch_latency, latency_ns);
-  add_duration(totals.queue_delay,
+  add_duration(account, totals.launch_latency, latency_ns);
+  add_duration(account, totals.queue_delay,
                match.work_start_ns - std::min(match.work_start_ns, match.api_end_ns));
 }
 

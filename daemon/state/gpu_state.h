@@ -22,8 +22,8 @@ namespace gpuperf {
 // Thread: loop only; times are passed in. Owns everything it fills a report with; `drops` must
 // outlive it. A record costs about 100 ns and allocates nothing once its kernel, place and kind of
 // copy are known (docs/overhead.md, "GPU records"). Bounds: those of its parts (GpuProcesses,
-// KernelTexts, GpuActivities, LaunchJoin, DeviceMemory); a session's dictionary is as large as the
-// contract lets it be, 8 bytes a name. A record whose ids were never announced is counted
+// KernelTexts, GpuActivities, LaunchJoin, DeviceMemory), and SessionMemory for what is kept of a
+// session or process. A record whose ids were never announced, or found no room, is counted
 // (kSessionBadIds) and left out.
 // Not here: what sessions say about themselves (SessionRegistry).
 class GpuStatistics {
@@ -63,6 +63,7 @@ class GpuStatistics {
     GpuStatistics& statistics;
     SessionEntry& entry;
     GpuProcess& process;
+    SessionMemory::Account account;  // of what follows
     std::vector<uint32_t> kernels;   // by name id: where its process keeps it
     std::vector<PlaceFacts> places;  // by place id
     LaunchJoin join;
@@ -70,6 +71,9 @@ class GpuStatistics {
     uint32_t sample_every = 1;
     bool sends_apis = true;     // as far as its status says
     bool expects_work = false;  // each call it sends causes something that it sends, too
+    // Of the batch at hand: its process may keep nothing more, so kernels count as "other" and what
+    // else would need a row of its own is left out.
+    bool is_full = false;
   };
 
   void apply(Session& session, const SessionBatch& batch, int64_t now_mono_ns);
@@ -93,6 +97,8 @@ class GpuStatistics {
   KernelTexts texts_;
   GpuActivities activities_;
   GpuProcesses processes_;
+  bool is_sweep_due_ = false;  // of texts_: a session has closed
+  int64_t swept_mono_ns_ = 0;
 };
 
 }  // namespace gpuperf

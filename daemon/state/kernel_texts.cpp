@@ -88,14 +88,13 @@ size_t KernelTexts::get_bytes(const std::string& mangled, const KernelText& text
   return mangled.size() + text.full.size() + text.brief.size() + kEntryBytes;
 }
 
-KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut) {
+KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut, uint32_t uid) {
   loop_thread_.check();
   const auto found = texts_.find(mangled);
-  if (found != texts_.end()) return found->second;
-  if (texts_.size() >= max_names_ || bytes_ >= max_bytes_) {
-    if (std::exchange(may_sweep_, false)) sweep();
-  }
-  if (texts_.size() >= max_names_ || bytes_ >= max_bytes_) {
+  if (found != texts_.end()) return found->second.text;
+  // Before it costs anything; what the demangled name is longer is added to it.
+  const size_t first_bytes = std::max(get_bytes(mangled, {}), min_bytes_);
+  if (!find_room({.uid = uid}, first_bytes)) {
     drops_.add(DropCause::kKernelNamesFull);
     return get_other();
   }
@@ -103,15 +102,28 @@ KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut) {
   if (is_cut) text.full += "…";
   text.brief = shorten_kernel_name(text.full);
   cut_to(text.full, kMaxFullBytes);
-  bytes_ += get_bytes(mangled, text);
-  return texts_.emplace(mangled, std::make_shared<const KernelText>(std::move(text))).first->second;
+  const size_t bytes = std::max(get_bytes(mangled, text), first_bytes);
+  shares_.add({.uid = uid}, bytes - first_bytes);
+  const Entry entry{std::make_shared<const KernelText>(std::move(text)), uid, bytes};
+  return texts_.emplace(mangled, entry).first->second.text;
+}
+
+// And takes it.
+bool KernelTexts::find_room(Shares::Holder holder, size_t bytes) {
+  const auto take = [&] {
+    return texts_.size() < max_names_ && shares_.take(holder, bytes) == Shares::Verdict::kTaken;
+  };
+  if (take()) return true;
+  if (!std::exchange(may_sweep_, false)) return false;
+  sweep();
+  return take();
 }
 
 void KernelTexts::sweep() {
   // Whoever holds one besides is the loop, or a snapshot: then it is no mistake to keep it.
   std::erase_if(texts_, [this](const auto& entry) {
-    if (entry.second.use_count() > 1) return false;
-    bytes_ -= get_bytes(entry.first, *entry.second);
+    if (entry.second.text.use_count() > 1) return false;
+    shares_.give_back({.uid = entry.second.uid}, entry.second.bytes);
     return true;
   });
 }

@@ -24,7 +24,10 @@ LaunchJoin::Match LaunchJoin::make_match(const Entry& entry) {
 std::optional<LaunchJoin::Match> LaunchJoin::add(const Api& api, int64_t now_mono_ns) {
   loop_thread_.check();
   const uint32_t now_ms = to_ms(now_mono_ns);
-  if (entries_.size() >= max_entries_) make_room(now_ms);
+  if (!find_room(now_ms)) {
+    drops_.add(DropCause::kJoinLaunchesFull);
+    return std::nullopt;
+  }
   const size_t before = entries_.size();
   Entry& entry = entries_.get(api.correlation_id);
   const bool is_new = entries_.size() > before;
@@ -59,7 +62,10 @@ std::optional<LaunchJoin::Match> LaunchJoin::add(const Work& work, int64_t now_m
     known = nullptr;
   }
   if (known == nullptr) {
-    if (entries_.size() >= max_entries_) make_room(now_ms);
+    if (!find_room(now_ms)) {
+      drops_.add(DropCause::kJoinWorkFull);
+      return std::nullopt;
+    }
     entries_.get(work.correlation_id) = {
         .work_start_ns = work.start_ns,
         .touched_ms = now_ms,
@@ -120,7 +126,10 @@ std::vector<LaunchJoin::Match> LaunchJoin::expire(int64_t now_mono_ns) {
     count_lost(entry, false);
     return true;
   });
-  if (entries_.size() == 0) entries_.clear();  // gives its memory back
+  if (entries_.size() == 0) {  // gives its memory back
+    if (account_ != nullptr) account_->give_back(entries_.bytes());
+    entries_.clear();
+  }
   return settled;
 }
 
@@ -134,15 +143,24 @@ void LaunchJoin::forget_before(uint64_t mono_ns) {
   });
 }
 
+bool LaunchJoin::find_room(uint32_t now_ms) {
+  if (entries_.size() >= max_entries_) make_room(now_ms);
+  const size_t growth_bytes = entries_.bytes_to_grow();
+  if (growth_bytes == 0 || account_ == nullptr || account_->take(growth_bytes)) return true;
+  make_room(now_ms);
+  return entries_.bytes_to_grow() == 0;
+}
+
 // The oldest leave: whatever has waited for longer than a limit that is halved until half are gone.
 void LaunchJoin::make_room(uint32_t now_ms) {
+  const size_t half = entries_.size() / 2;
   for (uint32_t limit_ms = 32'768;; limit_ms /= 2) {
     entries_.erase_if([&](uint32_t, const Entry& entry) {
       if (now_ms - entry.touched_ms < limit_ms) return false;
       count_lost(entry, true);
       return true;
     });
-    if (limit_ms == 0 || entries_.size() <= max_entries_ / 2) return;
+    if (limit_ms == 0 || entries_.size() <= half) return;
   }
 }
 

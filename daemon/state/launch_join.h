@@ -8,6 +8,7 @@
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/state/flat_table.h"
+#include "daemon/state/session_memory.h"
 
 namespace gpuperf {
 
@@ -15,12 +16,12 @@ namespace gpuperf {
 // whichever order the two halves come.
 //
 // Thread: loop only; times are passed in. Ids wrap, so an entry lives for 60 s at most. Bounds:
-// `max_entries` (40 bytes each, twice); when full, the oldest half leave. A half that leaves alone
-// is counted: kJoin{Launches,Work}{Full,Expired}; calls that launch nothing count only while
-// the session sends no others than those that do (`expects_work`).
-// A launch's entry leaves with its kernel. The nodes of a graph share their launch's id and come
-// over time: the earliest is reported once none has come for kGraphSettleNs.
-// Not here: whether the times of the two halves make sense.
+// `max_entries` (40 bytes each, twice), and what `account` gives; when full, the oldest half leave.
+// A half that leaves alone is counted: kJoin{Launches,Work}{Full,Expired}; calls that launch
+// nothing count only while the session sends no others than those that do (`expects_work`). A
+// launch's entry leaves with its kernel. The nodes of a graph share their launch's id and come over
+// time: the earliest is reported once none has come for kGraphSettleNs. Not here: whether the times
+// of the two halves make sense.
 class LaunchJoin {
  public:
   static constexpr uint64_t kMaxAgeNs = 60'000'000'000;
@@ -53,8 +54,10 @@ class LaunchJoin {
     bool operator==(const Match&) const = default;
   };
 
-  explicit LaunchJoin(DropCounters& drops, size_t max_entries = kMaxEntries)
-      : max_entries_(max_entries), drops_(drops) {}
+  // `account`, where there is one, must outlive it.
+  explicit LaunchJoin(DropCounters& drops, size_t max_entries = kMaxEntries,
+                      SessionMemory::Account* account = nullptr)
+      : max_entries_(max_entries), drops_(drops), account_(account) {}
 
   // Work of kind kSeveral gives no match.
   std::optional<Match> add(const Api& api, int64_t now_mono_ns);
@@ -84,12 +87,14 @@ class LaunchJoin {
 
   static uint32_t to_ms(int64_t mono_ns) { return static_cast<uint32_t>(mono_ns / 1'000'000); }
   static Match make_match(const Entry& entry);
+  bool find_room(uint32_t now_ms);  // for one more; false = there is none
   void make_room(uint32_t now_ms);
   void count_lost(const Entry& entry, bool is_full);
 
   // Set once in the constructor.
   const size_t max_entries_;
   DropCounters& drops_;
+  SessionMemory::Account* const account_;  // may be null
   // Loop thread only.
   ThreadChecker loop_thread_;
   FlatTable<uint32_t, Entry, 4> entries_;  // calls of a thread get ids in order

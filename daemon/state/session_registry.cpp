@@ -6,7 +6,8 @@
 
 namespace gpuperf {
 
-SessionEntry::SessionEntry(const SessionOpened& opened) : row_(std::make_shared<SessionRow>()) {
+SessionEntry::SessionEntry(const SessionOpened& opened, SessionMemory& memory)
+    : memory_(memory), row_(std::make_shared<SessionRow>()) {
   row_->facts = opened;
   row_->status.session_id = opened.session_id;
   row_->state_since_mono_ns = opened.mono_ns;
@@ -39,7 +40,8 @@ void SessionRegistry::apply(const SessionEvent& event, int64_t now_mono_ns) {
 
 void SessionRegistry::take(const SessionOpened& opened, int64_t) {
   if (sessions_.contains(opened.session_id)) return;
-  const auto place = sessions_.emplace(opened.session_id, Session{SessionEntry(opened), {}}).first;
+  const auto place =
+      sessions_.emplace(opened.session_id, Session{SessionEntry(opened, memory_), {}}).first;
   Session& session = place->second;
   for (const MakeFollower& follow : features_) session.followers.push_back(follow(session.entry));
 }

@@ -15,19 +15,24 @@
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/model/session.h"
+#include "daemon/state/session_memory.h"
 
 namespace gpuperf {
 
 // A session's row. Those that are shared never change: the next change copies.
 class SessionEntry {
  public:
-  explicit SessionEntry(const SessionOpened& opened);
+  SessionEntry(const SessionOpened& opened, SessionMemory& memory);
 
   const SessionRow& row() const { return *row_; }
   SessionRow& change();
   std::shared_ptr<const SessionRow> share() const;
+  // Where followers account for what they keep, in accounts of their own.
+  SessionMemory& memory() const { return memory_; }
+  Shares::Holder holder() const { return {.uid = row_->facts.uid, .pid = row_->facts.process.pid}; }
 
  private:
+  SessionMemory& memory_;
   std::shared_ptr<SessionRow> row_;
   mutable bool is_shared_ = false;
 };
@@ -47,11 +52,11 @@ class SessionFollower {
 // those that closed lately. Hands every event of a session to its followers, in the order in which
 // their features were added.
 //
-// Thread: loop only; times are passed in. `drops` must outlive it; a feature must outlive the
-// last event of its sessions. Bounds: the ingest bounds open sessions; closed ones leave after
-// `keep_closed`, and earlier, oldest first, when there are more than `max_closed`: nothing but
-// their rows is lost. What comes of a session that is not open is ignored, its records are counted
-// (kSessionUnknown); an id that is known does not open again.
+// Thread: loop only; times are passed in. `drops` and `memory` must outlive it; a feature must
+// outlive the last event of its sessions. Bounds: the ingest bounds open sessions; closed ones
+// leave after `keep_closed`, and earlier, oldest first, when there are more than `max_closed`:
+// nothing but their rows is lost. What comes of a session that is not open is ignored, its records
+// are counted (kSessionUnknown); an id that is known does not open again.
 class SessionRegistry {
  public:
   struct Limits {
@@ -61,7 +66,8 @@ class SessionRegistry {
   // The entry lives longer than the follower.
   using MakeFollower = std::function<std::unique_ptr<SessionFollower>(SessionEntry&)>;
 
-  SessionRegistry(const Limits& limits, DropCounters& drops) : drops_(drops), limits_(limits) {}
+  SessionRegistry(const Limits& limits, DropCounters& drops, SessionMemory& memory)
+      : drops_(drops), memory_(memory), limits_(limits) {}
   SessionRegistry(const SessionRegistry&) = delete;
   SessionRegistry& operator=(const SessionRegistry&) = delete;
 
@@ -91,6 +97,7 @@ class SessionRegistry {
 
   // Set once in the constructor.
   DropCounters& drops_;
+  SessionMemory& memory_;
   // Loop thread only.
   ThreadChecker loop_thread_;
   Limits limits_;

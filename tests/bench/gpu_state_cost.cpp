@@ -92,7 +92,8 @@ std::vector<SessionEvent> make_batches(const Choice& choice) {
 
 void measure(const char* what, const Choice& choice) {
   DropCounters drops;
-  SessionRegistry sessions({}, drops);
+  SessionMemory memory(drops);
+  SessionRegistry sessions({}, drops, memory);
   GpuStatistics statistics({}, drops);
   statistics.follow(sessions);
   for (const SessionEvent& event : make_start(choice)) sessions.apply(event, kStartNs);

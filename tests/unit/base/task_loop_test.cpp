@@ -96,6 +96,22 @@ TEST_F(TaskLoopTest, TicksUntilStopped) {
   EXPECT_EQ(ticks, 5);
 }
 
+TEST_F(TaskLoopTest, TicksAndStopsThoughEveryTaskPostsAnother) {
+  int ticks = 0;
+  const std::function<void()> post_again = [&] { loop_->post(post_again); };
+  ASSERT_TRUE(loop_
+                  ->add_timer(std::chrono::milliseconds(1),
+                              [&] {
+                                if (++ticks == 3) loop_->stop();
+                              })
+                  .ok());
+  loop_->post(post_again);
+
+  loop_->run();
+
+  EXPECT_EQ(ticks, 3);
+}
+
 TEST_F(TaskLoopTest, CallsBackWhenADescriptorIsReadable) {
   int ends[2];
   ASSERT_EQ(pipe(ends), 0);

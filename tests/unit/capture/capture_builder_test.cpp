@@ -179,7 +179,8 @@ class CaptureBuilderTest : public ::testing::Test {
 
   FunctionList functions_;
   DropCounters drops_;
-  SessionRegistry sessions_{{}, drops_};
+  SessionMemory memory_{drops_};
+  SessionRegistry sessions_{{}, drops_, memory_};
   TraceRecorder recorder_{{}, drops_};
 };
 

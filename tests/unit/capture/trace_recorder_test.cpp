@@ -38,7 +38,8 @@ class TraceRecorderTest : public ::testing::Test {
   void apply(const SessionEvent& event) { sessions_.apply(event, 0); }
 
   DropCounters drops_;
-  SessionRegistry sessions_{{}, drops_};
+  SessionMemory memory_{drops_};
+  SessionRegistry sessions_{{}, drops_, memory_};
   TraceRecorder recorder_{{.max_bytes = 4 << 16, .span_ns = 1'000'000'000}, drops_};
 };
 

@@ -149,6 +149,9 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
   "overhead": {
     "budget_percent": 2.5
   },
+  "limits": {
+    "memory_mib": 256
+  },
   "storage": {
     "path": "/srv/gpuperf",
     "max_mib": 64,

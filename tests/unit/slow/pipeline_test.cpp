@@ -49,7 +49,7 @@ class SlowCallPipelineTest : public ::testing::Test {
     }
     sessions_.reset();
     pipeline_ = std::make_unique<SlowCallPipeline>(SlowCalls::Limits{}, std::move(parts));
-    sessions_.emplace(SessionRegistry::Limits{}, drops_);
+    sessions_.emplace(SessionRegistry::Limits{}, drops_, memory_);
     recorder_.follow(*sessions_);
     pipeline_->follow(*sessions_);
   }
@@ -117,6 +117,7 @@ class SlowCallPipelineTest : public ::testing::Test {
   std::vector<std::string> named_;
   std::vector<SlowCallPipeline::CallPtr> reported_;
   std::unique_ptr<SlowCallPipeline> pipeline_;
+  SessionMemory memory_{drops_};
   std::optional<SessionRegistry> sessions_;
   BuildThread builds_{
       {.board = board_, .functions = registry_, .on_missing_stacks = [](const auto&) {}}};

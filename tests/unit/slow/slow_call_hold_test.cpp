@@ -76,7 +76,8 @@ class SlowCallHoldTest : public ::testing::Test {
   }
 
   DropCounters drops_;
-  SessionRegistry sessions_{{}, drops_};
+  SessionMemory memory_{drops_};
+  SessionRegistry sessions_{{}, drops_, memory_};
   TraceRecorder recorder_{{}, drops_};
   SlowCallHold hold_{recorder_, drops_};
 };

@@ -66,7 +66,8 @@ struct FollowedState {
   }
 
   DropCounters drops;
-  SessionRegistry sessions{{}, drops};
+  SessionMemory memory{drops};
+  SessionRegistry sessions{{}, drops, memory};
   GpuStatistics statistics;
 };
 

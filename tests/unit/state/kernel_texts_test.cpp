@@ -68,7 +68,7 @@ TEST(KernelTextsTest, CountsNamesBeyondItsBound) {
 
 TEST(KernelTextsTest, CountsBytesBeyondItsBound) {
   DropCounters drops;
-  KernelTexts texts(drops, 100, 1'000);
+  KernelTexts texts(drops, 100, 2'000);
   const KernelTextPtr first = texts.get(std::string(1'000, 'a'), false);
 
   EXPECT_EQ(texts.get("b", false), KernelTexts::get_other());
@@ -85,6 +85,23 @@ TEST(KernelTextsTest, ForgetsNamesThatNobodyHoldsWhenFull) {
   EXPECT_EQ(third->full, "c");
   EXPECT_EQ(texts.get("a", false), held);
   EXPECT_EQ(drops.get(DropCause::kKernelNamesFull), 0u);
+}
+
+TEST(KernelTextsTest, LeavesRoomToOtherUsersAndToRoot) {
+  DropCounters drops;
+  KernelTexts texts(drops, 16, 16'000);
+  std::vector<KernelTextPtr> held;
+  const auto fill = [&](uint32_t uid) {
+    size_t count = 0;
+    for (;; ++count) {
+      held.push_back(texts.get(std::to_string(uid) + "_" + std::to_string(count), false, uid));
+      if (held.back() == KernelTexts::get_other()) return count;
+    }
+  };
+
+  EXPECT_EQ(fill(1), 11u);
+  EXPECT_GE(fill(2), 1u);
+  EXPECT_GE(fill(0), 2u);
 }
 
 TEST(KernelTextsTest, LooksForRoomOnceInAWhile) {

@@ -40,7 +40,8 @@ class SessionRegistryTest : public ::testing::Test {
   }
 
   DropCounters drops_;
-  SessionRegistry sessions_{{.keep_closed = seconds(600), .max_closed = 2}, drops_};
+  SessionMemory memory_{drops_};
+  SessionRegistry sessions_{{.keep_closed = seconds(600), .max_closed = 2}, drops_, memory_};
 };
 
 TEST_F(SessionRegistryTest, ShowsTheNewestStatus) {
