@@ -36,6 +36,20 @@ void KernelPart::stop() {
   programs_.reset();
 }
 
+void KernelPart::advance(int64_t /*now_mono_ns*/) {
+  if (symbolizer_) symbolizer_->reap_workers();
+}
+
+void KernelPart::fill(Snapshot& snapshot) const {
+  const size_t stuck = symbolizer_ ? symbolizer_->count_stuck_readers() : 0;
+  if (stuck == 0) return;
+  snapshot.problems.push_back(
+      {"memory", std::to_string(stuck) + " gpuperf-memory processes were killed and do not end",
+       "the memory of a process is backed by a file system that does not answer; stacks in flight "
+       "and "
+       "Python names of its user are left out"});
+}
+
 Status KernelPart::choose_mechanism() {
   Status first_error;
   for (const Mechanism mechanism : kMechanisms) {

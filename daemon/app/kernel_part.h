@@ -22,6 +22,8 @@ class KernelPart final : public Part {
       : Part(core), slow_calls_(slow_calls), tracing_(tracing) {}
   Status start() override;
   void stop() override;
+  void advance(int64_t now_mono_ns) override;
+  void fill(Snapshot& snapshot) const override;
 
   Programs* programs() const { return programs_.get(); }  // null where probes cannot be used
   const Status& programs_status() const { return status_; }

@@ -13,6 +13,7 @@
 #include "daemon/app/rights.h"
 #include "daemon/base/log.h"
 #include "daemon/config/config.h"
+#include "daemon/resolve/worker_main.h"
 
 namespace {
 
@@ -74,6 +75,7 @@ void raise_descriptor_limit() {
 }  // namespace
 
 int main(int argc, char** argv) {
+  gpuperf::run_if_worker({argv, static_cast<size_t>(argc)});
   // Few threads here allocate at once; an arena for each would only keep what one of them freed.
   (void)mallopt(M_ARENA_MAX, 2);
   CommandLine line;

@@ -193,6 +193,10 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kSessionMemoryFull, "session", "memory_full",
      "what sessions announced or sent beyond their share of limits.memory_mib: kernels without "
      "name, launches without latency, allocations without address"},
+    {DropCause::kNamesMemoryLate, "names", "memory_late",
+     "stacks in flight and functions of Python not read, because reading the memory of a process "
+     "of "
+     "their user took more than 200 ms: read again after a pause"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

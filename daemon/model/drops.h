@@ -94,6 +94,7 @@ enum class DropCause : size_t {
   kNamesFileRefused,
   kBpfCellsUserFull,
   kSessionMemoryFull,
+  kNamesMemoryLate,
   kCount,
 };
 

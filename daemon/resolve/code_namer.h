@@ -56,6 +56,8 @@ class CodeNamer {
   using Take = std::function<void(size_t index, const NamedCode& named)>;
   void name(uint32_t pid, MappedCode& code, std::span<const uint64_t> offsets, const Take& take);
 
+  void reap_workers() { dwarf_.reap(); }  // any thread
+
   size_t table_bytes() const { return tables_.bytes(); }
   size_t name_bytes() const { return names_.bytes(); }
 

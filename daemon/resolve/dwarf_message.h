@@ -6,7 +6,7 @@
 //
 //   request: u64 file id | u32 has alternate file | u32 count | count x u64 vaddr
 //            and with its first byte the file's descriptor, and the alternate's if there is one
-//   reply:   u32 bytes that follow | u32 count | count x (u32 frames | frames x frame)
+//   reply:   u32 count | count x (u32 frames | frames x frame)
 //   frame:   u64 begin_vaddr | u32 line | text symbol | text file;  text: u32 bytes | bytes
 
 #include <cstddef>
@@ -22,6 +22,7 @@
 namespace gpuperf {
 
 inline constexpr size_t kMaxRequestAddresses = 256;
+inline constexpr size_t kMaxDwarfRequestBytes = (2 + kMaxRequestAddresses) * sizeof(uint64_t);
 // One address has at most kMaxDepth frames of two texts each: room for a whole one.
 inline constexpr size_t kMaxReplyBytes =
     2 * DwarfReader::kMaxDepth * (DwarfReader::kMaxTextBytes + 16);
@@ -36,7 +37,7 @@ struct DwarfRequest {
 std::string encode(const DwarfRequest& request);
 std::optional<DwarfRequest> decode_request(std::string_view bytes);
 
-// A reply under construction, its leading size not included.
+// A reply under construction.
 class ReplyWriter {
  public:
   // False when there is no room for it: the reply ends before.

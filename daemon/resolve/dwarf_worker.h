@@ -7,11 +7,10 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "daemon/base/byte_lru.h"
-#include "daemon/base/fd.h"
+#include "daemon/base/worker_pool.h"
 #include "daemon/resolve/dwarf_reader.h"
 
 namespace gpuperf {
@@ -19,13 +18,13 @@ namespace gpuperf {
 // Reads DWARF in a process of its own, which may die of it.
 //
 // Files of any process on the host come here, and libdw was not made for files that lie: see
-// docs/decisions/0009-symbols.md for what it does. The worker is forked from the daemon when first
-// needed, is nobody, sees no files but the descriptors sent with each request, can make few system
-// calls (seccomp), has its private memory bounded, and ends when idle for `idle`, so that no file
-// system is kept busy, or when the daemon does.
-// Thread: one, the same always: the worker dies with the thread that made it. Blocks for `timeout`
-// at most. When the worker dies or is late, the file is not tried again, and no file for
-// `pause_factor` times as long as that took: files made for it cost one second in eleven at most.
+// docs/decisions/0009-symbols.md for what it does. The worker is executed when first needed, is
+// nobody, sees no files but the descriptors sent with each request, can make few system calls
+// (seccomp), has its private memory bounded, and ends when idle for `idle`, so that no file system
+// is kept busy, or when the daemon does.
+// Thread: one, the same always, but for reap(). Blocks for `timeout` at most. When the worker dies
+// or is late, the file is not tried again, and no file for `pause_factor` times as long as that
+// took: files made for it cost one second in eleven at most.
 class DwarfWorker {
  public:
   struct Options {
@@ -44,7 +43,6 @@ class DwarfWorker {
   };
 
   explicit DwarfWorker(Options options);
-  ~DwarfWorker();
   DwarfWorker(const DwarfWorker&) = delete;
   DwarfWorker& operator=(const DwarfWorker&) = delete;
 
@@ -53,26 +51,20 @@ class DwarfWorker {
   // when it cannot be told for now.
   std::optional<Frames> find_frames(const File& file, std::span<const uint64_t> vaddrs);
 
+  void reap() { pool_.reap(); }  // any thread
+
   // Of the worker; 0 = none runs. For tests.
-  pid_t pid() const { return pid_; }
+  pid_t pid() const;
 
  private:
   using TimePoint = std::chrono::steady_clock::time_point;
 
-  bool is_running();
-  bool start();
-  // Ends the worker; true when it had ended by itself, which it does when idle.
-  bool stop();
   void on_failure(uint64_t file_id, TimePoint began);
-  std::optional<Frames> ask(const File& file, std::span<const uint64_t> vaddrs);
-  bool send(const File& file, const std::string& bytes) const;
-  bool receive(char* bytes, size_t count, TimePoint deadline) const;
 
   // Set once in the constructor.
   const Options options_;
+  WorkerPool pool_;
   // Caller's thread only.
-  Fd socket_;
-  pid_t pid_ = 0;
   ByteLru<uint64_t, bool> failed_;  // ids of files
   TimePoint retry_at_;
 };

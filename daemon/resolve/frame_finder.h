@@ -52,6 +52,8 @@ class FrameFinder {
   // Reads the mappings while the process lives.
   void prefetch(const ProcessKey& process, const MappingVersion& version = {});
 
+  void reap_workers() { namer_.reap_workers(); }  // any thread
+
   // What it keeps, for tests and measurements.
   size_t kept_bytes() const { return namer_.table_bytes() + namer_.name_bytes(); }
 

@@ -1,5 +1,8 @@
 #include "daemon/resolve/stack_namer.h"
 
+#include <algorithm>
+#include <chrono>
+#include <iterator>
 #include <utility>
 
 #include "daemon/resolve/stack_merge.h"
@@ -23,14 +26,51 @@ std::vector<CodeAddress> list_addresses(const std::vector<NativeFrame>& native) 
 
 StackNamer::StackNamer(Options options, const Clock& clock)
     : clock_(clock),
+      memory_({.proc_root = options.frames.proc_root,
+               .on_late =
+                   [count_drop = options.frames.count_drop] {
+                     count_drop(DropCause::kNamesMemoryLate);
+                   }}),
       spaces_({.proc_root = options.frames.proc_root, .tables = std::move(options.tables)}, files_,
               clock),
       finder_(std::move(options.frames), clock),
       stacks_(options.stack_bytes, std::move(options.forget_sent)) {}
 
 bool StackNamer::prepare(uint32_t pid) {
-  const MutexLock lock(spaces_mutex_);
-  return spaces_.prepare(pid);
+  {
+    const MutexLock lock(spaces_mutex_);
+    if (!spaces_.prepare(pid)) return false;
+  }
+  read_pythons();
+  return true;
+}
+
+// Those found since, and now and then those that were put off.
+void StackNamer::read_pythons() {
+  constexpr std::chrono::nanoseconds kRetryPeriod = std::chrono::seconds{1};
+  std::vector<AddressSpaces::FoundPython> found;
+  {
+    const MutexLock lock(spaces_mutex_);
+    found = spaces_.take_found_pythons();
+    const int64_t now_ns = clock_.mono_ns();
+    if (now_ns - pythons_mono_ns_ >= kRetryPeriod.count()) {
+      std::ranges::move(unread_pythons_, std::back_inserter(found));
+      unread_pythons_.clear();
+      pythons_mono_ns_ = now_ns;
+    }
+  }
+  for (AddressSpaces::FoundPython& python : found) {
+    if (!memory_.may_read(python.pid)) {
+      const MutexLock lock(spaces_mutex_);
+      if (unread_pythons_.size() < AddressSpaces::kMaxFoundPythons) {
+        unread_pythons_.push_back(std::move(python));
+      }
+      continue;
+    }
+    auto runtime = load_python_runtime(python.file, python.bias, memory_.make_reader(python.pid));
+    const MutexLock lock(spaces_mutex_);
+    spaces_.set_python(python, std::move(runtime));
+  }
 }
 
 void StackNamer::prefetch(const ProcessKey& process) {
@@ -40,6 +80,15 @@ void StackNamer::prefetch(const ProcessKey& process) {
 void StackNamer::sweep() {
   const MutexLock lock(spaces_mutex_);
   spaces_.sweep();
+  std::erase_if(unread_pythons_, [this](const AddressSpaces::FoundPython& python)
+                                     ABSL_EXCLUSIVE_LOCKS_REQUIRED(spaces_mutex_) {
+                                       return !spaces_.is_known(python.pid);
+                                     });
+}
+
+void StackNamer::reap_workers() {
+  finder_.reap_workers();
+  memory_.reap();
 }
 
 bool StackNamer::is_known(uint32_t pid) const {
@@ -48,6 +97,11 @@ bool StackNamer::is_known(uint32_t pid) const {
 }
 
 void StackNamer::finish_walk(RawStack& raw) {
+  walk_copy(raw);
+  read_pythons();
+}
+
+void StackNamer::walk_copy(RawStack& raw) {
   const MutexLock lock(spaces_mutex_);
   spaces_.note_walk(raw);
   raw.space = spaces_.find_number(raw);
@@ -63,14 +117,14 @@ void StackNamer::finish_walk(RawStack& raw) {
 }
 
 StackPtr StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
-  const ReadMemory read = make_process_reader(process.pid);
-  const auto find_rule = [this, &process](uint64_t pc, bool is_exact) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
-                             spaces_mutex_) { return spaces_.find_rule(process, 0, pc, is_exact); };
-  RawStack raw{.process = process};
-  {
+  const ReadMemory read = memory_.make_reader(process.pid);
+  const auto find_rule = [this, &process](uint64_t pc, bool is_exact) {
     const MutexLock lock(spaces_mutex_);
-    raw.end = walk_live_stack(raw.frames, live, find_rule, read);
-  }
+    return spaces_.find_rule(process, 0, pc, is_exact);
+  };
+  RawStack raw{.process = process};
+  raw.end = walk_live_stack(raw.frames, live, find_rule, read);
+  read_pythons();
   if (const auto runtime = find_python(process, 0)) {
     raw.python = walk_python(*runtime, live.thread_pointer, read);
   }
@@ -107,7 +161,7 @@ std::optional<PythonRuntime> StackNamer::find_python(const ProcessKey& process,
 }
 
 std::vector<StackFrame> StackNamer::name_python(const RawStack& raw, const PythonRuntime* runtime) {
-  const ReadMemory read = make_process_reader(raw.process.pid);
+  const ReadMemory read = memory_.make_reader(raw.process.pid);
   std::vector<StackFrame> names;
   for (const PythonFrame& frame : raw.python) {
     StackFrame& named = names.emplace_back(StackFrame{.kind = StackFrameKind::kPython});

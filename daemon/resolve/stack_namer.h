@@ -16,6 +16,7 @@
 #include "daemon/resolve/stack_table.h"
 #include "daemon/unwind/address_spaces.h"
 #include "daemon/unwind/code_files.h"
+#include "daemon/unwind/process_reader.h"
 
 namespace gpuperf {
 
@@ -57,17 +58,27 @@ class StackNamer {
   // Forgets processes that have gone.
   void sweep();                       // either thread
   bool is_known(uint32_t pid) const;  // any thread
+  // Lets go of workers that have ended: any thread, now and then.
+  void reap_workers();
+  // Of the workers that read memory: those killed that do not end. Any thread.
+  size_t count_stuck_readers() const { return memory_.count_stuck(); }
 
  private:
   MappingVersion find_version(const ProcessKey& process, uint32_t space) const;
   std::optional<PythonRuntime> find_python(const ProcessKey& process, uint32_t space) const;
+  void read_pythons();
+  void walk_copy(RawStack& raw);
   StackPtr name(const RawStack& raw);
   std::vector<StackFrame> name_python(const RawStack& raw, const PythonRuntime* runtime);
 
   const Clock& clock_;
-  mutable Mutex spaces_mutex_;
+  ProcessReader memory_;
+  mutable Mutex spaces_mutex_;  // never held while the memory of a process is read
   CodeFiles files_ ABSL_GUARDED_BY(spaces_mutex_);
   AddressSpaces spaces_ ABSL_GUARDED_BY(spaces_mutex_);
+  // Pythons whose process's memory is not to be read yet.
+  std::vector<AddressSpaces::FoundPython> unread_pythons_ ABSL_GUARDED_BY(spaces_mutex_);
+  int64_t pythons_mono_ns_ ABSL_GUARDED_BY(spaces_mutex_) = 0;  // when they were last looked at
   // Of the thread that names.
   FrameFinder finder_;
   KernelSymbols kernel_symbols_;

@@ -82,6 +82,9 @@ class Symbolizer {
   // without (start_boot_ns = 0), a process that is known already is left alone. What cannot be
   // queued now is read with the first stack.
   void post_prepare(const ProcessKey& process);
+  // Lets go of workers that have ended: to be called now and then, by any thread.
+  void reap_workers() { namer_.reap_workers(); }
+  size_t count_stuck_readers() const { return namer_.count_stuck_readers(); }
   // Code was mapped: what is known of that process may not hold any more, or it is a Python.
   void note_mapping(uint32_t pid, const std::string& path);
 

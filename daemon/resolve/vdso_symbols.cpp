@@ -1,14 +1,6 @@
 #include "daemon/resolve/vdso_symbols.h"
 
-#include <sys/auxv.h>
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <bit>
-
-#include "daemon/base/fd.h"
-#include "daemon/probe/discovery/process_maps.h"
+#include "daemon/unwind/vdso.h"
 
 namespace gpuperf {
 namespace {
@@ -19,18 +11,10 @@ constexpr size_t kMaxTableBytes = size_t{1} << 20;  // a vDSO has 8 KB
 
 VdsoSymbols VdsoSymbols::load() {
   VdsoSymbols symbols;
-  const uint64_t start = ::getauxval(AT_SYSINFO_EHDR);
-  const Result<ProcessMaps> maps = read_executable_maps("/proc", static_cast<uint32_t>(::getpid()));
-  if (start == 0 || !maps.ok()) return symbols;
-  const auto mapping = std::ranges::find(maps->entries, start, &MapEntry::start_address);
-  if (mapping == maps->entries.end()) return symbols;
-  const uint64_t size_bytes = mapping->end_address - start;
-  // The reader of symbols wants a file.
-  const Fd copy(::memfd_create("vdso", MFD_CLOEXEC));
-  const auto* const bytes = std::bit_cast<const char*>(start);
-  if (::write(copy.get(), bytes, size_bytes) != static_cast<ssize_t>(size_bytes)) return symbols;
-  symbols.table_ = AddressTable::load(copy.get(), kMaxTableBytes);
-  symbols.size_bytes_ = size_bytes;
+  const Result<Vdso> vdso = copy_vdso();
+  if (!vdso.ok()) return symbols;
+  symbols.table_ = AddressTable::load(vdso->file.get(), kMaxTableBytes);
+  symbols.size_bytes_ = vdso->size_bytes;
   return symbols;
 }
 

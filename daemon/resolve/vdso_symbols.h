@@ -10,8 +10,7 @@ namespace gpuperf {
 
 // Functions of the vDSO, the code that the kernel maps into every process.
 //
-// Value; any thread once made. Read from this process's own memory: a kernel has one for all
-// processes of 64 bits, those of others (32 bits) are told by their size and get no names.
+// Value; any thread once made. Processes of 32 bits, told by the size of theirs, get no names.
 class VdsoSymbols {
  public:
   // Without names when the kernel maps none.

@@ -12,7 +12,6 @@
 #include "daemon/base/process_status.h"
 #include "daemon/probe/elf/elf_exports.h"
 #include "daemon/unwind/frame_rules.h"
-#include "daemon/unwind/process_memory.h"
 
 namespace gpuperf {
 namespace {
@@ -272,7 +271,7 @@ gpuperf_unwind_rule AddressSpaces::find_rule(const ProcessKey& process, uint32_t
 }
 
 Result<CodeFiles::CodePtr> AddressSpaces::open_code(uint32_t pid, const MapEntry& mapping) {
-  if (is_vdso(mapping)) return files_.open_vdso(mapping, make_process_reader(pid));
+  if (is_vdso(mapping)) return files_.open_vdso(mapping);
   return files_.open(options_.proc_root, pid, mapping);
 }
 
@@ -349,14 +348,13 @@ void AddressSpaces::look_for_python(uint32_t pid, Space& space) {
     if (mapping.file.inode == 0) continue;
     if (mapping.path != program && !is_python_name(mapping.path)) continue;
     if (!space.examined.insert(mapping.start_address).second) continue;
-    space.python = examine(pid, mapping);
-    if (space.python) return;
+    if (examine(pid, space, mapping)) return;
   }
 }
 
-std::optional<PythonRuntime> AddressSpaces::examine(uint32_t pid, const MapEntry& mapping) {
+bool AddressSpaces::examine(uint32_t pid, const Space& space, const MapEntry& mapping) {
   const auto code = open_code(pid, mapping);
-  if (!code.ok()) return std::nullopt;
+  if (!code.ok()) return false;
   const FileIdentity& identity = (*code)->identity;
   const std::optional<PythonFile>* file = pythons_.find(identity);
   if (file == nullptr) {
@@ -369,17 +367,30 @@ std::optional<PythonRuntime> AddressSpaces::examine(uint32_t pid, const MapEntry
     file = pythons_.find(identity);
   }
   const auto vaddr = (*code)->file.find_vaddr(mapping.offset_bytes);
-  if (!*file || !vaddr) return std::nullopt;
-  auto runtime =
-      load_python_runtime(**file, mapping.start_address - *vaddr, make_process_reader(pid));
-  if (runtime.ok()) return *std::move(runtime);
+  if (!*file || !vaddr || found_pythons_.size() >= kMaxFoundPythons) return false;
+  found_pythons_.push_back({.pid = pid,
+                            .space = space.number,
+                            .identity = identity,
+                            .path = mapping.path,
+                            .file = **file,
+                            .bias = mapping.start_address - *vaddr});
+  return true;
+}
+
+void AddressSpaces::set_python(const FoundPython& found, Result<PythonRuntime> runtime) {
+  if (runtime.ok()) {
+    const auto known = spaces_.find(found.pid);
+    if (known == spaces_.end() || known->second.number != found.space) return;  // gone, or anew
+    known->second.python = *std::move(runtime);
+    tell(found.pid, known->second);
+    return;
+  }
   // Processes that have ended meanwhile fail, too: many a minute on some hosts.
-  if (told_pythons_.find(identity) != nullptr) return std::nullopt;
-  (void)told_pythons_.put(identity, true, 1);
-  log_warn("Python without stacks", {{"file", mapping.path},
-                                     {"pid", std::to_string(pid)},
+  if (told_pythons_.find(found.identity) != nullptr) return;
+  (void)told_pythons_.put(found.identity, true, 1);
+  log_warn("Python without stacks", {{"file", found.path},
+                                     {"pid", std::to_string(found.pid)},
                                      {"error", std::string(runtime.status().message())}});
-  return std::nullopt;
 }
 
 void AddressSpaces::sweep() {

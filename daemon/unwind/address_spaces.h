@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "bpf/records.h"
@@ -62,6 +63,7 @@ class AddressSpaces {
   static constexpr size_t kMaxProcesses = 8'192;  // of the kernel side's map
   static constexpr uint32_t kNoSpace = UINT32_MAX;
   static constexpr size_t kMaxPast = 64;  // some 100 KB each for PyTorch
+  static constexpr size_t kMaxFoundPythons = 1'024;
 
   AddressSpaces(Options options, CodeFiles& files, const Clock& clock);
   AddressSpaces(const AddressSpaces&) = delete;
@@ -91,8 +93,23 @@ class AddressSpaces {
   };
   Mapped find_mapped(const ProcessKey& process, uint32_t space) const;
 
-  // The Python in it; null = none, or none that can be read.
+  // The Python in it; null = none, none that can be read, or not read yet.
   const PythonRuntime* find_python(const ProcessKey& process, uint32_t space) const;
+
+  // A Python in a process, of which its memory says the rest.
+  struct FoundPython {
+    uint32_t pid = 0;
+    uint32_t space = 0;
+    FileIdentity identity;
+    std::string path;
+    PythonFile file;
+    uint64_t bias = 0;
+  };
+  // Those found since the last time, at most kMaxFoundPythons, for the caller to read: that may
+  // take long, and nothing here waits for it.
+  std::vector<FoundPython> take_found_pythons() { return std::exchange(found_pythons_, {}); }
+  // What was read of one.
+  void set_python(const FoundPython& found, Result<PythonRuntime> runtime);
 
   // Forgets processes that have gone.
   void sweep();
@@ -147,8 +164,9 @@ class AddressSpaces {
   std::optional<gpuperf_unwind_rule> make_rule(uint32_t pid, Space& space, uint64_t pc);
   void tell(uint32_t pid, Space& space);
   void look_for_python(uint32_t pid, Space& space);
+  // Whether there is one in that mapping.
+  bool examine(uint32_t pid, const Space& space, const MapEntry& mapping);
   void watch_loader(uint32_t pid, const Space& space);
-  std::optional<PythonRuntime> examine(uint32_t pid, const MapEntry& mapping);
   void forget_rules(Space& space);
   void retire(uint32_t pid, Space space);
   void hold_new_code(uint32_t pid, const Space& before, Space& now);
@@ -160,6 +178,7 @@ class AddressSpaces {
   std::unordered_map<uint32_t, uint32_t> owners_;  // of spaces, by number
   std::map<uint32_t, PastSpace> past_;             // by number: the oldest first
   ByteLru<FileIdentity, std::optional<PythonFile>> pythons_;
+  std::vector<FoundPython> found_pythons_;
   ByteLru<FileIdentity, bool> told_pythons_;  // of whom the log says already that one was not read
   std::set<FileIdentity> loaders_;            // looked at
   uint32_t last_number_ = 0;

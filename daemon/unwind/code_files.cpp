@@ -1,17 +1,11 @@
 #include "daemon/unwind/code_files.h"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
-#include <cerrno>
 #include <utility>
-#include <vector>
+
+#include "daemon/unwind/vdso.h"
 
 namespace gpuperf {
 namespace {
-
-// It has two pages; a forged mapping of that name is refused.
-constexpr uint64_t kMaxVdsoBytes = 1 << 20;
 
 Result<CodeFiles::CodePtr> read_headers(OpenedFile opened) {
   ASSIGN_OR_RETURN(CodeFile file, CodeFile::open(opened.fd.get()));
@@ -31,20 +25,14 @@ Result<CodeFiles::CodePtr> CodeFiles::open(const std::string& proc_root, uint32_
   return code;
 }
 
-Result<CodeFiles::CodePtr> CodeFiles::open_vdso(const MapEntry& mapping, const ReadMemory& read) {
-  if (vdso_ != nullptr) return vdso_;
+Result<CodeFiles::CodePtr> CodeFiles::open_vdso(const MapEntry& mapping) {
   const uint64_t size_bytes = mapping.end_address - mapping.start_address;
-  if (size_bytes > kMaxVdsoBytes) return absl::DataLossError("[vdso]: larger than one can be");
-  std::vector<std::byte> image(size_bytes);
-  if (!read(mapping.start_address, image)) {
-    return absl::UnavailableError("[vdso]: not readable in the process's memory");
+  if (vdso_ == nullptr) {
+    ASSIGN_OR_RETURN(Vdso own, copy_vdso());
+    ASSIGN_OR_RETURN(vdso_, read_headers({.fd = std::move(own.file)}));
+    vdso_bytes_ = own.size_bytes;
   }
-  OpenedFile opened{.fd = Fd(memfd_create("vdso", MFD_CLOEXEC))};
-  if (!opened.fd.valid()) return errno_status(errno, "[vdso]: memfd_create");
-  if (write(opened.fd.get(), image.data(), image.size()) != std::ssize(image)) {
-    return errno_status(errno, "[vdso]: write to a memfd");
-  }
-  ASSIGN_OR_RETURN(vdso_, read_headers(std::move(opened)));
+  if (size_bytes != vdso_bytes_) return absl::DataLossError("[vdso]: of another size");
   return vdso_;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -10,7 +11,6 @@
 #include "daemon/probe/code/code_file.h"
 #include "daemon/probe/discovery/file_opener.h"
 #include "daemon/probe/discovery/process_maps.h"
-#include "daemon/unwind/process_memory.h"
 
 namespace gpuperf {
 
@@ -31,14 +31,15 @@ class CodeFiles {
 
   // The file behind a mapping of a process. Errors: what opening it, or its headers, said.
   Result<CodePtr> open(const std::string& proc_root, uint32_t pid, const MapEntry& mapping);
-  // The code that the kernel maps into every process ("[vdso]"), from a process's memory.
-  Result<CodePtr> open_vdso(const MapEntry& mapping, const ReadMemory& read);
+  // The code that the kernel maps into every process ("[vdso]"); DataLoss for one that is not it.
+  Result<CodePtr> open_vdso(const MapEntry& mapping);
   // Closes all, so that file systems can be unmounted: to be called now and then.
   void close_all() { open_.clear(); }
 
  private:
   ByteLru<FileIdentity, CodePtr> open_{kMaxOpen};  // each counts as one byte
   CodePtr vdso_;                                   // one for the whole host
+  uint64_t vdso_bytes_ = 0;
 };
 
 }  // namespace gpuperf

@@ -7,7 +7,7 @@
 
 namespace gpuperf {
 
-ReadMemory make_process_reader(uint32_t pid) {
+ReadMemory make_direct_reader(uint32_t pid) {
   return [pid](uint64_t address, std::span<std::byte> bytes) {
     const iovec here{bytes.data(), bytes.size()};
     // The address is one of the other process: never followed here.

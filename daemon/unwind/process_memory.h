@@ -23,9 +23,9 @@ std::optional<T> read_value(const ReadMemory& read, uint64_t address) {
   return value;
 }
 
-// Of a living process, by its pid; needs the right to ptrace it. The caller knows that the pid is
-// still the process it means.
-ReadMemory make_process_reader(uint32_t pid);
+// Of a living process, by its pid; needs the right to ptrace it. A hostile one can make the caller
+// wait for ever: for the worker that ProcessReader asks, and for tests.
+ReadMemory make_direct_reader(uint32_t pid);
 
 // Of a copy, which must outlive it.
 ReadMemory make_copy_reader(const StackCopy& copy);

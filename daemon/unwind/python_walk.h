@@ -10,7 +10,7 @@
 
 namespace gpuperf {
 
-// States of threads that a search looks at: two reads of 0.6 us each, some 40 ms at worst.
+// States of threads that a search looks at: bounded by what ProcessReader may take, too.
 inline constexpr size_t kMaxPythonThreads = 32'768;
 
 // The frames of Python that a thread runs, innermost first, at most GPUPERF_PYTHON_FRAMES; by the

@@ -25,6 +25,7 @@
 #include "daemon/base/fd.h"
 #include "daemon/probe/elf/elf_file.h"
 #include "daemon/resolve/frame_finder.h"
+#include "daemon/resolve/worker_main.h"
 
 namespace gpuperf {
 namespace {
@@ -161,6 +162,7 @@ int run(size_t wanted, size_t frames, const std::vector<std::string>& folders) {
 }  // namespace gpuperf
 
 int main(int count, char** arguments) {
+  gpuperf::run_if_worker({arguments, static_cast<size_t>(count)});
   std::vector<std::string> folders(arguments + std::min(count, 3), arguments + count);
   if (folders.empty()) folders = {"/usr/lib", "/usr/local", "/opt"};
   const size_t libraries = count > 1 ? std::strtoul(arguments[1], nullptr, 10) : 500;

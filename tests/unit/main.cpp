@@ -7,6 +7,8 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/resolve/worker_main.h"
+
 namespace {
 
 bool is_in_folder(const testing::TestInfo& test, const std::string& folder) {
@@ -30,6 +32,7 @@ std::string make_filter(const std::string& folder) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  gpuperf::run_if_worker({argv, static_cast<size_t>(argc)});
   testing::InitGoogleMock(&argc, argv);
   if (argc == 1) return RUN_ALL_TESTS();
   if (argc != 3 || std::string_view(argv[1]) != "--folder") {

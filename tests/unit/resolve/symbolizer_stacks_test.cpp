@@ -77,7 +77,7 @@ RawStack make_walked(uint64_t id, const std::vector<uint64_t>& callers) {
 // Up to the end of the stack's memory.
 StackCopy copy_stack(uint64_t sp) {
   constexpr uint64_t kPageBytes = 4096;
-  const ReadMemory read = make_process_reader(self().pid);
+  const ReadMemory read = make_direct_reader(self().pid);
   StackMemory memory{.address = sp};
   for (uint64_t address = sp; memory.is_present.size() < 64;) {
     std::vector<std::byte> page(kPageBytes - address % kPageBytes);

@@ -512,6 +512,11 @@ TEST_F(AddressSpacesTest, TellsOfThePythonInAProcess) {
 
   ASSERT_TRUE(spaces_.prepare(process.pid()));
 
+  for (const AddressSpaces::FoundPython& python : spaces_.take_found_pythons()) {
+    spaces_.set_python(
+        python, load_python_runtime(python.file, python.bias, make_direct_reader(python.pid)));
+  }
+
   const PythonRuntime* const found = spaces_.find_python({.pid = process.pid()}, 0);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->address, expected->address);
@@ -535,7 +540,7 @@ TEST_F(AddressSpacesTest, LeadsAWalkThroughAThreadOfAnotherProcessToItsEnd) {
   const StackEnd end = walk_live_stack(
       frames, blocked.live,
       [&](uint64_t pc, bool is_exact) { return spaces_.find_rule(process, 0, pc, is_exact); },
-      make_process_reader(child.pid()));
+      make_direct_reader(child.pid()));
 
   EXPECT_EQ(end, StackEnd::kComplete);
   std::vector<uint64_t> callers;

@@ -75,13 +75,13 @@ TEST(CopyReaderTest, ReadsNothingOfAPageThatCouldNotBeRead) {
 
 TEST(ProcessReaderTest, ReadsTheMemoryOfAProcess) {
   const uint64_t word = 0x1234'5678'9abc'def0;
-  const ReadMemory read = make_process_reader(static_cast<uint32_t>(getpid()));
+  const ReadMemory read = make_direct_reader(static_cast<uint32_t>(getpid()));
 
   EXPECT_EQ(read_value<uint64_t>(read, reinterpret_cast<uint64_t>(&word)), word);
 }
 
 TEST(ProcessReaderTest, SaysThatMemoryCannotBeRead) {
-  const ReadMemory read = make_process_reader(static_cast<uint32_t>(getpid()));
+  const ReadMemory read = make_direct_reader(static_cast<uint32_t>(getpid()));
 
   EXPECT_FALSE(read_value<uint64_t>(read, 8));
 }

@@ -62,7 +62,7 @@ class PythonLiveTest : public testing::TestWithParam<PythonCommand> {
   }
 
   PythonProcess process_{GetParam()};
-  const ReadMemory read_ = make_process_reader(process_.pid());
+  const ReadMemory read_ = make_direct_reader(process_.pid());
   std::vector<ReportedThread> threads_;
   PythonRuntime runtime_;
   PythonNames names_;

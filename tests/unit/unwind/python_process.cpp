@@ -123,7 +123,7 @@ Result<PythonRuntime> PythonProcess::find_runtime() const {
     ASSIGN_OR_RETURN(const std::optional<PythonFile> python, find_python(fd.get()));
     const auto bias =
         find_bias(fd.get(), std::stoull(range, nullptr, 16), std::stoull(offset, nullptr, 16));
-    if (python && bias) return load_python_runtime(*python, *bias, make_process_reader(pid()));
+    if (python && bias) return load_python_runtime(*python, *bias, make_direct_reader(pid()));
   }
   return absl::NotFoundError("no Python among its mapped files");
 }

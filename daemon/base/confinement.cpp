@@ -1,10 +1,8 @@
-#include "daemon/resolve/confinement.h"
+#include "daemon/base/confinement.h"
 
-#include <fcntl.h>
 #include <grp.h>
 #include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/close_range.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <signal.h>
@@ -16,8 +14,9 @@
 #include <array>
 #include <cerrno>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
-#include <cstring>
+#include <iterator>
 #include <string>
 #include <vector>
 
@@ -46,13 +45,8 @@ constexpr std::array kAllowedCalls = {
     __NR_madvise,        __NR_brk,         __NR_futex,           __NR_clock_gettime,
     __NR_getpid,         __NR_gettid,      __NR_rt_sigaction,    __NR_rt_sigreturn,
     __NR_rt_sigprocmask, __NR_sigaltstack, __NR_getrandom,       __NR_sched_yield,
-    __NR_exit,           __NR_exit_group,  __NR_restart_syscall,
+    __NR_exit,           __NR_exit_group,  __NR_restart_syscall, __NR_shutdown,
 };
-
-bool keep_only(int fd, int number) {
-  if (fd != number && ::dup3(fd, number, O_CLOEXEC) < 0) return false;
-  return ::syscall(SYS_close_range, number + 1, ~0U, 0) == 0;
-}
 
 bool limit(int resource, rlim_t value) {
   const rlimit both{.rlim_cur = value, .rlim_max = value};
@@ -69,20 +63,31 @@ uint64_t read_data_bytes() {
   return pages * static_cast<uint64_t>(::sysconf(_SC_PAGESIZE));
 }
 
-// Nobody, with no capability left. A daemon that may not change its user (a service with few
+// Of the wanted ones those that the process has.
+bool keep_capabilities(uint64_t wanted) {
+  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
+  __user_cap_data_struct held[_LINUX_CAPABILITY_U32S_3] = {};
+  if (::syscall(SYS_capget, &header, held) != 0) return false;
+  for (size_t word = 0; word < std::size(held); ++word) {
+    const auto kept = static_cast<uint32_t>(wanted >> (32 * word)) & held[word].permitted;
+    held[word] = {.effective = kept, .permitted = kept, .inheritable = 0};
+  }
+  return ::syscall(SYS_capset, &header, held) == 0;
+}
+
+// Nobody, with no other capability left. A daemon that may not change its user (a service with few
 // capabilities) stays who it is: what that user may do to files and to other processes of his is
 // left to the filter, which has no call for it.
-bool become_nobody() {
+bool become_nobody(int capability) {
+  if (::prctl(PR_SET_KEEPCAPS, 1) != 0) return false;
   const bool changed = ::setgroups(0, nullptr) == 0 &&
                        ::setresgid(kNobody, kNobody, kNobody) == 0 &&
                        ::setresuid(kNobody, kNobody, kNobody) == 0;
   if (!changed && errno != EPERM) return false;
-  __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
-  const __user_cap_data_struct none[_LINUX_CAPABILITY_U32S_3] = {};
-  return ::syscall(SYS_capset, &header, none) == 0;
+  return keep_capabilities(capability < 0 ? 0 : uint64_t{1} << capability);
 }
 
-// The daemon's handlers are not for this process, nor what it blocks.
+// What the daemon ignores or blocks is inherited.
 void reset_signals() {
   for (int number = 1; number < NSIG; ++number) (void)::signal(number, SIG_DFL);
   sigset_t none;
@@ -90,7 +95,7 @@ void reset_signals() {
   (void)sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-bool install_filter() {
+bool install_filter(std::span<const unsigned> more_calls) {
   constexpr auto kLoad = BPF_LD | BPF_W | BPF_ABS;
   constexpr auto kJumpEqual = BPF_JMP | BPF_JEQ | BPF_K;
   constexpr auto kReturn = BPF_RET | BPF_K;
@@ -105,7 +110,9 @@ bool install_filter() {
       BPF_STMT(kReturn, SECCOMP_RET_ALLOW),
       BPF_STMT(kReturn, SECCOMP_RET_ERRNO | EPERM),
   };
-  for (const unsigned number : kAllowedCalls) {
+  std::vector<unsigned> allowed(kAllowedCalls.begin(), kAllowedCalls.end());
+  allowed.insert(allowed.end(), more_calls.begin(), more_calls.end());
+  for (const unsigned number : allowed) {
     code.push_back(BPF_JUMP(kJumpEqual, number, 0, 1));
     code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ALLOW));
   }
@@ -118,19 +125,18 @@ bool install_filter() {
 
 bool confine(const Confinement& confinement) {
   reset_signals();
-  if (!keep_only(confinement.kept_fd, confinement.fd_number)) return false;
   (void)::prctl(PR_SET_NAME, confinement.name);  // only for those who look
   if (!limit(RLIMIT_CORE, 0) || !limit(RLIMIT_NOFILE, kMaxDescriptors)) return false;
   if (kLimitsMemory && !limit(RLIMIT_DATA, read_data_bytes() + confinement.memory_bytes)) {
     return false;
   }
-  if (!become_nobody()) return false;
+  if (!become_nobody(confinement.capability)) return false;
   // After the change of user, which takes it back. The parent may be gone by now.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != confinement.parent) return false;
   if (::prctl(PR_SET_DUMPABLE, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return false;
   }
-  return install_filter();
+  return install_filter(confinement.more_calls);
 }
 
 }  // namespace gpuperf

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+#include "daemon/base/byte_lru.h"
+#include "daemon/base/mutex.h"
+#include "daemon/base/worker_pool.h"
+#include "daemon/unwind/memory_message.h"
+#include "daemon/unwind/process_memory.h"
+
+namespace gpuperf {
+
+// Reads the memory of living processes, hostile ones too.
+//
+// A process can make a read of its memory take for ever, by pages that a FUSE server of its user
+// has to deliver. So a worker reads (base/worker_pool.h), and is left behind when late; no thread
+// of the daemon ever waits for the memory of another process. See
+// docs/decisions/0024-process-reader.md. Thread: any. Must outlive the readers it makes. Bounds:
+// one reader waits for `timeout` in all. A user whose process took longer is not read from for
+// `min_pause`, twice as long each time, up to `max_pause`; nor, for `stranger_factor` times as long
+// as that took, is any of whom nothing was read in time yet: so many users do not take turns. What
+// is left out so is told to `on_late`, once for each reader.
+class ProcessReader {
+ public:
+  struct Options {
+    std::string proc_root = "/proc";
+    // Reading a stack takes a millisecond or two, some 100 where a few of its pages come from a
+    // disk.
+    std::chrono::milliseconds timeout{200};
+    std::chrono::milliseconds min_pause{2'000};
+    std::chrono::milliseconds max_pause{300'000};
+    int stranger_factor = 10;
+    std::function<void()> on_late = [] {};
+  };
+
+  explicit ProcessReader(Options options);
+  ProcessReader(const ProcessReader&) = delete;
+  ProcessReader& operator=(const ProcessReader&) = delete;
+
+  // For one stack, or whatever else is read at one time: what was read once is not read again. The
+  // caller knows that the pid is still the process it means.
+  ReadMemory make_reader(uint32_t pid);
+  // False: its user, or that of a process that has gone, is to wait.
+  bool may_read(uint32_t pid);
+  void reap() { workers_.reap(); }
+
+  // Workers that were killed because they were late, and do not end.
+  size_t count_stuck() const { return workers_.count_dying(); }
+
+ private:
+  friend class MemoryReading;
+  using TimePoint = std::chrono::steady_clock::time_point;
+  using Duration = std::chrono::steady_clock::duration;
+  struct User {
+    TimePoint retry_at;
+    Duration pause{0};
+  };
+
+  bool may_read_user(uint32_t uid);
+  void on_timely(uint32_t uid);
+  void on_late(uint32_t uid, Duration took);
+
+  // Set once in the constructor.
+  const Options options_;
+  WorkerPool workers_;
+  Mutex mutex_;
+  ByteLru<uint32_t, User> users_ ABSL_GUARDED_BY(mutex_);  // of whom something was read
+  TimePoint strangers_retry_at_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace gpuperf

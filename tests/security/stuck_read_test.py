@@ -1,0 +1,121 @@
+#!/usr/bin/env python3
+"""Finding 1: memory of nobody's that cannot be read, nor the read be ended: a FUSE server of his backs it."""
+
+import ctypes
+import os
+import pathlib
+import shutil
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+import unittest
+
+from bed import CONFIG, MAX_START_S, AttackTest, as_nobody
+from gpuperf_system import NOBODY, SOURCE, WORKLOADS, wait_until
+
+PROGRAM = SOURCE / "tests/security/stuck_stack.py"
+THREADS = 8
+STACK_BYTES = 1 << 20
+MS_NOSUID, MS_NODEV, MNT_FORCE, MNT_DETACH = 2, 4, 1, 2
+
+
+def tell(process):
+    process.stdin.write("go on\n")
+    process.stdin.flush()
+
+
+class StuckReadTest(AttackTest):
+    CONFIG = {"custom_sym": CONFIG["custom_sym"] | {"harm_call": {"symbol": "harm_call", "slow_threshold_ms": 5}},
+              "libraries": {"custom_sym": ["slow_calls", "libharm_target.so"]}}
+
+    def setUp(self):
+        if not os.path.exists("/dev/fuse"):
+            self.skipTest("no /dev/fuse")
+        super().setUp()
+        holder = tempfile.TemporaryDirectory(prefix="gpuperf-stuck-", dir="/var/tmp")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        self.folder.chmod(0o755)
+        self.library = shutil.copy(WORKLOADS / "libharm_target.so", self.folder)
+        self.program = shutil.copy(PROGRAM, self.folder)
+        self.stuck_reads = 0
+        self.dropped = threading.Event()
+
+    def mount(self):
+        """A file system of nobody's, served by a process of his; nobody else may open files there."""
+        libc = ctypes.CDLL(None, use_errno=True)
+        path = self.folder / "mounted"
+        path.mkdir()
+        device = os.open("/dev/fuse", os.O_RDWR)
+        try:
+            options = f"fd={device},rootmode=40000,user_id={NOBODY},group_id={NOBODY}"
+            if libc.mount(b"stuck", str(path).encode(), b"fuse", MS_NOSUID | MS_NODEV, options.encode()) != 0:
+                self.skipTest(f"mount: {os.strerror(ctypes.get_errno())}")
+            self.addCleanup(libc.umount2, str(path).encode(), MNT_FORCE | MNT_DETACH)
+            self.addCleanup(self.end_attack)
+            self.addCleanup(self.abort, libc, path)  # first of all: then nothing waits any more
+            server = as_nobody("/usr/bin/python3", self.program, "serve", device, THREADS * STACK_BYTES, pass_fds=[device],
+                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        finally:
+            os.close(device)
+        self.add_attacker(server)
+        return path, server
+
+    def abort(self, libc, path):
+        """Fails every request of the file system, answered or not."""
+        device = next(line.split()[2] for line in pathlib.Path("/proc/self/mountinfo").read_text(encoding="utf-8").splitlines()
+                      if line.split()[4] == str(path))
+        control = self.folder / "control"
+        control.mkdir()
+        libc.mount(b"none", str(control).encode(), b"fusectl", 0, None)
+        try:
+            (control / device.split(":")[1] / "abort").write_text("1", encoding="ascii")
+        except FileNotFoundError:
+            pass  # its server has ended
+        libc.umount2(str(control).encode(), MNT_DETACH)
+
+    def count_reads(self, server):
+        for line in server.stdout:
+            if line == "dropped\n":
+                self.dropped.set()
+            else:
+                self.stuck_reads += 1
+
+    def attack(self, _):
+        path, server = self.mount()
+        sitter = self.add_attacker(as_nobody("/usr/bin/python3", self.program, "sit", self.library, path / "stack", THREADS,
+                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        self.assertEqual(sitter.stdout.readline(), "loaded\n")
+        self.daemon.wait_attached("harm_call")
+        tell(sitter)
+        self.assertEqual(sitter.stdout.readline(), "sits\n")
+        threading.Thread(target=self.count_reads, args=(server,), daemon=True).start()
+        tell(server)
+        self.assertTrue(self.dropped.wait(10))
+
+    def test_1_memory_that_is_never_delivered_stops_nobody_else(self):
+        self.check_attack(self.attack, seconds=6)
+
+        drops = {row["reason"]: int(row["count"]) for row in self.daemon.query("status")["drops"]}
+        self.assertGreater(self.stuck_reads, 0)  # the attack is one
+        self.assertGreater(drops["memory_late"], 0)
+        self.check_ends()
+
+    def test_1_a_daemon_that_is_killed_ends_at_once(self):
+        self.attack(self.daemon)
+        wait_until("a read that does not end", lambda: self.stuck_reads)
+
+        begin = time.monotonic()
+        self.daemon.stop(signal.SIGKILL)
+        killed_s = time.monotonic() - begin
+        begin = time.monotonic()
+        self.daemon.start()
+
+        self.assertLess(killed_s, 0.5)
+        self.assertLess(time.monotonic() - begin, MAX_START_S)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

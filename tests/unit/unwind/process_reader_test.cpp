@@ -1,0 +1,109 @@
+#include "daemon/unwind/process_reader.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+#include <filesystem>
+#include <vector>
+
+#include "daemon/unwind/memory_message.h"
+#include "tests/unit/files.h"
+
+namespace gpuperf {
+namespace {
+
+using std::chrono::milliseconds;
+
+uint32_t own_pid() { return static_cast<uint32_t>(::getpid()); }
+uint64_t to_address(const void* place) { return reinterpret_cast<uint64_t>(place); }
+
+class ProcessReadingTest : public testing::Test {
+ protected:
+  ProcessReader::Options make_options(milliseconds timeout) {
+    return {.timeout = timeout, .on_late = [this] { ++late_; }};
+  }
+  size_t late_ = 0;
+};
+
+TEST_F(ProcessReadingTest, ReadsValuesAcrossPagesAndLongRanges) {
+  ProcessReader memory(make_options(milliseconds(5'000)));
+  const ReadMemory read = memory.make_reader(own_pid());
+  std::vector<char> own(size_t{1} << 20);
+  for (size_t i = 0; i < own.size(); ++i) own[i] = static_cast<char>(i % 251);
+
+  std::vector<char> whole(own.size());
+  EXPECT_TRUE(read(to_address(own.data()), std::as_writable_bytes(std::span(whole))));
+  EXPECT_EQ(whole, own);
+  const uint64_t page_end = (to_address(own.data()) | 4095) + 1;
+  std::vector<char> across(16);
+  EXPECT_TRUE(read(page_end - 8, std::as_writable_bytes(std::span(across))));
+  EXPECT_EQ(std::memcmp(across.data(), reinterpret_cast<const char*>(page_end - 8), 16), 0);
+  EXPECT_EQ(late_, 0u);
+}
+
+TEST_F(ProcessReadingTest, ReadsManyPagesOneByOne) {
+  ProcessReader memory(make_options(milliseconds(5'000)));
+  const ReadMemory read = memory.make_reader(own_pid());
+  const std::vector<uint64_t> own(size_t{1} << 17, 7);
+
+  for (size_t i = 0; i < own.size(); i += 512) {
+    EXPECT_EQ(read_value<uint64_t>(read, to_address(&own[i])), 7u);
+  }
+}
+
+TEST_F(ProcessReadingTest, ReadsNothingOfWhatIsNotMappedOrGone) {
+  ProcessReader memory(make_options(milliseconds(5'000)));
+  void* const hole = ::mmap(nullptr, 8192, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(hole, MAP_FAILED);
+  ASSERT_EQ(::munmap(static_cast<char*>(hole) + 4096, 4096), 0);
+  const ReadMemory read = memory.make_reader(own_pid());
+
+  EXPECT_EQ(read_value<uint64_t>(read, to_address(hole)), 0u);
+  EXPECT_FALSE(read_value<uint64_t>(read, to_address(hole) + 4092).has_value());
+  EXPECT_FALSE(read_value<uint64_t>(read, UINT64_MAX - 2).has_value());
+  EXPECT_FALSE(read_value<uint64_t>(memory.make_reader(4'194'305), to_address(hole)).has_value());
+  EXPECT_EQ(late_, 0u);
+  ::munmap(hole, 4096);
+}
+
+TEST_F(ProcessReadingTest, LeavesAUserAloneWhoseProcessTookTooLong) {
+  ProcessReader memory(make_options(milliseconds(0)));
+  const uint64_t own = 7;
+  ASSERT_TRUE(memory.may_read(own_pid()));
+
+  (void)read_value<uint64_t>(memory.make_reader(own_pid()), to_address(&own));
+
+  EXPECT_EQ(late_, 1u);
+  EXPECT_FALSE(memory.may_read(own_pid()));
+  EXPECT_FALSE(read_value<uint64_t>(memory.make_reader(own_pid()), to_address(&own)).has_value());
+  EXPECT_EQ(late_, 2u);
+}
+
+TEST(MemoryMessageTest, BringsRequestsAndRepliesAcross) {
+  const MemoryRequest request{.pid = 71, .ranges = {{0x1000, 3}, {0x2000, 2}, {UINT64_MAX, 1}}};
+  const MemoryReply reply{"abc", std::nullopt, "d"};
+
+  EXPECT_EQ(decode_memory_request(encode(request)), request);
+  EXPECT_EQ(decode_memory_reply(request, encode(reply)), reply);
+}
+
+TEST(MemoryMessageTest, RefusesWhatIsCutOrTooLong) {
+  const MemoryRequest request{.pid = 71, .ranges = {{0x1000, 3}, {0x2000, 2}}};
+  const std::string asked = encode(request);
+  const std::string told = encode(MemoryReply{"abc", "de"});
+
+  for (size_t length = 0; length < told.size(); ++length) {
+    EXPECT_FALSE(decode_memory_reply(request, told.substr(0, length)).has_value()) << length;
+  }
+  EXPECT_FALSE(decode_memory_reply(request, told + "x").has_value());
+  EXPECT_FALSE(decode_memory_request(asked.substr(1)).has_value());
+  EXPECT_FALSE(decode_memory_request(encode(MemoryRequest{.ranges = {{0, kMaxMemoryBytes + 1}}})));
+  EXPECT_FALSE(decode_memory_request(
+      encode(MemoryRequest{.ranges = std::vector<MemoryRange>(kMaxMemoryRanges + 1)})));
+}
+
+}  // namespace
+}  // namespace gpuperf
