@@ -22,6 +22,7 @@
 #include "daemon/app/slow_calls_part.h"
 #include "daemon/app/tracing_part.h"
 #include "daemon/base/lock_file.h"
+#include "daemon/base/stop_guard.h"
 
 namespace gpuperf {
 namespace {
@@ -90,6 +91,7 @@ struct Daemon::Parts {
   KernelEventsPart kernel_events{core, {kernel, sessions, tracing, slow_calls, probing}};
   ProbingPart probing{core, kernel, tracing, std::move(config)};
   const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core);
+  const std::unique_ptr<Part> watch = make_watch_part(core);
 
   const std::vector<Part*> in_order{
       // Before whatever exports slow calls, so that it gets the last of them.
@@ -105,6 +107,7 @@ struct Daemon::Parts {
       &kernel_events,
       &probing,
       gpu_health.get(),
+      watch.get(),
   };
 };
 
@@ -151,6 +154,7 @@ Status Daemon::run_parts() {
     status = parts_->in_order[started++]->start();
   }
   if (status.ok() && started == parts_->in_order.size()) status = run_loop();
+  const StopGuard guard({.end_process = StopGuard::end_process});
   while (started > 0) parts_->in_order[--started]->stop();
   return status;
 }

@@ -16,5 +16,6 @@ std::unique_ptr<Part> make_injection_part(Core& core, const SessionsPart& sessio
 std::unique_ptr<Part> make_serving_part(Core& core, SlowCallsPart& slow_calls, TracingPart& tracing,
                                         ControlPort& control);
 std::unique_ptr<Part> make_gpu_health_part(Core& core);
+std::unique_ptr<Part> make_watch_part(Core& core);
 
 }  // namespace gpuperf

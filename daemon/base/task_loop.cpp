@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <csignal>
 
+#include "daemon/base/work_watch.h"
+
 namespace gpuperf {
 namespace {
 
@@ -117,7 +119,10 @@ void TaskLoop::run_posted() {
     const MutexLock lock(mutex_);
     tasks.swap(posted_);
   }
-  for (auto& task : tasks) task();
+  for (auto& task : tasks) {
+    const Work work("loop");
+    task();
+  }
 }
 
 bool TaskLoop::is_stopping() {
@@ -140,7 +145,10 @@ void TaskLoop::run() {
     const int timeout_ms = has_posted() || is_ending ? 0 : -1;
     epoll_event events[16];
     const int count = epoll_wait(epoll_.get(), events, std::size(events), timeout_ms);
-    for (int i = 0; i < count; ++i) static_cast<Watch*>(events[i].data.ptr)->on_ready();
+    for (int i = 0; i < count; ++i) {
+      const Work work("loop");
+      static_cast<Watch*>(events[i].data.ptr)->on_ready();
+    }
   }
 }
 

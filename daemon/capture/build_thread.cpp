@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/base/work_watch.h"
 #include "daemon/owner/container.h"
 #include "daemon/owner/process_cpu.h"
 
@@ -23,6 +24,9 @@ std::string read_comm(uint32_t pid, uint32_t tid) {
   return text->text.substr(0, text->text.find('\n'));
 }
 
+// The largest captures, on a busy machine.
+constexpr std::chrono::seconds kWorkLimit{300};
+
 Owner find_owner(const Snapshot& snapshot, const ProcessKey& process) {
   for (const ProcessRow& row : snapshot.processes) {
     if (is_same_process(row.process, process)) return row.owner;
@@ -37,7 +41,10 @@ Owner find_owner(const Snapshot& snapshot, const ProcessKey& process) {
 
 BuildThread::BuildThread(Parts parts)
     : parts_(std::move(parts)), host_(read_host_name()), jobs_(kMaxJobs), thread_([this] {
-        while (auto job = jobs_.pop()) (*job)();
+        while (auto job = jobs_.pop()) {
+          const Work work("build", kWorkLimit);
+          (*job)();
+        }
       }) {}
 
 void BuildThread::stop() {

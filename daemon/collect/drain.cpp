@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/work_watch.h"
 #include "daemon/collect/decode_calls.h"
 
 namespace gpuperf {
@@ -190,6 +191,7 @@ void Drain::run() {
     const auto wait = std::clamp(until_read, std::chrono::milliseconds{0}, kRingPeriod);
     epoll_event events[4];
     (void)epoll_wait(epoll_.get(), events, 4, static_cast<int>(wait.count()));
+    const Work work("drain");
     if (!flush()) {
       std::this_thread::sleep_for(
           std::chrono::milliseconds{10});  // the loop is behind: leave it time

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "daemon/base/work_watch.h"
 #include "daemon/export/http_listener.h"
 #include "daemon/export/prometheus.h"
 
@@ -53,8 +54,19 @@ HttpResponse answer_index(bool has_page, const HttpRequest& request) {
   return make_text_response(200, has_page ? std::string(kIndex) + kPageLine : kIndex);
 }
 
+// By what the threads themselves say: a loop that hangs publishes nothing.
+std::string describe_late_work() {
+  std::string text;
+  for (const WorkAtHand& work : list_late_work()) {
+    const auto age = std::chrono::duration_cast<std::chrono::seconds>(work.age);
+    text += "thread " + work.thread + ": at one piece of work for " + std::to_string(age.count()) +
+            " s\n";
+  }
+  return text;
+}
+
 HttpResponse answer_readiness(const SnapshotBoard& board) {
-  const std::string reasons = explain_not_ready(*board.get());
+  const std::string reasons = describe_late_work() + explain_not_ready(*board.get());
   return make_text_response(reasons.empty() ? 200 : 503, reasons.empty() ? "ready\n" : reasons);
 }
 

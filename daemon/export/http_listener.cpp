@@ -16,6 +16,7 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/work_watch.h"
 
 namespace gpuperf {
 namespace {
@@ -178,6 +179,7 @@ void HttpListener::run() {
     now_ = steady_clock::now();
     const int count = epoll_wait(epoll_.get(), events, kEventsPerTurn, find_timeout_ms());
     now_ = steady_clock::now();
+    const Work work("http");
     // New connections last: one may take the place of another whose request is there by now.
     for (int i = 0; i < count; ++i) {
       if (events[i].data.u64 != kListenTag) on_ready(events[i].data.u64, events[i].events);

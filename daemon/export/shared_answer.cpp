@@ -4,6 +4,8 @@
 #include <chrono>
 #include <utility>
 
+#include "daemon/base/work_watch.h"
+
 namespace gpuperf {
 
 using std::chrono::steady_clock;
@@ -45,7 +47,10 @@ void SharedAnswer::run() {
     lock.unlock();
     const auto begin = steady_clock::now();
     HttpResponse response;
-    reply_with([&](HttpResponse made) { response = std::move(made); }, make_);
+    {
+      const Work work("http answers");
+      reply_with([&](HttpResponse made) { response = std::move(made); }, make_);
+    }
     const auto end = steady_clock::now();
     lock.lock();
     // Those, too, that came meanwhile.

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/work_watch.h"
 #include "daemon/inject/cdi_spec.h"
 #include "daemon/inject/injector_file.h"
 
@@ -66,7 +67,10 @@ void InjectionWays::run() {
   MutexLock lock(mutex_);
   while (!stopping_) {
     lock.unlock();
-    publish(look());
+    {
+      const Work work("inject");
+      publish(look());
+    }
     lock.lock();
     const auto next_look = std::chrono::steady_clock::now() + options_.interval;
     while (!stopping_ && wake_.wait_until(lock, next_look)) continue;

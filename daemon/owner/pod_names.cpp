@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/work_watch.h"
 
 namespace gpuperf {
 
@@ -61,7 +62,9 @@ void PodNames::run() {
     if (stopping_) return;
     const std::string container = waiting_.front();
     lock.unlock();
+    std::optional<Work> work(std::in_place, "pods");
     const Result<std::optional<PodName>> answer = ask_(container);
+    work.reset();
     lock.lock();
     if (answer.ok()) {
       entries_[container] = {.answered = true, .name = *answer};

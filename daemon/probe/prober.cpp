@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/work_watch.h"
 #include "daemon/probe/attach/probe_report.h"
 
 namespace gpuperf {
@@ -39,6 +40,9 @@ constexpr std::chrono::milliseconds kLastRetirePoll{1000};
 // Full scans, a minute apart, that must miss a file before its probes go: a library that is loaded
 // again soon keeps them.
 constexpr int kUnseenScans = 2;
+
+// All configured functions of several large libraries at once.
+constexpr std::chrono::seconds kWorkLimit{60};
 
 constexpr const char* kWrittenReason =
     "the file was written to while probed: its probes are out until it is left alone for 2 s, "
@@ -152,6 +156,7 @@ void Prober::post_suspended(std::set<uint32_t> function_ids) {
 
 void Prober::run() {
   while (!stopping_) {
+    std::optional<Work> work(std::in_place, "probe", kWorkLimit);
     take_writes();  // before anything else: they are what can harm
     take_commands();
     if (SteadyClock::now() >= get_next_wake()) {
@@ -161,6 +166,7 @@ void Prober::run() {
     scan_dirty();
     close_retired();
     if (std::exchange(changed_, false)) listeners_.on_report(make_report());
+    work.reset();
     wait_for_news(get_next_wake());
   }
   attacher_.detach_all();

@@ -5,11 +5,16 @@
 #include <chrono>
 #include <utility>
 
+#include "daemon/base/work_watch.h"
+
 namespace gpuperf {
 namespace {
 
 // Processes that have gone are forgotten this often.
 constexpr std::chrono::nanoseconds kSweepPeriod = std::chrono::seconds{10};
+
+// A stack that leads through several large libraries for the first time.
+constexpr std::chrono::seconds kNamingLimit{30};
 
 FrameFinder::Options with_drops(FrameFinder::Options options, DropCounters& drops) {
   options.count_drop = [&drops](DropCause cause) { drops.add(cause); };
@@ -108,7 +113,10 @@ void Symbolizer::walk(std::vector<RawStack>& stacks) {
   copy_bytes_ -= count_copy_bytes(stacks);
   for (RawStack& stack : stacks) {
     if (stopping_) return;
-    namer_.finish_walk(stack);
+    {
+      const Work work("walk");
+      namer_.finish_walk(stack);
+    }
     (void)walked_.push(std::move(stack));
   }
 }
@@ -118,7 +126,10 @@ void Symbolizer::walk(const Prepare& task) {
     const MutexLock lock(mutex_);
     prepared_[task.process.pid] = false;  // what is mapped from now on is not in what is read below
   }
-  if (stopping_ || !namer_.prepare(task.process.pid)) return;
+  {
+    const Work work("walk");
+    if (stopping_ || !namer_.prepare(task.process.pid)) return;
+  }
   if (task.process.start_boot_ns != 0) (void)walked_.push(Prepare{task});
 }
 
@@ -126,6 +137,7 @@ void Symbolizer::sweep() {
   const int64_t now_ns = clock_.mono_ns();
   if (stopping_ || now_ns - sweep_mono_ns_ < kSweepPeriod.count()) return;
   sweep_mono_ns_ = now_ns;
+  const Work work("walk");
   namer_.sweep();
   const MutexLock lock(mutex_);
   std::erase_if(prepared_, [this](const auto& entry) {
@@ -144,15 +156,20 @@ void Symbolizer::walk_all() {
 
 void Symbolizer::name(Resolve& task) {
   Stacks stacks;
-  for (const StackRequest& request : task.requests) stacks.push_back(resolve(request));
+  for (const StackRequest& request : task.requests) {
+    const Work work("resolve", kNamingLimit);
+    stacks.push_back(resolve(request));
+  }
   task.on_resolved(std::move(stacks));
 }
 
 void Symbolizer::name(const RawStack& stack) {
+  const Work work("resolve", kNamingLimit);
   if (!stopping_) namer_.keep(stack);
 }
 
 void Symbolizer::name(const Prepare& task) {
+  const Work work("resolve", kNamingLimit);
   if (!stopping_) namer_.prefetch(task.process);
 }
 

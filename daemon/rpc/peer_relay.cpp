@@ -11,6 +11,8 @@
 #include <string>
 #include <utility>
 
+#include "daemon/base/work_watch.h"
+
 namespace gpuperf {
 namespace {
 
@@ -148,6 +150,7 @@ void PeerRelay::run() {
   bool goes_on = false;
   for (;;) {
     wait(goes_on ? 0 : find_due_ns(stop_at_ns));
+    const Work work("relay");
     const int64_t now_ns = read_now_ns();
     if (take_posted(now_ns)) stop_at_ns = std::min(stop_at_ns, now_ns + kStopNs);
     goes_on = false;

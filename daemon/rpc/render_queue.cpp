@@ -2,7 +2,15 @@
 
 #include <utility>
 
+#include "daemon/base/work_watch.h"
+
 namespace gpuperf {
+namespace {
+
+// The largest captures, on a busy machine.
+constexpr std::chrono::seconds kWorkLimit{300};
+
+}  // namespace
 
 RenderQueue::RenderQueue() : thread_([this] { run(); }) {}
 
@@ -48,6 +56,7 @@ void RenderQueue::run() {
       const std::function<void()> job = std::move(jobs_.front());
       jobs_.pop_front();
       lock.unlock();
+      const Work work("render", kWorkLimit);
       job();
     }  // what it held goes before the next begins
     lock.lock();

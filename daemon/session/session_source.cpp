@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "daemon/base/work_watch.h"
 #include "daemon/session/session_messages.h"
 
 namespace gpuperf {
@@ -108,6 +109,7 @@ void SessionSource::run() {
   while (!stopping_) {
     const int64_t now_ns = clock_.mono_ns();
     wait(find_timeout_ms(now_ns));
+    const Work work("ingest");
     take_orders();
     look_at_deadlines(clock_.mono_ns());
     serve_round();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/work_watch.h"
 #include "daemon/store/call_query.h"
 #include "daemon/store/store_file.h"
 
@@ -98,6 +99,7 @@ void SlowCallStore::run() {
   while (true) {
     const auto posts = take_posts();
     if (!posts) return;
+    const Work work("store");
     if (!posts->empty()) write_posts(*posts);
     prune_when_due();
     sync_when_due();

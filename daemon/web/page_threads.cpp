@@ -3,12 +3,23 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/base/work_watch.h"
+
 namespace gpuperf {
+namespace {
+
+// A form of a capture has 60 s to be made.
+constexpr std::chrono::seconds kLimit{90};
+
+}  // namespace
 
 PageThreads::PageThreads(DropCounters& drops) : drops_(drops) {
   for (size_t i = 0; i < kThreads; ++i) {
     threads_.emplace_back([this] {
-      while (const std::optional<std::function<void()>> task = tasks_.pop()) (*task)();
+      while (const std::optional<std::function<void()>> task = tasks_.pop()) {
+        const Work work("http answers", kLimit);
+        (*task)();
+      }
     });
   }
 }

@@ -15,6 +15,8 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/base/work_watch.h"
+
 namespace gpuperf {
 namespace {
 
@@ -169,7 +171,10 @@ void MappingEvents::run() {
     epoll_event event{};
     if (epoll_wait(epoll_.get(), &event, 1, -1) < 0 && errno != EINTR) return;
     if (event.data.fd == stop_.get()) return;
-    drain();
+    {
+      const Work work("mappings");
+      drain();
+    }
     pollfd stop{.fd = stop_.get(), .events = POLLIN, .revents = 0};
     if (poll(&stop, 1, kPauseMs) > 0) return;
   }

@@ -4,9 +4,11 @@
 #include <sys/socket.h>
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "daemon/base/work_watch.h"
 #include "daemon/export/prometheus.h"
 #include "tests/unit/export/http_client.h"
 #include "tests/unit/export/snapshot_builder.h"
@@ -162,6 +164,19 @@ TEST_F(HttpTest, IsReadyOnceProbesCanBeAttached) {
   board_.publish(builder.build());
   start();
 
+  EXPECT_EQ(get("/readyz").status, 200);
+}
+
+TEST_F(HttpTest, IsNotReadyWhileAThreadHangs) {
+  board_.publish(SnapshotBuilder().build());
+  start();
+  std::optional<Work> work(std::in_place, "resolve", std::chrono::seconds(0));
+
+  const httplib::Response hanging = get("/readyz");
+  work.reset();
+
+  EXPECT_EQ(hanging.status, 503);
+  EXPECT_EQ(hanging.body, "thread resolve: at one piece of work for 0 s\n");
   EXPECT_EQ(get("/readyz").status, 200);
 }
 

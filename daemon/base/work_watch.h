@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <list>
+#include <string>
+#include <vector>
+
+namespace gpuperf {
+
+// One piece of work that a thread is at, for as long as this lives: so that others can tell a
+// thread that hangs. Made where a thread begins what it does next; what it waits for in between is
+// no work.
+//
+// Thread: any; destroyed on the one that made it. Costs about 100 ns.
+class Work {
+ public:
+  using TimePoint = std::chrono::steady_clock::time_point;
+  // Longer than any thread takes that nothing is wrong with, on a busy machine too.
+  static constexpr std::chrono::seconds kLimit{10};
+
+  // `thread`: a literal, as in the table of docs/architecture.md.
+  explicit Work(const char* thread, std::chrono::seconds limit = kLimit);
+  ~Work();
+  Work(const Work&) = delete;
+  Work& operator=(const Work&) = delete;
+
+ private:
+  friend struct WorkList;
+  struct Entry {
+    const char* thread;
+    TimePoint begin;
+    std::chrono::seconds limit;
+  };
+  const std::list<Entry>::iterator place_;
+};
+
+struct WorkAtHand {
+  std::string thread;
+  std::chrono::nanoseconds age{0};
+  std::chrono::seconds limit{0};
+};
+
+// Of all threads of this process, the longest first. Any thread.
+std::vector<WorkAtHand> list_work();
+// What of it takes longer than its limit.
+std::vector<WorkAtHand> list_late_work();
+
+}  // namespace gpuperf
