@@ -94,11 +94,9 @@ void KernelPart::start_symbolizer() {
 }
 
 void KernelPart::take(std::vector<RawStack> stacks) {
-  std::vector<uint64_t> ids;
-  for (const RawStack& stack : stacks) ids.push_back(stack.id);
-  if (ids.empty() || symbolizer_->post_stacks(std::move(stacks))) return;
-  core_.drops.add(DropCause::kStacksQueueFull, ids.size());
-  for (const uint64_t id : ids) forget_sent_stack(*programs_, id);
+  const std::vector<uint64_t> refused = symbolizer_->post_stacks(std::move(stacks));
+  core_.drops.add(DropCause::kStacksQueueFull, refused.size());
+  for (const uint64_t id : refused) forget_sent_stack(*programs_, id);
 }
 
 }  // namespace gpuperf

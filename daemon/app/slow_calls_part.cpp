@@ -74,9 +74,10 @@ void SlowCallsPart::start_pipeline(Tracing& tracing, SessionRegistry& sessions) 
       .max_gpu_work =
           otlp::are_spans_wanted(core_.settings, std::getenv) ? otlp::kMaxChildSpans : 0,
       .post_resolve =
-          [this](std::vector<StackRequest> requests, Symbolizer::OnResolved on_resolved) {
+          [this](const ProcessKey& process, std::vector<StackRequest> requests,
+                 Symbolizer::OnResolved on_resolved) {
             return symbolizer_ != nullptr &&
-                   symbolizer_->post_resolve(std::move(requests), std::move(on_resolved));
+                   symbolizer_->post_resolve(process, std::move(requests), std::move(on_resolved));
           },
       .on_named = [&tracing](const SlowCall& call) { tracing.note_slow_call(call); },
       .on_call =

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/base/thread_cpu.h"
 #include "daemon/base/work_watch.h"
 #include "daemon/owner/container.h"
-#include "daemon/owner/process_cpu.h"
 
 namespace gpuperf {
 namespace {
@@ -61,7 +61,7 @@ bool BuildThread::post_resolve(std::vector<StackRequest> requests,
                                Symbolizer::OnResolved on_resolved) {
   const MutexLock lock(symbolizer_mutex_);
   return symbolizer_ != nullptr &&
-         symbolizer_->post_resolve(std::move(requests), std::move(on_resolved));
+         symbolizer_->post_resolve({}, std::move(requests), std::move(on_resolved));
 }
 
 void BuildThread::post_build(Build order) {

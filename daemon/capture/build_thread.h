@@ -59,7 +59,7 @@ class BuildThread {
   void post_build(Build order);
   // Between two builds; false = too much to do.
   bool post(std::function<void()> job) { return jobs_.try_push(std::move(job)); }
-  // As Symbolizer::post_resolve; false as well where there is no symbolizer.
+  // As Symbolizer::post_resolve, of nobody; false as well where there is no symbolizer.
   bool post_resolve(std::vector<StackRequest> requests, Symbolizer::OnResolved on_resolved);
 
  private:

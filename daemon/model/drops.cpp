@@ -23,7 +23,8 @@ constexpr DropRow kDropRows[] = {
      "records of a kind this version does not know"},
     {DropCause::kRingMalformed, "ring", "malformed", "records shorter than their kind"},
     {DropCause::kSymbolsQueueFull, "symbols", "queue_full",
-     "symbol names of slow calls' stacks; the addresses are kept"},
+     "symbol names of slow calls' stacks, because too many waited, or too many of one user; the "
+     "addresses are kept"},
     {DropCause::kStatsProcessesFull, "stats", "processes_full",
      "rows of exited processes, forgotten early; their calls stay in the totals"},
     {DropCause::kMetricsSeriesFull, "metrics", "series_full",
@@ -82,7 +83,8 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kBpfStackState, "bpf", "stack_state",
      "stacks of threads for which the kernel had no memory"},
     {DropCause::kStacksQueueFull, "stacks", "queue_full",
-     "stacks, because the thread that names them was behind: slow calls go without one"},
+     "stacks, because the threads that walk and name them were behind, or their user had more "
+     "waiting than his share: slow calls go without one"},
     {DropCause::kSessionMalformed, "session", "malformed",
      "sessions that broke the contract, closed; the process may connect again"},
     {DropCause::kSessionUnknownKind, "session", "unknown_kind",
@@ -197,6 +199,9 @@ constexpr DropRow kDropRows[] = {
      "stacks in flight and functions of Python not read, because reading the memory of a process "
      "of "
      "their user took more than 200 ms: read again after a pause"},
+    {DropCause::kNamesMapPaused, "names", "map_paused",
+     "times that a large perf map had changed again before it may be read again: code made since "
+     "goes without its name"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

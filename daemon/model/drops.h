@@ -95,6 +95,7 @@ enum class DropCause : size_t {
   kBpfCellsUserFull,
   kSessionMemoryFull,
   kNamesMemoryLate,
+  kNamesMapPaused,
   kCount,
 };
 

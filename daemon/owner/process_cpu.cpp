@@ -34,10 +34,4 @@ uint64_t read_process_cpu_ns(const ProcessKey& process) {
   return to_ns(time);
 }
 
-uint64_t read_thread_cpu_ns() {
-  timespec time{};
-  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // cannot fail for the own thread
-  return to_ns(time);
-}
-
 }  // namespace gpuperf

@@ -10,7 +10,4 @@ namespace gpuperf {
 // pid 0: of the whole host. Any thread.
 uint64_t read_process_cpu_ns(const ProcessKey& process);
 
-// CPU time of the calling thread so far, nanoseconds.
-uint64_t read_thread_cpu_ns();
-
 }  // namespace gpuperf

@@ -75,6 +75,18 @@ std::vector<FrameGroup> FrameFinder::find_frames(const ProcessKey& process,
   return groups;
 }
 
+bool FrameFinder::read_ahead(const ProcessKey& process, std::span<const CodeAddress> addresses,
+                             const MappingVersion& version) {
+  const std::shared_ptr<MappingCache::View> view = mappings_.find_view(process, addresses, version);
+  if (view == nullptr) return true;
+  return std::ranges::all_of(addresses, [&](const CodeAddress& code) {
+    const uint64_t address = get_looked_up_address(code);
+    const MappedCode* const mapped = view->find(address);
+    return mapped == nullptr || !is_made_at_run_time(mapped->mapping) ||
+           perf_maps_.read_ahead(process, address);
+  });
+}
+
 void FrameFinder::prefetch(const ProcessKey& process, const MappingVersion& version) {
   (void)mappings_.find_view(process, {}, version);
 }

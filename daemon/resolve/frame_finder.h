@@ -45,7 +45,11 @@ class FrameFinder {
   FrameFinder(const FrameFinder&) = delete;
   FrameFinder& operator=(const FrameFinder&) = delete;
 
-  // One group for each of `addresses`, in their order.
+  // Reads a piece of what takes long to read, and is needed for names of those: perf maps. False:
+  // there is more; call again once others had their turn.
+  bool read_ahead(const ProcessKey& process, std::span<const CodeAddress> addresses,
+                  const MappingVersion& version = {});
+  // One group for each of `addresses`, in their order; of perf maps what was read ahead.
   std::vector<FrameGroup> find_frames(const ProcessKey& process,
                                       std::span<const CodeAddress> addresses,
                                       const MappingVersion& version = {});

@@ -24,6 +24,7 @@ bool take_number(std::string_view& line, uint64_t& value) {
 size_t PerfMap::append(std::string_view text) {
   const size_t whole_bytes = text.rfind('\n') + 1;  // 0 without a newline
   text = text.substr(0, whole_bytes);
+  const auto known_count = static_cast<ptrdiff_t>(entries_.size());
   while (!text.empty()) {
     const size_t length = text.find('\n');
     std::string_view line = text.substr(0, length);
@@ -32,13 +33,18 @@ size_t PerfMap::append(std::string_view text) {
     if (!take_number(line, entry.start_address) || !take_number(line, entry.size_bytes)) continue;
     const std::string_view name = line.substr(0, kMaxNameBytes);
     if (name.empty()) continue;
-    if (size_bytes() + sizeof entry + name.size() > max_bytes_) break;
+    if (size_bytes() + sizeof entry + name.size() > max_bytes_) {
+      is_full_ = true;
+      break;
+    }
     entry.name_offset = static_cast<uint32_t>(names_.size());
     entry.name_bytes = static_cast<uint32_t>(name.size());
     entries_.push_back(entry);
     names_ += name;
   }
-  std::ranges::stable_sort(entries_, {}, &Entry::start_address);
+  const auto added = entries_.begin() + known_count;
+  std::ranges::stable_sort(added, entries_.end(), {}, &Entry::start_address);
+  std::ranges::inplace_merge(entries_, added, {}, &Entry::start_address);
   // Of those with one address the last one stays: it was added last.
   const auto kept = std::unique(
       entries_.rbegin(), entries_.rend(),

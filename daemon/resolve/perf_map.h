@@ -23,6 +23,8 @@ class PerfMap {
   // Adds the whole lines of `text`; answers how many bytes they have. A function replaces those
   // added before it that begin at the same address.
   size_t append(std::string_view text);
+  // A line was left out for want of room; so will be others.
+  bool is_full() const { return is_full_; }
 
   struct Match {
     std::string_view name;  // until the next append
@@ -42,6 +44,7 @@ class PerfMap {
   };
 
   size_t max_bytes_;
+  bool is_full_ = false;
   std::vector<Entry> entries_;  // by address
   std::string names_;
 };

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/base/thread_cpu.h"
 #include "daemon/probe/discovery/process_files.h"
 
 namespace gpuperf {
@@ -20,10 +21,11 @@ constexpr size_t kEntryBytes = 256;
 
 std::string get_map_path(uint32_t pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
 
-// Appends the bytes of the file from `offset` on, PerfMapCache::kMaxFileBytes of the file at most.
-std::string read_from(int fd, uint64_t offset, uint64_t file_bytes) {
-  const uint64_t end = std::min(file_bytes, PerfMapCache::kMaxFileBytes);
-  std::string text(end > offset ? end - offset : 0, '\0');
+// As many pauses are known: of the processes that were named last.
+constexpr size_t kMaxPauses = 4'096;
+
+std::string read_at(int fd, uint64_t offset, uint64_t most_bytes) {
+  std::string text(most_bytes, '\0');
   size_t done = 0;
   while (done < text.size()) {
     const ssize_t count =
@@ -34,6 +36,10 @@ std::string read_from(int fd, uint64_t offset, uint64_t file_bytes) {
   }
   text.resize(done);
   return text;
+}
+
+bool is_same_file(const FileIdentity& a, const FileIdentity& b) {
+  return a.device == b.device && a.inode == b.inode;
 }
 
 }  // namespace
@@ -52,21 +58,82 @@ PerfMapCache::PerfMapCache(std::string proc_root, size_t max_bytes, CountDrop co
       max_map_bytes_(max_bytes / 2),
       count_drop_(std::move(count_drop)),
       clock_(clock),
-      maps_(max_bytes) {}
+      maps_(max_bytes),
+      pauses_(kMaxPauses) {}
+
+bool PerfMapCache::is_known(const Kept& kept, uint64_t address, int64_t now_mono_ns) const {
+  if (kept.is_reading) return false;
+  const std::chrono::nanoseconds age(now_mono_ns - kept.looked_mono_ns);
+  // What is not in it may have been made since.
+  return age < kMaxAge && kept.map.find(address);
+}
+
+bool PerfMapCache::read_ahead(const ProcessKey& process, uint64_t address) {
+  Kept* const known = maps_.find(process);
+  const int64_t now_mono_ns = clock_.mono_ns();
+  if (known != nullptr && is_known(*known, address, now_mono_ns)) return true;
+  Kept kept = known != nullptr ? std::move(*known) : Kept{.map = PerfMap(max_map_bytes_)};
+  const std::optional<OpenedFile> opened = open_map(process);
+  if (!opened || (kept.is_reading && !is_same_file(opened->identity, kept.file))) {
+    kept.is_reading = false;  // what was read of it stays
+  } else if (!kept.is_reading) {
+    look(process, kept, *opened, now_mono_ns);
+  }
+  kept.looked_mono_ns = now_mono_ns;
+  if (kept.is_reading) {
+    const uint64_t begun_ns = read_thread_cpu_ns();
+    read_piece(kept, *opened);
+    kept.cost_ns += read_thread_cpu_ns() - begun_ns;
+    if (!kept.is_reading) pause(process, kept);
+  }
+  const bool is_done = !kept.is_reading;
+  const size_t bytes = kEntryBytes + kept.map.size_bytes();
+  (void)maps_.put(process, std::move(kept), bytes);  // one map has room
+  return is_done;
+}
 
 std::optional<PerfMap::Match> PerfMapCache::find(const ProcessKey& process, uint64_t address) {
-  Kept* kept = maps_.find(process);
-  const int64_t now_mono_ns = clock_.mono_ns();
-  if (kept != nullptr && std::chrono::nanoseconds(now_mono_ns - kept->looked_mono_ns) < kMaxAge) {
-    // What is not in it may have been made since.
-    if (const auto match = kept->map.find(address)) return match;
-  }
-  Kept fresh = kept != nullptr ? std::move(*kept) : Kept{.map = PerfMap(max_map_bytes_)};
-  refresh(process, fresh);
-  fresh.looked_mono_ns = now_mono_ns;
-  const size_t bytes = kEntryBytes + fresh.map.size_bytes();
-  if (!maps_.put(process, std::move(fresh), bytes)) return std::nullopt;
-  return maps_.find(process)->map.find(address);
+  const Kept* const kept = maps_.find(process);
+  return kept == nullptr ? std::nullopt : kept->map.find(address);
+}
+
+// Begins to read what is new of the file, if there is any, and it is time.
+void PerfMapCache::look(const ProcessKey& process, Kept& kept, const OpenedFile& opened,
+                        int64_t now_mono_ns) {
+  const FileIdentity& now = opened.identity;
+  if (now == kept.file) return;
+  const bool is_grown = is_same_file(now, kept.file) && now.size_bytes > kept.file.size_bytes;
+  const Pause* const paused = pauses_.find(process);
+  const int64_t due_mono_ns = paused == nullptr ? INT64_MIN
+                              : is_grown        ? paused->appended_mono_ns
+                                                : paused->anew_mono_ns;
+  if (now_mono_ns < due_mono_ns) return count_drop_(DropCause::kNamesMapPaused);
+  if (!is_grown) kept = Kept{.map = PerfMap(max_map_bytes_)};
+  kept.file = now;
+  kept.is_reading = true;
+  kept.is_anew = !is_grown;
+  kept.cost_ns = 0;
+}
+
+void PerfMapCache::read_piece(Kept& kept, const OpenedFile& opened) const {
+  const uint64_t end = std::min(kept.file.size_bytes, kMaxFileBytes);
+  const uint64_t left_bytes = end - std::min(end, kept.read_bytes);
+  const uint64_t piece_bytes = std::min(left_bytes, kPieceBytes);
+  const std::string text = read_at(opened.fd.get(), kept.read_bytes, piece_bytes);
+  const uint64_t taken_bytes = kept.map.append(text);
+  kept.is_reading = text.size() == piece_bytes && piece_bytes < left_bytes && !kept.map.is_full();
+  // A line longer than a piece is none.
+  kept.read_bytes += taken_bytes == 0 && kept.is_reading ? piece_bytes : taken_bytes;
+}
+
+void PerfMapCache::pause(const ProcessKey& process, const Kept& kept) {
+  const std::chrono::nanoseconds cost(kept.cost_ns);
+  if (cost < kQuickRead) return;
+  const Pause* const known = pauses_.find(process);
+  Pause pause = known != nullptr ? *known : Pause();
+  (kept.is_anew ? pause.anew_mono_ns : pause.appended_mono_ns) =
+      clock_.mono_ns() + kPauseFactor * cost.count();
+  (void)pauses_.put(process, pause, 1);  // there is room for kMaxPauses
 }
 
 std::optional<OpenedFile> PerfMapCache::open_map(const ProcessKey& process) const {
@@ -88,18 +155,6 @@ std::optional<OpenedFile> PerfMapCache::open_map(const ProcessKey& process) cons
   }
   if (is_refused) count_drop_(DropCause::kNamesFileRefused);
   return std::nullopt;
-}
-
-void PerfMapCache::refresh(const ProcessKey& process, Kept& kept) const {
-  const std::optional<OpenedFile> opened = open_map(process);
-  if (!opened || opened->identity == kept.file) return;
-  const FileIdentity& now = opened->identity;
-  const bool is_grown = now.device == kept.file.device && now.inode == kept.file.inode &&
-                        now.size_bytes > kept.file.size_bytes;
-  if (!is_grown) kept = Kept{.map = PerfMap(max_map_bytes_)};
-  const std::string text = read_from(opened->fd.get(), kept.read_bytes, now.size_bytes);
-  kept.read_bytes += kept.map.append(text);
-  kept.file = now;
 }
 
 }  // namespace gpuperf

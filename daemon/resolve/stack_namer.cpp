@@ -116,7 +116,13 @@ void StackNamer::walk_copy(RawStack& raw) {
   raw.copy.reset();
 }
 
-StackPtr StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
+bool StackNamer::keep(const RawStack& raw) {
+  const std::optional<StackPtr> stack = name(raw);
+  if (stack) stacks_.set(raw.id, *stack);
+  return stack.has_value();
+}
+
+std::optional<StackPtr> StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
   const ReadMemory read = memory_.make_reader(process.pid);
   const auto find_rule = [this, &process](uint64_t pc, bool is_exact) {
     const MutexLock lock(spaces_mutex_);
@@ -137,7 +143,7 @@ StackPtr StackNamer::name_kernel(const std::vector<uint64_t>& addresses) {
       StackEnd::kComplete);
 }
 
-StackPtr StackNamer::name_place(const ProcessKey& process, uint64_t address) {
+std::optional<StackPtr> StackNamer::name_place(const ProcessKey& process, uint64_t address) {
   return name({.process = process, .frames = {{.pc = address, .is_exact = true}}});
 }
 
@@ -175,9 +181,11 @@ std::vector<StackFrame> StackNamer::name_python(const RawStack& raw, const Pytho
   return names;
 }
 
-StackPtr StackNamer::name(const RawStack& raw) {
-  std::vector<FrameGroup> groups = finder_.find_frames(raw.process, list_addresses(raw.frames),
-                                                       find_version(raw.process, raw.space));
+std::optional<StackPtr> StackNamer::name(const RawStack& raw) {
+  const std::vector<CodeAddress> addresses = list_addresses(raw.frames);
+  const MappingVersion version = find_version(raw.process, raw.space);
+  if (!finder_.read_ahead(raw.process, addresses, version)) return std::nullopt;
+  std::vector<FrameGroup> groups = finder_.find_frames(raw.process, addresses, version);
   std::optional<EvaluationCode> evaluation;
   const auto found = find_python(raw.process, raw.space);
   const PythonRuntime* const runtime = found ? &*found : nullptr;

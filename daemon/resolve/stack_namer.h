@@ -47,14 +47,16 @@ class StackNamer {
   void prefetch(const ProcessKey& process);
   // Walks it to its end, which teaches the kernel side what it lacked. Quick, beside naming.
   void finish_walk(RawStack& raw);
-  // Names and keeps one that was walked to its end.
-  void keep(const RawStack& raw) { stacks_.set(raw.id, name(raw)); }
+  // Names and keeps one that was walked to its end. False: there is more to read for it; call again
+  // once others had their turn.
+  bool keep(const RawStack& raw);
   // What was taken under that id; null = nothing, or forgotten.
   StackPtr find(uint64_t raw_id) { return stacks_.find(raw_id); }
-  // Of a call in flight, now.
-  StackPtr walk(const ProcessKey& process, const LiveStack& live);
+  // Of a call in flight, now; nothing = as `keep`.
+  std::optional<StackPtr> walk(const ProcessKey& process, const LiveStack& live);
   StackPtr name_kernel(const std::vector<uint64_t>& addresses);
-  StackPtr name_place(const ProcessKey& process, uint64_t address);
+  // Nothing = as `keep`.
+  std::optional<StackPtr> name_place(const ProcessKey& process, uint64_t address);
   // Forgets processes that have gone.
   void sweep();                       // either thread
   bool is_known(uint32_t pid) const;  // any thread
@@ -68,7 +70,7 @@ class StackNamer {
   std::optional<PythonRuntime> find_python(const ProcessKey& process, uint32_t space) const;
   void read_pythons();
   void walk_copy(RawStack& raw);
-  StackPtr name(const RawStack& raw);
+  std::optional<StackPtr> name(const RawStack& raw);
   std::vector<StackFrame> name_python(const RawStack& raw, const PythonRuntime* runtime);
 
   const Clock& clock_;

@@ -3,8 +3,10 @@
 #include <pthread.h>
 
 #include <chrono>
+#include <string>
 #include <utility>
 
+#include "daemon/base/thread_cpu.h"
 #include "daemon/base/work_watch.h"
 
 namespace gpuperf {
@@ -21,12 +23,10 @@ FrameFinder::Options with_drops(FrameFinder::Options options, DropCounters& drop
   return options;
 }
 
-size_t count_copy_bytes(const std::vector<RawStack>& stacks) {
+size_t count_copy_bytes(const RawStack& stack) {
   size_t bytes = 0;
-  for (const RawStack& stack : stacks) {
-    if (!stack.copy) continue;
-    for (const StackMemory& memory : stack.copy->memory) bytes += memory.bytes.size();
-  }
+  if (!stack.copy) return bytes;
+  for (const StackMemory& memory : stack.copy->memory) bytes += memory.bytes.size();
   return bytes;
 }
 
@@ -34,6 +34,8 @@ size_t count_copy_bytes(const std::vector<RawStack>& stacks) {
 
 Symbolizer::Symbolizer(Options options, DropCounters& drops)
     : drops_(drops),
+      users_(options.frames.proc_root),
+      forget_sent_(options.forget_sent),
       namer_({.frames = with_drops(std::move(options.frames), drops),
               .tables = std::move(options.tables),
               .forget_sent = std::move(options.forget_sent)},
@@ -50,31 +52,48 @@ Symbolizer::~Symbolizer() {
   naming_.join();
 }
 
-bool Symbolizer::post_resolve(std::vector<StackRequest> requests, OnResolved on_resolved) {
-  return queue_.try_push(
-      Resolve{.requests = std::move(requests), .on_resolved = std::move(on_resolved)});
+WorkOwner Symbolizer::find_owner(const ProcessKey& process) {
+  if (process.pid == 0) return {};
+  return {.uid = users_.find(process.pid, process.start_boot_ns), .process = process};
 }
 
-bool Symbolizer::post_stacks(std::vector<RawStack> stacks) {
-  const size_t bytes = count_copy_bytes(stacks);
-  if (copy_bytes_.fetch_add(bytes) + bytes > kMaxCopyBytes) {
-    copy_bytes_ -= bytes;
-    for (RawStack& stack : stacks) {
-      if (!stack.copy) continue;
-      stack.copy.reset();
-      drops_.add(DropCause::kBpfStackCopy);
-    }
-    return queue_.try_push(std::move(stacks));
+bool Symbolizer::post_resolve(const ProcessKey& process, std::vector<StackRequest> requests,
+                              OnResolved on_resolved) {
+  const MutexLock lock(mutex_);
+  return queue_.try_push(find_owner(process), Resolve{.requests = std::move(requests),
+                                                      .on_resolved = std::move(on_resolved)});
+}
+
+void Symbolizer::limit_copy(const WorkOwner& owner, RawStack& stack) {
+  const Shares::Holder holder{.uid = owner.uid, .pid = owner.process.pid};
+  if (copy_bytes_.take(holder, count_copy_bytes(stack)) == Shares::Verdict::kTaken) return;
+  stack.copy.reset();
+  drops_.add(DropCause::kBpfStackCopy);
+}
+
+void Symbolizer::return_copy(const WorkOwner& owner, size_t bytes) {
+  copy_bytes_.give_back({.uid = owner.uid, .pid = owner.process.pid}, bytes);
+}
+
+std::vector<uint64_t> Symbolizer::post_stacks(std::vector<RawStack> stacks) {
+  const MutexLock lock(mutex_);
+  std::vector<uint64_t> refused;
+  for (RawStack& stack : stacks) {
+    const WorkOwner owner = find_owner(stack.process);
+    limit_copy(owner, stack);
+    const uint64_t id = stack.id;
+    const size_t bytes = count_copy_bytes(stack);
+    if (queue_.try_push(owner, std::move(stack))) continue;
+    return_copy(owner, bytes);
+    refused.push_back(id);
   }
-  if (queue_.try_push(std::move(stacks))) return true;
-  copy_bytes_ -= bytes;
-  return false;
+  return refused;
 }
 
 // A process is queued once at a time, however much it maps.
 void Symbolizer::queue_prepare(const ProcessKey& process) {
   if (prepared_[process.pid] && process.start_boot_ns == 0) return;
-  if (queue_.try_push(Prepare{process})) {
+  if (queue_.try_push(find_owner(process), Prepare{process})) {
     prepared_[process.pid] = true;
   } else {
     prepared_.erase(process.pid);
@@ -91,7 +110,7 @@ void Symbolizer::note_mapping(uint32_t pid, const std::string& path) {
   if (prepared_.contains(pid) || is_python_name(path)) queue_prepare({.pid = pid});
 }
 
-StackPtr Symbolizer::resolve(const StackRequest& request) {
+std::optional<StackPtr> Symbolizer::resolve(const StackRequest& request) {
   if (const auto* taken = std::get_if<TakenStack>(&request)) return namer_.find(taken->id);
   if (stopping_) return nullptr;
   if (const auto* live = std::get_if<StackInFlight>(&request)) {
@@ -107,21 +126,31 @@ StackPtr Symbolizer::resolve(const StackRequest& request) {
 }
 
 // Behind the stacks that it may name.
-void Symbolizer::walk(Resolve& task) { (void)walked_.push(std::move(task)); }
-
-void Symbolizer::walk(std::vector<RawStack>& stacks) {
-  copy_bytes_ -= count_copy_bytes(stacks);
-  for (RawStack& stack : stacks) {
-    if (stopping_) return;
-    {
-      const Work work("walk");
-      namer_.finish_walk(stack);
-    }
-    (void)walked_.push(std::move(stack));
-  }
+void Symbolizer::walk(const WorkOwner& owner, Resolve& task) {
+  Task naming(std::move(task));
+  if (walked_.try_push(owner, std::move(naming))) return;
+  drops_.add(DropCause::kSymbolsQueueFull);
+  const auto& refused = std::get<Resolve>(naming);
+  refused.on_resolved(Stacks(refused.requests.size()));
 }
 
-void Symbolizer::walk(const Prepare& task) {
+void Symbolizer::walk(const WorkOwner& owner, RawStack& stack) {
+  {
+    const MutexLock lock(mutex_);
+    return_copy(owner, count_copy_bytes(stack));
+  }
+  if (stopping_) return;
+  {
+    const Work work("walk");
+    namer_.finish_walk(stack);
+  }
+  const uint64_t id = stack.id;
+  if (walked_.try_push(owner, std::move(stack))) return;
+  drops_.add(DropCause::kStacksQueueFull);
+  if (forget_sent_) forget_sent_(id);
+}
+
+void Symbolizer::walk(const WorkOwner& owner, const Prepare& task) {
   {
     const MutexLock lock(mutex_);
     prepared_[task.process.pid] = false;  // what is mapped from now on is not in what is read below
@@ -130,7 +159,8 @@ void Symbolizer::walk(const Prepare& task) {
     const Work work("walk");
     if (stopping_ || !namer_.prepare(task.process.pid)) return;
   }
-  if (task.process.start_boot_ns != 0) (void)walked_.push(Prepare{task});
+  // Without room they are read with the first stack.
+  if (task.process.start_boot_ns != 0) (void)walked_.try_push(owner, Prepare{task});
 }
 
 void Symbolizer::sweep() {
@@ -148,34 +178,48 @@ void Symbolizer::sweep() {
 void Symbolizer::walk_all() {
   // Only for those who look at threads; the names fit, so it cannot fail.
   (void)pthread_setname_np(pthread_self(), "walk");
-  while (auto task = queue_.pop()) {
-    std::visit([this](auto& known) { walk(known); }, *task);
+  while (auto turn = queue_.pop()) {
+    const uint64_t begun_ns = read_thread_cpu_ns();
+    std::visit([&](auto& known) { walk(turn->owner, known); }, turn->value);
+    queue_.finish(turn->owner, read_thread_cpu_ns() - begun_ns);
     sweep();
   }
 }
 
-void Symbolizer::name(Resolve& task) {
-  Stacks stacks;
-  for (const StackRequest& request : task.requests) {
+bool Symbolizer::name(Resolve& task) {
+  while (task.stacks.size() < task.requests.size()) {
     const Work work("resolve", kNamingLimit);
-    stacks.push_back(resolve(request));
+    std::optional<StackPtr> stack = resolve(task.requests[task.stacks.size()]);
+    if (!stack) return false;
+    task.stacks.push_back(*std::move(stack));
   }
-  task.on_resolved(std::move(stacks));
+  task.on_resolved(std::move(task.stacks));
+  return true;
 }
 
-void Symbolizer::name(const RawStack& stack) {
+bool Symbolizer::name(const RawStack& stack) {
   const Work work("resolve", kNamingLimit);
-  if (!stopping_) namer_.keep(stack);
+  return stopping_ || namer_.keep(stack);
 }
 
-void Symbolizer::name(const Prepare& task) {
+bool Symbolizer::name(const Prepare& task) {
   const Work work("resolve", kNamingLimit);
   if (!stopping_) namer_.prefetch(task.process);
+  return true;
 }
 
 void Symbolizer::name_all() {
   (void)pthread_setname_np(pthread_self(), "resolve");
-  while (auto task = walked_.pop()) std::visit([this](auto& known) { name(known); }, *task);
+  while (auto turn = walked_.pop()) {
+    const uint64_t begun_ns = read_thread_cpu_ns();
+    const bool is_done = std::visit([this](auto& known) { return name(known); }, turn->value);
+    const uint64_t cpu_ns = read_thread_cpu_ns() - begun_ns;
+    if (is_done) {
+      walked_.finish(turn->owner, cpu_ns);
+    } else {
+      walked_.put_back(*std::move(turn), cpu_ns);
+    }
+  }
 }
 
 }  // namespace gpuperf

@@ -5,21 +5,24 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <variant>
 #include <vector>
 
-#include "daemon/base/bounded_queue.h"
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/process_users.h"
+#include "daemon/base/shares.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/stack.h"
 #include "daemon/resolve/frame_finder.h"
 #include "daemon/resolve/kernel_symbols.h"
 #include "daemon/resolve/stack_namer.h"
+#include "daemon/resolve/turn_queue.h"
 #include "daemon/unwind/address_spaces.h"
 
 namespace gpuperf {
@@ -48,10 +51,15 @@ using StackRequest =
 // for the first time every stack is cut until it has been learned how to walk it: that must not
 // wait for names, for which whole libraries are read.
 //
-// Thread: `post_…` from any; callbacks come on the naming thread, in the order of the posts. Owns
-// its threads, which end with it. Bounds: at most `queue_requests` wait, and stacks with
-// kMaxCopyBytes of memory to be walked; copies beyond that are left out, counted as kBpfStackCopy.
-// A post beyond the queue answers false and its callback is never called: the caller counts it.
+// Users and their processes take turns with both threads, and have a share of their time
+// (TurnQueue): whose files take long to read waits, others do not.
+//
+// Thread: `post_…` from any; callbacks come on one of its threads, for each process in the order of
+// the posts. Owns its threads, which end with it. Bounds: at most `queue_requests` wait to be
+// walked and kMaxUnnamed to be named, and stacks with kMaxCopyBytes of memory to be walked, of all
+// of which users have shares; copies beyond that are left out, counted as kBpfStackCopy. A request
+// beyond the first queue answers false and its callback is never called: the caller counts it. What
+// the second has no room for goes without names, counted (kStacksQueueFull, kSymbolsQueueFull).
 // Destroying it answers whatever still waits with what is named already.
 class Symbolizer {
  public:
@@ -65,7 +73,7 @@ class Symbolizer {
   };
   using Stacks = std::vector<StackPtr>;
   using OnResolved = std::function<void(Stacks)>;
-  static constexpr size_t kMaxUnnamed = 8'192;  // some 3 KB each; beyond, walks wait for names
+  static constexpr size_t kMaxUnnamed = 16'384;  // some 3 KB each
   static constexpr size_t kMaxCopyBytes = size_t{32} << 20;
 
   Symbolizer(Options options, DropCounters& drops);
@@ -73,10 +81,13 @@ class Symbolizer {
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
 
-  // One stack per request, in order; null where none was asked for, or none could be had.
-  bool post_resolve(std::vector<StackRequest> requests, OnResolved on_resolved);
-  // Stacks that later requests may name.
-  bool post_stacks(std::vector<RawStack> stacks);
+  // One stack per request, in order; null where none was asked for, or none could be had. It is
+  // the turn of `process`; of nobody ({}): of stacks of many, answered behind whatever was posted
+  // before by those who may go on.
+  bool post_resolve(const ProcessKey& process, std::vector<StackRequest> requests,
+                    OnResolved on_resolved);
+  // Stacks that later requests may name. The ids of those there is no room for.
+  std::vector<uint64_t> post_stacks(std::vector<RawStack> stacks);
   // Reads what a process has mapped early: so that its first stacks can be walked in the kernel,
   // with their frames of Python. With its start given, they can be named after it has gone, too;
   // without (start_boot_ns = 0), a process that is known already is left alone. What cannot be
@@ -92,38 +103,44 @@ class Symbolizer {
   struct Resolve {
     std::vector<StackRequest> requests;
     OnResolved on_resolved;
+    Stacks stacks;  // of the first requests
   };
   struct Prepare {
     ProcessKey process;
   };
-  using Task = std::variant<Resolve, std::vector<RawStack>, Prepare>;
-  // What is walked, or needs no walk.
-  using Naming = std::variant<Resolve, RawStack, Prepare>;
+  using Task = std::variant<Resolve, RawStack, Prepare>;
 
   // The walking thread.
   void walk_all();
-  void walk(Resolve& task);
-  void walk(std::vector<RawStack>& stacks);
-  void walk(const Prepare& task);
+  void walk(const WorkOwner& owner, Resolve& task);
+  void walk(const WorkOwner& owner, RawStack& stack);
+  void walk(const WorkOwner& owner, const Prepare& task);
   void sweep();
-  // The naming thread.
+  // The naming thread. False: not done yet.
   void name_all();
-  void name(Resolve& task);
-  void name(const RawStack& stack);
-  void name(const Prepare& task);
-  StackPtr resolve(const StackRequest& request);
+  bool name(Resolve& task);
+  bool name(const RawStack& stack);
+  bool name(const Prepare& task);
+  std::optional<StackPtr> resolve(const StackRequest& request);
   // Any.
+  WorkOwner find_owner(const ProcessKey& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void limit_copy(const WorkOwner& owner, RawStack& stack) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void return_copy(const WorkOwner& owner, size_t bytes) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void queue_prepare(const ProcessKey& process) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
   DropCounters& drops_;
   const SystemClock clock_;
+  Mutex mutex_;
+  ProcessUsers users_ ABSL_GUARDED_BY(mutex_);
+  const std::function<void(uint64_t)> forget_sent_;
   StackNamer namer_;
   int64_t sweep_mono_ns_ = 0;  // walking thread only
-  BoundedQueue<Task> queue_;
-  BoundedQueue<Naming> walked_{kMaxUnnamed};
-  std::atomic<size_t> copy_bytes_ = 0;
+  TurnQueue<Task> queue_;
+  TurnQueue<Task> walked_{kMaxUnnamed};
   std::atomic<bool> stopping_ = false;
-  Mutex mutex_;
+  // Waiting to be walked.
+  Shares copy_bytes_ ABSL_GUARDED_BY(mutex_){
+      {.total = kMaxCopyBytes, .kept_for_root = kMaxCopyBytes / 4}};
   // By pid: whether it is queued.
   std::unordered_map<uint32_t, bool> prepared_ ABSL_GUARDED_BY(mutex_);
   std::thread naming_;

@@ -4,8 +4,8 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/base/thread_cpu.h"
 #include "daemon/capture/captures.h"
-#include "daemon/owner/process_cpu.h"
 #include "daemon/slow/explain.h"
 #include "daemon/slow/gpu_during_call.h"
 #include "daemon/slow/other_gpu_work.h"

@@ -85,7 +85,7 @@ void SlowCallNamer::take(SlowCallEvent event) {
         set_stacks(*call, std::move(stacks));
       });
     };
-    if (sources_.post_resolve(std::move(requests), on_resolved)) return;
+    if (sources_.post_resolve(call->event.process, std::move(requests), on_resolved)) return;
     sources_.drops.add(DropCause::kSymbolsQueueFull);
   }
   set_stacks(*call, Symbolizer::Stacks(count));

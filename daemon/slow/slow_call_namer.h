@@ -19,12 +19,14 @@ namespace gpuperf {
 // arguments.
 //
 // Thread: loop only; names of code come from the resolve thread. All it is given must outlive it,
-// and the resolve thread ends before it. Promises: every event becomes a record, in the order
-// taken; where stacks cannot be had in time it goes without, counted (kSymbolsQueueFull).
+// and the resolve thread ends before it. Promises: every event becomes a record, those of
+// one process in the order taken; where stacks cannot be had in time it goes without, counted
+// (kSymbolsQueueFull).
 class SlowCallNamer {
  public:
   // Symbolizer::post_resolve
-  using PostResolve = std::function<bool(std::vector<StackRequest>, Symbolizer::OnResolved)>;
+  using PostResolve =
+      std::function<bool(const ProcessKey&, std::vector<StackRequest>, Symbolizer::OnResolved)>;
   struct Sources {
     const FunctionRegistry& functions;
     KernelNames& kernel_names;

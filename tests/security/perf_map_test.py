@@ -2,46 +2,15 @@
 """Finding 7: perf maps of nobody's, which the daemon reads to name code made at run time."""
 
 import json
-import pathlib
-import shutil
-import subprocess
-import tempfile
 import unittest
 
-from bed import CONFIG, AttackTest, as_nobody
-from gpuperf_system import SOURCE, WORKLOADS, wait_until
+from gpuperf_system import wait_until
+from made_code_bed import MadeCodeTest
 
-MADE_CODE = SOURCE / "tests/security/made_code.py"
 SECRET = "root-only-line"
 
 
-class PerfMapTest(AttackTest):
-    CONFIG = {"custom_sym": CONFIG["custom_sym"] | {"count_fast": {"symbol": "count_fast", "slow_threshold_ms": 0.5}},
-              "libraries": {"custom_sym": ["slow_calls", "libcount_target.so"]}}
-
-    def setUp(self):
-        super().setUp()
-        holder = tempfile.TemporaryDirectory(prefix="gpuperf-made-code-", dir="/var/tmp")
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-        self.folder.chmod(0o755)
-        self.library = shutil.copy(WORKLOADS / "libcount_target.so", self.folder)
-        self.program = shutil.copy(MADE_CODE, self.folder)
-        self.maps = []
-
-    def end_attack(self):
-        super().end_attack()
-        for path in self.maps:
-            path.unlink(missing_ok=True)
-
-    def start(self, *options):
-        """The pid of a process of nobody's."""
-        process = self.add_attacker(as_nobody("/usr/bin/python3", self.program, self.library, *options,
-                                              stdout=subprocess.PIPE, text=True))
-        pid = int(process.stdout.readline())
-        self.maps.append(pathlib.Path(f"/tmp/perf-{pid}.map"))
-        return pid
-
+class PerfMapTest(MadeCodeTest):
     def list_calls(self, pid):
         return self.daemon.query("slow", "list", "--pid", pid, "--function", "count_fast")
 
@@ -54,9 +23,6 @@ class PerfMapTest(AttackTest):
                     return frames
             return None
         return wait_until(f"a slow call of pid {pid} with its stack", find)
-
-    def get_drops(self, reason):
-        return sum(int(row["count"]) for row in self.daemon.query("status")["drops"] if row["reason"] == reason)
 
     def check_nothing_leaks(self, kind):
         secret = self.folder / "secret"

@@ -86,12 +86,22 @@ class PerfMapCacheTest : public testing::Test {
   }
   StackFrame find(uint64_t address) {
     const CodeAddress code{address, true};
-    return finder_.find_frames({.pid = 7, .start_boot_ns = 10'000'000}, {&code, 1}).at(0).at(0);
+    const ProcessKey process{.pid = 7, .start_boot_ns = 10'000'000};
+    while (!finder_.read_ahead(process, {&code, 1})) ++further_pieces_;
+    return finder_.find_frames(process, {&code, 1}).at(0).at(0);
   }
   fs::path write_map(const std::string& text, const std::string& name = "/tmp/perf-3.map") {
     return fake_.add_file(7, name, text);
   }
 
+  // One that takes more than PerfMapCache::kQuickRead to read.
+  fs::path write_large_map(const std::string& first_function) {
+    std::string text = "10100 40 " + first_function + "\n";
+    for (int i = 0; i < 300'000; ++i) text += "7f0000" + std::to_string(i) + "0 10 filler\n";
+    return write_map(text);
+  }
+
+  size_t further_pieces_ = 0;
   FakeProc fake_;
   FakeClock clock_;
   DropCounters drops_;
@@ -190,6 +200,35 @@ TEST_F(PerfMapCacheTest, ReadsNoMoreOfAMapThanItsBound) {
 
   EXPECT_EQ(find(0x10110).symbol, "early");
   EXPECT_EQ(find(0x10210).symbol, "");
+}
+
+TEST_F(PerfMapCacheTest, ReadsALargeMapPieceByPiece) {
+  const fs::path map = write_large_map("first");
+
+  EXPECT_EQ(find(0x10110).symbol, "first");
+
+  EXPECT_EQ(further_pieces_, fs::file_size(map) / PerfMapCache::kPieceBytes);
+}
+
+TEST_F(PerfMapCacheTest, ReadsALargeMapThatChangesAllTheTimeAgainAfterAPauseOnly) {
+  write_large_map("first");
+  ASSERT_EQ(find(0x10110).symbol, "first");
+  write_large_map("other");
+  clock_.advance(PerfMapCache::kMaxAge);
+
+  EXPECT_EQ(find(0x10110).symbol, "first");
+  EXPECT_EQ(drops_.get(DropCause::kNamesMapPaused), 1u);
+
+  clock_.advance(std::chrono::hours(1));
+  EXPECT_EQ(find(0x10110).symbol, "other");
+}
+
+TEST_F(PerfMapCacheTest, ReadsWhatIsAppendedToALargeMapAtOnce) {
+  const fs::path map = write_large_map("first");
+  ASSERT_EQ(find(0x10110).symbol, "first");
+  std::ofstream(map, std::ios::app) << "10200 40 second\n";
+
+  EXPECT_EQ(find(0x10210).symbol, "second");
 }
 
 }  // namespace

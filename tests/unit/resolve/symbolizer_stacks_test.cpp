@@ -58,6 +58,7 @@ template <typename T>
 namespace {
 
 using symbolizer_sample::StackPlace;
+using testing::IsEmpty;
 using testing::IsNull;
 using testing::NotNull;
 using Stacks = Symbolizer::Stacks;
@@ -130,14 +131,15 @@ class SymbolizerStacksTest : public testing::Test {
 
   static Stacks resolve(Symbolizer& symbolizer, std::vector<StackRequest> requests) {
     std::promise<Stacks> answer;
-    EXPECT_TRUE(symbolizer.post_resolve(
-        std::move(requests), [&answer](Stacks stacks) { answer.set_value(std::move(stacks)); }));
+    EXPECT_TRUE(symbolizer.post_resolve({}, std::move(requests), [&answer](Stacks stacks) {
+      answer.set_value(std::move(stacks));
+    }));
     return answer.get_future().get();
   }
   // Everything posted before has been handled when this returns.
   static void settle(Symbolizer& symbolizer) {
     std::promise<void> settled;
-    while (!symbolizer.post_resolve({}, [&settled](const Stacks&) { settled.set_value(); })) {
+    while (!symbolizer.post_resolve({}, {}, [&settled](const Stacks&) { settled.set_value(); })) {
       std::this_thread::yield();  // its queue is full
     }
     settled.get_future().wait();
@@ -196,7 +198,7 @@ TEST_F(SymbolizerStacksTest, NamesAStackThatWasTaken) {
   StackPlace place;
   (void)symbolizer_sample::middle(place, 1L, [](const StackPlace&) {});
 
-  ASSERT_TRUE(symbolizer->post_stacks({make_walked(71, place.callers)}));
+  ASSERT_THAT(symbolizer->post_stacks({make_walked(71, place.callers)}), IsEmpty());
   const Stacks stacks = resolve(*symbolizer, {TakenStack{71}});
 
   ASSERT_THAT(stacks, SizeIs(1));
@@ -225,14 +227,14 @@ RawStack copy_own_stack(uint64_t id, StackPlace& place) {
 TEST_F(SymbolizerStacksTest, LearnsWalksWhileNamesAreBeingRead) {
   auto symbolizer = make();
   std::promise<void> entered, leave;
-  ASSERT_TRUE(symbolizer->post_resolve({}, [&](const Stacks&) {
+  ASSERT_TRUE(symbolizer->post_resolve({}, {}, [&](const Stacks&) {
     entered.set_value();
     leave.get_future().wait();
   }));
   entered.get_future().wait();
   StackPlace place;
 
-  ASSERT_TRUE(symbolizer->post_stacks({copy_own_stack(72, place)}));
+  ASSERT_THAT(symbolizer->post_stacks({copy_own_stack(72, place)}), IsEmpty());
 
   const auto count_rules = [this] {
     const std::lock_guard lock(told_.mutex);
@@ -251,7 +253,7 @@ TEST_F(SymbolizerStacksTest, WalksACopyToItsEnd) {
   StackPlace place;
   const RawStack copied = copy_own_stack(72, place);
 
-  ASSERT_TRUE(symbolizer->post_stacks({copied}));
+  ASSERT_THAT(symbolizer->post_stacks({copied}), IsEmpty());
   const Stacks stacks = resolve(*symbolizer, {TakenStack{72}});
 
   ASSERT_THAT(stacks[0], NotNull());
@@ -303,7 +305,7 @@ TEST_F(SymbolizerStacksTest, NamesAPlaceExactly) {
 
 TEST_F(SymbolizerStacksTest, AnswersEachRequestInItsPlace) {
   const auto symbolizer = make();
-  ASSERT_TRUE(symbolizer->post_stacks({make_walked(71, {0x1000})}));
+  ASSERT_THAT(symbolizer->post_stacks({make_walked(71, {0x1000})}), IsEmpty());
 
   const Stacks stacks =
       resolve(*symbolizer, {std::monostate(), TakenStack{71}, TakenStack{4711}, KernelStack{{16}}});
@@ -313,7 +315,8 @@ TEST_F(SymbolizerStacksTest, AnswersEachRequestInItsPlace) {
 
 TEST_F(SymbolizerStacksTest, GivesEqualStacksOneObject) {
   const auto symbolizer = make();
-  ASSERT_TRUE(symbolizer->post_stacks({make_walked(71, {0x1000}), make_walked(73, {0x1000})}));
+  ASSERT_THAT(symbolizer->post_stacks({make_walked(71, {0x1000}), make_walked(73, {0x1000})}),
+              IsEmpty());
 
   const Stacks stacks = resolve(*symbolizer, {TakenStack{71}, TakenStack{73}});
 
@@ -325,7 +328,7 @@ TEST_F(SymbolizerStacksTest, SaysOfAStackThatWasNotSentWhole) {
   const auto symbolizer = make();
   RawStack unknown = make_walked(71, {0x1000});
   unknown.end = StackEnd::kUnknown;
-  ASSERT_TRUE(symbolizer->post_stacks({unknown}));
+  ASSERT_THAT(symbolizer->post_stacks({unknown}), IsEmpty());
 
   const Stacks stacks = resolve(*symbolizer, {TakenStack{71}});
 
@@ -337,10 +340,11 @@ TEST_F(SymbolizerStacksTest, AnswersInTheOrderOfThePosts) {
   std::promise<void> done;
   std::vector<int> order;  // resolve thread until `done`
   for (int i = 0; i < 100; ++i) {
-    ASSERT_TRUE(symbolizer->post_resolve({KernelStack{{16}}}, [&order, &done, i](const Stacks&) {
-      order.push_back(i);
-      if (i == 99) done.set_value();
-    }));
+    ASSERT_TRUE(
+        symbolizer->post_resolve({}, {KernelStack{{16}}}, [&order, &done, i](const Stacks&) {
+          order.push_back(i);
+          if (i == 99) done.set_value();
+        }));
   }
 
   done.get_future().wait();
@@ -357,10 +361,10 @@ TEST_F(SymbolizerStacksTest, RefusesWhatItsQueueCannotHoldAndNeverCallsBackForIt
     const Busy busy(*this, *symbolizer);
     const auto count = [&answered](const Stacks&) { ++answered; };
 
-    EXPECT_TRUE(symbolizer->post_resolve({}, count));
-    EXPECT_TRUE(symbolizer->post_stacks({make_walked(71, {0x1000})}));
-    EXPECT_FALSE(symbolizer->post_resolve({}, count));
-    EXPECT_FALSE(symbolizer->post_stacks({make_walked(72, {0x1000})}));
+    EXPECT_TRUE(symbolizer->post_resolve({}, {}, count));
+    EXPECT_THAT(symbolizer->post_stacks({make_walked(71, {0x1000})}), IsEmpty());
+    EXPECT_FALSE(symbolizer->post_resolve({}, {}, count));
+    EXPECT_THAT(symbolizer->post_stacks({make_walked(72, {0x1000})}), SizeIs(1));
   }
   symbolizer.reset();
 
@@ -373,9 +377,9 @@ TEST_F(SymbolizerStacksTest, LeavesOutCopiesBeyondTheirBound) {
   Stacks stacks;
   {
     const Busy busy(*this, *symbolizer);
-    ASSERT_TRUE(symbolizer->post_stacks({make_copied(1, half), make_copied(2, half)}));
+    ASSERT_THAT(symbolizer->post_stacks({make_copied(1, half), make_copied(2, half)}), IsEmpty());
 
-    EXPECT_TRUE(symbolizer->post_stacks({make_copied(3, 1), make_walked(4, {0x1000})}));
+    EXPECT_THAT(symbolizer->post_stacks({make_copied(3, 1), make_walked(4, {0x1000})}), IsEmpty());
 
     EXPECT_EQ(drops_.get(DropCause::kBpfStackCopy), 1u);
   }
@@ -387,10 +391,10 @@ TEST_F(SymbolizerStacksTest, LeavesOutCopiesBeyondTheirBound) {
 
 TEST_F(SymbolizerStacksTest, TakesCopiesAgainOnceOthersWereWalked) {
   const auto symbolizer = make();
-  ASSERT_TRUE(symbolizer->post_stacks({make_copied(1, Symbolizer::kMaxCopyBytes)}));
+  ASSERT_THAT(symbolizer->post_stacks({make_copied(1, Symbolizer::kMaxCopyBytes)}), IsEmpty());
   settle(*symbolizer);
 
-  ASSERT_TRUE(symbolizer->post_stacks({make_copied(2, Symbolizer::kMaxCopyBytes)}));
+  ASSERT_THAT(symbolizer->post_stacks({make_copied(2, Symbolizer::kMaxCopyBytes)}), IsEmpty());
 
   EXPECT_EQ(drops_.get(DropCause::kBpfStackCopy), 0u);
 }
@@ -399,12 +403,12 @@ TEST_F(SymbolizerStacksTest, TakesCopiesAgainAfterAPostThatItsQueueCouldNotHold)
   const auto symbolizer = make({.queue_requests = 1});
   {
     const Busy busy(*this, *symbolizer);
-    ASSERT_TRUE(symbolizer->post_stacks({}));
-    ASSERT_FALSE(symbolizer->post_stacks({make_copied(1, Symbolizer::kMaxCopyBytes)}));
+    ASSERT_TRUE(symbolizer->post_resolve({}, {}, [](const Stacks&) {}));
+    ASSERT_THAT(symbolizer->post_stacks({make_copied(1, Symbolizer::kMaxCopyBytes)}), SizeIs(1));
   }
   settle(*symbolizer);
 
-  ASSERT_TRUE(symbolizer->post_stacks({make_copied(2, Symbolizer::kMaxCopyBytes)}));
+  ASSERT_THAT(symbolizer->post_stacks({make_copied(2, Symbolizer::kMaxCopyBytes)}), IsEmpty());
 
   EXPECT_EQ(drops_.get(DropCause::kBpfStackCopy), 0u);
 }
@@ -413,15 +417,15 @@ TEST_F(SymbolizerStacksTest, TakesCopiesAgainAfterAPostThatItsQueueCouldNotHold)
 TEST_F(SymbolizerStacksTest, AnswersWhatStillWaitsWithWhatIsNamedAlreadyWhenItEnds) {
   std::promise<Stacks> waiting;
   auto symbolizer = make();
-  ASSERT_TRUE(symbolizer->post_stacks({make_walked(71, {0x1000})}));
+  ASSERT_THAT(symbolizer->post_stacks({make_walked(71, {0x1000})}), IsEmpty());
   settle(*symbolizer);
   std::promise<void> entered, leave;
-  ASSERT_TRUE(symbolizer->post_resolve({}, [&](const Stacks&) {
+  ASSERT_TRUE(symbolizer->post_resolve({}, {}, [&](const Stacks&) {
     entered.set_value();
     leave.get_future().wait();
   }));
   ASSERT_TRUE(symbolizer->post_resolve(
-      {TakenStack{71}, KernelStack{{16}}},
+      {}, {TakenStack{71}, KernelStack{{16}}},
       [&waiting](Stacks stacks) { waiting.set_value(std::move(stacks)); }));
   entered.get_future().wait();
 
@@ -459,8 +463,8 @@ TEST_F(SymbolizerStacksTest, QueuesAProcessOnceHoweverMuchItMaps) {
     symbolizer->post_prepare({.pid = self().pid});
     for (int i = 0; i < 10; ++i) symbolizer->note_mapping(self().pid, "/usr/lib/libm.so.6");
 
-    EXPECT_TRUE(symbolizer->post_stacks({}));  // there is still room
-    EXPECT_FALSE(symbolizer->post_stacks({}));
+    EXPECT_TRUE(symbolizer->post_resolve({}, {}, [](const Stacks&) {}));  // there is still room
+    EXPECT_FALSE(symbolizer->post_resolve({}, {}, [](const Stacks&) {}));
   }
   settle(*symbolizer);
 
@@ -492,7 +496,7 @@ TEST_F(SymbolizerStacksTest, PreparesLaterWhatItsQueueHadNoRoomFor) {
   const auto symbolizer = make({.queue_requests = 1});
   {
     const Busy busy(*this, *symbolizer);
-    ASSERT_TRUE(symbolizer->post_stacks({}));
+    ASSERT_TRUE(symbolizer->post_resolve({}, {}, [](const Stacks&) {}));
     symbolizer->post_prepare({.pid = self().pid});
   }
   settle(*symbolizer);

@@ -33,7 +33,8 @@ class SlowCallPipelineTest : public ::testing::Test {
         .functions = registry_,
         .kernel_names = kernel_names_,
         .post_resolve =
-            [this](std::vector<StackRequest>, Symbolizer::OnResolved on_resolved) {
+            [this](const ProcessKey&, std::vector<StackRequest>,
+                   Symbolizer::OnResolved on_resolved) {
               if (has_room_) resolves_.push_back(std::move(on_resolved));
               return has_room_;
             },

@@ -1,0 +1,43 @@
+"""Processes of nobody's with code made at run time (made_code.py) beside the daemon and the honest."""
+
+import pathlib
+import shutil
+import subprocess
+import tempfile
+
+from bed import CONFIG, AttackTest, as_nobody
+from gpuperf_system import SOURCE, WORKLOADS
+
+MADE_CODE = SOURCE / "tests/security/made_code.py"
+
+
+class MadeCodeTest(AttackTest):
+    PROGRAM = MADE_CODE
+    CONFIG = {"custom_sym": CONFIG["custom_sym"] | {"count_fast": {"symbol": "count_fast", "slow_threshold_ms": 0.5}},
+              "libraries": {"custom_sym": ["slow_calls", "libcount_target.so"]}}
+
+    def setUp(self):
+        super().setUp()
+        holder = tempfile.TemporaryDirectory(prefix="gpuperf-made-code-", dir="/var/tmp")
+        self.addCleanup(holder.cleanup)
+        self.folder = pathlib.Path(holder.name)
+        self.folder.chmod(0o755)
+        self.library = shutil.copy(WORKLOADS / "libcount_target.so", self.folder)
+        self.program = shutil.copy(self.PROGRAM, self.folder)
+        self.maps = []
+
+    def end_attack(self):
+        super().end_attack()
+        for path in self.maps:
+            path.unlink(missing_ok=True)
+
+    def start(self, *options):
+        """The pid of a process of nobody's."""
+        process = self.add_attacker(as_nobody("/usr/bin/python3", self.program, self.library, *options,
+                                              stdout=subprocess.PIPE, text=True))
+        pid = int(process.stdout.readline())
+        self.maps.append(pathlib.Path(f"/tmp/perf-{pid}.map"))
+        return pid
+
+    def get_drops(self, reason):
+        return sum(int(row["count"]) for row in self.daemon.query("status")["drops"] if row["reason"] == reason)
