@@ -113,8 +113,9 @@ __attribute__((noinline)) int emit_slow_call(const struct ended_call *call, stru
 	if (!call || !cell)
 		return 0;
 	worst = cells_note_worst(cell, call->duration_ns);
-	/* In a burst the rest of the ring is for the worst. */
-	if (!worst && bpf_ringbuf_query(&slow_ring, BPF_RB_AVAIL_DATA) > GPUPERF_SLOW_RING_BYTES / 2) {
+	/* In a burst the rest of the ring is for the worst, and what others send. */
+	if (!slow_share_allows(task->tgid, call->start_ns + call->duration_ns, worst) ||
+	    (!worst && bpf_ringbuf_query(&slow_ring, BPF_RB_AVAIL_DATA) > GPUPERF_SLOW_RING_BYTES / 2)) {
 		emit_loss(GPUPERF_LOSS_SLOW_THINNED);
 		return 0;
 	}

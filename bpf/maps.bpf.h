@@ -316,6 +316,20 @@ struct {
 	__uint(max_entries, GPUPERF_SLOW_RING_BYTES);
 } slow_ring GPUPERF_MAP;
 
+/* What a process, and a user other than root, sent of slow calls within the window. Key: pid, or
+ * GPUPERF_SHARE_OF_USER | uid. Those seen longest ago leave: they begin anew. */
+#define GPUPERF_SHARE_OF_USER (1ull << 32)
+struct gpuperf_slow_share {
+	__u64 window_start_ns;
+	__u64 records;
+};
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u64);
+	__type(value, struct gpuperf_slow_share);
+} slow_shares GPUPERF_MAP;
+
 /* Apart from the slow calls, so that a storm of those cannot hide an exit. 64 KiB: 2,000 exits. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);

@@ -23,6 +23,38 @@ static __always_inline void clear_slow_call(struct gpuperf_slow_call *record)
 int keep_call_state(struct gpuperf_slow_call *record, struct gpuperf_thread *thread, __u32 index, __u64 minor_faults,
 		    __u64 major_faults);
 
+/* The daemon passes on half of that of one process. In 20 ms, until it is awake, one user fills a tenth of the
+ * ring. */
+#define GPUPERF_SLOW_WINDOW_NS 100000000ull
+#define GPUPERF_SLOW_PER_PROCESS 200
+#define GPUPERF_SLOW_PER_USER 400
+
+static __always_inline _Bool slow_share_take(__u64 key, __u64 now_ns, __u64 most)
+{
+	struct gpuperf_slow_share first = {.window_start_ns = now_ns, .records = 1};
+	struct gpuperf_slow_share *share = bpf_map_lookup_elem(&slow_shares, &key);
+
+	if (!share) {
+		bpf_map_update_elem(&slow_shares, &key, &first, BPF_ANY); /* no memory: it goes without a share */
+		return 1;
+	}
+	if (now_ns - share->window_start_ns > GPUPERF_SLOW_WINDOW_NS) { /* racy on purpose: a few records more */
+		share->window_start_ns = now_ns;
+		share->records = 0;
+	}
+	return __sync_fetch_and_add(&share->records, 1) < most;
+}
+
+/* Whether this process and its user may send another record: twice as many of the worst. */
+static __always_inline _Bool slow_share_allows(__u32 pid, __u64 now_ns, _Bool worst)
+{
+	__u32 uid = (__u32)bpf_get_current_uid_gid(), times = worst ? 2 : 1;
+
+	if (!slow_share_take(pid, now_ns, GPUPERF_SLOW_PER_PROCESS * times))
+		return 0;
+	return !uid || slow_share_take(GPUPERF_SHARE_OF_USER | uid, now_ns, GPUPERF_SLOW_PER_USER * times);
+}
+
 /* The smaller of the thresholds in force that the duration passes; 0 = it is not slow. */
 static __always_inline __u64 find_passed_threshold(const struct gpuperf_function *function,
 						   __u64 duration_ns, __u8 *adaptive)

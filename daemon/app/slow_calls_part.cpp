@@ -88,8 +88,10 @@ void SlowCallsPart::start_pipeline(Tracing& tracing, SessionRegistry& sessions) 
   if (store_ != nullptr) {
     parts.post_write = [this](SlowCallPipeline::CallPtr call,
                               std::function<void(bool)> on_written) {
-      return store_->post_write([call = std::move(call)] { return make_stored_call(*call); },
-                                std::move(on_written));
+      const ProcessKey process = call->event.process;
+      return store_->post_write(
+          process, [call = std::move(call)] { return make_stored_call(*call); },
+          std::move(on_written));
     };
   }
   pipeline_ = std::make_unique<SlowCallPipeline>(

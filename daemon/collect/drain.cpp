@@ -26,9 +26,6 @@ constexpr std::chrono::seconds kSweepPeriod{30};
 // share keeps that at half a per cent of one CPU.
 constexpr std::chrono::seconds kLookPeriod{1};
 constexpr int kLookShare = 200;
-// What a burst of slow calls may bring to be named, stored and told in each second, beside the
-// worst of every function and process. Naming one takes some 100 us.
-constexpr uint32_t kSlowPerSecond = 1000;
 
 // A record's time is taken before its place in the ring; in between its thread may lose the CPU.
 constexpr int64_t kCommitNs = 20'000'000;
@@ -59,8 +56,7 @@ Drain::Drain(Setup setup, MapSource totals, DropCounters& drops)
       drops_(drops),
       epoll_(epoll_create1(EPOLL_CLOEXEC)),
       wake_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)),
-      totals_(std::move(totals)),
-      slow_limiter_(kSlowPerSecond) {}
+      totals_(std::move(totals)) {}
 
 Drain::~Drain() { stop(); }
 
@@ -103,7 +99,8 @@ void Drain::on_record(std::span<const std::byte> record) {
 
 void Drain::take_record(SlowCallEvent& call) {
   // The kernel counts those it thins out itself under the same cause.
-  if (!call.is_worst && !slow_limiter_.admit(now_ns()).allowed) {
+  const uint32_t uid = users_.find(call.process.pid, call.process.start_boot_ns);
+  if (!slow_shares_.admit(uid, call.process, call.is_worst, now_ns())) {
     drops_.add(DropCause::kSlowThinned);
     return;
   }

@@ -11,10 +11,11 @@
 
 #include "daemon/base/bounded_queue.h"
 #include "daemon/base/fd.h"
-#include "daemon/base/log.h"
+#include "daemon/base/process_users.h"
 #include "daemon/base/result.h"
 #include "daemon/collect/map_source.h"
 #include "daemon/collect/ring_reader.h"
+#include "daemon/collect/slow_shares.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
 
@@ -25,8 +26,8 @@ namespace gpuperf {
 //
 // Owns its thread, between start and stop. `programs`' descriptors behind the rings must outlive
 // it. Calls in flight are looked at every second, less often where a look takes long. Of a burst of
-// slow calls only the worst, and as many others as the loop can name, are handed on; the rest count
-// kSlowThinned. When the loop
+// slow calls as many as the loop can name are handed on, of each user and process his share
+// (SlowShares); the rest count kSlowThinned. When the loop
 // is behind (its queue full), the batch waits and nothing further is taken from
 // the kernel: totals stay there, and a ring that fills counts its losses itself.
 class Drain {
@@ -90,7 +91,8 @@ class Drain {
   std::chrono::steady_clock::time_point next_look_;
   bool look_failed_ = false;   // said once
   bool rings_failed_ = false;  // likewise
-  LogLimiter slow_limiter_;
+  ProcessUsers users_;
+  SlowShares slow_shares_;
   std::thread thread_;
 };
 

@@ -1,9 +1,11 @@
 #include "daemon/store/retention.h"
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <queue>
 #include <set>
+#include <utility>
 
 #include "daemon/store/call_stacks.h"
 
@@ -14,6 +16,8 @@ constexpr uint64_t kNanosecondsPerSecond = 1'000'000'000;
 constexpr uint64_t kNanosecondsPerHour = 3600 * kNanosecondsPerSecond;
 // So many calls leave at once: 0.1 s, 0.5 s where they lie far apart, and some MiB of log.
 constexpr size_t kMaxErased = 4096;
+// Processes give up that part of the calls at once, those with most of them first.
+constexpr uint64_t kExcessParts = 8;
 // Removed between two looks at the pages in use.
 constexpr size_t kErasedPerLook = 64;
 // A full store is emptied a little further, so that not every write has to look for what leaves.
@@ -120,7 +124,49 @@ Status Retention::forget_untrimmed(uint64_t hour) {
   return erase.run();
 }
 
-Result<std::vector<uint64_t>> Retention::find_surplus(uint64_t hour, uint32_t keep) const {
+size_t Retention::Excess::find_process(int64_t series) const {
+  const auto known = processes.find(series);
+  return known == processes.end() ? 0 : known->second;
+}
+
+Result<Retention::Excess> Retention::find_excess() const {
+  ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      connection_.prepare("SELECT series.id, pid, process_start_boot_ns, count FROM series JOIN "
+                          "(SELECT series_id, count(*) AS count FROM calls "
+                          "INDEXED BY calls_by_series GROUP BY series_id) ON series_id = series.id",
+                          kAction));
+  Excess excess{.calls = {0}};
+  std::map<std::pair<int64_t, int64_t>, size_t> known;
+  uint64_t all = 0;
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, select.step());
+    if (!has_row) break;
+    const auto [process, is_new] =
+        known.try_emplace({select.number(1), select.number(2)}, excess.calls.size());
+    if (is_new) excess.calls.push_back(0);
+    excess.processes.emplace(select.number(0), process->second);
+    const auto count = static_cast<uint64_t>(select.number(3));
+    excess.calls[process->second] += count;
+    all += count;
+  }
+  const auto count_above = [&excess](uint64_t level) {
+    return std::accumulate(
+        excess.calls.begin(), excess.calls.end(), uint64_t{0},
+        [level](uint64_t sum, uint64_t calls) { return sum + calls - std::min(calls, level); });
+  };
+  const uint64_t wanted = std::min<uint64_t>(all / kExcessParts + 1, kMaxErased);
+  uint64_t level = 0, too_high = all + 1;  // the highest with so many calls above it
+  while (too_high - level > 1) {
+    const uint64_t middle = level + (too_high - level) / 2;
+    (count_above(middle) >= wanted ? level : too_high) = middle;
+  }
+  for (uint64_t& calls : excess.calls) calls -= std::min(calls, level);
+  return excess;
+}
+
+Result<std::vector<uint64_t>> Retention::find_surplus(uint64_t hour, uint32_t keep,
+                                                      Excess* excess) const {
   // The index is in this very order.
   ASSIGN_OR_RETURN(
       SqliteStatement select,
@@ -128,27 +174,56 @@ Result<std::vector<uint64_t>> Retention::find_surplus(uint64_t hour, uint32_t ke
                           "WHERE end_hour = ? ORDER BY series_id, duration_ns DESC, id",
                           kAction));
   select.bind(hour);
-  std::priority_queue<uint64_t> lowest;  // the highest of them on top
+  // With the process's place in `excess`; the highest id on top.
+  std::priority_queue<std::pair<uint64_t, size_t>> lowest;
   std::optional<int64_t> series;
+  size_t process = 0;
   uint64_t rank = 0;  // within the series, from 1
   while (true) {
     ASSIGN_OR_RETURN(const bool has_row, select.step());
     if (!has_row) break;
     rank = series == select.number(0) ? rank + 1 : 1;
     series = select.number(0);
-    if (rank <= keep) continue;
-    lowest.push(static_cast<uint64_t>(select.number(1)));
+    if (rank == 1 && excess != nullptr) {
+      process = excess->find_process(*series);
+    }
+    if (rank <= keep || (excess != nullptr && excess->calls[process] == 0)) continue;
+    lowest.emplace(static_cast<uint64_t>(select.number(1)), process);
     if (lowest.size() > kMaxErased) lowest.pop();
   }
-  std::vector<uint64_t> ids(lowest.size());
-  for (auto id = ids.rbegin(); id != ids.rend(); ++id) {
-    *id = lowest.top();
+  std::vector<std::pair<uint64_t, size_t>> found(lowest.size());
+  for (auto row = found.rbegin(); row != found.rend(); ++row) {
+    *row = lowest.top();
     lowest.pop();
+  }
+  std::vector<uint64_t> ids;
+  for (const auto& [id, place] : found) {
+    if (excess != nullptr && excess->calls[place] == 0) continue;
+    if (excess != nullptr) --excess->calls[place];
+    ids.push_back(id);
   }
   return ids;
 }
 
+// Of the first hour that has any.
+Result<std::vector<uint64_t>> Retention::find_excess_surplus() {
+  ASSIGN_OR_RETURN(Excess excess, find_excess());
+  ASSIGN_OR_RETURN(
+      SqliteStatement select,
+      connection_.prepare("SELECT end_hour FROM untrimmed_hours ORDER BY end_hour", kAction));
+  while (true) {
+    ASSIGN_OR_RETURN(const bool has_row, select.step());
+    if (!has_row) return std::vector<uint64_t>();
+    const auto hour = static_cast<uint64_t>(select.number(0));
+    ASSIGN_OR_RETURN(std::vector<uint64_t> ids,
+                     find_surplus(hour, limits_.worst_per_window, &excess));
+    if (!ids.empty()) return ids;
+  }
+}
+
 Result<std::vector<uint64_t>> Retention::find_expendable() {
+  ASSIGN_OR_RETURN(std::vector<uint64_t> excess_ids, find_excess_surplus());
+  if (!excess_ids.empty()) return excess_ids;
   while (true) {
     ASSIGN_OR_RETURN(const auto untrimmed,
                      read_hour(connection_, "SELECT min(end_hour) FROM untrimmed_hours"));

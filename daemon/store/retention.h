@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <span>
 #include <vector>
 
@@ -19,8 +20,9 @@ namespace gpuperf {
 // as two); of equally long ones, the earlier. Thread: that of the connection, which must outlive
 // it. Promises: a call younger than `history` leaves only for room; an older one leaves unless it
 // is among its hour's worst; `retention` after its hour is over, every call has left. For room,
-// calls that are not among their hour's worst leave first, those of the oldest hour and the lowest
-// ids before others; when there are none, the calls of the oldest hour.
+// calls that are not among their hour's worst leave first: of the processes that have most, so that
+// none takes the place of others, and of those the oldest; when there are none, the calls of the
+// oldest hour.
 class Retention {
  public:
   struct Limits {
@@ -49,8 +51,19 @@ class Retention {
   Result<bool> prune_for_size();
   // Removes calls of an hour beyond the worst `keep` of each series: at most kMaxErased.
   Status trim(uint64_t hour, uint32_t keep);
-  // Their ids, lowest first.
-  Result<std::vector<uint64_t>> find_surplus(uint64_t hour, uint32_t keep) const;
+  // What processes have beyond the level down to which those with most of them are to go.
+  struct Excess {
+    std::map<int64_t, size_t> processes;  // by series: index of `calls`
+    // Of each process; first those of none, which are in a damaged file only, and in no excess.
+    std::vector<uint64_t> calls;
+
+    size_t find_process(int64_t series) const;
+  };
+  Result<Excess> find_excess() const;
+  // Their ids, lowest first; with `excess` only so many of each process, taken off it.
+  Result<std::vector<uint64_t>> find_surplus(uint64_t hour, uint32_t keep,
+                                             Excess* excess = nullptr) const;
+  Result<std::vector<uint64_t>> find_excess_surplus();
   // What leaves next for room; empty = there are no calls.
   Result<std::vector<uint64_t>> find_expendable();
   Status erase_calls(std::span<const uint64_t> ids);

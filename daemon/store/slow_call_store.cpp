@@ -17,6 +17,9 @@ constexpr size_t kMaxBatchCalls = 512;
 // Bounds the memory and the log where records are long: with seven stacks of 60 frames, 46 KB.
 constexpr size_t kMaxBatchBytes = 8 << 20;
 
+// A process of which fewer calls than this part of the queue wait has a place when it is full.
+constexpr size_t kFewParts = 16;
+
 int64_t count_ns(std::chrono::nanoseconds duration) { return duration.count(); }
 
 }  // namespace
@@ -61,11 +64,16 @@ Status SlowCallStore::open() {
   return absl::OkStatus();
 }
 
-bool SlowCallStore::post_write(std::function<StoredCall()> make, std::function<void(bool)> done) {
+bool SlowCallStore::post_write(const ProcessKey& process, std::function<StoredCall()> make,
+                               std::function<void(bool)> done) {
   {
     const MutexLock lock(mutex_);
-    if (waiting_.size() >= options_.queue_calls) return false;
-    waiting_.push_back({.make = std::move(make), .done = std::move(done)});
+    const auto own = waiting_.find(process);
+    const size_t own_count = own == waiting_.end() ? 0 : own->second.size();
+    const bool has_few = own_count < options_.queue_calls / kFewParts;
+    if (waiting_count_ >= (has_few ? 2 : 1) * options_.queue_calls) return false;
+    waiting_[process].push_back({.make = std::move(make), .done = std::move(done)});
+    ++waiting_count_;
   }
   wake_.notify_one();
   return true;
@@ -112,10 +120,14 @@ std::optional<std::vector<SlowCallStore::Post>> SlowCallStore::take_posts() {
   const auto deadline = std::chrono::steady_clock::now() + get_wait();
   while (!stopping_ && waiting_.empty() && wake_.wait_until(lock, deadline)) continue;
   if (waiting_.empty() && stopping_) return std::nullopt;
-  const auto count = static_cast<ptrdiff_t>(std::min(waiting_.size(), kMaxBatchCalls));
-  const auto end = waiting_.begin() + count;
-  std::vector<Post> posts(std::make_move_iterator(waiting_.begin()), std::make_move_iterator(end));
-  waiting_.erase(waiting_.begin(), end);
+  std::vector<Post> posts;
+  for (auto turn = waiting_.begin(); !waiting_.empty() && posts.size() < kMaxBatchCalls;) {
+    if (turn == waiting_.end()) turn = waiting_.begin();
+    posts.push_back(std::move(turn->second.front()));
+    turn->second.pop_front();
+    turn = turn->second.empty() ? waiting_.erase(turn) : std::next(turn);
+  }
+  waiting_count_ -= posts.size();
   return posts;
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -16,6 +17,7 @@
 #include "daemon/base/clock.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
+#include "daemon/model/function.h"
 #include "daemon/store/slow_call_database.h"
 #include "daemon/store/sqlite_connection.h"
 #include "daemon/store/stored_call.h"
@@ -25,12 +27,13 @@ namespace gpuperf {
 // Keeps slow calls on disk: writes them on a thread of its own, finds them from any.
 //
 // Thread: every method from any. Owns the store thread, which ends with it; `clock` must outlive
-// it. Bounds: at most `queue_calls` wait to be written; a post beyond that answers false, and the
-// caller counts it. SlowCallDatabase bounds the file. Destroying it writes what still waits. When
-// the disk fails: calls are answered as not stored, at once; every `retry_interval` a batch is
-// tried again. A file found damaged while writing, or removed, is replaced by a new one. A store
-// that could not be opened at the start stays without one: ids given since might be in it already.
-// Not here: what is slow, what a body means, the calls of which the store has no room (retention).
+// it. Processes take turns. Bounds: at most `queue_calls` wait to be written, and as many again of
+// processes of which few do; a post beyond that answers false, and the caller counts it.
+// SlowCallDatabase bounds the file. Destroying it writes what still waits. When the disk fails:
+// calls are answered as not stored, at once; every `retry_interval` a batch is tried again. A file
+// found damaged while writing, or removed, is replaced by a new one. A store that could not be
+// opened at the start stays without one: ids given since might be in it already. Not here: what is
+// slow, what a body means, the calls of which the store has no room (retention).
 class SlowCallStore {
  public:
   struct Options {
@@ -47,10 +50,11 @@ class SlowCallStore {
   SlowCallStore(const SlowCallStore&) = delete;
   SlowCallStore& operator=(const SlowCallStore&) = delete;
 
-  // `make` and then `done` are called on the store thread, in the order of the posts; `make` is not
-  // when nothing can be written. stored = it is in the file, and there after a kill -9. false = the
-  // queue is full, and neither is called.
-  bool post_write(std::function<StoredCall()> make, std::function<void(bool stored)> done);
+  // `make` and then `done` are called on the store thread, in the order of the posts of `process`;
+  // `make` is not when nothing can be written. stored = it is in the file, and there after a kill
+  // -9. false = the queue is full, and neither is called.
+  bool post_write(const ProcessKey& process, std::function<StoredCall()> make,
+                  std::function<void(bool stored)> done);
 
   // kUnavailable while there is no store. Waits for other queries, not for writes.
   Result<std::vector<StoredCall>> query(const StoreQuery& query);
@@ -101,7 +105,8 @@ class SlowCallStore {
   std::unique_ptr<SqliteConnection> reader_ ABSL_GUARDED_BY(read_mutex_);  // null = no store
   mutable Mutex mutex_;
   ConditionVariable wake_;
-  std::deque<Post> waiting_ ABSL_GUARDED_BY(mutex_);
+  std::map<ProcessKey, std::deque<Post>> waiting_ ABSL_GUARDED_BY(mutex_);
+  size_t waiting_count_ ABSL_GUARDED_BY(mutex_) = 0;
   std::string problem_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 

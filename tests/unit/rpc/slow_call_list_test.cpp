@@ -78,8 +78,8 @@ class SlowCallListTest : public ::testing::Test {
     std::promise<bool> written;
     uint64_t& last_id = builder_.snapshot().last_slow_call_id;
     last_id = std::max(last_id, call.id);
-    ASSERT_TRUE(store_->post_write([&call] { return call; },
-                                   [&written](bool stored) { written.set_value(stored); }));
+    ASSERT_TRUE(store_->post_write(
+        {}, [&call] { return call; }, [&written](bool stored) { written.set_value(stored); }));
     ASSERT_TRUE(written.get_future().get());
   }
   void store(const SlowCall& call) { store(make_stored_call(call)); }

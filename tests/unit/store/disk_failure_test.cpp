@@ -29,6 +29,7 @@ class DiskFailureTest : public StoreTest {
     bool made = false;
     std::atomic<int> answers = 0;
     ASSERT_TRUE(store.post_write(
+        {},
         [&] {
           made = true;
           return make_call(lost_id);
@@ -153,6 +154,7 @@ TEST_F(DiskFailureTest, TriesAgainAtMostOncePerInterval) {
   const auto post = [&] {
     std::binary_semaphore answered{0};
     EXPECT_TRUE(store->post_write(
+        {},
         [&] {
           ++tries;
           return make_call(2);

@@ -31,7 +31,8 @@ class KillTest : public StoreTest {
       const auto report = [id, report_fd](bool stored) {
         if (stored && write(report_fd, &id, sizeof id) != sizeof id) _exit(1);
       };
-      while (!store->post_write([id] { return make_numbered_call(id); }, report)) {
+      while (!store->post_write(
+          {}, [id] { return make_numbered_call(id); }, report)) {
         std::this_thread::yield();
       }
     }

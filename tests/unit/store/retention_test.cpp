@@ -282,6 +282,21 @@ TEST_F(SizeBoundTest, TakesSurplusOfThePresentHourBeforeTheWorstOfAnOlderOne) {
   EXPECT_THAT(find_missing(read_ids(*database), expected), IsEmpty());
 }
 
+TEST_F(SizeBoundTest, TakesFromTheProcessesThatHaveMostFirst) {
+  const auto database = open();
+  std::vector<StoredCall> calls;
+  for (uint64_t id = 1; id <= 20'000; ++id) {
+    calls.push_back(make_large_call(id, 0, 1));
+    calls.back().pid = id <= 500 ? 1 : 2 + id % 2;
+  }
+
+  write(*database, calls);
+
+  Ids expected(500);
+  std::iota(expected.begin(), expected.end(), 1);
+  EXPECT_THAT(find_missing(read_ids(*database), expected), IsEmpty());
+}
+
 TEST_F(SizeBoundTest, HoldsForBodiesOfAnySize) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -21,6 +21,7 @@ class Gate {
  public:
   bool post(SlowCallStore& store, const StoredCall& call) {
     return store.post_write(
+        {},
         [this, call] {
           entered_.release();
           open_.acquire();
@@ -83,6 +84,7 @@ TEST_F(SlowCallStoreTest, AnswersInTheOrderOfThePosts) {
     gate.wait_until_entered();
     for (uint64_t id = 2; id <= 2'000; ++id) {
       ASSERT_TRUE(store->post_write(
+          {},
           [&made, id] {
             made.push_back(id);
             return make_call(id);
@@ -106,7 +108,8 @@ TEST_F(SlowCallStoreTest, WritesWhatWaitsWhenItIsDestroyed) {
     ASSERT_TRUE(gate.post(*store, make_call(1)));
     gate.wait_until_entered();
     for (uint64_t id = 2; id <= 1'500; ++id) {
-      ASSERT_TRUE(store->post_write([id] { return make_call(id); }, [](bool) {}));
+      ASSERT_TRUE(store->post_write(
+          {}, [id] { return make_call(id); }, [](bool) {}));
     }
     gate.open();
   }
@@ -127,12 +130,33 @@ TEST_F(SlowCallStoreTest, RefusesWhatItsQueueCannotHold) {
   ASSERT_TRUE(gate.post(*store, make_call(1)));
   gate.wait_until_entered();
   const auto post = [&store](uint64_t id) {
-    return store->post_write([id] { return make_call(id); }, [](bool) {});
+    return store->post_write(
+        {}, [id] { return make_call(id); }, [](bool) {});
   };
 
   EXPECT_TRUE(post(2));
   EXPECT_TRUE(post(3));
   EXPECT_FALSE(post(4));
+
+  gate.open();
+}
+
+TEST_F(SlowCallStoreTest, HasAPlaceForAProcessOfWhichFewCallsWaitWhenItsQueueIsFull) {
+  const auto store = SlowCallStore::start({.database = options_, .queue_calls = 32}, clock_);
+  Gate gate;
+  ASSERT_TRUE(gate.post(*store, make_call(1)));
+  gate.wait_until_entered();
+  const auto fill = [&store](const ProcessKey& process) {
+    size_t count = 0;
+    while (store->post_write(
+        process, [] { return make_call(2); }, [](bool) {})) {
+      ++count;
+    }
+    return count;
+  };
+
+  EXPECT_EQ(fill({.pid = 7}), 32u);
+  EXPECT_EQ(fill({.pid = 8}), 2u);
 
   gate.open();
 }
@@ -144,10 +168,10 @@ TEST_F(SlowCallStoreTest, RefusesOneCallAndStoresTheOthersOfItsBatch) {
   gate.wait_until_entered();
   std::promise<bool> bad;
   std::promise<bool> good;
-  ASSERT_TRUE(
-      store->post_write([] { return make_call(0); }, [&](bool stored) { bad.set_value(stored); }));
-  ASSERT_TRUE(
-      store->post_write([] { return make_call(2); }, [&](bool stored) { good.set_value(stored); }));
+  ASSERT_TRUE(store->post_write(
+      {}, [] { return make_call(0); }, [&](bool stored) { bad.set_value(stored); }));
+  ASSERT_TRUE(store->post_write(
+      {}, [] { return make_call(2); }, [&](bool stored) { good.set_value(stored); }));
   gate.open();
 
   EXPECT_FALSE(bad.get_future().get());
@@ -165,11 +189,11 @@ TEST_F(SlowCallStoreTest, StoresTheLargestBodiesInParts) {
   std::promise<uint64_t> log_bytes;  // right after the last part
   for (uint64_t id = 2; id <= 40; ++id) {
     large.id = id;
-    ASSERT_TRUE(store->post_write([large] { return large; },
-                                  [&log_bytes, id, this](bool) {
-                                    if (id == 40)
-                                      log_bytes.set_value(fs::file_size(path_ + "-wal"));
-                                  }));
+    ASSERT_TRUE(store->post_write(
+        {}, [large] { return large; },
+        [&log_bytes, id, this](bool) {
+          if (id == 40) log_bytes.set_value(fs::file_size(path_ + "-wal"));
+        }));
   }
   gate.open();
 
@@ -244,6 +268,7 @@ class NoStoreTest : public StoreTest {
     bool made = false;
     std::promise<bool> answer;
     EXPECT_TRUE(store.post_write(
+        {},
         [&] {
           made = true;
           return make_call(1);

@@ -95,8 +95,8 @@ Ids find_missing(const Ids& ids, const Ids& expected) {
 
 bool write_and_wait(SlowCallStore& store, const StoredCall& call) {
   std::promise<bool> answer;
-  const bool posted =
-      store.post_write([&] { return call; }, [&](bool stored) { answer.set_value(stored); });
+  const bool posted = store.post_write(
+      {}, [&] { return call; }, [&](bool stored) { answer.set_value(stored); });
   return posted && answer.get_future().get();
 }
 
