@@ -1,25 +1,21 @@
 #include "daemon/app/rights.h"
 
 #include <grp.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
 #include <linux/perf_event.h>
-#include <linux/seccomp.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <thread>
 #include <vector>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/syscall_filter.h"
 
 namespace gpuperf {
 namespace {
@@ -31,7 +27,7 @@ constexpr uint64_t kKept = make_mask(CAP_BPF) | make_mask(CAP_PERFMON) | make_ma
                            make_mask(CAP_NET_BIND_SERVICE) | make_mask(CAP_CHECKPOINT_RESTORE);
 
 // What an intruder would want and the daemon never calls. execve stays: workers are executed anew.
-constexpr std::array kRefusedCalls = {
+constexpr unsigned kRefusedCalls[] = {
     __NR_ptrace,
     __NR_process_vm_writev,
     __NR_process_madvise,
@@ -131,27 +127,6 @@ Status keep_capabilities(uint64_t kept) {
   return reduce_capabilities(kept);
 }
 
-Status refuse_calls() {
-  constexpr auto kLoad = BPF_LD | BPF_W | BPF_ABS;
-  constexpr auto kJumpEqual = BPF_JMP | BPF_JEQ | BPF_K;
-  constexpr auto kJumpAtLeast = BPF_JMP | BPF_JGE | BPF_K;
-  constexpr auto kReturn = BPF_RET | BPF_K;
-  constexpr unsigned kX32Calls = 0x4000'0000;
-  std::vector<sock_filter> code = {
-      BPF_STMT(kLoad, offsetof(seccomp_data, arch)), BPF_JUMP(kJumpEqual, AUDIT_ARCH_X86_64, 1, 0),
-      BPF_STMT(kReturn, SECCOMP_RET_KILL_PROCESS),   BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
-      BPF_JUMP(kJumpAtLeast, kX32Calls, 0, 1),       BPF_STMT(kReturn, SECCOMP_RET_KILL_PROCESS),
-  };
-  for (const unsigned number : kRefusedCalls) {
-    code.push_back(BPF_JUMP(kJumpEqual, number, 0, 1));
-    code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ERRNO | EPERM));
-  }
-  code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ALLOW));
-  const sock_fprog program{.len = static_cast<unsigned short>(code.size()), .filter = code.data()};
-  if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0) return absl::OkStatus();
-  return errno_status(errno, "filter of system calls");
-}
-
 // Whether this kernel is older than 6.6, the first with uprobes of many places at once.
 bool needs_perf_probes() {
   constexpr int kMajor = 6, kMinor = 6;
@@ -168,7 +143,7 @@ Status drop_rights(const std::string& group, bool through_perf) {
   const bool needs_admin = through_perf || needs_perf_probes() || !can_watch_mappings(kKept);
   RETURN_IF_ERROR(keep_capabilities(needs_admin ? kKept | make_mask(CAP_SYS_ADMIN) : kKept));
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_status(errno, "no new privileges");
-  return refuse_calls();
+  return refuse_syscalls(kRefusedCalls);
 }
 
 }  // namespace gpuperf

@@ -1,10 +1,7 @@
 #include "daemon/base/confinement.h"
 
 #include <grp.h>
-#include <linux/audit.h>
 #include <linux/capability.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -13,7 +10,6 @@
 
 #include <array>
 #include <cerrno>
-#include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <iterator>
@@ -21,6 +17,7 @@
 #include <vector>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/base/syscall_filter.h"
 
 namespace gpuperf {
 namespace {
@@ -95,32 +92,6 @@ void reset_signals() {
   (void)sigprocmask(SIG_SETMASK, &none, nullptr);
 }
 
-bool install_filter(std::span<const unsigned> more_calls) {
-  constexpr auto kLoad = BPF_LD | BPF_W | BPF_ABS;
-  constexpr auto kJumpEqual = BPF_JMP | BPF_JEQ | BPF_K;
-  constexpr auto kReturn = BPF_RET | BPF_K;
-  std::vector<sock_filter> code = {
-      BPF_STMT(kLoad, offsetof(seccomp_data, arch)),
-      BPF_JUMP(kJumpEqual, AUDIT_ARCH_X86_64, 1, 0),
-      BPF_STMT(kReturn, SECCOMP_RET_KILL_PROCESS),
-      BPF_STMT(kLoad, offsetof(seccomp_data, nr)),
-      BPF_JUMP(kJumpEqual, __NR_tgkill, 0, 4),
-      BPF_STMT(kLoad, offsetof(seccomp_data, args[0])),  // its lower half: a pid has no more
-      BPF_JUMP(kJumpEqual, static_cast<unsigned>(::getpid()), 0, 1),
-      BPF_STMT(kReturn, SECCOMP_RET_ALLOW),
-      BPF_STMT(kReturn, SECCOMP_RET_ERRNO | EPERM),
-  };
-  std::vector<unsigned> allowed(kAllowedCalls.begin(), kAllowedCalls.end());
-  allowed.insert(allowed.end(), more_calls.begin(), more_calls.end());
-  for (const unsigned number : allowed) {
-    code.push_back(BPF_JUMP(kJumpEqual, number, 0, 1));
-    code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ALLOW));
-  }
-  code.push_back(BPF_STMT(kReturn, SECCOMP_RET_ERRNO | EPERM));
-  const sock_fprog program{.len = static_cast<unsigned short>(code.size()), .filter = code.data()};
-  return ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
-}
-
 }  // namespace
 
 bool confine(const Confinement& confinement) {
@@ -136,7 +107,9 @@ bool confine(const Confinement& confinement) {
   if (::prctl(PR_SET_DUMPABLE, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
     return false;
   }
-  return install_filter(confinement.more_calls);
+  std::vector<unsigned> calls(kAllowedCalls.begin(), kAllowedCalls.end());
+  calls.insert(calls.end(), confinement.more_calls.begin(), confinement.more_calls.end());
+  return allow_syscalls(calls, ::getpid()).ok();
 }
 
 }  // namespace gpuperf
