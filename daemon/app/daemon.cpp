@@ -20,6 +20,7 @@
 #include "daemon/app/service_status.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/app/slow_calls_part.h"
+#include "daemon/app/start_guard.h"
 #include "daemon/app/tracing_part.h"
 #include "daemon/base/lock_file.h"
 #include "daemon/base/stop_guard.h"
@@ -55,13 +56,6 @@ uint64_t read_resident_bytes() {
 std::string read_kernel_release() {
   utsname name{};
   return uname(&name) == 0 ? name.release : "unknown";
-}
-
-// Asked for by a signal that the loop, which does not run yet, has not taken.
-bool is_stop_pending() {
-  sigset_t pending;
-  return sigpending(&pending) == 0 &&
-         (sigismember(&pending, SIGTERM) == 1 || sigismember(&pending, SIGINT) == 1);
 }
 
 Result<LockFile> lock_runtime_dir(const std::string& path) {
@@ -150,8 +144,11 @@ Status Daemon::start_loop() {
 Status Daemon::run_parts() {
   Status status;
   size_t started = 0;
-  while (status.ok() && !is_stop_pending() && started < parts_->in_order.size()) {
-    status = parts_->in_order[started++]->start();
+  {
+    const StartGuard guard;
+    while (status.ok() && !guard.is_stopping() && started < parts_->in_order.size()) {
+      status = parts_->in_order[started++]->start();
+    }
   }
   if (status.ok() && started == parts_->in_order.size()) status = run_loop();
   const StopGuard guard({.end_process = StopGuard::end_process});
