@@ -9,8 +9,8 @@
 namespace gpuperf {
 namespace {
 
-// Of one turn: then whatever else waits for the loop comes first. 2 MiB, some 10 ms.
-constexpr int kBatchesPerTurn = 4;
+// Of one turn: then whatever else waits for the loop comes first. 1 MiB, some 5 ms.
+constexpr int kBatchesPerTurn = 2;
 
 constexpr uint64_t kMemoryShare = 4;  // of the daemon's memory, one of so many is for sessions
 

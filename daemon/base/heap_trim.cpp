@@ -3,17 +3,22 @@
 #include <malloc.h>
 
 #include <algorithm>
+#include <utility>
 
 namespace gpuperf {
 
 bool HeapTrim::look(int64_t now_mono_ns) {
   if (now_mono_ns - looked_mono_ns_ < kPeriodNs) return false;
   looked_mono_ns_ = now_mono_ns;
-  const struct mallinfo2 heap = mallinfo2();
-  most_bytes_ = std::max(most_bytes_, heap.uordblks);
-  if (most_bytes_ - heap.uordblks < kWorthBytes) return false;
+  const size_t now_bytes = mallinfo2().uordblks;
+  const size_t before_bytes = std::exchange(used_bytes_, now_bytes);
+  most_bytes_ = std::max(most_bytes_, now_bytes);
+  if (most_bytes_ - now_bytes < kWorthBytes) return false;
+  const size_t change_bytes = std::max(before_bytes, now_bytes) - std::min(before_bytes, now_bytes);
+  if (change_bytes >= kWorthBytes && now_mono_ns - trimmed_mono_ns_ < kLongestNs) return false;
   (void)malloc_trim(0);
-  most_bytes_ = heap.uordblks;
+  trimmed_mono_ns_ = now_mono_ns;
+  most_bytes_ = now_bytes;
   return true;
 }
 

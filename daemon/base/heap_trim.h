@@ -7,19 +7,23 @@ namespace gpuperf {
 
 // Gives memory that was freed back to the kernel: the heap keeps a page whose neighbour is in use.
 //
-// Thread: one. Looks at most every kPeriodNs, which takes some 10 us, and trims when kWorthBytes
-// fewer are in use than at some time since the last trim: some ms for 100 MiB.
+// Thread: one. Looks at most every kPeriodNs, which takes some 10 us. Trims when kWorthBytes fewer
+// are in use than at some time since the last trim, and that has settled: it takes some ms for 100
+// MiB, and what is in use rises and falls while much is going on. Waits kLongestNs at most.
 class HeapTrim {
  public:
   static constexpr int64_t kPeriodNs = 2'000'000'000;
-  static constexpr size_t kWorthBytes = size_t{2} << 20;
+  static constexpr int64_t kLongestNs = 30'000'000'000;
+  static constexpr size_t kWorthBytes = size_t{1} << 19;
 
   // Whether it trimmed.
   bool look(int64_t now_mono_ns);
 
  private:
   int64_t looked_mono_ns_ = 0;
-  size_t most_bytes_ = 0;  // in use at once since the last trim
+  int64_t trimmed_mono_ns_ = 0;
+  size_t used_bytes_ = 0;  // at the last look
+  size_t most_bytes_ = 0;  // at any look since the last trim
 };
 
 }  // namespace gpuperf

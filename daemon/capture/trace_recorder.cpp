@@ -60,10 +60,11 @@ TraceRecorder::TraceRecorder(Options options, DropCounters& drops)
 void TraceRecorder::begin_epoch() {
   tables_ = std::make_shared<TraceTables>();
   ++epoch_;
-  process_index_.clear();
-  stack_index_.clear();
-  captured_index_.clear();
-  name_index_.clear();
+  // Anew: one that is cleared keeps the size that it had.
+  process_index_ = {};
+  stack_index_ = {};
+  captured_index_ = {};
+  name_index_ = {};
   if (!chunks_.empty() && !chunks_.back()->events.empty()) begin_chunk();
   if (!chunks_.empty()) chunks_.back()->tables = tables_;
   while (chunks_.size() > 1 && count_table_bytes() > kMaxTableBytes) drop_oldest();

@@ -26,13 +26,16 @@ CopyTotals& get_copy(std::vector<CopyTotals>& copies, const CopyRecord& record) 
   return *copies.insert(place, key);
 }
 
-// Makes room for an id that comes next, or nearly. False = it is too far out to be believed, or
-// there is no room for it.
+// Whether an id comes next, or nearly.
+bool is_believable(uint32_t id, size_t next, size_t max) {
+  return id <= max && id < next + kLargestIdStep;
+}
+
+// False = there is no room for it.
 template <typename Entry>
 bool make_room(SessionMemory::Account& account, std::vector<Entry>& entries, uint32_t id,
-               size_t max, Entry empty) {
+               Entry empty) {
   if (id < entries.size()) return true;
-  if (id > max || id >= entries.size() + kLargestIdStep) return false;
   // Twice: a vector grows by doubling.
   if (!account.take(2 * (id + size_t{1} - entries.size()) * sizeof(Entry))) return false;
   entries.resize(id + size_t{1}, empty);
@@ -124,8 +127,13 @@ void GpuStatistics::apply(Session& session, const SessionBatch& batch, int64_t n
 void GpuStatistics::learn(Session& session, const SessionBatch& batch) {
   const uint32_t uid = session.entry.holder().uid;
   for (const KernelName& name : batch.names) {
-    if (!make_room(session.account, session.kernels, name.id, GPUPERF_NAMES_MAX, kNone)) {
+    const size_t next = std::max(session.kernels.size(), session.last_unkept_name + size_t{1});
+    if (!is_believable(name.id, next, GPUPERF_NAMES_MAX)) {
       drops_.add(DropCause::kSessionBadIds);
+      continue;
+    }
+    if (!make_room(session.account, session.kernels, name.id, kNone)) {
+      session.last_unkept_name = std::max(session.last_unkept_name, name.id);
       continue;
     }
     // Without text: there was no room for it on the way.
@@ -138,7 +146,8 @@ void GpuStatistics::learn(Session& session, const SessionBatch& batch) {
 }
 
 void GpuStatistics::learn(Session& session, const Place& place) {
-  if (!make_room(session.account, session.places, place.id, GPUPERF_PLACES_MAX, PlaceFacts())) {
+  if (!is_believable(place.id, session.places.size(), GPUPERF_PLACES_MAX) ||
+      !make_room(session.account, session.places, place.id, PlaceFacts())) {
     return drops_.add(DropCause::kSessionBadIds);
   }
   GpuProcess& process = session.process;
@@ -181,8 +190,9 @@ void GpuStatistics::apply(Session& session, const KernelRecord& record, int64_t 
   if (place == nullptr) return;
   uint32_t kernel =
       record.name_id < session.kernels.size() ? session.kernels[record.name_id] : kNone;
-  if (kernel == kNone) return drops_.add(DropCause::kSessionBadIds);
-  if (session.is_full) {
+  const bool is_unkept = kernel == kNone && record.name_id <= session.last_unkept_name;
+  if (kernel == kNone && !is_unkept) return drops_.add(DropCause::kSessionBadIds);
+  if (session.is_full || is_unkept) {
     drops_.add(DropCause::kSessionMemoryFull);
     kernel = processes_.get_kernel(session.process, KernelTexts::get_other());
   }

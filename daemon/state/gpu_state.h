@@ -65,6 +65,7 @@ class GpuStatistics {
     GpuProcess& process;
     SessionMemory::Account account;  // of what follows
     std::vector<uint32_t> kernels;   // by name id: where its process keeps it
+    uint32_t last_unkept_name = 0;   // announced, but not in `kernels`: there was no room
     std::vector<PlaceFacts> places;  // by place id
     LaunchJoin join;
     JoinTotals join_totals;

@@ -8,9 +8,9 @@
 namespace gpuperf {
 namespace {
 
-TEST(HeapTrimTest, TrimsOnceMuchWasFreedAndNotMoreOftenThanItsPeriod) {
+TEST(HeapTrimTest, TrimsOnceMuchWasFreedAndThatHasSettled) {
   HeapTrim trim;
-  int64_t now_ns = HeapTrim::kPeriodNs;
+  int64_t now_ns = HeapTrim::kLongestNs - 4 * HeapTrim::kPeriodNs;
   EXPECT_FALSE(trim.look(now_ns));
   std::vector<std::unique_ptr<char[]>> pieces;
   for (int i = 0; i < 8'192; ++i) pieces.push_back(std::make_unique<char[]>(1'024));
@@ -18,6 +18,7 @@ TEST(HeapTrimTest, TrimsOnceMuchWasFreedAndNotMoreOftenThanItsPeriod) {
 
   pieces.clear();
 
+  EXPECT_FALSE(trim.look(now_ns += HeapTrim::kPeriodNs));
   EXPECT_FALSE(trim.look(now_ns + HeapTrim::kPeriodNs - 1));
   EXPECT_TRUE(trim.look(now_ns += HeapTrim::kPeriodNs));
   EXPECT_FALSE(trim.look(now_ns += HeapTrim::kPeriodNs));
