@@ -2,6 +2,8 @@
 
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -30,6 +32,8 @@ constexpr uint64_t kRecordsPerMessage = 64;
 // What one batch for the loop may hold, as decoded: with kQueueBatches of them 16 MiB wait at most.
 constexpr size_t kBatchEvents = 64;
 constexpr size_t kBatchBytes = size_t{1} << 19;
+
+constexpr int kNice = 10;
 
 // One of so many sessions is kept for root.
 constexpr size_t kRootShare = 8;
@@ -106,6 +110,8 @@ Status SessionSource::watch(int fd, uint64_t tag, uint32_t events) {
 }
 
 void SessionSource::run() {
+  // Best effort: what is sent can wait in the sockets, and who asks the daemon something cannot.
+  (void)setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), kNice);
   while (!stopping_) {
     const int64_t now_ns = clock_.mono_ns();
     wait(find_timeout_ms(now_ns));
