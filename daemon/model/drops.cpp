@@ -196,9 +196,8 @@ constexpr DropRow kDropRows[] = {
      "what sessions announced or sent beyond their share of limits.memory_mib: kernels without "
      "name, launches without latency, allocations without address"},
     {DropCause::kNamesMemoryLate, "names", "memory_late",
-     "stacks in flight and functions of Python not read, because reading the memory of a process "
-     "of "
-     "their user took more than 200 ms: read again after a pause"},
+     "stacks in flight and names of Python functions left out, because reading the memory of their "
+     "user's processes took too long; they are read again after a pause"},
     {DropCause::kNamesMapPaused, "names", "map_paused",
      "times that a large perf map had changed again before it may be read again: code made since "
      "goes without its name"},

@@ -24,6 +24,10 @@ constexpr size_t kMaxUsers = 1'024;
 
 uint64_t get_page(uint64_t address) { return address / kWholeBytes * kWholeBytes; }
 
+int64_t to_ns(steady_clock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
 std::optional<uint32_t> find_user(const std::string& proc_root, uint32_t pid) {
   const auto status = read_process_status(get_proc_path(proc_root, pid, "."));
   return status.ok() ? std::optional(status->uid) : std::nullopt;
@@ -94,7 +98,7 @@ class MemoryReading {
       is_over_ = true;
     }
     if (!bytes.ok()) return std::nullopt;
-    if (!is_over_) owner_.on_timely(*uid_);
+    owner_.on_answered(*uid_, took);
     return decode_memory_reply(request, *bytes);
   }
 
@@ -134,19 +138,32 @@ bool ProcessReader::may_read(uint32_t pid) {
 bool ProcessReader::may_read_user(uint32_t uid) {
   const MutexLock lock(mutex_);
   const User* const user = users_.find(uid);
-  return steady_clock::now() >= (user == nullptr ? strangers_retry_at_ : user->retry_at);
+  const TimePoint now = steady_clock::now();
+  if (user == nullptr) return now >= strangers_retry_at_;
+  return now >= user->retry_at && to_ns(now) >= user->waiting.ready_mono_ns();
 }
 
-void ProcessReader::on_timely(uint32_t uid) {
+ProcessReader::User& ProcessReader::find_or_add(uint32_t uid) {
+  if (users_.find(uid) == nullptr) {
+    (void)users_.put(uid, {.waiting = TokenBucket(options_.waiting_us_per_second)}, 1);
+  }
+  return *users_.find(uid);
+}
+
+void ProcessReader::on_answered(uint32_t uid, Duration took) {
+  const auto charged =
+      std::chrono::duration_cast<std::chrono::microseconds>(took - options_.free_wait);
   const MutexLock lock(mutex_);
-  if (users_.find(uid) == nullptr) (void)users_.put(uid, {}, 1);
+  User& user = find_or_add(uid);
+  if (charged.count() > 0) {
+    user.waiting.take(static_cast<uint64_t>(charged.count()), to_ns(steady_clock::now()));
+  }
 }
 
 void ProcessReader::on_late(uint32_t uid, Duration took) {
   options_.on_late();
   const MutexLock lock(mutex_);
-  if (users_.find(uid) == nullptr) (void)users_.put(uid, {}, 1);
-  User& user = *users_.find(uid);
+  User& user = find_or_add(uid);
   const TimePoint now = steady_clock::now();
   if (now > user.retry_at + options_.max_pause) user.pause = Duration::zero();
   user.pause = std::clamp<Duration>(2 * user.pause, options_.min_pause, options_.max_pause);

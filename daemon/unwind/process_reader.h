@@ -7,6 +7,7 @@
 
 #include "daemon/base/byte_lru.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/token_bucket.h"
 #include "daemon/base/worker_pool.h"
 #include "daemon/unwind/memory_message.h"
 #include "daemon/unwind/process_memory.h"
@@ -18,11 +19,15 @@ namespace gpuperf {
 // A process can make a read of its memory take for ever, by pages that a FUSE server of its user
 // has to deliver. So a worker reads (base/worker_pool.h), and is left behind when late; no thread
 // of the daemon ever waits for the memory of another process. See
-// docs/decisions/0024-process-reader.md. Thread: any. Must outlive the readers it makes. Bounds:
-// one reader waits for `timeout` in all. A user whose process took longer is not read from for
-// `min_pause`, twice as long each time, up to `max_pause`; nor, for `stranger_factor` times as long
-// as that took, is any of whom nothing was read in time yet: so many users do not take turns. What
-// is left out so is told to `on_late`, once for each reader.
+// docs/decisions/0024-process-reader.md.
+//
+// Thread: any. Must outlive the readers it makes.
+//
+// Bounds: one reader waits for `timeout` in all. A user whose process took longer is not read from
+// for `min_pause`, twice as long each time, up to `max_pause`; nor, for `stranger_factor` times as
+// long as that took, is any of whom nothing was read in time yet: so many users do not take turns.
+// Of one user, what each read takes beyond `free_wait` may be `waiting_us_per_second` together.
+// What is left out so is told to `on_late`, once for each reader.
 class ProcessReader {
  public:
   struct Options {
@@ -33,6 +38,9 @@ class ProcessReader {
     std::chrono::milliseconds min_pause{2'000};
     std::chrono::milliseconds max_pause{300'000};
     int stranger_factor = 10;
+    // A page that is in memory is read in some 20 us.
+    std::chrono::microseconds free_wait{200};
+    uint64_t waiting_us_per_second = 500'000;
     std::function<void()> on_late = [] {};
   };
 
@@ -57,10 +65,12 @@ class ProcessReader {
   struct User {
     TimePoint retry_at;
     Duration pause{0};
+    TokenBucket waiting;  // in us
   };
 
   bool may_read_user(uint32_t uid);
-  void on_timely(uint32_t uid);
+  User& find_or_add(uint32_t uid) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void on_answered(uint32_t uid, Duration took);
   void on_late(uint32_t uid, Duration took);
 
   // Set once in the constructor.

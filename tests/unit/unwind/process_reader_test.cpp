@@ -82,6 +82,18 @@ TEST_F(ProcessReadingTest, LeavesAUserAloneWhoseProcessTookTooLong) {
   EXPECT_EQ(late_, 2u);
 }
 
+TEST_F(ProcessReadingTest, LeavesAUserAloneWhoseReadsTookTheirTime) {
+  ProcessReader::Options options = make_options(milliseconds(5'000));
+  options.free_wait = std::chrono::microseconds(0);
+  options.waiting_us_per_second = 1;
+  ProcessReader memory(options);
+  const uint64_t own = 7;
+
+  EXPECT_EQ(read_value<uint64_t>(memory.make_reader(own_pid()), to_address(&own)), 7u);
+
+  EXPECT_FALSE(memory.may_read(own_pid()));
+}
+
 TEST(MemoryMessageTest, BringsRequestsAndRepliesAcross) {
   const MemoryRequest request{.pid = 71, .ranges = {{0x1000, 3}, {0x2000, 2}, {UINT64_MAX, 1}}};
   const MemoryReply reply{"abc", std::nullopt, "d"};
