@@ -42,7 +42,10 @@ static __always_inline _Bool slow_share_take(__u64 key, __u64 now_ns, __u64 most
 		share->window_start_ns = now_ns;
 		share->records = 0;
 	}
-	return __sync_fetch_and_add(&share->records, 1) < most;
+	if (share->records >= most)
+		return 0;
+	__sync_fetch_and_add(&share->records, 1);
+	return 1;
 }
 
 /* Whether this process and its user may send another record: twice as many of the worst. */
