@@ -37,6 +37,14 @@ constexpr std::chrono::seconds kSuspendWait{1};
 // Each look at the calls in flight costs up to 10 ms of CPU on a host with 20,000 threads.
 constexpr std::chrono::milliseconds kFirstRetirePoll{50};
 constexpr std::chrono::milliseconds kLastRetirePoll{1000};
+// Of files found, so long at a time; then whatever else has happened.
+constexpr std::chrono::milliseconds kSlice{50};
+// After a scan, scans for lost notices pause for so many times as long as it took.
+constexpr int kScanPauseFactor = 10;
+// As well for those that files beyond a user's share bring about.
+constexpr std::chrono::seconds kRefusedPause{3};
+constexpr size_t kMaxUnopened = 1'024;
+
 // Full scans, a minute apart, that must miss a file before its probes go: a library that is loaded
 // again soon keeps them.
 constexpr int kUnseenScans = 2;
@@ -47,6 +55,15 @@ constexpr std::chrono::seconds kWorkLimit{60};
 constexpr const char* kWrittenReason =
     "the file was written to while probed: its probes are out until it is left alone for 2 s, "
     "because they would break its new content; replace libraries by renaming a new file over them";
+
+// Whether both find the same probes in the same files: thresholds may differ.
+bool finds_the_same(ProbeConfig a, ProbeConfig b) {
+  for (ProbeConfig* config : {&a, &b}) {
+    config->thresholds.clear();
+    for (ProbeSpec& spec : config->probes) spec.slow_threshold_ns.reset();
+  }
+  return a == b;
+}
 
 bool has_ptrace_capability() {
   std::ifstream status("/proc/self/status");
@@ -67,7 +84,10 @@ Prober::Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, D
       listeners_(std::move(listeners)),
       plan_(std::move(plan)),
       attacher_(programs),
-      in_flight_(programs, "list_in_flight") {}
+      in_flight_(programs, "list_in_flight"),
+      file_shares_({.total = kMaxFoundFiles,
+                    .kept_for_root = kMaxFoundFiles / 4,
+                    .of_user = kMaxFilesOfUser}) {}
 
 Prober::~Prober() { stop(); }
 
@@ -159,15 +179,14 @@ void Prober::run() {
     std::optional<Work> work(std::in_place, "probe", kWorkLimit);
     take_writes();  // before anything else: they are what can harm
     take_commands();
-    if (SteadyClock::now() >= get_next_wake()) {
-      scan_all();
-      calibrate_once();
-    }
+    if (SteadyClock::now() >= get_next_wake()) scan_all();
     scan_dirty();
+    take_pending(SteadyClock::now() + kSlice);
+    if (!pending_.contains(ProcessUsers::kRoot)) calibrate_once();
     close_retired();
     if (std::exchange(changed_, false)) listeners_.on_report(make_report());
     work.reset();
-    wait_for_news(get_next_wake());
+    wait_for_news(pending_.empty() ? get_next_wake() : SteadyClock::now());
   }
   attacher_.detach_all();
 }
@@ -199,14 +218,22 @@ void Prober::take_commands() {
     commands = std::exchange(commands_, {});
   }
   if (commands.plan) {
+    const bool is_found = finds_the_same(plan_.config, commands.plan->config);
     plan_ = std::move(*commands.plan);
-    set_finder();
-    for (auto& [id, file] : files_) {
-      file.wanted.clear();  // positions of another configuration
-      file.refused.clear();
-      file.stale = true;
+    for (auto& [id, file] : files_) file.stale = true;
+    if (is_found) {
+      reconcile_all();
+    } else {
+      set_finder();
+      for (auto& [id, file] : files_) {
+        file.wanted.clear();  // positions of another configuration
+        file.refused.clear();
+        file.outdated = true;
+      }
+      pending_.clear();
+      scan_all();
+      take_pending(SteadyClock::now() + kSlice);
     }
-    scan_all();
   }
   if (commands.suspended && *commands.suspended != suspended_) {
     suspended_ = std::move(*commands.suspended);
@@ -226,7 +253,7 @@ void Prober::take_mappings() {
   dirty_.merge(notices);
   if (lost == 0) return;
   drops_.add(DropCause::kDiscoveryEventsLost, lost);
-  next_scan_ = SteadyClock::now();
+  next_scan_ = std::min(next_scan_, std::max(SteadyClock::now(), earliest_scan_));
 }
 
 void Prober::take_writes() {
@@ -253,24 +280,30 @@ void Prober::on_written(int file_id) {
 }
 
 void Prober::scan_all() {
-  next_scan_ = SteadyClock::now() +
-               (mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices);
+  const Time begin = SteadyClock::now();
+  next_scan_ =
+      begin + (mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices);
   for (auto& [id, file] : files_) {
     ++file.unseen_scans;
     if (!file.written || SteadyClock::now() < file.quiet_at) continue;
     // Looked at anew below, if somebody still maps it.
-    file = File{.path = file.path, .fd = std::move(file.fd), .unseen_scans = file.unseen_scans};
+    file = File{.path = file.path,
+                .fd = std::move(file.fd),
+                .owner_uid = file.owner_uid,
+                .unseen_scans = file.unseen_scans};
     changed_ = true;
   }
-  const auto report = finder_->scan_all();
+  auto report = finder_->scan_all();
+  const Time end = SteadyClock::now();
+  earliest_scan_ = end + kScanPauseFactor * (end - begin);
   if (!report.ok()) {
     log_error("scan failed", {{"error", std::string(report.status().message())}});
     return;
   }
   for (const uint32_t pid : report->watched_pids) listeners_.on_watched(pid);
-  take_files(report->files);
-  forget_unseen();
-  explain_scan(*report);
+  refused_.clear();
+  add_pending(std::exchange(report->files, {}));
+  scan_ = *std::move(report);
 }
 
 void Prober::explain_scan(const ScanReport& report) {
@@ -290,15 +323,23 @@ void Prober::explain_scan(const ScanReport& report) {
              " processes have more mappings than are read: libraries beyond are not probed",
          "look for a leak of mappings in processes with over a million of them"});
   }
-  if (report.files_left_out > files_left_out_) {
-    drops_.add(DropCause::kDiscoveryFilesFull, report.files_left_out - files_left_out_);
+  uint64_t left_out = report.files_left_out;
+  std::string owners;
+  for (const auto& [uid, count] : refused_) {
+    left_out += count;
+    owners += (owners.empty() ? "; files belong to uid " : ", ") + std::to_string(uid);
   }
-  files_left_out_ = report.files_left_out;
+  if (left_out > files_left_out_) {
+    drops_.add(DropCause::kDiscoveryFilesFull, left_out - files_left_out_);
+  }
+  files_left_out_ = left_out;
   if (files_left_out_ > 0) {
     found.push_back({"discovery",
                      std::to_string(files_left_out_) + " library files beyond the bound of " +
-                         std::to_string(kMaxFoundFiles) + " are not probed",
-                     "narrow `libraries` in the configuration"});
+                         std::to_string(kMaxFoundFiles) + ", or of " +
+                         std::to_string(kMaxFilesOfUser) + " of one user, are not probed" + owners,
+                     "look at what those users' processes map, or narrow `libraries` in the "
+                     "configuration"});
   }
   if (found == scan_problems_) return;
   scan_problems_ = std::move(found);
@@ -309,34 +350,67 @@ void Prober::scan_dirty() {
   std::map<uint32_t, std::vector<std::string>> by_pid;
   for (auto& [pid, path] : std::exchange(dirty_, {})) by_pid[pid].push_back(path);
   for (const auto& [pid, paths] : by_pid) {
-    const auto report = finder_->scan_process(pid);
+    if (stopping_) return;
+    auto report = finder_->scan_process(pid);
     listeners_.on_watched(pid);
     if (report.ok() && !report->files.empty()) {
-      take_files(report->files);
+      add_pending(std::move(report->files));
     } else {
       // Gone already: its files are still found under their names, for the next process that runs
       // them.
-      take_files(finder_->find_named(paths));
+      add_pending(finder_->find_named(paths));
     }
   }
 }
 
-void Prober::take_files(const std::vector<FoundFile>& files) {
-  for (const FoundFile& file : files) take_file(file);
-  reconcile_all();
+void Prober::add_pending(std::vector<FoundFile> files) {
+  for (FoundFile& file : files) {
+    const MappedInode mapped = file.mapped;
+    pending_[file.uid].insert_or_assign(mapped, std::move(file));
+  }
+}
+
+bool Prober::has_commands() {
+  const MutexLock lock(mutex_);
+  return commands_.plan || commands_.suspended;
+}
+
+// Root's all, and others' until then; unless somebody waits for a change.
+void Prober::take_pending(Time until) {
+  bool any = false;
+  while (!pending_.empty() && !stopping_ && !has_commands()) {
+    auto user = pending_.find(ProcessUsers::kRoot);
+    if (user == pending_.end() && SteadyClock::now() >= until) break;
+    if (user == pending_.end()) user = pending_.upper_bound(last_user_);
+    if (user == pending_.end()) user = pending_.begin();
+    last_user_ = user->first;
+    const auto next = user->second.extract(user->second.begin());
+    if (user->second.empty()) pending_.erase(user);
+    take_file(next.mapped());
+    any = true;
+  }
+  if (pending_.empty() && scan_) finish_scan();
+  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
+  if (any) (void)malloc_trim(0);
+}
+
+void Prober::finish_scan() {
+  reconcile_all();  // those that are in no process any more
+  forget_unseen();
+  explain_scan(*std::exchange(scan_, std::nullopt));
 }
 
 void Prober::take_file(const FoundFile& found) {
   auto opened = finder_->open_found(found);
   if (!opened.ok()) {
-    if (unopened_.insert(found.path).second) {
+    if (unopened_.size() < kMaxUnopened && unopened_.insert(found.path).second) {
       log_warn("library not opened",
                {{"library", found.path}, {"error", std::string(opened.status().message())}});
     }
     return;
   }
-  const int id = find_file_id(*opened);
-  if (!files_.contains(id) && files_.size() >= kMaxFoundFiles) return;  // scan_all says so
+  const int id = take_file_id(*opened);
+  if (id == 0) return;
   File& file = files_[id];
   file.unseen_scans = 0;
   if (file.written) return;  // its turn comes with the scan at quiet_at
@@ -345,19 +419,43 @@ void Prober::take_file(const FoundFile& found) {
   const size_t before = file.wanted.size();
   file.wanted.insert(found.probes.begin(), found.probes.end());
   file.stale = file.stale || file.wanted.size() != before;
+  file.outdated = false;
+  if (file.stale) reconcile_stale(id, file);
+}
+
+// 0 = its owner has his share of the files; explain_scan says so.
+int Prober::take_file_id(const OpenedFile& opened) {
+  if (const auto known = ids_.find(opened.identity); known != ids_.end()) return known->second;
+  const Shares::Holder owner{.uid = opened.owner_uid};
+  if (file_shares_.take(owner) != Shares::Verdict::kTaken) {
+    if (scan_) {
+      ++refused_[owner.uid];
+    } else {
+      // The next full scan counts them all, and says so.
+      next_scan_ = std::min(next_scan_, earliest_scan_ + kRefusedPause);
+    }
+    return 0;
+  }
+  const int id = find_file_id(opened);
+  const auto [file, is_new] = files_.try_emplace(id);
+  if (is_new) {
+    file->second.owner_uid = owner.uid;
+  } else {
+    file_shares_.give_back(owner);  // known by another identity
+  }
+  return id;
 }
 
 // One id per file, however it is found: overlays show one file under several inodes, which only the
 // identity sees through; a touched file changes its identity, which only the inode sees through.
 int Prober::find_file_id(const OpenedFile& opened) {
-  const auto known = ids_.find(opened.identity);
-  if (known != ids_.end()) return known->second;
   int id = 0;
   if (writes_) {
     const Result<int> watched = writes_->add(opened.fd.get());
     if (watched.ok()) id = *watched;
   }
   if (id == 0) id = next_own_id_--;
+  std::erase_if(ids_, [id](const auto& entry) { return entry.second == id; });
   ids_.emplace(opened.identity, id);
   return id;
 }
@@ -371,6 +469,7 @@ void Prober::forget_unseen() {
   attacher_.detach_files(unseen);  // together: the kernel lets a link go in 30 to 110 ms
   for (const int id : unseen) {
     if (writes_ && id > 0) writes_->remove(id);
+    file_shares_.give_back({.uid = files_.at(id).owner_uid});
     files_.erase(id);
   }
   std::erase_if(ids_, [&unseen](const auto& entry) { return unseen.contains(entry.second); });
@@ -378,24 +477,24 @@ void Prober::forget_unseen() {
 }
 
 void Prober::reconcile_all() {
-  bool any = false;
   for (auto& [id, file] : files_) {
-    if (!file.stale || file.written) continue;
-    file.stale = false;
-    any = true;
-    const std::vector<uint32_t> wanted(file.wanted.begin(), file.wanted.end());
-    const Status read = file.known.examine(file.fd.get(), plan_.config, wanted);
-    if (!read.ok()) {
-      log_warn("library not read",
-               {{"library", file.path}, {"error", std::string(read.message())}});
-    }
-    take_writes();  // reading a large library takes a second; what is written meanwhile goes first
-    if (file.written) continue;
-    reconcile(id, file);
-    changed_ = true;
+    const bool is_expected = file.outdated && !pending_.empty();
+    if (stopping_ || !file.stale || file.written || is_expected) continue;
+    reconcile_stale(id, file);
   }
-  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
-  if (any) (void)malloc_trim(0);
+}
+
+void Prober::reconcile_stale(int file_id, File& file) {
+  file.stale = false;
+  const std::vector<uint32_t> wanted(file.wanted.begin(), file.wanted.end());
+  const Status read = file.known.examine(file.fd.get(), plan_.config, wanted);
+  if (!read.ok()) {
+    log_warn("library not read", {{"library", file.path}, {"error", std::string(read.message())}});
+  }
+  take_writes();  // reading a large library takes a second; what is written meanwhile goes first
+  if (file.written) return;
+  reconcile(file_id, file);
+  changed_ = true;
 }
 
 void Prober::reconcile(int file_id, File& file) {

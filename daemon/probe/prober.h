@@ -15,6 +15,7 @@
 #include "daemon/base/fd.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
+#include "daemon/base/shares.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/attach/attacher.h"
@@ -29,6 +30,9 @@
 
 namespace gpuperf {
 
+// Each costs two descriptors, and up to a tenth of a second to take its probes out.
+inline constexpr size_t kMaxFilesOfUser = 256;
+
 // What the prober is to do; replaced as a whole.
 struct ProbePlan {
   ProbeConfig config;
@@ -42,8 +46,11 @@ struct ProbePlan {
 // Owns its thread between start and stop, and the probes. `programs`, `registry` and `drops` must
 // outlive it. Files are found at start, at every executable mapping the kernel tells of, and by a
 // full scan every minute; without those notices the scan runs every 0.8 s and a problem says so. A
-// file that two full scans did not see any more loses its probes. Bounds: at most kMaxFoundFiles
-// files; a problem counts those left out. A change of the configuration touches only what differs.
+// file that two full scans did not see any more loses its probes. Files are looked at one by one,
+// those of root's processes first and then those of each user in turn; between them the thread
+// hears of what else there is. Bounds: at most kMaxFoundFiles files, of which kMaxFilesOfUser
+// belong to one user other than root; a problem counts those left out. A change of the
+// configuration touches only what differs.
 class Prober {
  public:
   struct Listeners {
@@ -75,12 +82,14 @@ class Prober {
     std::string path;
     Fd fd;  // kept open: links are made anew when functions leave
     FileProbes known;
-    std::set<uint32_t> wanted;      // positions in the configuration, by every path it was seen at
-    std::vector<FileProbe> probes;  // as they are
+    std::set<uint32_t> wanted;  // positions in the configuration, by every path it was seen at
+    uint32_t owner_uid = 0;
+    std::vector<FileProbe> probes;                         // as they are
     std::map<uint32_t, std::vector<ProbePoint>> attached;  // by function
     std::map<uint32_t, std::string> refused;               // by function: why the kernel did
-    bool stale = true;     // wanted, configuration or suspensions changed
-    bool written = false;  // since: no probes until quiet_at
+    bool stale = true;      // wanted, configuration or suspensions changed
+    bool outdated = false;  // wanted is that of another configuration, until it is found again
+    bool written = false;   // since: no probes until quiet_at
     Time quiet_at;
     int unseen_scans = 0;
   };
@@ -95,6 +104,7 @@ class Prober {
   Time get_next_wake() const;
   void wait_for_news(Time until);
   void wake();
+  bool has_commands();
   void take_commands();
   void set_finder();
   MappingEvents::Filter make_filter() const;
@@ -104,11 +114,15 @@ class Prober {
   void scan_all();
   void explain_scan(const ScanReport& report);
   void scan_dirty();
-  void take_files(const std::vector<FoundFile>& files);
+  void add_pending(std::vector<FoundFile> files);
+  void take_pending(Time until);
+  void finish_scan();
   void take_file(const FoundFile& found);
   int find_file_id(const OpenedFile& opened);
+  int take_file_id(const OpenedFile& opened);
   void forget_unseen();
   void reconcile_all();
+  void reconcile_stale(int file_id, File& file);
   void reconcile(int file_id, File& file);
   void change_points(const ProbedFile& probed, File& file,
                      const std::map<uint32_t, std::vector<ProbePoint>>& desired);
@@ -143,13 +157,20 @@ class Prober {
   std::map<uint32_t, Function> told_;  // what the kernel was told of each function
   bool told_stacks_ = true;
   Time next_scan_;
+  Time earliest_scan_;            // after a loss of notices: so that scans are not all it does
   MappingEvents::Notices dirty_;  // mappings that concern us, not looked at yet
-  std::map<int, File> files_;     // by id
+  // Found and not looked at yet, by user.
+  std::map<uint32_t, std::map<MappedInode, FoundFile>> pending_;
+  uint32_t last_user_ = 0;          // whose turn it was
+  std::optional<ScanReport> scan_;  // whose files are looked at
+  std::map<int, File> files_;       // by id
   std::map<FileIdentity, int> ids_;
   int next_own_id_ = -1;  // ids of files that cannot be watched; those of watches are positive
   std::set<std::string> unopened_;  // files already complained about
   std::vector<Problem> scan_problems_;
-  uint64_t files_left_out_ = 0;  // by the last full scan
+  Shares file_shares_;                    // by owner
+  std::map<uint32_t, uint64_t> refused_;  // files of the last full scan, by owner
+  uint64_t files_left_out_ = 0;           // by the last full scan
   bool changed_ = true;
   std::thread thread_;
 };

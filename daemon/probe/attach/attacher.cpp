@@ -20,8 +20,9 @@ namespace {
 constexpr std::chrono::milliseconds kRetireGrace{20};
 // A thread may run the old link's program on a hit that began before the new link was there.
 constexpr std::chrono::milliseconds kAttachGrace{10};
-// Closing a link waits for the kernel, 30 to 110 ms, and threads wait side by side.
-constexpr size_t kClosingThreads = 16;
+// Closing a link waits for the kernel, 30 to 110 ms, and threads wait side by side: so that a
+// thousand links close within 2 s.
+constexpr size_t kClosingThreads = 64;
 // Exit sites of one link; they count like points for the time that locks are held.
 constexpr size_t kLinkExits = 1024;
 

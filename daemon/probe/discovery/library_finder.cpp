@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/base/shares.h"
 #include "daemon/probe/discovery/static_runtime.h"
 
 namespace gpuperf {
@@ -61,6 +62,8 @@ void merge_sorted(std::vector<T>& into, const std::vector<T>& more) {
 
 struct LibraryFinder::Scan {
   ScanReport report;
+  uint32_t uid = ProcessUsers::kRoot;  // whose files are found now
+  Shares shares{{.total = kMaxFoundFiles, .kept_for_root = kMaxFoundFiles / 4}};
   std::map<MappedInode, size_t> file_positions;
   std::map<MappedInode, Examined> examined;  // in this scan: opened once for all who map it
   std::set<std::string> stripped;
@@ -69,7 +72,7 @@ struct LibraryFinder::Scan {
 LibraryFinder::LibraryFinder(const ProbeConfig& config) : LibraryFinder(config, Options()) {}
 
 LibraryFinder::LibraryFinder(const ProbeConfig& config, Options options)
-    : options_(std::move(options)) {
+    : options_(std::move(options)), users_(options_.proc_root) {
   std::map<std::pair<std::string, std::string>, size_t> known;  // (category, library) -> target
   for (uint32_t i = 0; i < config.probes.size(); ++i) {
     const ProbeSpec& spec = config.probes[i];
@@ -127,17 +130,19 @@ void LibraryFinder::add_file(const FileUser* user, const std::string& path,
                              Scan& scan) {
   std::vector<FoundFile>& files = scan.report.files;
   const auto known = scan.file_positions.find(mapped);
-  if (known == scan.file_positions.end() && files.size() >= kMaxFoundFiles) {
+  if (known == scan.file_positions.end() &&
+      scan.shares.take({.uid = scan.uid}) != Shares::Verdict::kTaken) {
     ++scan.report.files_left_out;
     return;
   }
   const size_t position = known == scan.file_positions.end() ? files.size() : known->second;
   if (position == files.size()) {
-    files.push_back({.path = path, .mapped = mapped});
+    files.push_back({.path = path, .mapped = mapped, .uid = scan.uid});
     scan.file_positions.emplace(mapped, position);
   }
   FoundFile& file = files[position];
   merge_sorted(file.probes, probes);
+  if (scan.uid == ProcessUsers::kRoot) file.uid = scan.uid;
   if (user == nullptr || file.users.size() >= kMaxFileUsers) return;
   const bool same_process = !file.users.empty() && file.users.back().pid == user->pid;
   if (!same_process) file.users.push_back(*user);
@@ -220,6 +225,7 @@ Status LibraryFinder::scan_one(uint32_t pid, Scan& scan) {
     if (entry.file.inode == 0) continue;
     const TargetIds& targets = match_once(entry.path);
     if (targets.empty()) continue;
+    if (!watched) scan.uid = users_.find(pid, 0);
     watched = true;
     const FileUser user{.pid = pid, .mapping = entry};
     add_targets(&user, entry.path, entry.file, targets, scan);
@@ -241,6 +247,7 @@ void LibraryFinder::add_named_file(const std::string& path, const TargetIds& tar
 
 std::vector<FoundFile> LibraryFinder::find_named(const std::vector<std::string>& paths) const {
   Scan scan;
+  scan.uid = ProcessUsers::kGone;
   for (const std::string& path : paths) {
     const TargetIds targets = match(path);
     if (!targets.empty()) add_named_file(path, targets, scan);
@@ -258,6 +265,7 @@ Result<ScanReport> LibraryFinder::scan_all() {
     if (absl::IsPermissionDenied(status)) ++scan.report.unreadable_processes;
     // Any other failure: the process has gone, which is no error of a scan.
   }
+  scan.uid = ProcessUsers::kRoot;  // who wrote the configuration
   for (size_t id = 0; id < targets_.size(); ++id) {
     for (const std::string& glob : targets_[id].globs) {
       if (is_plain_path(glob)) add_named_file(glob, {id}, scan);

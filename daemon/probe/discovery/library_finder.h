@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/base/process_users.h"
 #include "daemon/base/result.h"
 #include "daemon/probe/discovery/file_opener.h"
 #include "daemon/probe/discovery/process_maps.h"
@@ -29,6 +30,7 @@ struct FoundFile {
   std::vector<uint32_t> probes;  // positions in ProbeConfig::probes, ascending; enabled ones only
   std::vector<FileUser> users;   // at most kMaxFileUsers; empty = found by its path
   bool was_mapped = false;       // of a process that is gone; else a path of the configuration
+  uint32_t uid = ProcessUsers::kGone;  // whose processes map it: root's, or the first one's
   bool operator==(const FoundFile&) const = default;
 };
 // Any one suffices to open the file; more are kept because processes vanish.
@@ -57,6 +59,7 @@ inline constexpr size_t kMaxFoundFiles = 4'096;
 //
 // Thread: one at a time. Owns nothing outside itself. Reads /proc, and the symbol tables of what
 // else processes with the driver map, each file once (kMaxExamined are remembered).
+// Users have shares of kMaxFoundFiles (Shares): one cannot keep another's files out.
 // Patterns: without a slash, a glob on the file name ("libcudart.so*"); from a slash on, a glob on
 // the whole path, in which * also matches slashes; otherwise on the end of the path
 // ("torch/lib/*.so"). A process that vanishes, or whose maps are refused, is skipped; the report
@@ -125,6 +128,7 @@ class LibraryFinder {
   // Paths already matched in the running scan: a thousand processes map the same few hundred.
   std::unordered_map<std::string, TargetIds> matches_;
   std::map<FileIdentity, Examined> examined_;
+  ProcessUsers users_;
 };
 
 }  // namespace gpuperf

@@ -163,6 +163,7 @@ std::pair<MappingEvents::Notices, uint64_t> MappingEvents::take() {
   const MutexLock lock(mutex_);
   eventfd_t count = 0;
   (void)eventfd_read(news_.get(), &count);  // empty when nothing waits
+  waiting_counts_.clear();
   return {std::exchange(waiting_, {}), std::exchange(lost_, 0)};
 }
 
@@ -189,7 +190,10 @@ void MappingEvents::drain() {
                              ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
                                std::string path(name);
                                if (!filter_(pid, path)) return;
+                               size_t& of_process = waiting_counts_[pid];
+                               if (of_process >= kMaxWaitingOfProcess) return;
                                if (waiting_.size() < kMaxWaiting) {
+                                 ++of_process;
                                  waiting_.emplace(pid, std::move(path));
                                } else if (!waiting_.contains({pid, path})) {
                                  ++lost_;

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <set>
 #include <string>
@@ -29,6 +30,8 @@ class MappingEvents {
   // (pid in the initial pid namespace, file name: at most 4 KiB of it)
   using Notices = std::set<std::pair<uint32_t, std::string>>;
   static constexpr size_t kMaxWaiting = 4096;
+  // Of one process, which is looked at as a whole once one waits.
+  static constexpr size_t kMaxWaitingOfProcess = 256;
 
   // Any CPU at all must work; needs CAP_PERFMON (or kernel.perf_event_paranoid below 1).
   static Result<std::unique_ptr<MappingEvents>> start(Filter filter);
@@ -58,6 +61,7 @@ class MappingEvents {
   Mutex mutex_;
   Filter filter_ ABSL_GUARDED_BY(mutex_);
   Notices waiting_ ABSL_GUARDED_BY(mutex_);
+  std::map<uint32_t, size_t> waiting_counts_ ABSL_GUARDED_BY(mutex_);  // by pid
   uint64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };

@@ -298,8 +298,35 @@ TEST_F(LibraryFinderTest, CountsProcessesItMayNotRead) {
   EXPECT_EQ(WEXITSTATUS(status), 1);
 }
 
+TEST_F(LibraryFinderTest, KeepsRoomForTheFilesOfOtherUsers) {
+  fake_.add_process(7, "/bin/a");
+  fake_.write_status(7, 65'534);
+  std::string maps;
+  for (size_t i = 0; i < 2 * kMaxFoundFiles; ++i) {
+    maps += std::to_string(1000 + i) + "-" + std::to_string(1001 + i) + " r-xp 0 fe:01 " +
+            std::to_string(1 + i) + " /lib/libcudart.so." + std::to_string(i) + "\n";
+  }
+  fake_.write(7, "maps", maps);
+  for (const uint32_t pid : {8, 9}) {
+    fake_.add_process(pid, "/bin/b");
+    fake_.write_status(pid, pid == 8 ? 1'000 : 0);
+    fake_.write(pid, "maps",
+                "1000-2000 r-xp 0 fe:02 " + std::to_string(pid) + " /lib/libcudart.so.12\n");
+  }
+
+  const ScanReport report = make_finder().scan_all().value();
+
+  EXPECT_GT(report.files_left_out, kMaxFoundFiles);
+  std::vector<uint32_t> last_uids;
+  for (size_t i = report.files.size() - 2; i < report.files.size(); ++i) {
+    last_uids.push_back(report.files[i].uid);
+  }
+  EXPECT_EQ(last_uids, (std::vector<uint32_t>{1'000, 0}));
+}
+
 TEST_F(LibraryFinderTest, BoundsTheFilesOfAScanAndCountsTheRest) {
   fake_.add_process(7, "/bin/a");
+  fake_.write_status(7, 0);
   std::string maps;
   for (size_t i = 0; i < kMaxFoundFiles + 5; ++i) {
     maps += std::to_string(1000 + i) + "-" + std::to_string(1001 + i) + " r-xp 0 fe:01 " +
