@@ -63,6 +63,7 @@ class Honest:
              str(self.workload.pid), "-o", "json"], stdout=subprocess.PIPE, text=True)
         daemon.wait_attached("slow_sleep")
         wait_until("the first slow call", lambda: daemon.query("slow", "list"))
+        self.control()  # waits for the calibration at the daemon's start
         self.threads = [threading.Thread(target=work) for work in (
             self.watch, lambda: self.repeat(self.scrape, self.scrapes_s),
             lambda: self.repeat(self.control, self.controls_s), self.look_at_memory)]
