@@ -1,48 +1,88 @@
 #include "daemon/base/work_watch.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <functional>
 
 #include "daemon/base/mutex.h"
 
 namespace gpuperf {
+namespace {
 
-struct WorkList {
-  Mutex mutex;
-  std::list<Work::Entry> entries ABSL_GUARDED_BY(mutex);
+using std::chrono::steady_clock;
 
-  // Of the process, as its log is. Never destroyed: threads that are left behind at exit use it.
-  static WorkList& get() {
-    static WorkList& all = *new WorkList;
-    return all;
-  }
-  std::list<Work::Entry>::iterator add(const Work::Entry& entry) {
-    const MutexLock lock(mutex);
-    return entries.insert(entries.end(), entry);
-  }
-  std::vector<WorkAtHand> list() {
-    std::vector<WorkAtHand> all;
-    const auto now = std::chrono::steady_clock::now();
-    const MutexLock lock(mutex);
-    for (const auto& [thread, begin, limit] : entries) all.push_back({thread, now - begin, limit});
-    return all;
-  }
+// What one thread is at.
+struct Place {
+  std::atomic<const char*> thread = nullptr;  // null = nothing
+  std::atomic<steady_clock::time_point> begin;
+  std::atomic<std::chrono::seconds> limit;
 };
 
+struct Places {
+  Mutex mutex;
+  std::vector<const Place*> all ABSL_GUARDED_BY(mutex);
+};
+
+// Of the process, as its log is. Never destroyed: threads that are left behind at exit use it.
+Places& get_places() {
+  static Places& places = *new Places;
+  return places;
+}
+
+// The calling thread's, listed from its first piece of work to its end.
+class ListedPlace {
+ public:
+  ListedPlace() {
+    const MutexLock lock(places_.mutex);
+    places_.all.push_back(&place);
+  }
+  ~ListedPlace() {
+    const MutexLock lock(places_.mutex);
+    std::erase(places_.all, &place);
+  }
+  ListedPlace(const ListedPlace&) = delete;
+  ListedPlace& operator=(const ListedPlace&) = delete;
+
+  Place place;
+
+ private:
+  Places& places_ = get_places();
+};
+
+Place& get_own_place() {
+  thread_local ListedPlace own;
+  return own.place;
+}
+
+}  // namespace
+
 Work::Work(const char* thread, std::chrono::seconds limit)
-    : place_(WorkList::get().add(
-          {.thread = thread, .begin = std::chrono::steady_clock::now(), .limit = limit})) {}
+    : is_outer_(get_own_place().thread == nullptr) {
+  if (!is_outer_) return;
+  Place& own = get_own_place();
+  own.begin = steady_clock::now();
+  own.limit = limit;
+  own.thread = thread;
+}
 
 Work::~Work() {
-  WorkList& all = WorkList::get();
-  const MutexLock lock(all.mutex);
-  all.entries.erase(place_);
+  if (is_outer_) get_own_place().thread = nullptr;
 }
 
 std::vector<WorkAtHand> list_work() {
-  std::vector<WorkAtHand> all = WorkList::get().list();
-  std::ranges::sort(all, std::ranges::greater(), &WorkAtHand::age);
-  return all;
+  std::vector<WorkAtHand> work;
+  {
+    Places& places = get_places();
+    const auto now = steady_clock::now();
+    const MutexLock lock(places.mutex);
+    for (const Place* place : places.all) {
+      const char* const thread = place->thread;
+      if (thread != nullptr) work.push_back({thread, now - place->begin.load(), place->limit});
+    }
+  }
+  std::ranges::sort(work, std::ranges::greater(), &WorkAtHand::age);
+  return work;
 }
 
 std::vector<WorkAtHand> list_late_work() {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <list>
 #include <string>
 #include <vector>
 
@@ -11,10 +10,10 @@ namespace gpuperf {
 // thread that hangs. Made where a thread begins what it does next; what it waits for in between is
 // no work.
 //
-// Thread: any; destroyed on the one that made it. Costs about 100 ns.
+// Thread: any; destroyed on the one that made it. Takes no lock. Of work within work the outer
+// counts.
 class Work {
  public:
-  using TimePoint = std::chrono::steady_clock::time_point;
   // Longer than any thread takes that nothing is wrong with, on a busy machine too.
   static constexpr std::chrono::seconds kLimit{10};
 
@@ -25,13 +24,7 @@ class Work {
   Work& operator=(const Work&) = delete;
 
  private:
-  friend struct WorkList;
-  struct Entry {
-    const char* thread;
-    TimePoint begin;
-    std::chrono::seconds limit;
-  };
-  const std::list<Entry>::iterator place_;
+  const bool is_outer_;
 };
 
 struct WorkAtHand {

@@ -37,29 +37,30 @@ StackNamer::StackNamer(Options options, const Clock& clock)
       stacks_(options.stack_bytes, std::move(options.forget_sent)) {}
 
 bool StackNamer::prepare(uint32_t pid) {
+  FoundPythons pythons;
   {
     const MutexLock lock(spaces_mutex_);
     if (!spaces_.prepare(pid)) return false;
+    pythons = take_pythons();
   }
-  read_pythons();
+  read_pythons(std::move(pythons));
   return true;
 }
 
 // Those found since, and now and then those that were put off.
-void StackNamer::read_pythons() {
+StackNamer::FoundPythons StackNamer::take_pythons() {
   constexpr std::chrono::nanoseconds kRetryPeriod = std::chrono::seconds{1};
-  std::vector<AddressSpaces::FoundPython> found;
-  {
-    const MutexLock lock(spaces_mutex_);
-    found = spaces_.take_found_pythons();
-    const int64_t now_ns = clock_.mono_ns();
-    if (now_ns - pythons_mono_ns_ >= kRetryPeriod.count()) {
-      std::ranges::move(unread_pythons_, std::back_inserter(found));
-      unread_pythons_.clear();
-      pythons_mono_ns_ = now_ns;
-    }
+  FoundPythons found = spaces_.take_found_pythons();
+  const int64_t now_ns = clock_.mono_ns();
+  if (!unread_pythons_.empty() && now_ns - pythons_mono_ns_ >= kRetryPeriod.count()) {
+    std::ranges::move(std::exchange(unread_pythons_, {}), std::back_inserter(found));
+    pythons_mono_ns_ = now_ns;
   }
-  for (AddressSpaces::FoundPython& python : found) {
+  return found;
+}
+
+void StackNamer::read_pythons(FoundPythons pythons) {
+  for (AddressSpaces::FoundPython& python : pythons) {
     if (!memory_.may_read(python.pid)) {
       const MutexLock lock(spaces_mutex_);
       if (unread_pythons_.size() < AddressSpaces::kMaxFoundPythons) {
@@ -96,12 +97,9 @@ bool StackNamer::is_known(uint32_t pid) const {
   return spaces_.is_known(pid);
 }
 
-void StackNamer::finish_walk(RawStack& raw) {
-  walk_copy(raw);
-  read_pythons();
-}
+void StackNamer::finish_walk(RawStack& raw) { read_pythons(walk_copy(raw)); }
 
-void StackNamer::walk_copy(RawStack& raw) {
+StackNamer::FoundPythons StackNamer::walk_copy(RawStack& raw) {
   const MutexLock lock(spaces_mutex_);
   spaces_.note_walk(raw);
   raw.space = spaces_.find_number(raw);
@@ -114,6 +112,7 @@ void StackNamer::walk_copy(RawStack& raw) {
         walk_stack(raw.frames, raw.bp, find_rule, make_copy_reader(*raw.copy), raw.copy->returns);
   }
   raw.copy.reset();
+  return take_pythons();
 }
 
 bool StackNamer::keep(const RawStack& raw) {
@@ -123,16 +122,21 @@ bool StackNamer::keep(const RawStack& raw) {
 }
 
 std::optional<StackPtr> StackNamer::walk(const ProcessKey& process, const LiveStack& live) {
-  const ReadMemory read = memory_.make_reader(process.pid);
+  const ReadMemory read_memory = memory_.make_reader(process.pid);
   const auto find_rule = [this, &process](uint64_t pc, bool is_exact) {
     const MutexLock lock(spaces_mutex_);
     return spaces_.find_rule(process, 0, pc, is_exact);
   };
   RawStack raw{.process = process};
-  raw.end = walk_live_stack(raw.frames, live, find_rule, read);
-  read_pythons();
+  raw.end = walk_live_stack(raw.frames, live, find_rule, read_memory);
+  FoundPythons pythons;
+  {
+    const MutexLock lock(spaces_mutex_);
+    pythons = take_pythons();
+  }
+  read_pythons(std::move(pythons));
   if (const auto runtime = find_python(process, 0)) {
-    raw.python = walk_python(*runtime, live.thread_pointer, read);
+    raw.python = walk_python(*runtime, live.thread_pointer, read_memory);
   }
   return name(raw);
 }
@@ -167,12 +171,12 @@ std::optional<PythonRuntime> StackNamer::find_python(const ProcessKey& process,
 }
 
 std::vector<StackFrame> StackNamer::name_python(const RawStack& raw, const PythonRuntime* runtime) {
-  const ReadMemory read = memory_.make_reader(raw.process.pid);
+  const ReadMemory read_memory = memory_.make_reader(raw.process.pid);
   std::vector<StackFrame> names;
   for (const PythonFrame& frame : raw.python) {
     StackFrame& named = names.emplace_back(StackFrame{.kind = StackFrameKind::kPython});
     if (runtime == nullptr || frame.code == 0) continue;
-    auto found = python_names_.find(raw.process, runtime->layout, frame, read);
+    auto found = python_names_.find(raw.process, runtime->layout, frame, read_memory);
     if (!found) continue;
     named.symbol = std::move(found->function);
     named.file = std::move(found->file);

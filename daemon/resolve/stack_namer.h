@@ -68,8 +68,10 @@ class StackNamer {
  private:
   MappingVersion find_version(const ProcessKey& process, uint32_t space) const;
   std::optional<PythonRuntime> find_python(const ProcessKey& process, uint32_t space) const;
-  void read_pythons();
-  void walk_copy(RawStack& raw);
+  using FoundPythons = std::vector<AddressSpaces::FoundPython>;
+  FoundPythons take_pythons() ABSL_EXCLUSIVE_LOCKS_REQUIRED(spaces_mutex_);
+  void read_pythons(FoundPythons pythons);
+  FoundPythons walk_copy(RawStack& raw);
   std::optional<StackPtr> name(const RawStack& raw);
   std::vector<StackFrame> name_python(const RawStack& raw, const PythonRuntime* runtime);
 

@@ -16,6 +16,8 @@
 
 #include "daemon/collect/decode_calls.h"
 #include "daemon/probe/attach/kernel_abi.h"
+#include "daemon/unwind/process_memory.h"
+#include "daemon/unwind/python_runtime.h"
 #include "daemon/unwind/stack_walk.h"
 
 extern "C" {
@@ -171,6 +173,10 @@ Result<std::optional<RawStack>> StackPrograms::learn(const StackWorkload& worklo
   const uint32_t pid = workload.process.pid;
   if (!spaces_->is_known(pid) && !spaces_->prepare(pid)) {
     return absl::NotFoundError(workload.name + ": no such process");
+  }
+  for (const AddressSpaces::FoundPython& python : spaces_->take_found_pythons()) {
+    spaces_->set_python(python,
+                        load_python_runtime(python.file, python.bias, make_direct_reader(pid)));
   }
   for (int attempt = 0; attempt < kLearnAttempts; ++attempt) {
     stacks_.clear();

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace gpuperf {
@@ -11,6 +12,7 @@ namespace {
 
 using std::chrono::seconds;
 using testing::ElementsAre;
+using testing::IsEmpty;
 
 // Other tests of this program may have threads at work.
 std::vector<std::string> list_threads(const std::vector<WorkAtHand>& all) {
@@ -23,18 +25,29 @@ std::vector<std::string> list_threads(const std::vector<WorkAtHand>& all) {
 
 TEST(WorkWatchTest, ListsWhatThreadsAreAtUntilTheyAreDone) {
   std::optional<Work> first(std::in_place, "watched first");
-  const Work second("watched second");
+  std::thread([] {
+    const Work second("watched second");
+    EXPECT_THAT(list_threads(list_work()), ElementsAre("watched first", "watched second"));
+  }).join();
 
-  EXPECT_THAT(list_threads(list_work()), ElementsAre("watched first", "watched second"));
+  EXPECT_THAT(list_threads(list_work()), ElementsAre("watched first"));
   first.reset();
-  EXPECT_THAT(list_threads(list_work()), ElementsAre("watched second"));
+  EXPECT_THAT(list_threads(list_work()), IsEmpty());
+}
+
+TEST(WorkWatchTest, CountsTheOuterOfWorkWithinWork) {
+  const Work outer("watched outer");
+  { const Work inner("watched inner"); }
+
+  EXPECT_THAT(list_threads(list_work()), ElementsAre("watched outer"));
 }
 
 TEST(WorkWatchTest, CallsLateWhatTakesLongerThanItsLimit) {
   const Work late("watched late", seconds(0));
-  const Work timely("watched timely");
-
-  EXPECT_THAT(list_threads(list_late_work()), ElementsAre("watched late"));
+  std::thread([] {
+    const Work timely("watched timely");
+    EXPECT_THAT(list_threads(list_late_work()), ElementsAre("watched late"));
+  }).join();
 }
 
 }  // namespace
