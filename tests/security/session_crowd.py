@@ -36,11 +36,10 @@ class Forked:
             os._exit(status)
 
     def wait(self):
-        with contextlib.suppress(ChildProcessError):
+        """Ends it, also where it had not come to leading a group of its own."""
+        with contextlib.suppress(ProcessLookupError, ChildProcessError):
+            os.kill(self.pid, signal.SIGKILL)
             os.waitpid(self.pid, 0)
-
-    def poll(self):
-        return os.waitpid(self.pid, os.WNOHANG)[1] if self.pid else None
 
 
 def name(number, text):
