@@ -11,7 +11,7 @@ constexpr uint64_t kSnapshotsToo = 2;  // a snapshot may hold a row as it was
 constexpr uint64_t kAllocationBytes = 64;
 constexpr uint64_t kKernelBytes =
     kSnapshotsToo * (sizeof(KernelRow) + kAllocationBytes) + 2 * kAllocationBytes;
-constexpr uint64_t kUsersShare = 8;  // of exited rows: one of so many
+constexpr uint64_t kUsersShare = 16;  // of exited rows: one of so many
 constexpr uint64_t kGraphBytes = kSnapshotsToo * sizeof(GraphTotals);
 constexpr uint64_t kProcessBytes = kSnapshotsToo * sizeof(GpuProcessRow) + sizeof(GpuProcess);
 

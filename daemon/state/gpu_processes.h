@@ -61,10 +61,10 @@ inline void add_duration(SessionMemory::Account& account, DurationTotals& totals
 // first and counted (kGpuProcessesFull), when more than `max_exited_processes` or
 // `max_exited_bytes` are kept, of its user or in total, or `max_kernel_rows` are in use. A kernel
 // that finds no row, or no bytes in its process's account, counts as kernel "other" of its process
-// (kGpuKernelsFull). A (kernel, owner), or an owner, beyond `max_series`, or beyond an eighth of it
-// for one user beside root, is marked folded, counted (kGpuSeriesFull), and ends among the rows of
-// owner "other". A process tells kMaxGraphs graphs apart (kGpuGraphsFull). Memory: a kernel's row
-// is 1 to 2 KB.
+// (kGpuKernelsFull). A (kernel, owner), or an owner, beyond `max_series`, or beyond a sixteenth of
+// it for one user beside root, is marked folded, counted (kGpuSeriesFull), and ends among the rows
+// of owner "other". A process tells kMaxGraphs graphs apart (kGpuGraphsFull). Memory: a kernel's
+// row is 1 to 2 KB.
 class GpuProcesses {
  public:
   struct Limits {
@@ -72,7 +72,7 @@ class GpuProcesses {
     size_t max_exited_processes = 1'000;
     size_t max_kernel_rows = 16'384;
     size_t max_series = 8'192;
-    uint64_t max_exited_bytes = uint64_t{16} << 20;  // an eighth of it of one user beside root
+    uint64_t max_exited_bytes = uint64_t{16} << 20;  // a sixteenth of it of one user beside root
   };
   static constexpr size_t kMaxGraphs = 256;
 
@@ -122,7 +122,7 @@ class GpuProcesses {
   static Shares::Limits share_series(const Limits& limits) {
     return {.total = limits.max_series,
             .kept_for_root = limits.max_series / 8,
-            .of_user = limits.max_series / 8};
+            .of_user = limits.max_series / 16};
   }
 
   static KernelRow& change(GpuProcess::KernelSlot& slot) {

@@ -73,12 +73,11 @@ class CellSharesTest(SharesTest):
                 library.count_recurse(1)
                 time.sleep(0.1)
 
-        def attack(daemon):
-            probe = self.fork(call)  # so that there is something to attach to
-            daemon.wait_attached("count_fast", "count_recurse")
+        def attack(_):
             for _ in range(20):
                 self.fork(call)
-            self.assertTrue(probe.pid)
+        self.fork(call)  # so that there is something to attach to
+        self.daemon.wait_attached("count_fast", "count_recurse")
         self.check_attack(attack, 3)
 
         wait_until("calls beyond the user's share", lambda: self.count_drops("bpf", "cells_user_full"))
