@@ -1,5 +1,6 @@
 #include "daemon/resolve/perf_map_cache.h"
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,6 +22,8 @@ constexpr size_t kEntryBytes = 256;
 
 std::string get_map_path(uint32_t pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
 
+constexpr size_t kLargeBytes = size_t{64} << 10;
+constexpr std::chrono::seconds kForgetPeriod{5};
 // As many pauses are known: of the processes that were named last.
 constexpr size_t kMaxPauses = 4'096;
 
@@ -88,6 +91,7 @@ bool PerfMapCache::read_ahead(const ProcessKey& process, uint64_t address) {
   }
   const bool is_done = !kept.is_reading;
   const size_t bytes = kEntryBytes + kept.map.size_bytes();
+  if (bytes > kLargeBytes) used_mono_ns_[process] = now_mono_ns;
   (void)maps_.put(process, std::move(kept), bytes);  // one map has room
   return is_done;
 }
@@ -95,6 +99,21 @@ bool PerfMapCache::read_ahead(const ProcessKey& process, uint64_t address) {
 std::optional<PerfMap::Match> PerfMapCache::find(const ProcessKey& process, uint64_t address) {
   const Kept* const kept = maps_.find(process);
   return kept == nullptr ? std::nullopt : kept->map.find(address);
+}
+
+void PerfMapCache::forget_gone() {
+  const int64_t now_mono_ns = clock_.mono_ns();
+  if (std::chrono::nanoseconds(now_mono_ns - forgot_mono_ns_) < kForgetPeriod) return;
+  forgot_mono_ns_ = now_mono_ns;
+  const size_t forgotten = std::erase_if(used_mono_ns_, [&](const auto& entry) {
+    const auto& [process, used_mono_ns] = entry;
+    if (std::chrono::nanoseconds(now_mono_ns - used_mono_ns) < kKeepGone) return false;
+    if (is_running_since(proc_root_, process.pid, process.start_boot_ns)) return false;
+    (void)maps_.put(process, Kept{.map = PerfMap(max_map_bytes_)}, kEntryBytes);
+    return true;
+  });
+  // What was read to make them stays with the allocator otherwise.
+  if (forgotten > 0) (void)malloc_trim(0);
 }
 
 // Begins to read what is new of the file, if there is any, and it is time.

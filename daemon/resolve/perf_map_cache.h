@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -33,6 +34,7 @@ class PerfMapCache {
   static constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
   static constexpr uint64_t kPieceBytes = uint64_t{2} << 20;  // some 10 ms
   static constexpr std::chrono::milliseconds kMaxAge{100};
+  static constexpr std::chrono::seconds kKeepGone{10};
   // So that the maps of one process take a twentieth of a CPU at most.
   static constexpr int64_t kPauseFactor = 20;
   // Of a CPU: what is read so fast may be read again at once.
@@ -46,6 +48,9 @@ class PerfMapCache {
   // The function at `address`, as far as it was read; the name is valid until the next call. What
   // was read stays known when the process is gone.
   std::optional<PerfMap::Match> find(const ProcessKey& process, uint64_t address);
+  // Call often: lets go of large maps that nobody asked for within kKeepGone, of processes that are
+  // gone.
+  void forget_gone();
 
  private:
   struct Kept {
@@ -78,6 +83,8 @@ class PerfMapCache {
   // Caller's thread only.
   ByteLru<ProcessKey, Kept> maps_;
   ByteLru<ProcessKey, Pause> pauses_;
+  std::map<ProcessKey, int64_t> used_mono_ns_;  // large ones, when last
+  int64_t forgot_mono_ns_ = 0;
 };
 
 // Whether code of that mapping was made at run time: anonymous memory, or a file that exists in

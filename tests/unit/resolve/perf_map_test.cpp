@@ -223,6 +223,20 @@ TEST_F(PerfMapCacheTest, ReadsALargeMapThatChangesAllTheTimeAgainAfterAPauseOnly
   EXPECT_EQ(find(0x10110).symbol, "other");
 }
 
+TEST_F(PerfMapCacheTest, ForgetsALargeMapOfAProcessThatIsGone) {
+  write_large_map("first");
+  ASSERT_EQ(find(0x10110).symbol, "first");
+  fake_.remove_process(7);
+
+  EXPECT_EQ(find(0x10110).symbol, "first");
+  clock_.advance(PerfMapCache::kKeepGone);
+  EXPECT_EQ(find(0x10110).symbol, "first");  // still asked for
+  clock_.advance(2 * PerfMapCache::kKeepGone);
+  (void)finder_.find_frames({.pid = 8}, {});
+
+  EXPECT_EQ(find(0x10110).symbol, "");
+}
+
 TEST_F(PerfMapCacheTest, ReadsWhatIsAppendedToALargeMapAtOnce) {
   const fs::path map = write_large_map("first");
   ASSERT_EQ(find(0x10110).symbol, "first");
