@@ -49,7 +49,6 @@ FrameFinder::FrameFinder(const Options& options, const Clock& clock)
 std::vector<FrameGroup> FrameFinder::find_frames(const ProcessKey& process,
                                                  std::span<const CodeAddress> addresses,
                                                  const MappingVersion& version) {
-  perf_maps_.forget_gone();
   std::vector<FrameGroup> groups(addresses.size());
   const std::shared_ptr<MappingCache::View> view = mappings_.find_view(process, addresses, version);
   std::map<MappedCode*, std::vector<size_t>> in_files;  // indices of addresses

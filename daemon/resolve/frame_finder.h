@@ -53,6 +53,8 @@ class FrameFinder {
   std::vector<FrameGroup> find_frames(const ProcessKey& process,
                                       std::span<const CodeAddress> addresses,
                                       const MappingVersion& version = {});
+  // As PerfMapCache::forget_gone.
+  void forget_gone() { perf_maps_.forget_gone(); }
   // Reads the mappings while the process lives.
   void prefetch(const ProcessKey& process, const MappingVersion& version = {});
 

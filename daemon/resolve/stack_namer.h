@@ -50,6 +50,8 @@ class StackNamer {
   // Names and keeps one that was walked to its end. False: there is more to read for it; call again
   // once others had their turn.
   bool keep(const RawStack& raw);
+  // Call often: what processes that are gone take much memory for.
+  void forget_gone() { finder_.forget_gone(); }
   // What was taken under that id; null = nothing, or forgotten.
   StackPtr find(uint64_t raw_id) { return stacks_.find(raw_id); }
   // Of a call in flight, now; nothing = as `keep`.

@@ -213,6 +213,7 @@ void Symbolizer::name_all() {
   while (auto turn = walked_.pop()) {
     const uint64_t begun_ns = read_thread_cpu_ns();
     const bool is_done = std::visit([this](auto& known) { return name(known); }, turn->value);
+    namer_.forget_gone();
     const uint64_t cpu_ns = read_thread_cpu_ns() - begun_ns;
     if (is_done) {
       walked_.finish(turn->owner, cpu_ns);

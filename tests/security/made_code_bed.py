@@ -31,13 +31,13 @@ class MadeCodeTest(AttackTest):
         for path in self.maps:
             path.unlink(missing_ok=True)
 
-    def start(self, *options):
-        """The pid of a process of nobody's."""
-        process = self.add_attacker(as_nobody("/usr/bin/python3", self.program, self.library, *options,
-                                              stdout=subprocess.PIPE, text=True))
-        pid = int(process.stdout.readline())
-        self.maps.append(pathlib.Path(f"/tmp/perf-{pid}.map"))
-        return pid
+    def start(self, *options, count=1):
+        """The pids of processes of nobody's, once they make calls."""
+        processes = [self.add_attacker(as_nobody("/usr/bin/python3", self.program, self.library, *options,
+                                                 stdout=subprocess.PIPE, text=True)) for _ in range(count)]
+        pids = [int(process.stdout.readline()) for process in processes]
+        self.maps += [pathlib.Path(f"/tmp/perf-{pid}.map") for pid in pids]
+        return pids
 
     def get_drops(self, reason):
         return sum(int(row["count"]) for row in self.daemon.query("status")["drops"] if row["reason"] == reason)

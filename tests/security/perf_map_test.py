@@ -28,7 +28,7 @@ class PerfMapTest(MadeCodeTest):
         secret = self.folder / "secret"
         secret.write_text(f"0 ffffffffffffffff {SECRET}\n", encoding="ascii")
         secret.chmod(0o600)
-        pid = self.start("--map", kind, "--target", secret)
+        (pid,) = self.start("--map", kind, "--target", secret)
 
         frames = self.list_frames(pid)
 
@@ -43,7 +43,7 @@ class PerfMapTest(MadeCodeTest):
         self.check_nothing_leaks("bind")
 
     def test_a_processs_own_map_names_its_code(self):
-        pid = self.start("--map", "own")
+        (pid,) = self.start("--map", "own")
 
         names = [frame.get("symbol", "") for frame in self.list_frames(pid)]
 

@@ -232,7 +232,7 @@ TEST_F(PerfMapCacheTest, ForgetsALargeMapOfAProcessThatIsGone) {
   clock_.advance(PerfMapCache::kKeepGone);
   EXPECT_EQ(find(0x10110).symbol, "first");  // still asked for
   clock_.advance(2 * PerfMapCache::kKeepGone);
-  (void)finder_.find_frames({.pid = 8}, {});
+  finder_.forget_gone();
 
   EXPECT_EQ(find(0x10110).symbol, "");
 }
