@@ -14,15 +14,20 @@ MESSAGE_BYTES = 60_000
 
 
 class Forked:
-    """A child as bed.AttackTest handles attackers."""
+    """A child as bed.AttackTest handles attackers. It has nothing open of its parent's but `kept`: a pipe that it held
+    open would keep whoever reads it from seeing its end."""
     stdin = stdout = stderr = None
 
-    def __init__(self, work, uid=NOBODY):
+    def __init__(self, work, uid=NOBODY, kept=()):
         self.pid = os.fork()
         if self.pid != 0:
             return
         status = 1
         try:
+            for descriptor in map(int, os.listdir("/proc/self/fd")):
+                if descriptor > 2 and descriptor not in kept:
+                    with contextlib.suppress(OSError):
+                        os.close(descriptor)
             os.setsid()
             os.nice(19)
             os.setgroups([])

@@ -14,8 +14,8 @@ OTHER_USERS = (NOBODY - 1, NOBODY - 2, NOBODY - 3)
 
 
 class SharesTest(AttackTest):
-    def fork(self, work, uid=NOBODY):
-        return self.add_attacker(Forked(work, uid))
+    def fork(self, work, uid=NOBODY, kept=()):
+        return self.add_attacker(Forked(work, uid, kept))
 
     def count_drops(self, stage, reason):
         drops = self.daemon.query("status")["drops"]
@@ -37,14 +37,14 @@ class SessionSharesTest(SharesTest):
         def attack(_):
             for uid in (NOBODY, *OTHER_USERS[:2]):
                 for _ in range(24):
-                    self.fork(open_two, uid)
+                    self.fork(open_two, uid, [welcomed])
         self.check_attack(attack, 3)
 
         os.set_blocking(welcomes, False)
         self.assertGreater(len(os.read(welcomes, 1000)), 40)
         self.assertGreater(self.count_drops("session", "sessions_full"), 20)
         for uid in (0, OTHER_USERS[2]):
-            self.fork(open_two, uid)
+            self.fork(open_two, uid, [welcomed])
             wait_until(f"a session of user {uid}", lambda: self.read_some(welcomes))
         os.close(welcomed)
 
