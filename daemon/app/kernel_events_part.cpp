@@ -60,6 +60,7 @@ void KernelEventsPart::stop() {
   if (!drain_) return;
   drain_->stop();
   take_batches();
+  core_.publish();  // for what is exported last
   log_summary();
   drain_.reset();
 }

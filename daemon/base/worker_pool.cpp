@@ -9,6 +9,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <thread>
 #include <utility>
 
@@ -141,7 +142,11 @@ Result<WorkerPool::Worker> WorkerPool::execute() const {
   std::vector<char*> arguments;
   for (std::string& word : words) arguments.push_back(word.data());
   arguments.push_back(nullptr);
-  std::array<char*, 1> environment{nullptr};
+  // Of the environment only where this program found its libraries.
+  constexpr const char* kLibraryPath = "LD_LIBRARY_PATH";
+  const char* const library_path = std::getenv(kLibraryPath);
+  std::string libraries = std::string(kLibraryPath) + "=" + (library_path ? library_path : "");
+  std::array<char*, 2> environment{library_path ? libraries.data() : nullptr, nullptr};
   SpawnActions actions;
   if (!actions.keep_only(theirs.get())) return absl::ResourceExhaustedError("no memory");
   const int error = ::posix_spawn(&worker.pid, "/proc/self/exe", actions.get(), nullptr,

@@ -19,11 +19,11 @@ namespace gpuperf {
 // request at a time, and one that is late is left behind.
 //
 // A worker is this very program, executed anew (/proc/self/exe) with one socket: no memory, no
-// other descriptor and no environment of the daemon. Its main() hands it to run_if_worker()
-// (resolve/), which gives up its rights (confinement.h). Thread: any; asking blocks. Owns its
-// workers: they die with the thread that started them. Bounds: one worker for each thread that asks
-// at the same time, and `max_dying` that were killed and do not end (the kernel lets nobody kill a
-// process within some waits): with so many, nothing is asked.
+// other descriptor and of the environment only LD_LIBRARY_PATH of the daemon. Its main() hands it
+// to run_if_worker() (resolve/), which gives up its rights (confinement.h). Thread: any; asking
+// blocks. Owns its workers: they die with the thread that started them. Bounds: one worker for each
+// thread that asks at the same time, and `max_dying` that were killed and do not end (the kernel
+// lets nobody kill a process within some waits): with so many, nothing is asked.
 class WorkerPool {
  public:
   struct Options {
