@@ -31,7 +31,7 @@ namespace {
 // Fresh enough for a person, rare enough to cost nothing.
 constexpr std::chrono::milliseconds kPublishPeriod{250};
 
-// Room that is left for what comes until memory is looked at again: one of so many parts of it.
+// The share of the ceiling, one in so many, left free for growth until the next check.
 constexpr uint64_t kMemoryMargin = 8;
 
 // An event that somebody may wait for.
@@ -187,7 +187,7 @@ void Daemon::apply_settings() {
   core_.facts->effective_json = render_settings_json(config.settings());
 }
 
-// Close to the ceiling nothing more of sessions is kept, whoever brought the daemon there.
+// Close to the ceiling, sessions may store nothing more, whatever used the memory.
 void Daemon::look_at_memory() {
   (void)heap_.look(core_.clock.mono_ns());
   const uint64_t ceiling_bytes = core_.settings.limits.memory_mib << 20;

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
 #include <iterator>
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/process_status.h"
 #include "daemon/base/work_watch.h"
 #include "daemon/probe/attach/probe_report.h"
 
@@ -66,12 +66,10 @@ bool finds_the_same(ProbeConfig a, ProbeConfig b) {
 }
 
 bool has_ptrace_capability() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (!line.starts_with("CapEff:")) continue;
-    return (std::strtoull(line.c_str() + 7, nullptr, 16) >> CAP_SYS_PTRACE & 1) != 0;
-  }
-  return false;
+  const Result<std::string> status = read_status_text("/proc/self");
+  if (!status.ok()) return false;
+  const std::string mask(find_status_field(*status, "CapEff"));
+  return (std::strtoull(mask.c_str(), nullptr, 16) >> CAP_SYS_PTRACE & 1) != 0;
 }
 
 }  // namespace
@@ -391,7 +389,7 @@ void Prober::take_pending(Time until) {
   }
   if (pending_.empty() && scan_) finish_scan();
   // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
-  if (any) (void)malloc_trim(0);
+  if (any && pending_.empty()) (void)malloc_trim(0);
 }
 
 void Prober::finish_scan() {

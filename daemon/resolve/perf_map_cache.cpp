@@ -1,6 +1,5 @@
 #include "daemon/resolve/perf_map_cache.h"
 
-#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -105,15 +104,13 @@ void PerfMapCache::forget_gone() {
   const int64_t now_mono_ns = clock_.mono_ns();
   if (std::chrono::nanoseconds(now_mono_ns - forgot_mono_ns_) < kForgetPeriod) return;
   forgot_mono_ns_ = now_mono_ns;
-  const size_t forgotten = std::erase_if(used_mono_ns_, [&](const auto& entry) {
+  std::erase_if(used_mono_ns_, [&](const auto& entry) {
     const auto& [process, used_mono_ns] = entry;
     if (std::chrono::nanoseconds(now_mono_ns - used_mono_ns) < kKeepGone) return false;
     if (is_running_since(proc_root_, process.pid, process.start_boot_ns)) return false;
     (void)maps_.put(process, Kept{.map = PerfMap(max_map_bytes_)}, kEntryBytes);
     return true;
   });
-  // What was read to make them stays with the allocator otherwise.
-  if (forgotten > 0) (void)malloc_trim(0);
 }
 
 // Begins to read what is new of the file, if there is any, and it is time.

@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include "daemon/base/proc_text.h"
 #include "daemon/base/process_status.h"
 
 namespace gpuperf {
@@ -29,7 +28,7 @@ int64_t to_ns(steady_clock::time_point time) {
 }
 
 std::optional<uint32_t> find_user(const std::string& proc_root, uint32_t pid) {
-  const auto status = read_process_status(get_proc_path(proc_root, pid, "."));
+  const auto status = read_process_status(proc_root + "/" + std::to_string(pid));
   return status.ok() ? std::optional(status->uid) : std::nullopt;
 }
 

@@ -10,6 +10,7 @@ import os
 import pathlib
 import signal
 import subprocess
+import tempfile
 import threading
 import time
 import unittest
@@ -126,6 +127,14 @@ class AttackTest(unittest.TestCase):
         (self.daemon.path / "run").chmod(0o711)
         self.attackers = []
         self.addCleanup(self.end_attack)
+
+    def make_open_folder(self):
+        """A folder that every user can enter, removed at the end."""
+        holder = tempfile.TemporaryDirectory(prefix="gpuperf-attack-", dir="/var/tmp")
+        self.addCleanup(holder.cleanup)
+        folder = pathlib.Path(holder.name)
+        folder.chmod(0o755)
+        return folder
 
     def add_attacker(self, process):
         self.attackers.append(process)

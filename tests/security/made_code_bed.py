@@ -3,7 +3,6 @@
 import pathlib
 import shutil
 import subprocess
-import tempfile
 
 from bed import CONFIG, AttackTest, as_nobody
 from gpuperf_system import SOURCE, WORKLOADS
@@ -18,10 +17,7 @@ class MadeCodeTest(AttackTest):
 
     def setUp(self):
         super().setUp()
-        holder = tempfile.TemporaryDirectory(prefix="gpuperf-made-code-", dir="/var/tmp")
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-        self.folder.chmod(0o755)
+        self.folder = self.make_open_folder()
         self.library = shutil.copy(WORKLOADS / "libcount_target.so", self.folder)
         self.program = shutil.copy(self.PROGRAM, self.folder)
         self.maps = []

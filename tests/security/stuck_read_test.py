@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import signal
 import subprocess
-import tempfile
 import threading
 import time
 import unittest
@@ -34,10 +33,7 @@ class StuckReadTest(AttackTest):
         if not os.path.exists("/dev/fuse"):
             self.skipTest("no /dev/fuse")
         super().setUp()
-        holder = tempfile.TemporaryDirectory(prefix="gpuperf-stuck-", dir="/var/tmp")
-        self.addCleanup(holder.cleanup)
-        self.folder = pathlib.Path(holder.name)
-        self.folder.chmod(0o755)
+        self.folder = self.make_open_folder()
         self.library = shutil.copy(WORKLOADS / "libharm_target.so", self.folder)
         self.program = shutil.copy(PROGRAM, self.folder)
         self.stuck_reads = 0
