@@ -62,6 +62,16 @@ static __always_inline _Bool call_stack_forwards(struct gpuperf_thread *thread, 
 	       cookie_lane(around) != cookie_lane(cookie);
 }
 
+/* What the thread's outermost hooked calls took so far; 0 where none are known. */
+static __always_inline __u64 call_stack_read_hooked_ns(const struct gpuperf_thread *thread)
+{
+	__u64 hooked_ns = 0;
+
+	if (thread->hooked_ns_address) /* unreadable: zero, as before */
+		bpf_probe_read_user(&hooked_ns, sizeof(hooked_ns), (const void *)thread->hooked_ns_address);
+	return hooked_ns;
+}
+
 /* Puts a frame on the stack; NULL when it is too deep. The caller stamps start_ns last. */
 static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thread *thread, __u64 sp,
 							     __u64 cookie, __u32 cell)
@@ -81,6 +91,7 @@ static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thre
 	frame->sp = sp;
 	frame->start_ns = 0; /* not begun yet, for who lists calls in flight */
 	frame->child_ns = 0;
+	frame->hooked_ns = call_stack_read_hooked_ns(thread);
 	frame->cookie = cookie;
 	frame->cell = cell;
 	frame->has_split = 0;
@@ -102,4 +113,22 @@ static __always_inline void call_stack_charge_parent(struct gpuperf_thread *thre
 	frame = call_stack_at(thread, parent);
 	frame->child_ns += duration_ns + outside_ns;
 	call_stack_add_child(frame, function_id, duration_ns);
+}
+
+/* The hooked calls made inside of a call that has ended, whose frame was popped: they are no more of the time of the
+ * call around it. */
+static __always_inline void call_stack_charge_hooked(struct gpuperf_thread *thread, struct gpuperf_frame *frame,
+						     __u64 duration_ns)
+{
+	__u32 parent = thread->depth - 1;
+	__u64 hooked_ns;
+
+	if (!thread->hooked_ns_address)
+		return;
+	hooked_ns = call_stack_read_hooked_ns(thread) - frame->hooked_ns;
+	if (hooked_ns > duration_ns)
+		return; /* not what it was at entry */
+	frame->child_ns += hooked_ns;
+	if (parent < GPUPERF_CALL_DEPTH)
+		call_stack_at(thread, parent)->hooked_ns += hooked_ns;
 }

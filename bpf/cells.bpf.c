@@ -41,7 +41,7 @@ static __always_inline void cells_raise_to(__u64 *field, __u64 value)
 	}
 }
 
-int cells_count_error(struct gpuperf_cell *cell, __s32 status)
+int cells_count_errors(struct gpuperf_cell *cell, __s32 status, __u64 count)
 {
 	__u64 tag = STATUS_TAG | (__u32)status;
 
@@ -57,28 +57,40 @@ int cells_count_error(struct gpuperf_cell *cell, __s32 status)
 				seen = tag;
 		}
 		if (seen == tag) {
-			__sync_fetch_and_add(&slot->count, 1);
+			__sync_fetch_and_add(&slot->count, count);
 			return 0;
 		}
 	}
-	__sync_fetch_and_add(&cell->other_errors, 1);
+	__sync_fetch_and_add(&cell->other_errors, count);
 	return 0;
 }
 
 /* total_ns is written last: the daemon reads it first, and finds all else of the calls in it. */
+static __always_inline void add_times(struct gpuperf_cell *cell, __u64 max_ns, __u64 inverted_min_ns, __u64 self_ns,
+				      __u64 total_ns)
+{
+	cells_raise_to(&cell->max_ns, max_ns);
+	cells_raise_to(&cell->inverted_min_ns, inverted_min_ns);
+	__sync_fetch_and_add(&cell->self_ns, self_ns);
+	__sync_fetch_and_add(&cell->total_ns, total_ns);
+}
+
 int cells_add_completed(struct gpuperf_cell *cell, __u64 duration_ns, __u64 self_ns)
 {
-	__u32 bucket;
+	__u32 bucket = cells_bucket_of(duration_ns);
 
 	if (!cell)
 		return 0;
-	cells_raise_to(&cell->max_ns, duration_ns);
-	cells_raise_to(&cell->inverted_min_ns, ~duration_ns);
-	bucket = cells_bucket_of(duration_ns);
 	if (bucket < GPUPERF_BUCKETS)
 		__sync_fetch_and_add(&cell->buckets[bucket], 1);
-	__sync_fetch_and_add(&cell->self_ns, self_ns);
-	__sync_fetch_and_add(&cell->total_ns, duration_ns);
+	add_times(cell, duration_ns, ~duration_ns, self_ns, duration_ns);
+	return 0;
+}
+
+int cells_add_times(struct gpuperf_cell *cell, __u64 max_ns, __u64 inverted_min_ns, __u64 self_ns, __u64 total_ns)
+{
+	if (cell)
+		add_times(cell, max_ns, inverted_min_ns, self_ns, total_ns);
 	return 0;
 }
 

@@ -7,11 +7,18 @@
 
 /* The cell of a function's calls in the current process; the function's overflow cell where there is none left. */
 __u32 cells_find(__u32 function_id);
-int cells_count_error(struct gpuperf_cell *cell, __s32 status);
+int cells_count_errors(struct gpuperf_cell *cell, __s32 status, __u64 count);
 int cells_add_completed(struct gpuperf_cell *cell, __u64 duration_ns, __u64 self_ns);
+/* Of many calls, which are in their buckets already. */
+int cells_add_times(struct gpuperf_cell *cell, __u64 max_ns, __u64 inverted_min_ns, __u64 self_ns, __u64 total_ns);
 /* Whether a slow call is among the longest GPUPERF_WORST of the cell, which it then joins. Races are decided in its
  * favour. */
 int cells_note_worst(struct gpuperf_cell *cell, __u64 duration_ns);
+
+static __always_inline _Bool is_error(const struct gpuperf_function *function, __s32 status)
+{
+	return status && status != function->benign_status[0] && status != function->benign_status[1];
+}
 
 /* The cell of the current process, remembered by the thread, which may be NULL. */
 static __always_inline __u32 cells_find_cached(__u32 function_id, struct gpuperf_thread *thread)

@@ -10,27 +10,18 @@ struct ended_call {
 	__u64 duration_ns;
 	__u64 threshold_ns;     /* the one it passed; 0 = it was not slow */
 	__u64 return_value;
-	/* The caller where the call returns to it. pc 0 = the return address is on top of the stack. */
-	__u64 pc;
-	__u64 sp;
-	__u64 bp;
+	struct caller caller;
 	__u32 function_id;
 	__u32 flags;            /* of the function */
 	__u32 depth;            /* how many calls are around it; there its frame stands until the thread's next call */
 	__u8 adaptive;          /* the threshold */
 	__u8 has_return_value;
 	__u8 is_framed;
-	__u8 pad;
+	__u8 is_noted;          /* by a launch hook: its thread was not followed meanwhile */
 };
 
 /* NULL: only the call's times are known. */
 static __always_inline struct gpuperf_frame *get_frame(const struct ended_call *call, struct gpuperf_thread *thread)
 {
 	return thread && call->is_framed ? call_stack_at(thread, call->depth) : NULL;
-}
-
-/* The stack from the caller on. */
-static __always_inline __u64 take_callers_stack(const struct ended_call *call)
-{
-	return call->pc ? take_stack(call->pc, call->sp, call->bp) : take_entry_stack(call->sp, call->bp);
 }

@@ -7,9 +7,8 @@
  * 7.0 on: GPUPERF_SESSION 0 = without sessions (multi and perf), 1 = no argument, 2 = context.
  */
 #include "bpf/call_state.bpf.h"
-#include "bpf/plan.bpf.h"
+#include "bpf/own_stack.bpf.h"
 #include "bpf/slow_record.bpf.h"
-#include "bpf/stack.bpf.h"
 #include "bpf/trace.bpf.h"
 
 #if GPUPERF_SESSION == 1
@@ -24,18 +23,6 @@ extern __u64 *bpf_session_cookie(void *ctx) __ksym;
 #define session_cookie(ctx) bpf_session_cookie(ctx)
 #endif
 
-/* From Linux 6.13 on the kernel gives programs with more than some words on their stack a memory for it per CPU. Those
- * on uprobes can be preempted, and another thread's run on that CPU then writes over it: kernels that preempt crash
- * (https://github.com/open-telemetry/opentelemetry-ebpf-instrumentation/issues/3056). A program with a tail call, also
- * one that is never reached, keeps the thread's own stack. */
-const volatile __u32 never = 0;
-
-static __always_inline void keep_own_stack(struct pt_regs *ctx)
-{
-	if (never)
-		bpf_tail_call(ctx, NULL, 0);
-}
-
 /* How a call's end is seen. */
 enum pairing {
 	PAIRING_SESSION, /* return half of the same link, with a cookie per call */
@@ -47,17 +34,6 @@ enum pairing {
 #define COOKIE_FRAMED 1ull
 #define COOKIE_WITHOUT_CONDITION ((1ull << GPUPERF_COOKIE_CONDITION_SHIFT) - 1)
 #define SKIP_RETURN 1 /* a session then asks for no return; others ignore it */
-
-static __always_inline __u32 graph_call_of(__u32 flags)
-{
-	return flags >> GPUPERF_FN_GRAPH_SHIFT & GPUPERF_FN_GRAPH_MASK;
-}
-
-/* As trace_launch() takes it. */
-static __always_inline __u64 launch_of(const struct gpuperf_function *function, __u32 function_id)
-{
-	return (__u64)graph_call_of(function->flags) << 32 | function_id;
-}
 
 static __always_inline __u64 lane_word(__u64 cookie)
 {
@@ -100,59 +76,13 @@ static __always_inline _Bool hit_counts(__u64 cookie, struct task_struct *task)
 	return lane_counts(word, cookie);
 }
 
-/* The record of a slow call. A function of its own for the verifier. */
-__attribute__((noinline)) int emit_slow_call(const struct ended_call *call, struct gpuperf_thread *thread,
-					     __u32 cell_index)
+/* At a function's entry. */
+static __always_inline int note_launch(struct pt_regs *ctx, struct gpuperf_thread *thread,
+				       const struct gpuperf_function *function, __u32 function_id)
 {
-	struct gpuperf_cell *cell = bpf_map_lookup_elem(&cells, &cell_index);
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct gpuperf_slow_call *record;
-	struct gpuperf_frame *frame;
-	_Bool worst;
+	struct caller caller = {.sp = PT_REGS_SP(ctx), .bp = PT_REGS_FP(ctx)};
 
-	if (!call || !cell)
-		return 0;
-	worst = cells_note_worst(cell, call->duration_ns);
-	/* In a burst the rest of the ring is for the worst, and what others send. */
-	if (!slow_share_allows(task->tgid, call->start_ns + call->duration_ns, worst) ||
-	    (!worst && bpf_ringbuf_query(&slow_ring, BPF_RB_AVAIL_DATA) > GPUPERF_SLOW_RING_BYTES / 2)) {
-		emit_loss(GPUPERF_LOSS_SLOW_THINNED);
-		return 0;
-	}
-	record = bpf_ringbuf_reserve(&slow_ring, sizeof(*record), 0);
-	if (!record) {
-		emit_loss(GPUPERF_LOSS_SLOW_RING_FULL);
-		return 0;
-	}
-	clear_slow_call(record);
-	record->header.kind = GPUPERF_RECORD_SLOW_CALL;
-	record->header.length_bytes = sizeof(*record);
-	record->start_mono_ns = call->start_ns;
-	record->duration_ns = call->duration_ns;
-	record->threshold_ns = call->threshold_ns;
-	record->adaptive = call->adaptive;
-	record->worst = worst;
-	record->process_start_boot_ns = task->group_leader->start_boottime;
-	record->pid = task->tgid;
-	record->tid = task->pid;
-	record->function_id = call->function_id;
-	record->has_return_value = call->has_return_value;
-	record->return_value = call->return_value;
-	frame = get_frame(call, thread);
-	if (frame) {
-		record->has_values = 1;
-		record->values_unread = frame->values_unread;
-		__builtin_memcpy(record->values, frame->values, sizeof(record->values));
-		if (call->flags & GPUPERF_FN_PLAN)
-			plan_read_blobs(record);
-		if (call->flags & GPUPERF_FN_SPLIT)
-			keep_call_state(record, thread, call->depth, task->min_flt, task->maj_flt);
-	}
-	bpf_get_current_comm(record->comm, sizeof(record->comm)); /* zeroes it on failure */
-	if (call->flags & GPUPERF_FN_STACK)
-		record->stack_id = take_callers_stack(call);
-	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
-	return 0;
+	return trace_launch(thread, function_id, exec_of(function, PT_REGS_PARM1(ctx)), &caller);
 }
 
 static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairing pairing)
@@ -185,7 +115,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 		return SKIP_RETURN; /* cannot be: both arrays hold every index handed out */
 	__sync_fetch_and_add(&cell->calls, 1);
 	if (function->flags & GPUPERF_FN_LAUNCH)
-		trace_launch(thread, launch_of(function, function_id), PT_REGS_SP(ctx), PT_REGS_FP(ctx), PT_REGS_PARM1(ctx));
+		note_launch(ctx, thread, function, function_id);
 	if (thread)
 		frame = call_stack_push(thread, PT_REGS_SP(ctx), cookie, cell_index);
 	if (frame && (function->flags & GPUPERF_FN_PLAN)) {
@@ -253,7 +183,9 @@ __attribute__((noinline)) int add_ended_call(struct ended_call *call, struct gpu
 		return 0;
 	self_ns = call->duration_ns;
 	frame = get_frame(call, thread);
-	if (frame) { /* the calibrated part of child_ns may be more than it was */
+	if (frame) {
+		call_stack_charge_hooked(thread, frame, call->duration_ns);
+		/* The calibrated part of child_ns may be more than it was. */
 		self_ns -= frame->child_ns < self_ns ? frame->child_ns : self_ns;
 		call_stack_charge_parent(thread, function_id, call->duration_ns, function->outside_ns);
 	}
@@ -261,8 +193,8 @@ __attribute__((noinline)) int add_ended_call(struct ended_call *call, struct gpu
 	call->threshold_ns = find_passed_threshold(function, call->duration_ns, &call->adaptive);
 	if (call->has_return_value && function->flags & GPUPERF_FN_STATUS)
 		status = (__s32)call->return_value;
-	if (status && status != function->benign_status[0] && status != function->benign_status[1])
-		cells_count_error(cell, status);
+	if (is_error(function, status))
+		cells_count_errors(cell, status, 1);
 	if (!status && frame && function->flags & GPUPERF_FN_PLAN)
 		plan_add(frame, cell, call->duration_ns);
 	if (call->threshold_ns)
@@ -282,9 +214,11 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	__u64 sp = PT_REGS_SP(ctx) - (pairing == PAIRING_EXITS ? 0 : 8);
 	struct ended_call call = {
 		.start_ns = session ? *session >> 1 : 0,
-		.pc = pairing == PAIRING_EXITS ? 0 : PT_REGS_IP(ctx), /* a return probe runs in the caller */
-		.sp = PT_REGS_SP(ctx),
-		.bp = PT_REGS_FP(ctx),
+		.caller = {
+			.pc = pairing == PAIRING_EXITS ? 0 : PT_REGS_IP(ctx), /* a return probe runs in the caller */
+			.sp = PT_REGS_SP(ctx),
+			.bp = PT_REGS_FP(ctx),
+		},
 		.function_id = cookie_function(cookie),
 	};
 	_Bool given_up = 0; /* counted as abandoned, too early */
@@ -366,8 +300,7 @@ int probe_count(struct pt_regs *ctx)
 	function_id = cookie_function(cookie);
 	function = bpf_map_lookup_elem(&functions, &function_id);
 	if (function && function->flags & GPUPERF_FN_LAUNCH)
-		trace_launch(bpf_task_storage_get(&threads, task, NULL, 0), launch_of(function, function_id),
-			     PT_REGS_SP(ctx), PT_REGS_FP(ctx), PT_REGS_PARM1(ctx));
+		note_launch(ctx, bpf_task_storage_get(&threads, task, NULL, 0), function, function_id);
 	cell_index = cells_find(function_id);
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
 	if (cell) {

@@ -9,6 +9,7 @@
 #include <bpf/bpf_helpers.h>
 #include <bpf/bpf_tracing.h>
 
+#include "bpf/hook_notes.h"
 #include "bpf/records.h"
 #include "bpf/unwind_frame.h"
 
@@ -117,7 +118,7 @@ struct bpf_iter__task {
 struct gpuperf_frame {
 	__u64 sp;          /* user stack pointer at entry: tells frames of one thread apart */
 	__u64 start_ns;
-	__u64 child_ns;    /* inclusive time of the probed calls made inside */
+	__u64 child_ns;    /* inclusive time of the probed and hooked calls made inside */
 	__u64 cookie;      /* function, lane and generation */
 	__u32 cell;        /* GPUPERF_NO_CELL: forwarded, counted by the frame around it */
 	__u32 values_unread;
@@ -130,6 +131,7 @@ struct gpuperf_frame {
 	__u16 pad[3];
 	struct gpuperf_time_split split; /* its faults stay unused here */
 	struct gpuperf_child children[GPUPERF_CHILDREN];
+	__u64 hooked_ns;   /* of the thread, at entry; less what calls made inside were charged already */
 };
 #define GPUPERF_NO_CELL 0xffffffffu
 
@@ -191,6 +193,7 @@ struct gpuperf_thread {
 	/* The last calls given up, in a circle. */
 	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
 	__u64 next_stack_ns; /* no launch before carries a stack, where they are paced */
+	__u64 hooked_ns_address; /* of struct gpuperf_noted_thread; 0 = none was noted */
 	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the look-up */
 	struct gpuperf_off_cpu off_cpu;
 	struct gpuperf_wait waits[GPUPERF_WAITS]; /* the longest of the calls in flight, and stale ones */
@@ -218,6 +221,30 @@ struct {
 	__type(key, __u32);
 	__type(value, struct gpuperf_plan);
 } plans GPUPERF_MAP;
+
+/* Entry of the driver (enum gpuperf_hook_entry) -> 1 + id of its function; 0 = not configured, or switched off. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(max_entries, GPUPERF_HOOK_COUNT);
+	__type(key, __u32);
+	__type(value, __u64);
+} hooked_functions GPUPERF_MAP;
+
+struct noted_thread_key {
+	__u64 address; /* of struct gpuperf_noted_thread */
+	__u32 tgid;
+	__u32 pad;
+};
+
+/* Thread that noted an address -> its id. Launches may be reported by another thread of its process. Sized as `threads`
+ * that launch: 4,096 of one process, and the least recently used go. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct noted_thread_key);
+	__type(value, __u32);
+} noted_threads GPUPERF_MAP;
 
 /* Lane -> the generation whose hits count. */
 struct {

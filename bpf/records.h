@@ -162,6 +162,7 @@ struct gpuperf_cell {
 	__u64 bytes[GPUPERF_BYTE_SLOTS]; /* of successful calls, by GPUPERF_BYTES_* */
 	__u32 buckets[GPUPERF_BUCKETS]; /* wraps at 2^32: the daemon reads often and adds differences */
 	__u64 worst_ns[GPUPERF_WORST]; /* longest slow calls of the cell, any order. Since 3. */
+	__u64 hooked;             /* of `calls`: counted by launch hooks (hook_notes.h), without a trap. Since 7. */
 };
 
 /* Key of the cell index. Producer: BPF. Consumer: daemon. Since 1. */
@@ -301,7 +302,8 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_SITE = 9,
 	GPUPERF_RECORD_CHILD = 10,
 	GPUPERF_RECORD_GRAPH = 11,
-	GPUPERF_RECORD_KINDS = 12
+	GPUPERF_RECORD_LAUNCHES = 12,
+	GPUPERF_RECORD_KINDS = 13
 };
 
 /* One call that passed its threshold. Producer: BPF at return, or the look at calls in flight, for which
@@ -328,7 +330,7 @@ struct gpuperf_slow_call {
 	__u32 outer[GPUPERF_CALL_DEPTH]; /* functions of the probed calls around it, outermost first */
 	__u8 outer_count;
 	__u8 adaptive;            /* threshold_ns is the adaptive threshold */
-	__u8 has_split;           /* 0 = not known: the call has no frame, or scheduling is not followed */
+	__u8 has_split;           /* 0 = not known: no frame, noted by a hook, or scheduling is not followed */
 	__u8 worst;               /* among the GPUPERF_WORST longest of its cell */
 	__u32 pad_split;
 	struct gpuperf_time_split split;
@@ -381,6 +383,14 @@ struct gpuperf_trace_order {
 	__u64 long_call_ns;       /* calls at least so long carry the stack of their caller */
 };
 
+/* What the daemon wants to hear of launches from processes whose hooks count them (hook_notes.h). */
+enum gpuperf_launch_reports {
+	GPUPERF_LAUNCHES_NONE = 0,
+	GPUPERF_LAUNCHES_PACED = 1, /* all of them, few with a stack */
+	GPUPERF_LAUNCHES_EACH = 2   /* each with a stack */
+};
+#define GPUPERF_PACED_STACK_NS 10000000ull /* of a thread's launches, one with a stack in so long; more often: each */
+
 /* A call to a function that gives a GPU work has begun. Producer: BPF. Consumer: drain. Since 5. */
 struct gpuperf_launch {
 	struct gpuperf_record header;
@@ -392,6 +402,23 @@ struct gpuperf_launch {
 	__u32 function_id;
 	__u32 is_captured;        /* made while its process captured a graph: it may have become a node of it */
 	__u64 exec;               /* CUgraphExec of a graph's launch; of others 0 */
+};
+
+#define GPUPERF_LAUNCHES 64       /* of one record */
+#define GPUPERF_NO_FUNCTION 0xffffffffu
+
+/* Launches that a process kept to report them together: none carries a stack, none is a graph's. Producer: BPF, from
+ * what launch hooks noted (hook_notes.h). Consumer: drain. Since 7. */
+struct gpuperf_launches {
+	struct gpuperf_record header;
+	__u64 base_mono_ns;
+	__u64 process_start_boot_ns;
+	__u32 pid;                /* initial pid namespace */
+	__u32 tid;
+	__u32 count;              /* at most GPUPERF_LAUNCHES */
+	__u32 pad;
+	__u32 offset_ns[GPUPERF_LAUNCHES];   /* from base_mono_ns */
+	__u32 function_id[GPUPERF_LAUNCHES]; /* GPUPERF_NO_FUNCTION = not a configured one */
 };
 
 /* A call that made, changed or ended a graph has returned with success; of the end of a capture also one that

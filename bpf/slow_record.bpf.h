@@ -2,7 +2,7 @@
 /* What the record of a slow call says of the state of its thread, whether it has returned or is in flight. */
 #pragma once
 
-#include "bpf/call_stack.bpf.h"
+#include "bpf/ended_call.bpf.h"
 
 /* All of it becomes zero. */
 static __always_inline void clear_slow_call(struct gpuperf_slow_call *record)
@@ -57,6 +57,9 @@ static __always_inline _Bool slow_share_allows(__u32 pid, __u64 now_ns, _Bool wo
 		return 0;
 	return !uid || slow_share_take(GPUPERF_SHARE_OF_USER | uid, now_ns, GPUPERF_SLOW_PER_USER * times);
 }
+
+/* The record of a slow call of the cell. `thread` may be NULL. */
+int emit_slow_call(const struct ended_call *call, struct gpuperf_thread *thread, __u32 cell_index);
 
 /* The smaller of the thresholds in force that the duration passes; 0 = it is not slow. */
 static __always_inline __u64 find_passed_threshold(const struct gpuperf_function *function,

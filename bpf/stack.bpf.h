@@ -41,6 +41,20 @@ static __always_inline __u64 take_entry_stack(__u64 sp, __u64 bp)
 	return take_stack(caller, sp + 8, bp);
 }
 
+/* Where a call comes from, as its registers are once it has returned there. pc 0 = the return address is on top of
+ * the stack. */
+struct caller {
+	__u64 pc;
+	__u64 sp;
+	__u64 bp;
+};
+
+/* The stack from the caller on. */
+static __always_inline __u64 take_callers_stack(const struct caller *caller)
+{
+	return caller->pc ? take_stack(caller->pc, caller->sp, caller->bp) : take_entry_stack(caller->sp, caller->bp);
+}
+
 /* The return addresses that probes have replaced on a task's stack, innermost first; how many. */
 static __always_inline __u32 list_replaced_returns(struct task_struct *task,
 						   struct gpuperf_replaced_return *returns)

@@ -271,7 +271,7 @@ int trace_graph(__u32 call, __u32 failed, __u64 start_ns, struct gpuperf_thread 
 	return 0;
 }
 
-int trace_launch(struct gpuperf_thread *thread, __u64 what, __u64 sp, __u64 bp, __u64 first)
+int trace_launch(struct gpuperf_thread *thread, __u32 function_id, __u64 exec, const struct caller *caller)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct gpuperf_trace_order *order = find_trace_order(task);
@@ -279,13 +279,13 @@ int trace_launch(struct gpuperf_thread *thread, __u64 what, __u64 sp, __u64 bp, 
 	struct gpuperf_launch *record;
 	_Bool captured;
 
-	if (!order || is_in_launch(thread))
+	if (!order || !caller || is_in_launch(thread))
 		return 0;
 	captured = is_captured(task);
 	if (!captured && !(order->flags & GPUPERF_TRACE_LAUNCHES))
 		return 0;
 	if (captured || takes_stack(order, thread))
-		stack_id = take_entry_stack(sp, bp);
+		stack_id = take_callers_stack(caller);
 	site_id = take_site(thread, stack_id);
 	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
 	if (!record) {
@@ -298,12 +298,19 @@ int trace_launch(struct gpuperf_thread *thread, __u64 what, __u64 sp, __u64 bp, 
 	record->process_start_boot_ns = task->group_leader->start_boottime;
 	record->pid = task->tgid;
 	record->tid = task->pid;
-	record->function_id = (__u32)what;
+	record->function_id = function_id;
 	record->is_captured = captured;
-	record->exec = what >> 32 == GPUPERF_GRAPH_LAUNCHED ? first : 0;
+	record->exec = exec;
 	record->mono_ns = bpf_ktime_get_ns();
 	bpf_ringbuf_submit(record, emit_wake_flags(record->mono_ns));
 	return 0;
+}
+
+int wants_launches(void)
+{
+	const struct gpuperf_trace_order *order = find_trace_order(bpf_get_current_task_btf());
+
+	return order && order->flags & GPUPERF_TRACE_LAUNCHES;
 }
 
 static __always_inline __u64 off_cpu_of(const struct gpuperf_frame *frame)
@@ -345,7 +352,7 @@ int trace_call(const struct ended_call *call, struct gpuperf_thread *thread)
 	record->function_id = call->function_id;
 	record->depth = call->depth;
 	if (call->duration_ns >= order->long_call_ns)
-		record->stack_id = take_callers_stack(call);
+		record->stack_id = take_callers_stack(&call->caller);
 	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 	return 0;
 }

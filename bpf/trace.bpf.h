@@ -5,9 +5,23 @@
 
 #include "bpf/ended_call.bpf.h"
 
-/* At the entry of a launch function, before its own frame is pushed. `thread` may be NULL; `what`: the function's id and,
- * from bit 32 on, GPUPERF_GRAPH_*; `first`: the first argument. */
-int trace_launch(struct gpuperf_thread *thread, __u64 what, __u64 sp, __u64 bp, __u64 first);
+/* At the entry of a launch function, before its own frame is pushed. `thread` may be NULL; `exec`: what a graph's launch
+ * launches, else 0. */
+int trace_launch(struct gpuperf_thread *thread, __u32 function_id, __u64 exec, const struct caller *caller);
+
+static __always_inline __u32 graph_call_of(__u32 flags)
+{
+	return flags >> GPUPERF_FN_GRAPH_SHIFT & GPUPERF_FN_GRAPH_MASK;
+}
+
+/* As trace_launch() takes it; `first`: the first argument. */
+static __always_inline __u64 exec_of(const struct gpuperf_function *function, __u64 first)
+{
+	return graph_call_of(function->flags) == GPUPERF_GRAPH_LAUNCHED ? first : 0;
+}
+
+/* Whether launches of the current process are traced. */
+int wants_launches(void);
 
 /* After a call that was no launch. `thread` may be NULL. */
 int trace_call(const struct ended_call *call, struct gpuperf_thread *thread);

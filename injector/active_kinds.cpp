@@ -105,16 +105,16 @@ void ActiveKinds::switch_off(uint32_t kinds) {
   active_ &= ~kinds;
 }
 
-void ActiveKinds::fill_level(gpuperf_status& status) const {
+void ActiveKinds::fill_level(gpuperf_status& status, bool has_graphs) const {
   const auto add = [&status](bool is_on, uint32_t level, uint64_t kinds) {
     if (!is_on) return;
     status.level |= level;
     status.enabled_kinds |= kinds;
   };
   const auto bit = [](uint32_t kind) { return GPUPERF_SESSION_BIT(kind); };
-  add(has(kKindGraphs), GPUPERF_SESSION_LEVEL_GRAPHS, bit(GPUPERF_SESSION_GRAPH));
+  add(has_graphs, GPUPERF_SESSION_LEVEL_GRAPHS, bit(GPUPERF_SESSION_GRAPH));
   add(has(kKindKernels), GPUPERF_SESSION_LEVEL_KERNELS, bit(GPUPERF_SESSION_KERNEL));
-  add(has(kKindKernels) && !has(kKindGraphs), GPUPERF_SESSION_LEVEL_NODES, 0);
+  add(has(kKindKernels) && !has_graphs, GPUPERF_SESSION_LEVEL_NODES, 0);
   add(has(kKindRuntime), GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_SYNCS,
       bit(GPUPERF_SESSION_API) | bit(GPUPERF_SESSION_SYNC));
   add(all_apis_, GPUPERF_SESSION_LEVEL_ALL_APIS, 0);

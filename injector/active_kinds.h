@@ -49,8 +49,9 @@ class ActiveKinds {
   void switch_off(uint32_t kinds);
   // Whole kinds of calls from now on, for single ones do not work or others use CUPTI.
   void forget_calls_by_id() { calls_by_id_ = false; }
-  // The level and the kinds of records of the session that come from what is on.
-  void fill_level(gpuperf_status& status) const;
+  // The level and the kinds of records of the session that come from what is on. `has_graphs`:
+  // graphs are seen, or will be once there are any.
+  void fill_level(gpuperf_status& status, bool has_graphs) const;
 
  private:
   void enable_calls(bool is_driver, bool all, bool in_initialisation);

@@ -31,6 +31,8 @@ constexpr uint32_t kDeviceBufferTripsMax = 3;
 constexpr uint64_t kTripPauseMs = 5'000;
 // So many kernels without the record of a single call say that none will come.
 constexpr uint64_t kSilentKernels = 1'000;
+// cuptiFinalize holds the thread that it runs on for 2 to 3 ms.
+constexpr uint64_t kFinalizeMs = 100;
 // A libcupti that was not there may come with a library that is loaded later.
 constexpr uint64_t kFindAgainMs = 10'000;
 
@@ -107,6 +109,10 @@ void Collector::end_gap(uint64_t now_ms) {
   records_.add_gap(gap_cause_, gap_start_unix_ns_, read_unix_ns(), now_ms);
 }
 
+bool Collector::wants_any() const {
+  return has_order_ && control_.mode == GPUPERF_SESSION_RUN && control_.enabled_kinds != 0;
+}
+
 // Whether CUPTI may be touched at all; says why not.
 bool Collector::can_collect() const {
   return state_ != GPUPERF_SESSION_STATE_FAILED && !is_dead_.load(std::memory_order_relaxed);
@@ -115,9 +121,15 @@ bool Collector::can_collect() const {
 void Collector::watch_clients() {
   const Locked locked(*this, Locked::Patience::kEndless);
   if (is_dead_.load(std::memory_order_relaxed) || find_nsight() != nullptr) return;
-  if (api_.library == nullptr && is_cupti_mapped())
-    (void)find_cupti(api_);  // prepare() says why not
+  if (api_.library == nullptr && is_cupti_mapped()) (void)find_library();  // prepare() says why not
+  has_looked_ = true;
   stand_between(api_);
+}
+
+CuptiFound Collector::find_library() {
+  // Brought by somebody since the last look, who may have begun to use it.
+  if (api_.library == nullptr && has_looked_ && is_cupti_mapped()) foreign_.suspect();
+  return find_cupti(api_);
 }
 
 // Finds CUPTI and makes it ours to use. Nothing is switched on.
@@ -127,7 +139,7 @@ bool Collector::prepare() {
     set_state(GPUPERF_SESSION_STATE_FAILED, GPUPERF_SESSION_CAUSE_NSIGHT, tool);
     return false;
   }
-  const CuptiFound found = find_cupti(api_);
+  const CuptiFound found = find_library();
   if (found.cause != GPUPERF_SESSION_CAUSE_NONE) {
     set_state(GPUPERF_SESSION_STATE_FAILED, found.cause, found.detail);
     return false;
@@ -149,6 +161,20 @@ bool Collector::prepare() {
   (void)api_.cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size,
                                        &per_thread);
   is_prepared_ = true;
+  is_finalised_ = false;
+  return true;
+}
+
+bool Collector::register_buffers() {
+  buffers_.stock_up();
+  const CUptiResult result =
+      api_.cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed);
+  if (result != CUPTI_SUCCESS) {
+    fail(GPUPERF_SESSION_CAUSE_CUPTI_ERROR, "cuptiActivityRegisterCallbacks", result);
+    return false;
+  }
+  clock_.forget();
+  clock_.check(read_cupti_clock);
   return true;
 }
 
@@ -196,19 +222,11 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     drain(true, now_ms);
   }
-  if (active_.all() == 0 && want.kinds != 0) {
-    buffers_.stock_up();
-    const CUptiResult result =
-        api_.cuptiActivityRegisterCallbacks(on_buffer_requested, on_buffer_completed);
-    if (result != CUPTI_SUCCESS) {
-      return fail(GPUPERF_SESSION_CAUSE_CUPTI_ERROR, "cuptiActivityRegisterCallbacks", result);
-    }
-    clock_.forget();
-    clock_.check(read_cupti_clock);
-  }
+  if (active_.all() == 0 && want.kinds != 0 && !register_buffers()) return;
   if ((want.kinds & ~active_.all() & (kKindRuntime | kKindDriver)) != 0) {
     calls_before_ = records_.call_count();
     kernels_before_ = records_.kernel_count();
+    had_calls_ = true;
   }
   const auto refusal = active_.switch_on(want.kinds, want.all_apis, in_initialisation_);
   if (refusal.result != CUPTI_SUCCESS) {
@@ -226,18 +244,23 @@ void Collector::apply(uint64_t now_ms) {
   }
   if (!can_collect()) return;
   if (!has_order_) return;
+  if (finalizer_.is_done()) forget_cupti();
+  has_run_ |= wants_any();
+  if (wants_any() && !take_cupti()) return;  // it is being ended: goes on at the next look
   if (control_.mode == GPUPERF_SESSION_OFF && !is_prepared_) {
-    return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, "");
+    return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
   }
-  const bool wants_any = control_.mode == GPUPERF_SESSION_RUN && control_.enabled_kinds != 0;
-  if (!is_prepared_ && !wants_any) {
-    return set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL, "");
+  if (!is_prepared_ && !wants_any()) {
+    return set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
   }
   if (!in_initialisation_ && !is_prepared_ && !is_cuda_up()) {
     return set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE, "");
   }
   if (!prepare()) return;
-  if (in_initialisation_ && (control_.mode == GPUPERF_SESSION_RUN)) graphs_covered_ = true;
+  if (in_initialisation_ && control_.mode == GPUPERF_SESSION_RUN &&
+      graphs_.load() == Graphs::kUnknown) {
+    graphs_covered_ = true;
+  }
   records_.set_kinds(control_.enabled_kinds);
   records_.set_sample_every(control_.sample_every);
   const bool was_collecting = state_ == GPUPERF_SESSION_STATE_COLLECTING;
@@ -246,10 +269,10 @@ void Collector::apply(uint64_t now_ms) {
   if (has_yielded_) return;  // the state says so already
   if (control_.mode == GPUPERF_SESSION_OFF) {
     if (was_collecting) begin_gap(GPUPERF_SESSION_CAUSE_CONTROL);
-    set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, "");
+    set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
   } else if (control_.mode == GPUPERF_SESSION_PAUSE) {
     if (was_collecting) begin_gap(GPUPERF_SESSION_CAUSE_CONTROL);
-    set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL, "");
+    set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
   } else if (now_ms >= settle_end_ms_) {
     if (kernels_barred_ || now_ms >= kernels_from_ms_) end_gap(now_ms);
     gpuperf_session_cause cause = GPUPERF_SESSION_CAUSE_NONE;
@@ -268,6 +291,77 @@ void Collector::apply(uint64_t now_ms) {
   }
 }
 
+// --- CUPTI's end
+
+// CUPTI is ours to call. False: a thread is ending it, and takes long.
+bool Collector::take_cupti() {
+  if (!finalizer_.hold(kFinalizeMs)) return false;
+  if (finalizer_.is_done()) forget_cupti();
+  return true;
+}
+
+// It was ended: what it knew of us is gone. Records that came at the end are in our buffers.
+void Collector::forget_cupti() {
+  const CUptiResult result = finalizer_.take_result();
+  if (result == Finalizer::kMetGraph) graphs_.store(Graphs::kMade);  // that no hook saw
+  cannot_end_ = result != CUPTI_SUCCESS;
+  if (cannot_end_) return;
+  is_prepared_ = false;
+  is_finalised_ = true;
+  active_.forget_calls_by_id();  // they worked in cuInit only
+  clock_.forget();
+}
+
+// Nothing is wanted of CUPTI: has it ended, if that harms nobody. Says what becomes of it.
+const char* Collector::dismiss_cupti() {
+  if (!is_prepared_) return is_finalised_ ? "CUPTI is finalised" : "";
+  if (graphs_.load() == Graphs::kUnknown) return "CUPTI stays attached: launches are not hooked";
+  if (graphs_.load() == Graphs::kMade) return "CUPTI stays attached: there are CUDA graphs";
+  if (foreign_.has_been()) return "CUPTI stays attached: another client has used it";
+  if (had_calls_) return "CUPTI stays attached: calls of the API were recorded";
+  if (cannot_end_ || api_.cuptiFinalize == nullptr || active_.all() != 0) {
+    return "CUPTI stays attached: it cannot be finalised";
+  }
+  finalizer_.want(api_.cuptiFinalize);
+  return "CUPTI is finalised at the next launch";
+}
+
+// --- graphs
+
+// Whether graphs made from now on are to be recorded, now or when collection goes on.
+bool Collector::may_cover_graphs() const {
+  if (!has_order_ || !can_collect() || has_yielded_ || burst_.is_by_node()) return false;
+  // Nothing is known of graphs that begin after CUPTI's end.
+  if (is_finalised_) return false;
+  // A graph that no hook saw being made would crash.
+  if (records_.graph_launch_count() > 0 || records_.node_count() > 0) return false;
+  return wants_any() || (control_.mode == GPUPERF_SESSION_PAUSE && has_run_ && is_connected_);
+}
+
+void Collector::on_graph(bool begins) {
+  if (graphs_.load(std::memory_order_acquire) != Graphs::kNone) return;
+  if (is_dead_.load(std::memory_order_relaxed)) return;
+  const Locked locked(*this, Locked::Patience::kShort);
+  Graphs none = Graphs::kNone;
+  if (!locked.is_locked()) {  // its graph is not covered: so none is
+    graphs_.store(Graphs::kMade);
+    return;
+  }
+  if (graphs_.load() != Graphs::kNone) return;
+  // Ended before there is a graph, or not at all.
+  if (take_cupti() && begins && may_cover_graphs() && prepare() &&
+      (active_.all() != 0 || register_buffers())) {
+    graphs_covered_ =
+        active_.switch_on(kKindGraphs, active_.all_apis(), false).result == CUPTI_SUCCESS;
+  }
+  if (graphs_.compare_exchange_strong(none, Graphs::kMade) || !graphs_covered_) return;
+  // A thread that waited too long has begun a graph that is not covered.
+  active_.switch_off(kKindGraphs);
+  graphs_covered_ = false;
+}
+
+// --- orders
+
 void Collector::start_in_initialisation(const gpuperf_control& control, uint64_t now_ms) {
   const Locked locked(*this, Locked::Patience::kShort);
   if (!locked.is_locked()) return;
@@ -285,7 +379,7 @@ void Collector::order(const gpuperf_control& control, uint64_t now_ms) {
   const uint32_t asked_before = control_.burst_flags;
   control_ = control;
   has_order_ = true;
-  if (is_first) kernels_from_ms_ = now_ms + kProbationMs;
+  if (is_first && graphs_.load() != Graphs::kNone) kernels_from_ms_ = now_ms + kProbationMs;
   // Of the daemon's mind: a failure that was its own may be over.
   if (control_.burst_flags != 0 && control_.mode == GPUPERF_SESSION_RUN) begin_burst(now_ms);
   if (control_.burst_flags == 0 && asked_before != 0 && burst_.is_on()) end_burst(now_ms);
@@ -304,7 +398,7 @@ void Collector::set_connected(bool is_connected, uint64_t now_ms) {
   }
 }
 
-// As when told to pause: what it would cost to switch off more is more than it costs to leave it.
+// As when told to pause.
 void Collector::leave(uint64_t now_ms) {
   const Locked locked(*this, Locked::Patience::kEndless);
   if (!has_order_ || control_.mode != GPUPERF_SESSION_RUN) return;
@@ -329,7 +423,9 @@ void Collector::end_burst(uint64_t now_ms) {
   if (!was_by_node || !can_collect()) return;
   begin_gap(GPUPERF_SESSION_CAUSE_BURST);
   settle_end_ms_ = now_ms + kSettleMs;
-  kernels_from_ms_ = now_ms + kSettleMs + kProbationMs;  // after a look whether graphs are launched
+  kernels_from_ms_ = settle_end_ms_;
+  // After a look whether graphs are launched.
+  if (graphs_.load() != Graphs::kNone) kernels_from_ms_ += kProbationMs;
 }
 
 // --- other clients
@@ -352,7 +448,9 @@ void Collector::step_aside(const void* caller) {
   graphs_covered_ = false;
   // Every buffer of ours comes home: one that stayed would take their records, and they would not
   // know it.
-  for (int i = 0; i < 3; ++i) (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  for (int i = 0; i < 3 && is_prepared_; ++i) {
+    (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  }
   set_state(GPUPERF_SESSION_STATE_YIELDED, GPUPERF_SESSION_CAUSE_OTHER_CLIENT, library);
 }
 
@@ -360,6 +458,7 @@ void Collector::on_foreign_call(ForeignCall call, uint32_t kind, const void* cal
   if (is_dead_.load(std::memory_order_relaxed)) return;
   const Locked locked(*this, Locked::Patience::kShort);
   if (!locked.is_locked()) return;
+  (void)take_cupti();  // not ended under their hands
   if (call == ForeignCall::kClock) clock_.forget();
   if (foreign_.note(call, kind, read_mono_ms())) step_aside(caller);
 }
@@ -406,6 +505,8 @@ void Collector::judge_records(uint64_t now_ms) {
   if (!graphs_covered_ && !burst_.is_by_node() && !kernels_barred_ &&
       (new_launches > 0 || new_nodes > 0)) {
     kernels_barred_ = true;
+    Graphs none = Graphs::kNone;
+    (void)graphs_.compare_exchange_strong(none, Graphs::kMade);  // that no hook saw
     if (active_.has(kKindKernels)) {
       begin_gap(GPUPERF_SESSION_CAUSE_GRAPHS_UNSEEN);
       settle_end_ms_ = now_ms + kSettleMs;
@@ -425,7 +526,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     has_yielded_ = false;
     // Their callbacks get what is theirs.
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    kernels_from_ms_ = now_ms + kProbationMs;
+    if (graphs_.load() != Graphs::kNone) kernels_from_ms_ = now_ms + kProbationMs;
     apply(now_ms);
   }
   if (burst_.is_over(now_ms)) end_burst(now_ms);
@@ -433,7 +534,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     (void)api_.cuptiActivityFlushAll(0);
     clock_.check(read_cupti_clock);
   }
-  drain(false, now_ms);
+  drain(active_.all() == 0, now_ms);
   if (flush && is_prepared_ && !has_yielded_) judge_records(now_ms);
   if (settle_end_ms_ != 0 && now_ms >= settle_end_ms_) {
     settle_end_ms_ = 0;
@@ -445,12 +546,17 @@ void Collector::tend(bool flush, uint64_t now_ms) {
 void Collector::finish(uint64_t now_ms) {
   {
     const Locked locked(*this, Locked::Patience::kEndless);
-    if (active_.all() != 0) {
+    if (take_cupti() && active_.all() != 0) {
       (void)api_.cuptiActivityFlushAll(0);
       drain(true, now_ms);
     }
   }
   is_dead_.store(true);
+}
+
+void Collector::after_fork_in_child() {
+  is_dead_.store(true, std::memory_order_relaxed);
+  finalizer_.abandon();
 }
 
 bool Collector::is_collecting() const {
@@ -472,7 +578,10 @@ void Collector::fill_status(gpuperf_status& status) const {
   status.driver_version = read_driver_version();
   status.buffer_mib = static_cast<uint32_t>((buffers_.made_count() * Buffers::kBufferBytes) >> 20);
   std::memcpy(status.detail, detail_, sizeof(status.detail));
-  active_.fill_level(status);
+  const bool will_see_graphs = state_ == GPUPERF_SESSION_STATE_COLLECTING &&
+                               graphs_.load() == Graphs::kNone && !is_finalised_ &&
+                               !burst_.is_by_node();
+  active_.fill_level(status, active_.has(kKindGraphs) || will_see_graphs);
 }
 
 }  // namespace gpuperf::injector

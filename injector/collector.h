@@ -2,23 +2,27 @@
 
 // What is collected in this process, and when.
 //
-// Three parties ask for changes: the daemon (order), other clients of CUPTI (on_foreign_call, on
-// their threads), and what is seen in the records (tend). All go through one lock, which the
-// workload's own threads never take: CUPTI's requests for buffers do without it.
+// Four parties ask for changes: the daemon (order), other clients of CUPTI (on_foreign_call, on
+// their threads), threads that are about to make a graph (on_graph), and what is seen in the
+// records (tend). All go through one lock, which the workload's launches never take: CUPTI's
+// requests for buffers do without it.
 //
 // Levels. Kernels that are launched one by one are always recorded; of graphs only their launches,
 // by CUPTI's GRAPH_TRACE. Two facts of CUPTI 13.0 rule that kind, both seen on an H200:
 //   - A graph that was captured while GRAPH_TRACE was off crashes the process when it is launched
 //     with GRAPH_TRACE on; and switching it on while graphs are launched crashed in 2 of 5 cases.
-//     So it is switched on only while CUDA initialises, when there can be no graph yet; once off,
-//     it stays off.
+//     So it is switched on right before the first graph is made, by the thread that makes it; once
+//     off, it stays off. Where no hook sees graphs being made it is switched on while CUDA
+//     initialises, or never.
 //   - Without GRAPH_TRACE, CONCURRENT_KERNEL records each kernel inside graphs, which can double
 //     what a launch of short kernels takes. So where graphs are launched that GRAPH_TRACE cannot
 //     cover, kernels are not recorded at all, but in bursts.
 // No subscriber is ever held: there is one place for it, PyTorch's profiler wants it, and taking it
-// while other threads launch crashes (13.0, in 6 of 12 runs on an H200). For the same reason CUPTI
-// is never ended by cuptiFinalize, which would take the 0.5 us off each launch (of 3 us) that
-// remain once CUPTI was on, whatever is switched off: it crashes too. docs/decisions/0012-cupti.md.
+// while other threads launch crashes (13.0, in 6 of 12 runs on an H200).
+//
+// Once CUPTI was on, 0.5 us of each launch (of 3 us) remain, whatever is switched off, until it is
+// ended by cuptiFinalize. That is done when nothing is wanted any more (see finalizer.h), but not
+// where graphs were made or another client has used CUPTI. docs/decisions/0012-cupti.md.
 
 #include <pthread.h>
 
@@ -31,6 +35,7 @@
 #include "injector/cupti_api.h"
 #include "injector/cupti_clock.h"
 #include "injector/cupti_records.h"
+#include "injector/finalizer.h"
 #include "injector/foreign_clients.h"
 #include "injector/session_abi.h"
 
@@ -42,7 +47,9 @@ class Collector {
       : records_(api_, clock_, active_.calls(), batch), buffers_(buffers), batch_(batch) {}
 
   void allow_nodes() { burst_.allow_nodes(); }
-  // The first order, from within cuInit: the only time when graphs can be covered.
+  // Within cuInit: on_graph() is called before any graph is made from now on.
+  void trust_graph_hooks() { graphs_.store(Graphs::kNone); }
+  // The first order, from within cuInit.
   void start_in_initialisation(const gpuperf_control& control, uint64_t now_ms);
   // The daemon's ruling. Injector's thread, as are all below.
   void order(const gpuperf_control& control, uint64_t now_ms);
@@ -62,10 +69,15 @@ class Collector {
 
   // On another client's thread, before its call does its work.
   void on_foreign_call(ForeignCall call, uint32_t kind, const void* caller);
-  void after_fork_in_child() { is_dead_.store(true, std::memory_order_relaxed); }
+  // On a thread that is about to make a graph, of nothing (`begins`) or of another one. The first
+  // one waits until graphs are covered, if they are to be; later ones are not held up.
+  void on_graph(bool begins);
+  // The process's end, too.
+  void after_fork_in_child();
 
  private:
   class Locked;
+  enum class Graphs { kUnknown, kNone, kMade };  // unknown: no hook sees them
   struct Want {
     uint32_t kinds = 0;  // kKind* bits
     bool all_apis = false;
@@ -73,7 +85,14 @@ class Collector {
 
   Want choose_kinds(uint64_t now_ms) const;
   bool can_collect() const;
+  bool wants_any() const;
+  bool may_cover_graphs() const;
+  CuptiFound find_library();
   bool prepare();
+  bool register_buffers();
+  bool take_cupti();
+  void forget_cupti();
+  const char* dismiss_cupti();
   void apply(uint64_t now_ms);
   void switch_kinds(const Want& want, uint64_t now_ms);
   void begin_gap(gpuperf_session_cause cause);
@@ -103,17 +122,24 @@ class Collector {
   bool has_order_ = false;
   bool is_connected_ = false;
   bool is_prepared_ = false;
+  bool has_run_ = false;     // the daemon has wanted records
+  bool has_looked_ = false;  // for libcupti
+  Finalizer finalizer_;
+  bool is_finalised_ = false;  // CUPTI was on, and has been ended since
+  bool cannot_end_ = false;    // cuptiFinalize failed, or a graph was launched instead
   gpuperf_session_state state_ = GPUPERF_SESSION_STATE_WAITING;
   gpuperf_session_cause cause_ = GPUPERF_SESSION_CAUSE_NONE;
   char detail_[96] = "";
   uint64_t find_again_ms_ = 0;
   // Graphs.
+  std::atomic<Graphs> graphs_ = Graphs::kUnknown;  // read without the lock
   bool in_initialisation_ = false;
   bool graphs_covered_ = false;   // GRAPH_TRACE has been on since before the first graph
   bool kernels_barred_ = false;   // graphs are launched that it does not cover
   uint64_t kernels_from_ms_ = 0;  // no kernels before
   uint64_t calls_before_ = 0;     // records when calls were switched on
   uint64_t kernels_before_ = 0;
+  bool had_calls_ = false;  // calls of the API were recorded: cuptiFinalize may corrupt the heap
   uint64_t seen_graph_launches_ = 0;
   uint64_t seen_nodes_ = 0;
   uint64_t seen_untimed_ = 0;

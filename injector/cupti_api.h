@@ -31,7 +31,8 @@ namespace gpuperf::injector {
 // That only newer versions have: null where it is missing.
 #define GPUPERF_CUPTI_NEWER_FUNCTIONS(X) \
   X(cuptiActivityEnableDriverApi)        \
-  X(cuptiActivityEnableRuntimeApi)
+  X(cuptiActivityEnableRuntimeApi)       \
+  X(cuptiFinalize)
 
 struct CuptiApi {
 #define GPUPERF_MEMBER(name) decltype(&::name) name = nullptr;

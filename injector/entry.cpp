@@ -25,14 +25,16 @@
 #include "injector/clocks.h"
 #include "injector/collector.h"
 #include "injector/daemon_link.h"
+#include "injector/graph_hooks.h"
+#include "injector/launch_hooks.h"
 
 namespace gpuperf::injector {
 namespace {
 
 constexpr const char* kSocketPath = "/run/gpuperf/ingest.sock";
 // The daemon's answer is awaited so long within cuInit, which takes hundreds of milliseconds
-// itself: graphs can be covered only from there (see Collector). A daemon that is stopped costs
-// this once.
+// itself: single calls of the API can be recorded only from there (see ActiveKinds), and without
+// hooks graphs. A daemon that is stopped costs this once.
 constexpr uint64_t kAnswerInInitMs = 20;
 // At the process's exit, for what is still in CUPTI's buffers.
 constexpr int kLastWordsMs = 200;
@@ -42,6 +44,9 @@ constexpr uint64_t kStatusMs = 1'000;
 constexpr uint32_t kFlushMsDefault = 250;
 constexpr uint64_t kAbandonMsDefault = 30'000;
 constexpr uint64_t kWatchMs = 1'000;
+// What the launch hooks counted is sent so often: what a process has not sent when it is killed is
+// lost.
+constexpr uint64_t kCountsMs = 100;
 
 struct Injector {
   Buffers buffers;
@@ -131,6 +136,7 @@ void work_once(Injector& self) {
   if (is_due) self.next_flush_ms = now_ms + flush_interval_ms(self);
   self.collector.tend(is_due, now_ms);
   self.batch.send(now_ms);
+  if (are_launches_counted()) send_launch_counts();
   if (self.link.state() == DaemonLink::State::kTogether && now_ms >= self.next_status_ms) {
     send_status(self, now_ms);
   }
@@ -146,6 +152,7 @@ int get_patience_ms(const Injector& self) {
     until_ms =
         self.link.next_try_ms() < now_ms + kWatchMs ? self.link.next_try_ms() : now_ms + kWatchMs;
   }
+  if (are_launches_counted() && now_ms + kCountsMs < until_ms) until_ms = now_ms + kCountsMs;
   return until_ms <= now_ms ? 1 : static_cast<int>(until_ms - now_ms);
 }
 
@@ -164,6 +171,7 @@ void* run(void* argument) {
   const uint64_t now_ms = read_mono_ms();
   self.collector.finish(now_ms);
   self.batch.send(now_ms);
+  if (are_launches_counted()) send_launch_counts();
   if (self.link.state() == DaemonLink::State::kTogether) send_status(self, now_ms);
   self.link.send_queued(now_ms);
   self.link.disconnect(now_ms);
@@ -189,6 +197,7 @@ void on_exit() {
 }
 
 void on_fork_in_child() {
+  stop_counting_launches();
   g_injector->collector.after_fork_in_child();
   g_injector->is_ending.store(true);
   g_injector->link.abandon_after_fork();
@@ -209,7 +218,8 @@ bool start_thread(Injector& self) {
   return is_started;
 }
 
-// Asks the daemon, if there is one, and does at once what it rules: there are no graphs yet.
+// Asks the daemon, if there is one, and does at once what it rules: nothing is missed, and single
+// calls can be switched on.
 void ask_in_initialisation(Injector& self, uint64_t patience_ms) {
   const uint64_t start_ms = read_mono_ms();
   if (!self.link.try_connect(start_ms)) return;
@@ -229,6 +239,11 @@ bool is_set(const char* name) {
   return value != nullptr && value[0] != '\0' && std::strcmp(value, "0") != 0;
 }
 
+bool is_off(const char* name) {
+  const char* value = std::getenv(name);
+  return value != nullptr && std::strcmp(value, "0") == 0;
+}
+
 void initialise() {
   const char* path = std::getenv("GPUPERF_SOCKET");
   g_injector = new (g_storage) Injector;
@@ -240,6 +255,10 @@ void initialise() {
   self.gone_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
   if (self.wake_fd < 0 || self.gone_fd < 0) return;
   self.buffers.set_wake_fd(self.wake_fd);
+  set_graph_watcher([](bool begins) { g_injector->collector.on_graph(begins); });
+  if (!is_off("GPUPERF_LAUNCH_HOOKS") && find_nsight() == nullptr && install_launch_hooks()) {
+    self.collector.trust_graph_hooks();
+  }
   if (is_set("GPUPERF_NODE_BURSTS")) self.collector.allow_nodes();
   self.collector.watch_clients();
   const char* patience_ms = std::getenv("GPUPERF_INIT_WAIT_MS");

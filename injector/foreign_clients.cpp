@@ -11,6 +11,7 @@ constexpr uint64_t kQuietMs = 2'000;
 
 bool ForeignClients::note(ForeignCall call, uint32_t kind, uint64_t now_ms) {
   last_ms_ = now_ms;
+  has_been_ = true;
   const uint64_t bit = kind < 64 ? uint64_t{1} << kind : 0;
   const bool is_driver = kind == CUPTI_ACTIVITY_KIND_DRIVER;
   switch (call) {
@@ -43,6 +44,7 @@ bool ForeignClients::note(ForeignCall call, uint32_t kind, uint64_t now_ms) {
       for (CallSet& calls : calls_) calls.clear();
       return true;
     case ForeignCall::kClock:
+    case ForeignCall::kSubscribe:
       return false;
   }
   return false;  // only reached with a value outside the enum

@@ -23,6 +23,7 @@ enum class ForeignCall {
   kProfileEnd,
   kFinalize,
   kClock,
+  kSubscribe,  // disturbs nobody
 };
 
 // A set of callback ids.
@@ -49,8 +50,13 @@ class ForeignClients {
   bool note(ForeignCall call, uint32_t kind, uint64_t now_ms);
   // All they began has ended, some time ago.
   bool are_done(uint64_t now_ms) const;
+  // There may be one that nobody saw begin.
+  void suspect() { has_been_ = true; }
+  // CUPTI may hold what is another client's: a subscriber, a clock.
+  bool has_been() const { return has_been_; }
 
  private:
+  bool has_been_ = false;
   uint64_t kinds_ = 0;  // by CUpti_ActivityKind
   CallSet calls_[2];    // runtime, driver
   uint32_t profiles_ = 0;

@@ -107,7 +107,7 @@ struct gpuperf_refuse {
 enum gpuperf_session_mode {
 	GPUPERF_SESSION_RUN = 1,   /* collect enabled_kinds */
 	GPUPERF_SESSION_PAUSE = 2, /* send nothing; what cannot be taken up again later stays on in CUPTI */
-	GPUPERF_SESSION_OFF = 3    /* nothing of ours is on in CUPTI; graph level is lost for good */
+	GPUPERF_SESSION_OFF = 3    /* nothing of ours is on in CUPTI; graph level is lost for good where there are graphs */
 };
 
 /* struct gpuperf_control.burst_flags: dearer detail for a while. */
@@ -159,8 +159,9 @@ enum gpuperf_session_cause {
 
 /* struct gpuperf_status.level: what is collected at present. */
 #define GPUPERF_SESSION_LEVEL_KERNELS 1u   /* kernels launched one by one */
-#define GPUPERF_SESSION_LEVEL_GRAPHS 2u    /* one record per graph launch. Needs to have been on
-                                            * before the first graph was made: else CUPTI crashes */
+#define GPUPERF_SESSION_LEVEL_GRAPHS 2u    /* one record per graph launch, also where there is no graph
+                                            * yet. CUPTI's kind needs to be on before the first one is
+                                            * made: else it crashes */
 #define GPUPERF_SESSION_LEVEL_NODES 4u     /* kernels inside graphs */
 #define GPUPERF_SESSION_LEVEL_APIS 8u      /* launch-class API calls */
 #define GPUPERF_SESSION_LEVEL_ALL_APIS 16u
@@ -204,7 +205,8 @@ struct gpuperf_status {
 	__u32 driver_version;     /* cuDriverGetVersion(): 1000 x major + 10 x minor; 0 = unknown */
 	__u32 clock_foreign;      /* 1 = CUPTI runs on another clock and is converted */
 	__u32 buffer_mib;         /* host memory held for CUPTI's buffers */
-	char detail[96];          /* of the cause, zero-terminated: a library, a call, a reason */
+	char detail[96];          /* of the cause, zero-terminated: a library, a call, a reason; of PAUSED
+	                           * and OFF: what became of CUPTI in the process */
 };
 
 /* Records of one session, in the order they were decoded. Producer: injector. Consumer:

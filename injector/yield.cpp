@@ -2,27 +2,24 @@
 
 #include <dlfcn.h>
 #include <elf.h>
-#include <fcntl.h>
 #include <link.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 
 #include "injector/collector.h"
+#include "injector/data_patch.h"
 
 namespace gpuperf::injector {
 namespace {
 
-using Word = uint64_t;
 // Every function below takes integers and pointers only, six at most: passed on as they came.
 using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word);
 
 // X(function, what it means, the kind of record or callback id it is about)
 #define GPUPERF_FOREIGN_CALLS(X)                                                             \
+  X(cuptiSubscribe, ForeignCall::kSubscribe, 0)                                              \
+  X(cuptiSubscribe_v2, ForeignCall::kSubscribe, 0)                                           \
   X(cuptiActivityRegisterCallbacks, ForeignCall::kRegister, 0)                               \
   X(cuptiActivityRegisterCallbacks_v2, ForeignCall::kRegister, 0)                            \
   X(cuptiActivityEnable, ForeignCall::kEnable, a)                                            \
@@ -69,61 +66,6 @@ const Hook kHooks[] = {
     GPUPERF_FOREIGN_CALLS(GPUPERF_HOOK)
 #undef GPUPERF_HOOK
 };
-
-// One mapping of this process, the last that was asked for.
-struct Mapping {
-  uintptr_t start = 0;
-  uintptr_t end = 0;
-  int protection = 0;
-};
-
-bool find_mapping(uintptr_t address, Mapping& mapping) {
-  if (address >= mapping.start && address < mapping.end) return true;
-  const int fd = open("/proc/self/maps", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return false;
-  static char text[1 << 16];
-  size_t kept = 0;
-  bool is_found = false;
-  for (ssize_t count = 1; count > 0 && !is_found;) {
-    count = read(fd, text + kept, sizeof(text) - 1 - kept);
-    if (count < 0) break;
-    text[kept + static_cast<size_t>(count)] = '\0';
-    char* line = text;
-    for (char* end = std::strchr(line, '\n'); end != nullptr; end = std::strchr(line, '\n')) {
-      char* at = line;
-      const uintptr_t first = std::strtoull(at, &at, 16);
-      const uintptr_t last = std::strtoull(at + 1, &at, 16);
-      if (address >= first && address < last) {
-        mapping = {first, last,
-                   (at[1] == 'r' ? PROT_READ : 0) | (at[2] == 'w' ? PROT_WRITE : 0) |
-                       (at[3] == 'x' ? PROT_EXEC : 0)};
-        is_found = true;
-        break;
-      }
-      line = end + 1;
-    }
-    kept = std::strlen(line);
-    std::memmove(text, line, kept);
-  }
-  (void)close(fd);
-  return is_found;
-}
-
-// Writes one aligned word, as a page's other readers see it: at once.
-bool write_word(Word* word, Word value, Mapping& mapping) {
-  const auto address = reinterpret_cast<uintptr_t>(word);
-  if (address % sizeof(Word) != 0 || !find_mapping(address, mapping)) return false;
-  if ((mapping.protection & PROT_EXEC) != 0) return false;  // never near code
-  const bool is_writable = (mapping.protection & PROT_WRITE) != 0;
-  void* page = reinterpret_cast<void*>(address & ~uintptr_t{4095});
-  if (!is_writable && mprotect(page, 4096, mapping.protection | PROT_WRITE) != 0) return false;
-  __atomic_store_n(word, value, __ATOMIC_RELEASE);
-  if (!is_writable) {
-    (void)mprotect(page, 4096, mapping.protection);  // as it was
-    mapping = {};                                    // it may have been split
-  }
-  return true;
-}
 
 // What of the dynamic section of a library that needs libcupti is read here.
 struct Dynamic {

@@ -110,13 +110,13 @@ void Control::post_session_order(const SessionTarget& target, const SessionOrder
 }
 
 void Control::post_start_capture(const CaptureOrder& order, CaptureDone done) {
-  post_capture_change(
-      [this, order] {
-        auto row = tracing_->captures().start(order);
-        probing_.judge_budget(core_.clock.mono_ns());
-        return row;
-      },
-      std::move(done));
+  core_.loop->post([this, order, done = std::move(done)] {
+    auto row = tracing_->captures().start(order);
+    probing_.judge_budget(core_.clock.mono_ns());
+    core_.publish();
+    // By then launch hooks report each launch at once, with its stack.
+    probing_.post_done([done, row = std::move(row)] { done(row); });
+  });
 }
 
 void Control::post_stop_capture(uint64_t id, CaptureDone done) {

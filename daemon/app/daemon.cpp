@@ -76,7 +76,7 @@ struct Daemon::Parts {
   Config config;
   OtlpPart otlp{core};
   SlowCallsPart slow_calls{core, otlp};
-  TracingPart tracing{core, otlp, slow_calls, sessions};
+  TracingPart tracing{core, otlp, slow_calls, sessions, probing};
   SessionsPart sessions{core};
   const std::unique_ptr<Part> injection = make_injection_part(core, sessions);
   Control control{core, probing, sessions, tracing};

@@ -88,10 +88,11 @@ Drain::Setup KernelEventsPart::make_setup() {
 }
 
 MapSource KernelEventsPart::make_totals() {
-  const auto find_owner = [this](const ProcessKey& process, const gpuperf_process_info* info) {
+  const auto find_owner = [this, proc = core_.reader.make_files()](
+                              const ProcessKey& process, const gpuperf_process_info* info) {
     // So that a short program's stacks can be named after it.
     others_.kernel.symbolizer().post_prepare(process);
-    return read_owner(process, info);
+    return read_owner(proc, process, info);
   };
   const auto is_alive = [](const ProcessKey& process) {
     return is_running_since("/proc", process.pid, process.start_boot_ns);

@@ -37,17 +37,17 @@ void KernelPart::stop() {
 }
 
 void KernelPart::advance(int64_t /*now_mono_ns*/) {
+  core_.reader.reap();
   if (symbolizer_) symbolizer_->reap_workers();
 }
 
 void KernelPart::fill(Snapshot& snapshot) const {
-  const size_t stuck = symbolizer_ ? symbolizer_->count_stuck_readers() : 0;
+  const size_t stuck = core_.reader.count_stuck();
   if (stuck == 0) return;
   snapshot.problems.push_back(
-      {"memory", std::to_string(stuck) + " gpuperf-memory processes were killed and do not end",
-       "the memory of a process is backed by a file system that does not answer; stacks in flight "
-       "and "
-       "Python names of its user are left out"});
+      {"memory", std::to_string(stuck) + " workers that read processes were killed and do not end",
+       "the memory of a process is backed by a file system that does not answer; stacks in flight, "
+       "Python names and new libraries of its user are left out"});
 }
 
 Status KernelPart::choose_mechanism() {
@@ -84,11 +84,12 @@ Status KernelPart::load(Mechanism mechanism) {
 
 void KernelPart::start_symbolizer() {
   Symbolizer::Options options;
+  options.frames.proc = core_.reader.make_files();
   if (programs_) {
     options.tables = make_walk_tables(*programs_);
     options.forget_sent = [this](uint64_t raw_id) { forget_sent_stack(*programs_, raw_id); };
   }
-  symbolizer_ = std::make_unique<Symbolizer>(std::move(options), core_.drops);
+  symbolizer_ = std::make_unique<Symbolizer>(std::move(options), core_.reader, core_.drops);
   slow_calls_.set_symbolizer(symbolizer_.get());
   tracing_->set_symbolizer(symbolizer_.get());
 }

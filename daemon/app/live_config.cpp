@@ -99,7 +99,8 @@ ProbeConfig LiveConfig::merge() const {
 ProbePlan LiveConfig::make_plan() const {
   return {.config = merge(),
           .default_threshold_ns = threshold_ns_from_ms(file_.settings.slow.default_threshold_ms),
-          .stacks = file_.settings.slow.stacks};
+          .stacks = file_.settings.slow.stacks,
+          .launch_hooks = file_.settings.overhead.launch_hooks};
 }
 
 ProbeChange LiveConfig::replace_file(Config config) {

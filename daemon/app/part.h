@@ -18,6 +18,7 @@
 #include "daemon/model/function.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/attach/programs.h"
+#include "daemon/unwind/process_reader.h"
 
 namespace gpuperf {
 
@@ -35,6 +36,11 @@ struct Core {
   SystemClock clock;
   FunctionRegistry registry{static_cast<uint32_t>(settings.stats.max_functions)};
   DropCounters drops;
+  // Of others' processes; for whatever these can hold back.
+  ProcessReader reader{{.on_late = [this](ProcessReader::Kind kind) {
+    drops.add(kind == ProcessReader::Kind::kMemory ? DropCause::kNamesMemoryLate
+                                                   : DropCause::kDiscoveryProcessLate);
+  }}};
   SnapshotBoard board;
   PrometheusMetrics metrics{board, drops, settings.metrics.max_series,
                             settings.metrics.max_kernels};

@@ -40,7 +40,7 @@ Status ProbingPart::start() {
   }
   report->mechanism = get_mechanism_name(programs->mechanism());
   prober_ = std::make_unique<Prober>(
-      config_.make_plan(), core_.registry, *programs, core_.drops,
+      config_.make_plan(), core_.reader.make_files(), core_.registry, *programs, core_.drops,
       Prober::Listeners{
           .on_report =
               [this](auto news) {
@@ -52,6 +52,7 @@ Status ProbingPart::start() {
                 kernel_.symbolizer().note_mapping(pid, path);
               },
       });
+  prober_->post_launch_reports(launch_reports_);
   return prober_->start();
 }
 
@@ -73,6 +74,16 @@ bool ProbingPart::post_plan(std::function<void()> done) {
                      // After the report of the change, which was posted before.
                      [this, done = std::move(done)] { core_.loop->post(done); });
   return true;
+}
+
+void ProbingPart::post_done(std::function<void()> done) {
+  if (!prober_) return done();
+  prober_->post_done([this, done = std::move(done)] { core_.loop->post(done); });
+}
+
+void ProbingPart::set_launch_reports(gpuperf_launch_reports wanted) {
+  if (std::exchange(launch_reports_, wanted) == wanted || !prober_) return;
+  prober_->post_launch_reports(wanted);
 }
 
 void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {

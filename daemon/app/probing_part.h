@@ -28,6 +28,11 @@ class ProbingPart final : public Part {
   // Puts the configuration in force; `done` is called on the loop, after the report of it. False:
   // nothing can be probed.
   bool post_plan(std::function<void()> done);
+  // `done` is called on the loop once all that was asked for is in force; at once where nothing can
+  // be probed.
+  void post_done(std::function<void()> done);
+  // What launch hooks are to report.
+  void set_launch_reports(gpuperf_launch_reports wanted);
   void apply(const CellDelta& delta) { budget_.apply(delta); }
   void apply(const ProcessExited& exited) { budget_.apply(exited); }
   void judge_budget(int64_t now_mono_ns);
@@ -42,6 +47,7 @@ class ProbingPart final : public Part {
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   Budget budget_;
   std::set<uint32_t> suspended_;
+  gpuperf_launch_reports launch_reports_ = GPUPERF_LAUNCHES_NONE;
 };
 
 }  // namespace gpuperf

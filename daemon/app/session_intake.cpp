@@ -23,7 +23,8 @@ Result<std::unique_ptr<SessionSource>> make_session_source(const Settings& setti
                   .records_per_second = ingest.max_records_per_second},
        .order = {.sample_every = static_cast<uint32_t>(ingest.sample_every)},
        .flush_interval_ms = static_cast<uint32_t>(ingest.flush_interval_ms),
-       .find_owner = [](const ProcessKey& process) { return read_owner(process, nullptr); },
+       .find_owner = [proc = std::move(parts.proc)](
+                         const ProcessKey& process) { return read_owner(proc, process, nullptr); },
        .name_pod = [&names = parts.pod_names](
                        Owner& owner) { return names.name(owner) != PodNames::State::kAsked; },
        .on_batch = std::move(parts.on_batch)},

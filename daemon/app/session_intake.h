@@ -5,6 +5,7 @@
 #include <string>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/base/result.h"
 #include "daemon/config/config.h"
 #include "daemon/model/drops.h"
@@ -18,6 +19,7 @@ struct SessionParts {
   const Clock& clock;
   DropCounters& drops;
   PodNames& pod_names;
+  ProcFiles proc;
   std::function<void()> on_batch;
 };
 

@@ -33,11 +33,12 @@ Status SessionsPart::start() {
   pod_names_ = std::make_unique<PodNames>(
       [](const std::string& container) { return find_pod(cri_sockets(), container); }, core_.drops);
   if (!core_.settings.ingest.enabled) return absl::OkStatus();
-  auto source = make_session_source(
-      core_.settings, core_.options.runtime_dir,
-      {.clock = core_.clock, .drops = core_.drops, .pod_names = *pod_names_, .on_batch = [this] {
-         post_taking();
-       }});
+  auto source = make_session_source(core_.settings, core_.options.runtime_dir,
+                                    {.clock = core_.clock,
+                                     .drops = core_.drops,
+                                     .pod_names = *pod_names_,
+                                     .proc = core_.reader.make_files(),
+                                     .on_batch = [this] { post_taking(); }});
   // Another daemon's processes are not to be taken over.
   if (absl::IsAlreadyExists(source.status())) return source.status();
   if (!source.ok()) {

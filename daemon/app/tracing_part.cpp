@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/app/otlp_part.h"
+#include "daemon/app/probing_part.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/app/slow_calls_part.h"
 #include "daemon/otlp/spans.h"
@@ -28,12 +29,15 @@ Status TracingPart::start() {
           .clock = core_.clock,
           .drops = core_.drops,
           .board = core_.board,
+          .proc = core_.reader.make_files(),
           .functions = core_.registry,
           .post_session_order =
               [this](const SessionTarget& target, const SessionOrder& order) {
                 sessions_.post_order(target, order, [](const Result<size_t>&) {});
               },
           .on_change = [this] { core_.changed = true; },
+          .on_launch_reports =
+              [this](gpuperf_launch_reports wanted) { probing_.set_launch_reports(wanted); },
           .profile_period_ns = static_cast<uint64_t>(profile_period.count()),
           .on_profile = [this](const Capture& capture) { otlp_.exporter()->on_profile(capture); }});
   if (const auto& problem = tracing_->captures().problem()) {

@@ -8,6 +8,7 @@
 namespace gpuperf {
 
 class OtlpPart;
+class ProbingPart;
 class SessionsPart;
 class SlowCallsPart;
 
@@ -15,8 +16,9 @@ class SlowCallsPart;
 // recorder.
 class TracingPart final : public Part {
  public:
-  TracingPart(Core& core, const OtlpPart& otlp, SlowCallsPart& slow_calls, SessionsPart& sessions)
-      : Part(core), otlp_(otlp), slow_calls_(slow_calls), sessions_(sessions) {}
+  TracingPart(Core& core, const OtlpPart& otlp, SlowCallsPart& slow_calls, SessionsPart& sessions,
+              ProbingPart& probing)
+      : Part(core), otlp_(otlp), slow_calls_(slow_calls), sessions_(sessions), probing_(probing) {}
   Status start() override;
   void stop() override;
   void apply_settings(const Settings& settings) override { tracing_->set_settings(settings); }
@@ -28,6 +30,7 @@ class TracingPart final : public Part {
   const OtlpPart& otlp_;
   SlowCallsPart& slow_calls_;
   SessionsPart& sessions_;
+  ProbingPart& probing_;
   std::unique_ptr<Tracing> tracing_;
 };
 

@@ -75,13 +75,13 @@ bool keep_capabilities(uint64_t wanted) {
 // Nobody, with no other capability left. A daemon that may not change its user (a service with few
 // capabilities) stays who it is: what that user may do to files and to other processes of his is
 // left to the filter, which has no call for it.
-bool become_nobody(int capability) {
+bool become_nobody(uint64_t capabilities) {
   if (::prctl(PR_SET_KEEPCAPS, 1) != 0) return false;
   const bool changed = ::setgroups(0, nullptr) == 0 &&
                        ::setresgid(kNobody, kNobody, kNobody) == 0 &&
                        ::setresuid(kNobody, kNobody, kNobody) == 0;
   if (!changed && errno != EPERM) return false;
-  return keep_capabilities(capability < 0 ? 0 : uint64_t{1} << capability);
+  return keep_capabilities(capabilities);
 }
 
 // What the daemon ignores or blocks is inherited.
@@ -101,7 +101,7 @@ bool confine(const Confinement& confinement) {
   if (kLimitsMemory && !limit(RLIMIT_DATA, read_data_bytes() + confinement.memory_bytes)) {
     return false;
   }
-  if (!become_nobody(confinement.capability)) return false;
+  if (!become_nobody(confinement.capabilities)) return false;
   // After the change of user, which takes it back. The parent may be gone by now.
   if (::prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || ::getppid() != confinement.parent) return false;
   if (::prctl(PR_SET_DUMPABLE, 0) != 0 || ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) {
@@ -109,7 +109,7 @@ bool confine(const Confinement& confinement) {
   }
   std::vector<unsigned> calls(kAllowedCalls.begin(), kAllowedCalls.end());
   calls.insert(calls.end(), confinement.more_calls.begin(), confinement.more_calls.end());
-  return allow_syscalls(calls, ::getpid()).ok();
+  return allow_syscalls(calls, ::getpid(), confinement.open_flags).ok();
 }
 
 }  // namespace gpuperf

@@ -3,6 +3,8 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <span>
 
 namespace gpuperf {
@@ -11,8 +13,9 @@ struct Confinement {
   pid_t parent = 0;
   size_t memory_bytes = 0;               // private memory beyond what the process has now
   const char* name = "";                 // of the process, at most 15 bytes
-  int capability = -1;                   // the one that it keeps where it has it; -1 = none
+  uint64_t capabilities = 0;             // by bit: those it keeps of those it has
   std::span<const unsigned> more_calls;  // system calls beside those of reading
+  std::optional<unsigned> open_flags;    // it may open files, with exactly these flags
 };
 
 // Takes from a worker all it does not need to turn the bytes of requests and of descriptors it is

@@ -13,6 +13,15 @@ namespace gpuperf {
 // where the mutex is not held (tests/house/locks_test.py). Not absl::Mutex: the distribution builds
 // it without ThreadSanitizer, which then takes every access under it for a race.
 class ABSL_LOCKABLE Mutex {
+ public:
+  // Runs `wait` without the mutex, which the caller holds.
+  template <typename Wait>
+  void wait_unlocked(const Wait& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
+    mutex_.unlock();
+    wait();
+    mutex_.lock();
+  }
+
  private:
   friend class MutexLock;
   std::mutex mutex_;

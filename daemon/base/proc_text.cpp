@@ -108,6 +108,12 @@ Result<uint64_t> read_start_stack(std::string_view proc_root, uint32_t pid) {
   return read_stat_number(proc_root, pid, 28);
 }
 
+Result<EnvironmentPlace> read_environment_place(std::string_view proc_root, uint32_t pid) {
+  ASSIGN_OR_RETURN(const uint64_t begin, read_stat_number(proc_root, pid, 50));
+  ASSIGN_OR_RETURN(const uint64_t end, read_stat_number(proc_root, pid, 51));
+  return EnvironmentPlace{.begin = begin, .end = end};
+}
+
 Result<char> read_process_state(std::string_view proc_root, uint32_t pid) {
   ASSIGN_OR_RETURN(const std::string state, read_stat_field(proc_root, pid, 3));
   if (state.size() == 1) return state[0];

@@ -33,6 +33,14 @@ Result<uint64_t> read_start_ticks(std::string_view proc_root, uint32_t pid);
 // field 28 of /proc/PID/stat. 0 = not told: no right to ptrace the process.
 Result<uint64_t> read_start_stack(std::string_view proc_root, uint32_t pid);
 
+// Where the process's environment is in its memory; fields 50 and 51 of /proc/PID/stat. Both 0 =
+// not told: no right to ptrace the process, or a kernel thread.
+struct EnvironmentPlace {
+  uint64_t begin = 0;
+  uint64_t end = 0;
+};
+Result<EnvironmentPlace> read_environment_place(std::string_view proc_root, uint32_t pid);
+
 // 'R' = it runs or waits for a CPU, 'D' = it waits in the kernel, 'Z' = it has ended; field 3 of
 // /proc/PID/stat.
 Result<char> read_process_state(std::string_view proc_root, uint32_t pid);

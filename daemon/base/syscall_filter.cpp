@@ -33,12 +33,13 @@ class Filter {
     };
   }
 
-  void add_tgkill(pid_t target) {
+  // That call with `value` as the lower half of its argument, of which the kernel takes no more.
+  void allow_with(unsigned call, size_t argument, unsigned value) {
+    const auto offset =
+        static_cast<unsigned>(offsetof(seccomp_data, args) + argument * sizeof(__u64));
     const sock_filter part[] = {
-        BPF_JUMP(kJumpEqual, __NR_tgkill, 0, 4),
-        BPF_STMT(kLoad, offsetof(seccomp_data, args[0])),  // its lower half: a pid has no more
-        BPF_JUMP(kJumpEqual, static_cast<unsigned>(target), 0, 1),
-        BPF_STMT(kReturn, SECCOMP_RET_ALLOW),
+        BPF_JUMP(kJumpEqual, call, 0, 4),  BPF_STMT(kLoad, offset),
+        BPF_JUMP(kJumpEqual, value, 0, 1), BPF_STMT(kReturn, SECCOMP_RET_ALLOW),
         BPF_STMT(kReturn, kRefuse),
     };
     code_.insert(code_.end(), std::begin(part), std::end(part));
@@ -62,9 +63,11 @@ class Filter {
 
 }  // namespace
 
-Status allow_syscalls(std::span<const unsigned> allowed, pid_t self) {
+Status allow_syscalls(std::span<const unsigned> allowed, pid_t self,
+                      std::optional<unsigned> open_flags) {
   Filter filter;
-  filter.add_tgkill(self);
+  filter.allow_with(__NR_tgkill, 0, static_cast<unsigned>(self));
+  if (open_flags) filter.allow_with(__NR_openat, 2, *open_flags);
   return filter.install(allowed, SECCOMP_RET_ALLOW, kRefuse);
 }
 

@@ -67,13 +67,15 @@ Result<size_t> receive_all(int socket, std::span<char> to, std::array<Fd, kMaxFd
 
 bool send_message(int socket, std::string_view bytes, std::span<const int> fds) {
   const auto length = static_cast<uint32_t>(bytes.size());
-  std::string whole(reinterpret_cast<const char*>(&length), sizeof length);
-  whole += bytes;
   alignas(cmsghdr) std::array<char, CMSG_SPACE(kMaxFds * sizeof(int))> control{};
-  iovec part{whole.data(), whole.size()};
+  // sendmsg() only reads what the parts point to.
+  std::array<iovec, 2> parts{
+      iovec{const_cast<uint32_t*>(&length), sizeof length},
+      iovec{const_cast<char*>(bytes.data()), bytes.size()},
+  };
   msghdr header{};
-  header.msg_iov = &part;
-  header.msg_iovlen = 1;
+  header.msg_iov = parts.data();
+  header.msg_iovlen = parts.size();
   if (!fds.empty()) {
     header.msg_control = control.data();
     header.msg_controllen = CMSG_SPACE(fds.size_bytes());
@@ -83,12 +85,17 @@ bool send_message(int socket, std::string_view bytes, std::span<const int> fds) 
     first->cmsg_len = CMSG_LEN(fds.size_bytes());
     std::memcpy(CMSG_DATA(first), fds.data(), fds.size_bytes());
   }
-  while (part.iov_len > 0) {
+  while (parts[0].iov_len + parts[1].iov_len > 0) {
     const ssize_t sent = ::sendmsg(socket, &header, MSG_NOSIGNAL);
     if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) return false;
-    part.iov_base = static_cast<char*>(part.iov_base) + sent;
-    part.iov_len -= static_cast<size_t>(sent);
+    auto rest = static_cast<size_t>(sent);
+    for (iovec& part : parts) {
+      const size_t taken = std::min(rest, part.iov_len);
+      part.iov_base = static_cast<char*>(part.iov_base) + taken;
+      part.iov_len -= taken;
+      rest -= taken;
+    }
     header.msg_control = nullptr;
     header.msg_controllen = 0;
   }

@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "daemon/base/log.h"
-#include "daemon/base/worker_message.h"
 #include "daemon/base/worker_side.h"
 
 namespace gpuperf {
@@ -66,8 +65,8 @@ WorkerPool::~WorkerPool() {
   }
 }
 
-Result<std::string> WorkerPool::ask(std::string_view request, std::span<const int> fds,
-                                    milliseconds timeout) {
+Result<WorkerMessage> WorkerPool::ask(std::string_view request, std::span<const int> fds,
+                                      milliseconds timeout) {
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     ASSIGN_OR_RETURN(Worker worker, take());
@@ -79,7 +78,7 @@ Result<std::string> WorkerPool::ask(std::string_view request, std::span<const in
     auto answer = receive_message(worker.socket.get(), options_.max_reply_bytes, deadline);
     if (answer.ok()) {
       keep(std::move(worker));
-      return std::move(answer->bytes);
+      return answer;
     }
     abandon(std::move(worker));
     if (absl::IsDeadlineExceeded(answer.status())) return answer.status();

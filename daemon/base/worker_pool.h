@@ -12,6 +12,7 @@
 #include "daemon/base/fd.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
+#include "daemon/base/worker_message.h"
 
 namespace gpuperf {
 
@@ -42,8 +43,8 @@ class WorkerPool {
   // The answer to a request, which must fit a socket's buffer. Unavailable = no worker could be
   // asked. DeadlineExceeded = it was not answered within `timeout`, DataLoss = its worker died of
   // it: the worker is killed, the next request gets another.
-  Result<std::string> ask(std::string_view request, std::span<const int> fds,
-                          std::chrono::milliseconds timeout);
+  Result<WorkerMessage> ask(std::string_view request, std::span<const int> fds,
+                            std::chrono::milliseconds timeout);
   // Has one wait for a request, so that the next one takes no longer than its answer.
   Status prepare();
   // Kills those that wait for a request: after an answer that cannot be right.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <optional>
+#include <span>
 #include <string_view>
 
 #include "daemon/base/worker_message.h"
@@ -25,7 +26,9 @@ class WorkerSide {
   // and the daemon, which can no longer send to it, asks another.
   std::optional<WorkerMessage> receive(size_t max_bytes,
                                        std::optional<std::chrono::milliseconds> idle) const;
-  bool answer(std::string_view bytes) const { return send_message(kWorkerSocket, bytes); }
+  bool answer(std::string_view bytes, std::span<const int> fds = {}) const {
+    return send_message(kWorkerSocket, bytes, fds);
+  }
 };
 
 }  // namespace gpuperf

@@ -27,14 +27,14 @@ std::string read_comm(uint32_t pid, uint32_t tid) {
 // The largest captures, on a busy machine.
 constexpr std::chrono::seconds kWorkLimit{300};
 
-Owner find_owner(const Snapshot& snapshot, const ProcessKey& process) {
+Owner find_owner(const ProcFiles& proc, const Snapshot& snapshot, const ProcessKey& process) {
   for (const ProcessRow& row : snapshot.processes) {
     if (is_same_process(row.process, process)) return row.owner;
   }
   for (const auto& session : snapshot.gpu.sessions) {
     if (is_same_process(session->facts.process, process)) return session->facts.owner;
   }
-  return read_owner(process, nullptr);
+  return read_owner(proc, process, nullptr);
 }
 
 }  // namespace
@@ -67,13 +67,14 @@ bool BuildThread::post_resolve(std::vector<StackRequest> requests,
 void BuildThread::post_build(Build order) {
   const auto build = std::make_shared<Build>(std::move(order));
   build->functions = parts_.functions.get();
-  build->names = {
-      .get_owner = [snapshot = parts_.board.get()](
-                       const ProcessKey& process) { return find_owner(*snapshot, process); },
-      .read_thread_comm = read_comm,
-      .functions = build->functions.get(),
-      .host = host_,
-      .version = GPUPERF_VERSION};
+  build->names = {.get_owner =
+                      [this, snapshot = parts_.board.get()](const ProcessKey& process) {
+                        return find_owner(parts_.proc, *snapshot, process);
+                      },
+                  .read_thread_comm = read_comm,
+                  .functions = build->functions.get(),
+                  .host = host_,
+                  .version = GPUPERF_VERSION};
   if (!post([this, build] { join(build); })) build->on_refused();
 }
 

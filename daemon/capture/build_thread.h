@@ -9,6 +9,7 @@
 
 #include "daemon/base/bounded_queue.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/capture/capture_builder.h"
 #include "daemon/model/capture.h"
 #include "daemon/model/snapshot.h"
@@ -30,6 +31,7 @@ class BuildThread {
   struct Parts {
     const SnapshotBoard& board;
     const FunctionRegistry& functions;
+    ProcFiles proc;
     // Build thread: stacks without which a capture was built.
     std::function<void(std::vector<uint64_t> stack_ids)> on_missing_stacks;
   };

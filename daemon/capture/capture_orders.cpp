@@ -74,7 +74,8 @@ Result<std::vector<ProcessKey>> CaptureOrders::find_processes(const CaptureTarge
     const auto ticks = read_start_ticks("/proc", target.pid);
     if (!ticks.ok()) return found;
     const ProcessKey process{target.pid, *ticks * kTickNs};
-    if (!names_owner || matches(read_owner(process, nullptr), target)) found.push_back(process);
+    if (!names_owner || matches(read_owner(parts_.proc, process, nullptr), target))
+      found.push_back(process);
     return found;
   }
   if (!names_owner) return found;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/proc_files.h"
 #include "daemon/base/result.h"
 #include "daemon/capture/captures.h"
 #include "daemon/capture/trace_sources.h"
@@ -25,6 +26,7 @@ class CaptureOrders {
  public:
   struct Parts {
     const SnapshotBoard& board;
+    ProcFiles proc;
     std::function<void()> on_change;  // something to publish
     std::function<void()> on_wanted;  // wanted() may have changed
   };

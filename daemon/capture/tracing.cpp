@@ -39,6 +39,15 @@ gpuperf_trace_order make_order_for_everyone(const Settings& settings,
   return order;
 }
 
+gpuperf_launch_reports get_launch_reports(const gpuperf_trace_order& everyone,
+                                          const std::vector<Captures::Wanted>& wanted) {
+  if (std::ranges::any_of(wanted, &Captures::Wanted::cpu)) return GPUPERF_LAUNCHES_EACH;
+  if ((everyone.flags & GPUPERF_TRACE_LAUNCHES) == 0) return GPUPERF_LAUNCHES_NONE;
+  const bool is_often = (everyone.flags & GPUPERF_TRACE_STACKS) != 0 &&
+                        everyone.stack_interval_ns < GPUPERF_PACED_STACK_NS;
+  return is_often ? GPUPERF_LAUNCHES_EACH : GPUPERF_LAUNCHES_PACED;
+}
+
 TraceRecorder::Options make_recorder_options(const Settings& settings) {
   return {.max_bytes = settings.trace.recorder ? settings.trace.recorder_mib << 20 : 0,
           .span_ns = settings.trace.recorder_seconds * kNsPerSecond};
@@ -52,6 +61,7 @@ Tracing::Tracing(const Settings& settings, Parts parts)
       recorder_(make_recorder_options(settings), parts_.drops),
       builds_({.board = parts_.board,
                .functions = parts_.functions,
+               .proc = parts_.proc,
                .on_missing_stacks =
                    [this](std::vector<uint64_t> ids) {
                      parts_.loop.post([this, ids = std::move(ids)] { forget_stacks(ids); });
@@ -63,6 +73,7 @@ Tracing::Tracing(const Settings& settings, Parts parts)
                 .recorder = recorder_,
                 .builds = builds_}),
       captures_(sources_, {.board = parts_.board,
+                           .proc = parts_.proc,
                            .on_change = parts_.on_change,
                            .on_wanted = [this] { order_traces(); }}),
       profiles_(sources_, parts_.profile_period_ns, parts_.on_profile) {}
@@ -105,6 +116,7 @@ void Tracing::order_traces() {
   if (programs_ == nullptr) return;
   const gpuperf_trace_order everyone = make_order_for_everyone(settings_, wanted);
   programs_->set_trace(everyone);
+  parts_.on_launch_reports(get_launch_reports(everyone, wanted));
   if (!is_changed) return;
   programs_->clear_trace_of_all();
   for (const Captures::Wanted& one : wanted) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/base/proc_files.h"
 #include "daemon/capture/build_thread.h"
 #include "daemon/capture/capture_orders.h"
 #include "daemon/capture/profiles.h"
@@ -30,9 +31,12 @@ class Tracing {
     const Clock& clock;
     DropCounters& drops;
     const SnapshotBoard& board;
+    ProcFiles proc;
     FunctionRegistry& functions;
     std::function<void(SessionTarget, SessionOrder)> post_session_order;
     std::function<void()> on_change;  // on the loop: something to publish
+    // On the loop, as often as it likes: what launch hooks are to report.
+    std::function<void(gpuperf_launch_reports)> on_launch_reports;
     // Of how much time a profile is made, one after the other; 0 = of none.
     uint64_t profile_period_ns = 0;
     Profiles::OnProfile on_profile;

@@ -63,8 +63,6 @@ Wait decode_wait(const gpuperf_wait& wait) {
 }
 
 void decode_call_state(const gpuperf_slow_call& record, SlowCallEvent& event) {
-  const size_t outer = std::min<size_t>(record.outer_count, GPUPERF_CALL_DEPTH);
-  event.outer.assign(record.outer, record.outer + outer);
   event.split = decode_split(record.split);
   for (const gpuperf_child& child : record.children) {
     if (child.calls == 0) continue;
@@ -101,6 +99,8 @@ SlowCallEvent decode_fields(const gpuperf_slow_call& record) {
     }
   }
   event.stack_id = record.stack_id;
+  const size_t outer = std::min<size_t>(record.outer_count, GPUPERF_CALL_DEPTH);
+  event.outer.assign(record.outer, record.outer + outer);
   if (record.has_split != 0) decode_call_state(record, event);
   return event;
 }
@@ -198,6 +198,20 @@ Result<DecodedRecord> decode_launch(std::span<const std::byte> bytes) {
                      .exec = record.exec};
 }
 
+Result<DecodedRecord> decode_launches(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_launches>(bytes));
+  std::vector<TraceLaunch> launches;
+  launches.reserve(GPUPERF_LAUNCHES);
+  for (size_t i = 0; i < std::min<size_t>(record.count, GPUPERF_LAUNCHES); ++i) {
+    if (record.function_id[i] == GPUPERF_NO_FUNCTION) continue;
+    launches.push_back({.mono_ns = record.base_mono_ns + record.offset_ns[i],
+                        .process = {record.pid, record.process_start_boot_ns},
+                        .tid = record.tid,
+                        .function_id = record.function_id[i]});
+  }
+  return launches;
+}
+
 Result<DecodedRecord> decode_site(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_site>(bytes));
   const size_t count = std::min<size_t>(record.function_count, GPUPERF_CALL_DEPTH);
@@ -259,6 +273,8 @@ Decoder* find_decoder(uint32_t kind) {
       return decode_stack_copy;
     case GPUPERF_RECORD_LAUNCH:
       return decode_launch;
+    case GPUPERF_RECORD_LAUNCHES:
+      return decode_launches;
     case GPUPERF_RECORD_CALL:
       return decode_traced_call;
     case GPUPERF_RECORD_SITE:

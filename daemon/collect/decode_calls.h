@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <span>
 #include <variant>
+#include <vector>
 
 #include "daemon/base/result.h"
 #include "daemon/model/event.h"
@@ -11,8 +12,9 @@ namespace gpuperf {
 
 // A record of the BPF rings, decoded. `SlowCallEvent::owner` is left empty: the record does not
 // know it.
-using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
-                                   TraceSite, TraceCall, TraceGraphCall, ChildStarted>;
+using DecodedRecord =
+    std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
+                 std::vector<TraceLaunch>, TraceSite, TraceCall, TraceGraphCall, ChildStarted>;
 
 // The longest kMaxInFlightCalls of the calls the iterator told of; the rest is counted. Calls that
 // have not begun yet are left out.

@@ -73,6 +73,9 @@ class Drain {
   void take_record(HandleNamed& named) { batch_.emplace_back(std::move(named)); }
   void take_record(ChildStarted& child) { batch_.emplace_back(child); }
   void take_record(TraceLaunch& launch) { trace_.launches.push_back(launch); }
+  void take_record(std::vector<TraceLaunch>& launches) {
+    trace_.launches.insert(trace_.launches.end(), launches.begin(), launches.end());
+  }
   void take_record(TraceCall& call) { trace_.calls.push_back(call); }
   void take_record(TraceSite& site) { trace_.sites.push_back(std::move(site)); }
   void take_record(TraceGraphCall& call) { trace_.graph_calls.push_back(call); }

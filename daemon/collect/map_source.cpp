@@ -198,6 +198,7 @@ void MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
   }
   // A shape is added before its call's total_ns: whatever was added to one shows as a changed cell.
   if (seen.flops != 0) shapes_changed_ = true;
+  delta.hooked = get_gain(cell.hooked, seen.hooked);
   for (size_t i = 0; i < std::size(words); ++i) now[i] = load(*words[i]);
   now[1] = total_ns;
   read_errors(cell, seen, delta);

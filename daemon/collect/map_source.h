@@ -85,6 +85,7 @@ class MapSource {
     std::array<gpuperf_error_count, GPUPERF_ERROR_SLOTS> errors{};
     uint64_t other_errors = 0;
     uint64_t flops = 0;
+    uint64_t hooked = 0;
     std::array<uint64_t, GPUPERF_BYTE_SLOTS> bytes{};
     std::vector<SeenBucket> buckets;  // that ever counted, ascending
   };

@@ -65,6 +65,7 @@ struct Settings {
   } trace;
   struct {
     double budget_percent = 1;  // of each process's time that probes may cost; 0 = no limit
+    bool launch_hooks = true;   // injected processes count their launches themselves
   } overhead;
   struct {
     uint64_t memory_mib = 512;  // of the daemon, resident

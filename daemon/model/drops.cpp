@@ -201,6 +201,9 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kNamesMapPaused, "names", "map_paused",
      "times that a large perf map had changed again before it may be read again: code made since "
      "goes without its name"},
+    {DropCause::kDiscoveryProcessLate, "discovery", "process_late",
+     "times that mappings or a mapped file of a process were not read, because reads of its user's "
+     "processes took too long: its libraries are probed, and its stacks named, after a pause"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

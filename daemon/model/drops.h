@@ -96,6 +96,7 @@ enum class DropCause : size_t {
   kSessionMemoryFull,
   kNamesMemoryLate,
   kNamesMapPaused,
+  kDiscoveryProcessLate,
   kCount,
 };
 

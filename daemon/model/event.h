@@ -21,6 +21,7 @@ struct CellDelta {
   ProcessKey process;
   Owner owner;
   uint64_t calls = 0;
+  uint64_t hooked = 0;    // of `calls`: counted by launch hooks, without a trap
   int64_t abandoned = 0;  // negative when a call given up for lost returned after all
   uint64_t total_ns = 0;
   uint64_t self_ns = 0;

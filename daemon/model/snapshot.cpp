@@ -68,6 +68,7 @@ long double get_flops(const ShapeRow& row) {
 
 void add_delta(FunctionTotals& totals, const CellDelta& delta) {
   totals.calls += delta.calls;
+  totals.hooked += delta.hooked;
   // A call given up for lost may come back, and then may be counted elsewhere: never below nothing.
   const auto came_back = static_cast<uint64_t>(std::max<int64_t>(-delta.abandoned, 0));
   totals.abandoned += static_cast<uint64_t>(std::max<int64_t>(delta.abandoned, 0));
@@ -87,6 +88,7 @@ void add_delta(FunctionTotals& totals, const CellDelta& delta) {
 
 void merge_totals(FunctionTotals& totals, const FunctionTotals& other) {
   totals.calls += other.calls;
+  totals.hooked += other.hooked;
   totals.abandoned += other.abandoned;
   totals.untimed += other.untimed;
   totals.total_ns += other.total_ns;

@@ -120,25 +120,20 @@ ContainerIds parse_cgroup_names(std::span<const std::string_view> names) {
   return ids;
 }
 
-Owner read_owner(const ProcessKey& process, const gpuperf_process_info* info) {
-  return read_owner_below("/proc", process, info);
-}
-
-Owner read_owner_below(std::string_view proc_root, const ProcessKey& process,
-                       const gpuperf_process_info* info) {
+Owner read_owner(const ProcFiles& files, const ProcessKey& process,
+                 const gpuperf_process_info* info) {
   ContainerIds ids = info == nullptr ? ContainerIds() : parse_info(*info);
   Owner owner;
-  std::string comm = read_text(proc_root, process.pid, "comm", kMaxCommBytes);
+  std::string comm = read_text(files.root(), process.pid, "comm", kMaxCommBytes);
   if (comm.ends_with('\n')) comm.pop_back();
-  const std::string cgroup = read_text(proc_root, process.pid, "cgroup", kMaxCgroupBytes);
-  const std::string environment =
-      read_text(proc_root, process.pid, "environ", kMaxEnvironmentBytes);
+  const std::string cgroup = read_text(files.root(), process.pid, "cgroup", kMaxCgroupBytes);
+  const Result<BoundedText> environment = files.read_environment(process.pid, kMaxEnvironmentBytes);
   // Asked last: then all of the above was this process's and not its successor's.
-  if (is_running_since(proc_root, process.pid, process.start_boot_ns)) {
+  if (is_running_since(files.root(), process.pid, process.start_boot_ns)) {
     ContainerIds read = parse_cgroup(cgroup);
     if (ids.container.empty()) ids.container = std::move(read.container);
     if (ids.pod_uid.empty()) ids.pod_uid = std::move(read.pod_uid);
-    SlurmTask slurm = parse_slurm_task(environment);
+    SlurmTask slurm = environment.ok() ? parse_slurm_task(environment->text) : SlurmTask();
     owner = {.comm = std::move(comm),
              .slurm_job = std::move(slurm.job),
              .slurm_rank = std::move(slurm.rank)};

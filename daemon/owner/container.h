@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "bpf/records.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/model/function.h"
 
 namespace gpuperf {
@@ -31,8 +32,7 @@ ContainerIds parse_cgroup_names(std::span<const std::string_view> names);
 // stays empty otherwise: cgroups of version 1, outer cgroups, the name, the Slurm job. `comm` may
 // be that of a changed name. `pod` is the pod's uid: its name and namespace are not known here. Any
 // thread; reads four small files.
-Owner read_owner(const ProcessKey& process, const gpuperf_process_info* info);
-Owner read_owner_below(std::string_view proc_root, const ProcessKey& process,
-                       const gpuperf_process_info* info);
+Owner read_owner(const ProcFiles& files, const ProcessKey& process,
+                 const gpuperf_process_info* info);
 
 }  // namespace gpuperf

@@ -41,6 +41,10 @@ constexpr std::chrono::milliseconds kLastRetirePoll{1000};
 constexpr std::chrono::milliseconds kSlice{50};
 // After a scan, scans for lost notices pause for so many times as long as it took.
 constexpr int kScanPauseFactor = 10;
+// Processes that were not read in time are looked at again; a user's first pause is as long.
+constexpr std::chrono::seconds kPutOffPause{2};
+// Being refused takes some 20 us.
+constexpr std::chrono::milliseconds kLateRead{100};
 // As well for those that files beyond a user's share bring about.
 constexpr std::chrono::seconds kRefusedPause{3};
 constexpr size_t kMaxUnopened = 1'024;
@@ -57,12 +61,12 @@ constexpr const char* kWrittenReason =
     "because they would break its new content; replace libraries by renaming a new file over them";
 
 // Whether both find the same probes in the same files: thresholds may differ.
-bool finds_the_same(ProbeConfig a, ProbeConfig b) {
-  for (ProbeConfig* config : {&a, &b}) {
-    config->thresholds.clear();
-    for (ProbeSpec& spec : config->probes) spec.slow_threshold_ns.reset();
+bool finds_the_same(ProbePlan a, ProbePlan b) {
+  for (ProbePlan* plan : {&a, &b}) {
+    plan->config.thresholds.clear();
+    for (ProbeSpec& spec : plan->config.probes) spec.slow_threshold_ns.reset();
   }
-  return a == b;
+  return a.config == b.config && a.launch_hooks == b.launch_hooks;
 }
 
 bool has_ptrace_capability() {
@@ -74,14 +78,16 @@ bool has_ptrace_capability() {
 
 }  // namespace
 
-Prober::Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
-               Listeners listeners)
-    : registry_(registry),
+Prober::Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
+               DropCounters& drops, Listeners listeners)
+    : proc_(std::move(proc)),
+      registry_(registry),
       programs_(programs),
       drops_(drops),
       listeners_(std::move(listeners)),
       plan_(std::move(plan)),
       attacher_(programs),
+      notes_(programs),
       in_flight_(programs, "list_in_flight"),
       file_shares_({.total = kMaxFoundFiles,
                     .kept_for_root = kMaxFoundFiles / 4,
@@ -130,8 +136,9 @@ Status Prober::start() {
 }
 
 void Prober::set_finder() {
-  finder_ = std::make_shared<LibraryFinder>(
-      plan_.config, LibraryFinder::Options{.skip_pid = static_cast<uint32_t>(getpid())});
+  LibraryFinder::Options options{.proc = proc_, .skip_pid = static_cast<uint32_t>(getpid())};
+  if (plan_.launch_hooks) options.further_globs = {HookNotes::kLibraryGlob};
+  finder_ = std::make_shared<LibraryFinder>(plan_.config, std::move(options));
   if (mappings_) mappings_->set_filter(make_filter());
 }
 
@@ -172,6 +179,22 @@ void Prober::post_suspended(std::set<uint32_t> function_ids) {
   wake();
 }
 
+void Prober::post_launch_reports(gpuperf_launch_reports wanted) {
+  {
+    const MutexLock lock(mutex_);
+    commands_.launch_reports = wanted;
+  }
+  wake();
+}
+
+void Prober::post_done(std::function<void()> done) {
+  {
+    const MutexLock lock(mutex_);
+    commands_.done.push_back(std::move(done));
+  }
+  wake();
+}
+
 void Prober::run() {
   while (!stopping_) {
     std::optional<Work> work(std::in_place, "probe", kWorkLimit);
@@ -179,13 +202,17 @@ void Prober::run() {
     take_commands();
     if (SteadyClock::now() >= get_next_wake()) scan_all();
     scan_dirty();
+    scan_put_off();
     take_pending(SteadyClock::now() + kSlice);
     if (!pending_.contains(ProcessUsers::kRoot)) calibrate_once();
     close_retired();
     if (std::exchange(changed_, false)) listeners_.on_report(make_report());
     work.reset();
-    wait_for_news(pending_.empty() ? get_next_wake() : SteadyClock::now());
+    Time until = pending_.empty() ? get_next_wake() : SteadyClock::now();
+    if (!put_off_.empty()) until = std::min(until, put_off_until_);
+    wait_for_news(until);
   }
+  notes_.detach_all();  // first: until then hooks keep calls from the probes
   attacher_.detach_all();
 }
 
@@ -216,7 +243,7 @@ void Prober::take_commands() {
     commands = std::exchange(commands_, {});
   }
   if (commands.plan) {
-    const bool is_found = finds_the_same(plan_.config, commands.plan->config);
+    const bool is_found = finds_the_same(plan_, *commands.plan);
     plan_ = std::move(*commands.plan);
     for (auto& [id, file] : files_) file.stale = true;
     if (is_found) {
@@ -237,6 +264,12 @@ void Prober::take_commands() {
     suspended_ = std::move(*commands.suspended);
     for (auto& [id, file] : files_) file.stale = true;
     reconcile_all();
+  }
+  if (commands.launch_reports && *commands.launch_reports != launch_reports_) {
+    launch_reports_ = *commands.launch_reports;
+    for (const auto& [id, file] : files_) {
+      if (!file.written) probe_notes(id, file);
+    }
   }
   if (commands.done.empty()) return;
   // Before the answer, so that who asks next sees what was changed.
@@ -266,6 +299,7 @@ void Prober::on_written(int file_id) {
   File& file = entry->second;
   file.quiet_at = SteadyClock::now() + kQuietPeriod;
   if (std::exchange(file.written, true)) return;
+  notes_.detach({file_id});
   attacher_.detach_files({file_id});
   file.attached.clear();
   for (FileProbe& probe : file.probes) {
@@ -300,6 +334,8 @@ void Prober::scan_all() {
   }
   for (const uint32_t pid : report->watched_pids) listeners_.on_watched(pid);
   refused_.clear();
+  put_off_.assign(report->put_off_pids.begin(), report->put_off_pids.end());
+  put_off_until_ = end + kPutOffPause;
   add_pending(std::exchange(report->files, {}));
   scan_ = *std::move(report);
 }
@@ -351,14 +387,45 @@ void Prober::scan_dirty() {
     if (stopping_) return;
     auto report = finder_->scan_process(pid);
     listeners_.on_watched(pid);
+    const bool is_late = report.ok() && !report->put_off_pids.empty();
+    if (is_late) put_off(pid);
     if (report.ok() && !report->files.empty()) {
       add_pending(std::move(report->files));
-    } else {
+    } else if (!is_late) {
       // Gone already: its files are still found under their names, for the next process that runs
       // them.
       add_pending(finder_->find_named(paths));
     }
   }
+}
+
+void Prober::put_off(uint32_t pid) {
+  if (std::ranges::find(put_off_, pid) != put_off_.end()) return;
+  if (put_off_.empty()) put_off_until_ = SteadyClock::now() + kPutOffPause;
+  put_off_.push_back(pid);
+}
+
+// Those of users who are still to wait are refused at once; one that is late again comes behind
+// them, so that each has his turn.
+void Prober::scan_put_off() {
+  const Time begin = SteadyClock::now();
+  if (put_off_.empty() || begin < put_off_until_) return;
+  std::vector<uint32_t> refused;
+  std::vector<uint32_t> late;
+  for (const uint32_t pid : std::exchange(put_off_, {})) {
+    if (stopping_) return;
+    const Time asked = SteadyClock::now();
+    auto report = finder_->scan_process(pid);
+    if (!report.ok()) continue;  // gone
+    const bool took_long = SteadyClock::now() - asked >= kLateRead;
+    if (!report->put_off_pids.empty()) (took_long ? late : refused).push_back(pid);
+    for (const uint32_t watched : report->watched_pids) listeners_.on_watched(watched);
+    add_pending(std::move(report->files));
+  }
+  put_off_ = std::move(refused);
+  std::ranges::copy(late, std::back_inserter(put_off_));
+  const Time end = SteadyClock::now();
+  put_off_until_ = end + std::max<Time::duration>(kPutOffPause, kScanPauseFactor * (end - begin));
 }
 
 void Prober::add_pending(std::vector<FoundFile> files) {
@@ -370,7 +437,8 @@ void Prober::add_pending(std::vector<FoundFile> files) {
 
 bool Prober::has_commands() {
   const MutexLock lock(mutex_);
-  return commands_.plan || commands_.suspended;
+  return commands_.plan || commands_.suspended || commands_.launch_reports ||
+         !commands_.done.empty();
 }
 
 // Root's all, and others' until then; unless somebody waits for a change.
@@ -394,12 +462,18 @@ void Prober::take_pending(Time until) {
 
 void Prober::finish_scan() {
   reconcile_all();  // those that are in no process any more
-  forget_unseen();
+  // A process not read in time may have any of them. To take probes out of its files would wait for
+  // it, too, and every fork on the host with that.
+  if (put_off_.empty()) forget_unseen();
   explain_scan(*std::exchange(scan_, std::nullopt));
 }
 
 void Prober::take_file(const FoundFile& found) {
   auto opened = finder_->open_found(found);
+  if (is_put_off(opened.status())) {
+    for (const FileUser& user : found.users) put_off(user.pid);
+    return;
+  }
   if (!opened.ok()) {
     if (unopened_.size() < kMaxUnopened && unopened_.insert(found.path).second) {
       log_warn("library not opened",
@@ -464,19 +538,21 @@ void Prober::forget_unseen() {
     if (file.unseen_scans >= kUnseenScans) unseen.insert(id);
   }
   if (unseen.empty()) return;
+  notes_.detach(unseen);
   attacher_.detach_files(unseen);  // together: the kernel lets a link go in 30 to 110 ms
   for (const int id : unseen) {
     if (writes_ && id > 0) writes_->remove(id);
     file_shares_.give_back({.uid = files_.at(id).owner_uid});
     files_.erase(id);
   }
+  tell_hooked_functions();
   std::erase_if(ids_, [&unseen](const auto& entry) { return unseen.contains(entry.second); });
   changed_ = true;
 }
 
 void Prober::reconcile_all() {
   for (auto& [id, file] : files_) {
-    const bool is_expected = file.outdated && !pending_.empty();
+    const bool is_expected = file.outdated && !(pending_.empty() && put_off_.empty());
     if (stopping_ || !file.stale || file.written || is_expected) continue;
     reconcile_stale(id, file);
   }
@@ -524,6 +600,8 @@ void Prober::reconcile(int file_id, File& file) {
     probe.state = ProbeState::kFailed;
     probe.reason = refused->second;
   }
+  tell_hooked_functions();
+  probe_notes(file_id, file);
 }
 
 // Only what differs is touched: everything else goes on counting.
@@ -592,6 +670,31 @@ void Prober::tell_costs(const File& file) {
     const CallCost cost = get_call_cost(costs_, probe.hit_cost, probe.point.timing);
     programs_.set_outside_cost(probe.function_id, static_cast<uint32_t>(cost.outside_ns));
   }
+}
+
+// By the driver's functions as they are probed, in whatever file. What the budget took out goes on
+// being counted: that costs next to nothing.
+void Prober::tell_hooked_functions() {
+  std::map<std::string_view, uint32_t> ids;
+  for (const auto& [id, file] : files_) {
+    if (!HookNotes::is_driver(file.path)) continue;
+    for (const FileProbe& probe : file.probes) {
+      if (!is_probed(probe.state) && probe.state != ProbeState::kSuspended) continue;
+      ids.emplace(probe.symbol, probe.function_id);
+    }
+  }
+  for (size_t entry = 0; entry < GPUPERF_HOOK_COUNT; ++entry) {
+    const auto known = ids.find(HookNotes::kEntries[entry]);
+    programs_.set_hooked_function(entry,
+                                  known == ids.end() ? std::nullopt : std::optional(known->second));
+  }
+}
+
+void Prober::probe_notes(int file_id, const File& file) {
+  if (!HookNotes::is_library(file.path)) return;
+  const Status status = notes_.set({.id = file_id, .fd = file.fd.get(), .name = file.path},
+                                   {.count = plan_.launch_hooks, .launches = launch_reports_});
+  if (!status.ok()) log_warn("launch hooks not used", {{"error", std::string(status.message())}});
 }
 
 void Prober::close_retired() {

@@ -12,14 +12,17 @@
 #include <utility>
 #include <vector>
 
+#include "bpf/hook_notes.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/mutex.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/base/result.h"
 #include "daemon/base/shares.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/attach/attacher.h"
 #include "daemon/probe/attach/file_probes.h"
+#include "daemon/probe/attach/hook_notes.h"
 #include "daemon/probe/attach/in_flight.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/probe/attach/self_test.h"
@@ -37,7 +40,8 @@ inline constexpr size_t kMaxFilesOfUser = 256;
 struct ProbePlan {
   ProbeConfig config;
   uint64_t default_threshold_ns = 0;
-  bool stacks = true;  // slow calls carry their stack
+  bool stacks = true;        // slow calls carry their stack
+  bool launch_hooks = true;  // launches may be counted by hooks in the processes
 };
 
 // The probe thread: finds the files that hold configured functions, in whatever process maps them,
@@ -48,9 +52,11 @@ struct ProbePlan {
 // full scan every minute; without those notices the scan runs every 0.8 s and a problem says so. A
 // file that two full scans did not see any more loses its probes. Files are looked at one by one,
 // those of root's processes first and then those of each user in turn; between them the thread
-// hears of what else there is. Bounds: at most kMaxFoundFiles files, of which kMaxFilesOfUser
-// belong to one user other than root; a problem counts those left out. A change of the
-// configuration touches only what differs.
+// hears of what else there is. A process whose mappings are not read in time is looked at later.
+// Bounds: at most kMaxFoundFiles files, of which kMaxFilesOfUser belong to one user other than
+// root; a problem counts those left out. A change of the configuration touches only what differs.
+// Copies of the injected library are found likewise, and the notes of their launch hooks probed
+// (HookNotes): those are no functions of the configuration.
 class Prober {
  public:
   struct Listeners {
@@ -61,8 +67,8 @@ class Prober {
     std::function<void(uint32_t pid, const std::string& path)> on_mapping;
   };
 
-  Prober(ProbePlan plan, FunctionRegistry& registry, Programs& programs, DropCounters& drops,
-         Listeners listeners);
+  Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
+         DropCounters& drops, Listeners listeners);
   ~Prober();
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
@@ -74,6 +80,10 @@ class Prober {
   void post_plan(ProbePlan plan, std::function<void()> done);
   // Any thread. These functions are taken out, all others put in again.
   void post_suspended(std::set<uint32_t> function_ids);
+  // Any thread. Which launches the hooks in injected processes report.
+  void post_launch_reports(gpuperf_launch_reports wanted);
+  // Any thread. `done` is called on the probe thread once all that was posted before is in force.
+  void post_done(std::function<void()> done);
 
  private:
   using Time = std::chrono::steady_clock::time_point;
@@ -97,6 +107,7 @@ class Prober {
     std::optional<ProbePlan> plan;
     std::vector<std::function<void()>> done;
     std::optional<std::set<uint32_t>> suspended;
+    std::optional<gpuperf_launch_reports> launch_reports;
   };
 
   Status watch(int descriptor);
@@ -114,6 +125,8 @@ class Prober {
   void scan_all();
   void explain_scan(const ScanReport& report);
   void scan_dirty();
+  void put_off(uint32_t pid);
+  void scan_put_off();
   void add_pending(std::vector<FoundFile> files);
   void take_pending(Time until);
   void finish_scan();
@@ -128,11 +141,14 @@ class Prober {
                      const std::map<uint32_t, std::vector<ProbePoint>>& desired);
   void tell_functions(const File& file);
   void tell_costs(const File& file);
+  void tell_hooked_functions();
+  void probe_notes(int file_id, const File& file);
   void close_retired();
   void calibrate_once();
   std::shared_ptr<const ProbeReport> make_report() const;
 
   // Set once, before the thread starts.
+  const ProcFiles proc_;
   FunctionRegistry& registry_;
   Programs& programs_;
   DropCounters& drops_;
@@ -149,6 +165,8 @@ class Prober {
   ProbePlan plan_;
   std::shared_ptr<LibraryFinder> finder_;
   Attacher attacher_;
+  HookNotes notes_;
+  gpuperf_launch_reports launch_reports_ = GPUPERF_LAUNCHES_NONE;
   InFlightReader in_flight_;
   ProbeCosts costs_;
   bool calibrated_ = false;
@@ -159,6 +177,9 @@ class Prober {
   Time next_scan_;
   Time earliest_scan_;            // after a loss of notices: so that scans are not all it does
   MappingEvents::Notices dirty_;  // mappings that concern us, not looked at yet
+  // Processes not read in time, and when they are looked at again; those that came late last.
+  std::vector<uint32_t> put_off_;
+  Time put_off_until_;
   // Found and not looked at yet, by user.
   std::map<uint32_t, std::map<MappedInode, FoundFile>> pending_;
   uint32_t last_user_ = 0;          // whose turn it was

@@ -74,7 +74,7 @@ uint64_t CodeNamer::give_id(const OpenedFile& opened) {
 }
 
 Result<OpenedFile> CodeNamer::open(uint32_t pid, const MappedCode& code) const {
-  if (code.held == nullptr) return open_mapped_file(options_.proc_root, pid, code.mapping);
+  if (code.held == nullptr) return open_mapped_file(options_.proc, pid, code.mapping);
   OpenedFile opened{.fd = Fd(fcntl(code.held->fd.get(), F_DUPFD_CLOEXEC, 0)),
                     .identity = code.held->identity};
   if (!opened.fd.valid()) return errno_status(errno, code.mapping.path + ": duplicate descriptor");
@@ -109,7 +109,7 @@ CodeNamer::LoadedCode CodeNamer::load(uint32_t pid, const MappedCode& code,
   std::vector<int> debug_fds;
   std::optional<DebugFile> debug;
   if (!facts->has_symtab || !facts->has_dwarf) {
-    debug = find_debug_file({.proc_root = options_.proc_root,
+    debug = find_debug_file({.proc_root = options_.proc.root(),
                              .host_root = options_.host_root,
                              .pid = pid,
                              .path = code.mapping.path,
@@ -159,7 +159,7 @@ std::optional<DwarfWorker::Frames> CodeNamer::find_sources(uint32_t pid, const M
   const Result<ElfFile> file = ElfFile::open(own->fd.get());
   const Result<DebugFacts> facts = file.ok() ? read_debug_facts(*file) : file.status();
   if (!facts.ok()) return std::nullopt;
-  const DebugFileWanted wanted{.proc_root = options_.proc_root,
+  const DebugFileWanted wanted{.proc_root = options_.proc.root(),
                                .host_root = options_.host_root,
                                .pid = pid,
                                .path = code.mapping.path,

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/base/byte_lru.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/model/drops.h"
 #include "daemon/probe/discovery/file_opener.h"
 #include "daemon/resolve/address_table.h"
@@ -42,7 +43,7 @@ struct NamedCode {
 class CodeNamer {
  public:
   struct Options {
-    std::string proc_root = "/proc";
+    ProcFiles proc;
     std::string host_root;  // see DebugFileWanted
     size_t table_bytes = size_t{64} << 20;
     size_t name_bytes = size_t{32} << 20;

@@ -38,9 +38,9 @@ std::optional<DwarfWorker::Frames> DwarfWorker::find_frames(const File& file,
     rest = rest.first(std::min(rest.size(), kMaxRequestAddresses));
     const DwarfRequest request{
         .file_id = file.id, .has_alternate = has_alternate, .vaddrs = {rest.begin(), rest.end()}};
-    const Result<std::string> reply = pool_.ask(encode(request), fds, options_.timeout);
+    const Result<WorkerMessage> reply = pool_.ask(encode(request), fds, options_.timeout);
     if (absl::IsUnavailable(reply.status())) return std::nullopt;
-    std::optional<Frames> some = reply.ok() ? decode_reply(*reply) : std::nullopt;
+    std::optional<Frames> some = reply.ok() ? decode_reply(reply->bytes) : std::nullopt;
     if (!some || some->empty() || some->size() > rest.size()) {
       pool_.end_idle();
       on_failure(file.id, began);

@@ -36,9 +36,9 @@ FrameGroup make_group(const CodeAddress& code, const std::string& module, const 
 }  // namespace
 
 FrameFinder::FrameFinder(const Options& options, const Clock& clock)
-    : mappings_(options.proc_root, options.maps_bytes, clock),
-      perf_maps_(options.proc_root, options.perf_map_bytes, options.count_drop, clock),
-      namer_({.proc_root = options.proc_root,
+    : mappings_(options.proc, options.maps_bytes, clock),
+      perf_maps_(options.proc.root(), options.perf_map_bytes, options.count_drop, clock),
+      namer_({.proc = options.proc,
               .host_root = options.host_root,
               .table_bytes = options.table_bytes,
               .name_bytes = options.name_bytes,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/model/drops.h"
 #include "daemon/resolve/code_address.h"
 #include "daemon/resolve/code_namer.h"
@@ -27,7 +28,7 @@ namespace gpuperf {
 class FrameFinder {
  public:
   struct Options {
-    std::string proc_root = "/proc";
+    ProcFiles proc;
     std::string host_root;  // see DebugFileWanted
     size_t table_bytes = size_t{64} << 20;
     // A Python process with PyTorch has some 300 executable mappings, 75 KB: room for 400 of them.

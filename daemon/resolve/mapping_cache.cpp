@@ -7,8 +7,8 @@
 
 namespace gpuperf {
 
-MappingCache::MappingCache(std::string proc_root, size_t max_bytes, const Clock& clock)
-    : proc_root_(std::move(proc_root)), clock_(clock), views_(max_bytes) {}
+MappingCache::MappingCache(ProcFiles proc, size_t max_bytes, const Clock& clock)
+    : proc_(std::move(proc)), clock_(clock), views_(max_bytes) {}
 
 MappedCode* MappingCache::View::find(uint64_t address) {
   const auto after = std::ranges::upper_bound(
@@ -57,10 +57,10 @@ std::shared_ptr<MappingCache::View> MappingCache::find_view(const ProcessKey& pr
 // owner.
 std::shared_ptr<MappingCache::View> MappingCache::read_view(const ProcessKey& process,
                                                             const View* old) const {
-  Result<ProcessMaps> maps = read_executable_maps(proc_root_, process.pid);
+  Result<ProcessMaps> maps = read_executable_maps(proc_, process.pid);
   if (!maps.ok() || maps->entries.empty()) return nullptr;
   // Asked after reading: alive now means that it was the one whose mappings were read.
-  if (!is_running_since(proc_root_, process.pid, process.start_boot_ns)) return nullptr;
+  if (!is_running_since(proc_.root(), process.pid, process.start_boot_ns)) return nullptr;
   auto view = make_view(std::move(maps->entries), old);
   view->read_mono_ns = clock_.mono_ns();
   return view;

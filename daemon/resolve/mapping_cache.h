@@ -12,6 +12,7 @@
 
 #include "daemon/base/byte_lru.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/model/function.h"
 #include "daemon/probe/discovery/process_maps.h"
 #include "daemon/resolve/code_address.h"
@@ -56,7 +57,7 @@ class MappingCache {
     MappedCode* find(uint64_t address);
   };
 
-  MappingCache(std::string proc_root, size_t max_bytes, const Clock& clock);
+  MappingCache(ProcFiles proc, size_t max_bytes, const Clock& clock);
 
   // Null when the process, or the version, is gone and was not seen before.
   std::shared_ptr<View> find_view(const ProcessKey& process, std::span<const CodeAddress> addresses,
@@ -69,7 +70,7 @@ class MappingCache {
   std::shared_ptr<View> read_view(const ProcessKey& process, const View* old) const;
 
   // Set once in the constructor.
-  const std::string proc_root_;
+  const ProcFiles proc_;
   const Clock& clock_;
   // Caller's thread only.
   // By version; those without one by process. A forked process may be asked for by its parent's.

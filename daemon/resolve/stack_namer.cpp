@@ -24,15 +24,15 @@ std::vector<CodeAddress> list_addresses(const std::vector<NativeFrame>& native) 
 
 }  // namespace
 
-StackNamer::StackNamer(Options options, const Clock& clock)
+StackNamer::StackNamer(Options options, ProcessReader& memory, const Clock& clock)
     : clock_(clock),
-      memory_({.proc_root = options.frames.proc_root,
-               .on_late =
-                   [count_drop = options.frames.count_drop] {
-                     count_drop(DropCause::kNamesMemoryLate);
-                   }}),
-      spaces_({.proc_root = options.frames.proc_root, .tables = std::move(options.tables)}, files_,
-              clock),
+      memory_(memory),
+      spaces_(
+          {.proc = options.frames.proc,
+           .tables = std::move(options.tables),
+           .wait_unlocked = [this](const std::function<void()>& wait) ABSL_EXCLUSIVE_LOCKS_REQUIRED(
+                                spaces_mutex_) { spaces_mutex_.wait_unlocked(wait); }},
+          files_, clock),
       finder_(std::move(options.frames), clock),
       stacks_(options.stack_bytes, std::move(options.forget_sent)) {}
 
@@ -85,11 +85,6 @@ void StackNamer::sweep() {
                                      ABSL_EXCLUSIVE_LOCKS_REQUIRED(spaces_mutex_) {
                                        return !spaces_.is_known(python.pid);
                                      });
-}
-
-void StackNamer::reap_workers() {
-  finder_.reap_workers();
-  memory_.reap();
 }
 
 bool StackNamer::is_known(uint32_t pid) const {

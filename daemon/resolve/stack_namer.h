@@ -23,10 +23,9 @@ namespace gpuperf {
 // From a stack as it was taken to one with names, native and Python in one order.
 //
 // Thread: one that walks (prepare, finish_walk) and one that names (all the rest), so that walks,
-// which teach the kernel side, do not wait for names, for which whole libraries are read. `clock`
-// must outlive it. Promises: whatever happens, what can be told is
-// told; the stack's end says what is missing. A process that has gone is named from what was read
-// while it lived.
+// which teach the kernel side, do not wait for names, for which whole libraries are read. `memory`
+// and `clock` must outlive it. Promises: whatever happens, what can be told is told; the stack's
+// end says what is missing. A process that has gone is named from what was read while it lived.
 class StackNamer {
  public:
   struct Options {
@@ -37,7 +36,8 @@ class StackNamer {
     size_t stack_bytes = size_t{64} << 20;
   };
 
-  StackNamer(Options options, const Clock& clock);
+  // `memory`: by which frames.proc reads, too.
+  StackNamer(Options options, ProcessReader& memory, const Clock& clock);
   StackNamer(const StackNamer&) = delete;
   StackNamer& operator=(const StackNamer&) = delete;
 
@@ -63,9 +63,7 @@ class StackNamer {
   void sweep();                       // either thread
   bool is_known(uint32_t pid) const;  // any thread
   // Lets go of workers that have ended: any thread, now and then.
-  void reap_workers();
-  // Of the workers that read memory: those killed that do not end. Any thread.
-  size_t count_stuck_readers() const { return memory_.count_stuck(); }
+  void reap_workers() { finder_.reap_workers(); }
 
  private:
   MappingVersion find_version(const ProcessKey& process, uint32_t space) const;
@@ -78,8 +76,8 @@ class StackNamer {
   std::vector<StackFrame> name_python(const RawStack& raw, const PythonRuntime* runtime);
 
   const Clock& clock_;
-  ProcessReader memory_;
-  mutable Mutex spaces_mutex_;  // never held while the memory of a process is read
+  ProcessReader& memory_;
+  mutable Mutex spaces_mutex_;  // never held while something is read that a process can hold back
   CodeFiles files_ ABSL_GUARDED_BY(spaces_mutex_);
   AddressSpaces spaces_ ABSL_GUARDED_BY(spaces_mutex_);
   // Pythons whose process's memory is not to be read yet.

@@ -32,14 +32,14 @@ size_t count_copy_bytes(const RawStack& stack) {
 
 }  // namespace
 
-Symbolizer::Symbolizer(Options options, DropCounters& drops)
+Symbolizer::Symbolizer(Options options, ProcessReader& memory, DropCounters& drops)
     : drops_(drops),
-      users_(options.frames.proc_root),
+      users_(options.frames.proc.root()),
       forget_sent_(options.forget_sent),
       namer_({.frames = with_drops(std::move(options.frames), drops),
               .tables = std::move(options.tables),
               .forget_sent = std::move(options.forget_sent)},
-             clock_),
+             memory, clock_),
       queue_(options.queue_requests),
       naming_([this] { name_all(); }),
       walking_([this] { walk_all(); }) {}

@@ -76,7 +76,8 @@ class Symbolizer {
   static constexpr size_t kMaxUnnamed = 16'384;  // some 3 KB each
   static constexpr size_t kMaxCopyBytes = size_t{32} << 20;
 
-  Symbolizer(Options options, DropCounters& drops);
+  // `memory`: as of StackNamer; outlives it, as `drops` does.
+  Symbolizer(Options options, ProcessReader& memory, DropCounters& drops);
   ~Symbolizer();
   Symbolizer(const Symbolizer&) = delete;
   Symbolizer& operator=(const Symbolizer&) = delete;
@@ -95,7 +96,6 @@ class Symbolizer {
   void post_prepare(const ProcessKey& process);
   // Lets go of workers that have ended: to be called now and then, by any thread.
   void reap_workers() { namer_.reap_workers(); }
-  size_t count_stuck_readers() const { return namer_.count_stuck_readers(); }
   // Code was mapped: what is known of that process may not hold any more, or it is a Python.
   void note_mapping(uint32_t pid, const std::string& path);
 

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdlib>
+#include <string>
 #include <string_view>
 
 #include "daemon/base/worker_side.h"
@@ -16,6 +17,10 @@ namespace gpuperf {
 namespace {
 
 // As DwarfWorker and ProcessReader write them.
+std::string get_text(std::span<char* const> words, size_t index) {
+  return index < words.size() ? words[index] : "";
+}
+
 uint64_t get_number(std::span<char* const> words, size_t index) {
   return index < words.size() ? std::strtoull(words[index], nullptr, 10) : 0;
 }
@@ -26,7 +31,8 @@ void run_role(std::string_view role, pid_t parent, std::span<char* const> argume
                        .memory_bytes = get_number(arguments, 0),
                        .idle = std::chrono::milliseconds(get_number(arguments, 1))});
   }
-  if (role == "memory") run_memory_process(parent);
+  if (role == "memory") run_memory_process(parent, get_text(arguments, 0));
+  if (role == "files") run_mapped_files_process(parent, get_text(arguments, 0));
 }
 
 }  // namespace

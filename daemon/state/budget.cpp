@@ -25,10 +25,11 @@ void Budget::set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_n
 
 void Budget::apply(const CellDelta& delta) {
   loop_thread_.check();
-  if (delta.calls == 0) return;
+  const uint64_t trapped = delta.calls - std::min(delta.calls, delta.hooked);
+  if (trapped == 0) return;
   ProcessWindow& process = window_[delta.process];
   process.owner = delta.owner;
-  process.calls[delta.function_id] += delta.calls;
+  process.calls[delta.function_id] += trapped;
   FunctionState& state = functions_[delta.function_id];
   if (!state.probed_since_ns) state.probed_since_ns = window_start_ns_;
 }

@@ -57,6 +57,7 @@ class Budget {
   // What one call of the function pays for its probes; 0 = not known. The first time also says
   // since when it is probed; without it, its first delta does.
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
+  // Calls that launch hooks counted cost nothing here.
   void apply(const CellDelta& delta);
   void apply(const ProcessExited& exited) {
     loop_thread_.check();

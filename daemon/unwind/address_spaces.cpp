@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "daemon/base/clock_tick.h"
+#include "daemon/base/file_name.h"
 #include "daemon/base/log.h"
 #include "daemon/base/proc_text.h"
 #include "daemon/base/process_status.h"
@@ -25,6 +26,8 @@ constexpr size_t kMaxHeld = 64;
 constexpr uint64_t kPageBytes = 4096;
 // Executables and libraries with "python" in their name are some ten on a host.
 constexpr size_t kMaxPythonFiles = 1024;
+// As long as a user whose file was late has to wait at first.
+constexpr std::chrono::nanoseconds kPythonRetry = std::chrono::seconds{2};
 constexpr gpuperf_unwind_rule kNoRule{.kind = GPUPERF_UNWIND_UNKNOWN};
 
 // mm_struct.exec_vm: the kernel shows it as the sum of two (fs/proc/task_mmu.c, task_mem).
@@ -65,8 +68,13 @@ bool is_same_code(const MapEntry& before, const std::vector<MapEntry>& now) {
   return true;
 }
 
-std::string_view get_file_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);  // npos + 1 is 0
+// Nothing in a static program.
+std::optional<MapEntry> find_loader(const std::vector<MapEntry>& mappings) {
+  const auto loader = std::ranges::find_if(mappings, [](const MapEntry& mapping) {
+    const std::string_view name = get_file_name(mapping.path);
+    return name.starts_with("ld-") && name.find(".so") != std::string_view::npos;
+  });
+  return loader == mappings.end() ? std::nullopt : std::optional(*loader);
 }
 
 }  // namespace
@@ -87,9 +95,9 @@ const MapEntry* AddressSpaces::find_mapping(const Space& space, uint64_t pc) {
 }
 
 std::optional<AddressSpaces::Image> AddressSpaces::read_image(uint32_t pid) const {
-  const auto start_ticks = read_start_ticks(options_.proc_root, pid);
-  const auto start_stack = read_start_stack(options_.proc_root, pid);
-  const auto code_pages = read_code_pages(options_.proc_root, pid);
+  const auto start_ticks = read_start_ticks(options_.proc.root(), pid);
+  const auto start_stack = read_start_stack(options_.proc.root(), pid);
+  const auto code_pages = read_code_pages(options_.proc.root(), pid);
   if (!start_ticks.ok() || !start_stack.ok() || !code_pages) return std::nullopt;
   return Image{.start_ticks = *start_ticks,
                .start_stack = *start_stack,
@@ -102,7 +110,7 @@ bool AddressSpaces::read_mappings(uint32_t pid, Space& space) const {
   constexpr int kAttempts = 3;
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const auto before = read_image(pid);
-    auto maps = read_executable_maps(options_.proc_root, pid);
+    auto maps = read_executable_maps(options_.proc, pid);
     const auto after = read_image(pid);
     if (!maps.ok() || maps->entries.empty() || !before || !after) return false;
     space.read_mono_ns = clock_.mono_ns();
@@ -141,28 +149,47 @@ void AddressSpaces::retire(uint32_t pid, Space space) {
   if (past_.size() > kMaxPast) past_.erase(past_.begin());
 }
 
+bool AddressSpaces::is_new(const Space& before, const MapEntry& mapping) {
+  const MapEntry* const known = find_mapping(before, mapping.start_address);
+  return known == nullptr || *known != mapping;
+}
+
 // What a running program loads it may unload again, before a stack that leads through it is looked
 // at.
-void AddressSpaces::hold_new_code(uint32_t pid, const Space& before, Space& now) {
+void AddressSpaces::hold_new_code(const Space& before, Space& now, const OpenedCode& opened) {
   for (const MapEntry& mapping : *now.mappings) {
-    const MapEntry* const known = find_mapping(before, mapping.start_address);
-    if (known != nullptr && *known == mapping) {
+    if (!is_new(before, mapping)) {
       const auto held = before.held.find(mapping.start_address);
       if (held != before.held.end()) now.held.insert(*held);
-    } else if (mapping.file.inode != 0 && now.held.size() < kMaxHeld) {
-      auto code = open_code(pid, mapping);
-      if (code.ok()) now.held[mapping.start_address] = *std::move(code);
+    } else if (now.held.size() < kMaxHeld) {
+      const auto code = opened.find(mapping.start_address);
+      if (code != opened.end() && code->second.ok()) now.held.insert({code->first, *code->second});
     }
   }
 }
 
+AddressSpaces::OpenedCode AddressSpaces::open_new_code(uint32_t pid, const Space& fresh) {
+  const auto known = spaces_.find(pid);
+  if (known == spaces_.end() || known->second.number == 0) return {};
+  std::vector<MapEntry> added;
+  for (const MapEntry& mapping : *fresh.mappings) {
+    if (mapping.file.inode == 0 || !is_new(known->second, mapping)) continue;
+    if (added.size() < kMaxHeld) added.push_back(mapping);
+  }
+  return open_code(pid, added);
+}
+
 bool AddressSpaces::prepare(uint32_t pid) {
   Space fresh;
-  if (!read_mappings(pid, fresh)) return false;
+  bool is_read = false;
+  options_.wait_unlocked([&] { is_read = read_mappings(pid, fresh); });
+  if (!is_read) return false;
+  const OpenedCode opened = open_new_code(pid, fresh);
   const auto known = spaces_.find(pid);
   if (known == spaces_.end() && spaces_.size() >= kMaxProcesses) return false;
   Space& space = known == spaces_.end() ? spaces_[pid] : known->second;
-  if (space.number != 0) hold_new_code(pid, space, fresh);
+  if (space.read_mono_ns > fresh.read_mono_ns) return true;  // somebody read later ones meanwhile
+  if (space.number != 0) hold_new_code(space, fresh, opened);
   if (space.number != 0 && still_holds(space, fresh)) {
     fresh.number = space.number;
     fresh.first_code_changes = space.first_code_changes;
@@ -176,9 +203,10 @@ bool AddressSpaces::prepare(uint32_t pid) {
     owners_[fresh.number] = pid;
   }
   space = std::move(fresh);
-  watch_loader(pid, space);
-  look_for_python(pid, space);
-  tell(pid, space);
+  const uint32_t number = space.number;
+  watch_loader(pid, number);
+  look_for_python(pid, number);
+  if (find_owner(number) == pid) tell(pid, spaces_.at(pid));
   return true;
 }
 
@@ -199,7 +227,7 @@ uint32_t AddressSpaces::find_owner(uint32_t number) const {
 }
 
 void AddressSpaces::note_walk(const RawStack& raw) {
-  if (find_owner(raw.space) != 0) return;
+  if (const uint32_t owner = find_owner(raw.space); owner != 0) return retry_python(owner);
   const auto known = spaces_.find(raw.process.pid);
   // What came before the mappings were read says nothing new.
   if (known != spaces_.end() && read_image(raw.process.pid) == known->second.image) {
@@ -231,13 +259,17 @@ AddressSpaces::Space* AddressSpaces::find_present(const ProcessKey& process) {
   if (known == spaces_.end()) {
     if (!prepare(process.pid)) return nullptr;
     known = spaces_.find(process.pid);
+    if (known == spaces_.end()) return nullptr;  // forgotten meanwhile
   }
   const bool is_its = known->second.image.start_ticks == process.start_boot_ns / kTickNs;
   return is_its ? &known->second : nullptr;  // else the pid has a new owner
 }
 
 AddressSpaces::Space* AddressSpaces::find_space(const ProcessKey& process, uint32_t number) {
-  if (number == 0) return find_present(process);
+  return number == 0 ? find_present(process) : find_numbered(number);
+}
+
+AddressSpaces::Space* AddressSpaces::find_numbered(uint32_t number) {
   if (const uint32_t owner = find_owner(number)) return &spaces_.at(owner);
   const auto past = past_.find(number);
   return past == past_.end() ? nullptr : &past->second.space;
@@ -259,10 +291,14 @@ gpuperf_unwind_rule AddressSpaces::find_rule(const ProcessKey& process, uint32_t
   if (const auto known = space->rules.find(place); known != space->rules.end()) {
     return known->second;
   }
-  const auto rule = make_rule(process.pid, *space, code_address);
+  const MapEntry* const found = find_mapping(*space, code_address);
+  if (found == nullptr) return kNoRule;
+  const uint32_t here = space->number;
+  const auto rule = make_rule(process.pid, here, MapEntry(*found), code_address);
   if (!rule) return kNoRule;
-  const bool is_present = find_owner(space->number) != 0;
-  if (is_present && rule_count_ < kMaxRules &&
+  const bool is_present = find_owner(here) != 0;
+  if (is_present) space = find_numbered(here);
+  if (is_present && !space->rules.contains(place) && rule_count_ < kMaxRules &&
       options_.tables.set_rule(make_key(space->number, place), *rule)) {
     space->rules.emplace(place, *rule);
     ++rule_count_;
@@ -270,28 +306,49 @@ gpuperf_unwind_rule AddressSpaces::find_rule(const ProcessKey& process, uint32_t
   return *rule;
 }
 
+AddressSpaces::OpenedCode AddressSpaces::open_code(uint32_t pid,
+                                                   const std::vector<MapEntry>& mappings) {
+  std::map<uint64_t, Result<OpenedFile>> files;
+  options_.wait_unlocked([&] {
+    for (const MapEntry& mapping : mappings) {
+      files.emplace(mapping.start_address, open_mapped_file(options_.proc, pid, mapping));
+    }
+  });
+  OpenedCode opened;
+  for (auto& [address, file] : files) {
+    opened.emplace(address, file.ok() ? files_.keep(*std::move(file)) : file.status());
+  }
+  return opened;
+}
+
 Result<CodeFiles::CodePtr> AddressSpaces::open_code(uint32_t pid, const MapEntry& mapping) {
-  if (is_vdso(mapping)) return files_.open_vdso(mapping);
-  return files_.open(options_.proc_root, pid, mapping);
+  return open_code(pid, std::vector{mapping}).at(mapping.start_address);
+}
+
+Result<CodeFiles::CodePtr> AddressSpaces::find_code(uint32_t pid, uint32_t number,
+                                                    const MapEntry& mapping) {
+  const HeldCode& before = find_numbered(number)->held;
+  if (const auto held = before.find(mapping.start_address); held != before.end()) {
+    return held->second;
+  }
+  Result<CodeFiles::CodePtr> code =
+      is_vdso(mapping) ? files_.open_vdso(mapping) : open_code(pid, mapping);
+  Space* const space = find_numbered(number);
+  if (code.ok() && space != nullptr && !is_new(*space, mapping)) {
+    space->held.emplace(mapping.start_address, *code);
+  }
+  return code;
 }
 
 // Nothing for what is no code, or cannot be read now.
-std::optional<gpuperf_unwind_rule> AddressSpaces::make_rule(uint32_t pid, Space& space,
-                                                            uint64_t pc) {
-  const MapEntry* const found = find_mapping(space, pc);
-  if (found == nullptr) return std::nullopt;
-  const MapEntry& mapping = *found;
+std::optional<gpuperf_unwind_rule> AddressSpaces::make_rule(uint32_t pid, uint32_t number,
+                                                            const MapEntry& mapping, uint64_t pc) {
   if (is_anonymous(mapping)) return kGuessRule;
   if (mapping.file.inode == 0 && !is_vdso(mapping)) return std::nullopt;  // "[uprobes]"
-  auto held = space.held.find(mapping.start_address);
-  if (held == space.held.end()) {
-    auto code = open_code(pid, mapping);
-    if (absl::IsInvalidArgument(code.status()))
-      return kGuessRule;  // no ELF file, as JITs make them
-    if (!code.ok()) return std::nullopt;
-    held = space.held.emplace(mapping.start_address, *std::move(code)).first;
-  }
-  const CodeFile& file = held->second->file;
+  const Result<CodeFiles::CodePtr> code = find_code(pid, number, mapping);
+  if (absl::IsInvalidArgument(code.status())) return kGuessRule;  // no ELF file, as JITs make them
+  if (!code.ok()) return std::nullopt;
+  const CodeFile& file = (*code)->file;
   const auto vaddr = file.find_vaddr(pc - mapping.start_address + mapping.offset_bytes);
   if (!vaddr) return std::nullopt;
   const auto rule = find_unwind_rule(file, *vaddr);
@@ -314,23 +371,21 @@ const PythonRuntime* AddressSpaces::find_python(const ProcessKey& process, uint3
   return known != spaces_.end() && known->second.python ? &*known->second.python : nullptr;
 }
 
-void AddressSpaces::watch_loader(uint32_t pid, const Space& space) {
-  const auto loader = std::ranges::find_if(*space.mappings, [](const MapEntry& mapping) {
-    const std::string_view name = get_file_name(mapping.path);
-    return name.starts_with("ld-") && name.find(".so") != std::string_view::npos;
-  });
-  if (loader == space.mappings->end()) return;  // a static program
-  const auto code = open_code(pid, *loader);
-  if (!code.ok() || !loaders_.insert((*code)->identity).second) return;
-  const auto sections = (*code)->file.elf().read_sections();
+void AddressSpaces::watch_loader(uint32_t pid, uint32_t number) {
+  const auto loader = find_loader(*find_numbered(number)->mappings);
+  if (!loader) return;
+  const Result<CodeFiles::CodePtr> opened = open_code(pid, *loader);
+  if (!opened.ok() || !loaders_.insert((*opened)->identity).second) return;
+  const CodeFiles::Code& code = **opened;
+  const auto sections = code.file.elf().read_sections();
   if (!sections.ok()) return;
-  const auto exports = ElfExports::open((*code)->file.elf(), *sections);
+  const auto exports = ElfExports::open(code.file.elf(), *sections);
   if (!exports.ok()) return;
   const auto place = exports->find("_dl_debug_state");
   if (!place.ok() || !*place) return;
-  const auto offset = (*code)->file.find_offset((*place)->vaddr);
+  const auto offset = code.file.find_offset((*place)->vaddr);
   if (!offset) return;
-  const Status status = options_.tables.watch_loader((*code)->fd.get(), (*code)->identity, *offset);
+  const Status status = options_.tables.watch_loader(code.fd.get(), code.identity, *offset);
   if (!status.ok()) {
     log_warn("changes of a loader are not seen",
              {{"file", loader->path}, {"error", std::string(status.message())}});
@@ -339,26 +394,45 @@ void AddressSpaces::watch_loader(uint32_t pid, const Space& space) {
 
 // In the program itself and in libraries named after it: an embedded one is linked as libpython, or
 // into the program.
-void AddressSpaces::look_for_python(uint32_t pid, Space& space) {
-  if (space.python) return;
+void AddressSpaces::look_for_python(uint32_t pid, uint32_t number) {
+  const Space* const prepared = find_numbered(number);
+  if (prepared == nullptr || prepared->python) return;
   std::error_code error;  // empty then: no program is named so
   const std::string program =
-      std::filesystem::read_symlink(get_proc_path(options_.proc_root, pid, "exe"), error).string();
-  for (const MapEntry& mapping : *space.mappings) {
+      std::filesystem::read_symlink(get_proc_path(options_.proc.root(), pid, "exe"), error)
+          .string();
+  const auto mappings = prepared->mappings;
+  for (const MapEntry& mapping : *mappings) {
     if (mapping.file.inode == 0) continue;
     if (mapping.path != program && !is_python_name(mapping.path)) continue;
-    if (!space.examined.insert(mapping.start_address).second) continue;
-    if (examine(pid, space, mapping)) return;
+    Space* space = find_numbered(number);
+    if (space == nullptr) return;
+    if (space->examined.contains(mapping.start_address)) continue;
+    const Result<CodeFiles::CodePtr> code = open_code(pid, mapping);
+    space = find_numbered(number);
+    if (space == nullptr) return;
+    if (is_put_off(code.status())) {
+      space->python_retry_mono_ns = clock_.mono_ns() + kPythonRetry.count();
+      return;
+    }
+    space->examined.insert(mapping.start_address);
+    if (code.ok() && examine(pid, *space, mapping, **code)) return;
   }
 }
 
-bool AddressSpaces::examine(uint32_t pid, const Space& space, const MapEntry& mapping) {
-  const auto code = open_code(pid, mapping);
-  if (!code.ok()) return false;
-  const FileIdentity& identity = (*code)->identity;
+void AddressSpaces::retry_python(uint32_t pid) {
+  Space& space = spaces_.at(pid);
+  if (space.python_retry_mono_ns == 0 || clock_.mono_ns() < space.python_retry_mono_ns) return;
+  space.python_retry_mono_ns = 0;
+  look_for_python(pid, space.number);
+}
+
+bool AddressSpaces::examine(uint32_t pid, const Space& space, const MapEntry& mapping,
+                            const CodeFiles::Code& code) {
+  const FileIdentity& identity = code.identity;
   const std::optional<PythonFile>* file = pythons_.find(identity);
   if (file == nullptr) {
-    auto found = gpuperf::find_python((*code)->fd.get());
+    auto found = gpuperf::find_python(code.fd.get());
     if (!found.ok()) {
       log_warn("Python without stacks",
                {{"file", mapping.path}, {"error", std::string(found.status().message())}});
@@ -366,7 +440,7 @@ bool AddressSpaces::examine(uint32_t pid, const Space& space, const MapEntry& ma
     (void)pythons_.put(identity, found.ok() ? *found : std::nullopt, 1);
     file = pythons_.find(identity);
   }
-  const auto vaddr = (*code)->file.find_vaddr(mapping.offset_bytes);
+  const auto vaddr = code.file.find_vaddr(mapping.offset_bytes);
   if (!*file || !vaddr || found_pythons_.size() >= kMaxFoundPythons) return false;
   found_pythons_.push_back({.pid = pid,
                             .space = space.number,
@@ -401,7 +475,7 @@ void AddressSpaces::sweep() {
   });
   for (auto entry = spaces_.begin(); entry != spaces_.end();) {
     entry->second.held.clear();
-    const auto ticks = read_start_ticks(options_.proc_root, entry->first);
+    const auto ticks = read_start_ticks(options_.proc.root(), entry->first);
     if (ticks.ok() && *ticks == entry->second.image.start_ticks) {
       ++entry;
       continue;

@@ -16,6 +16,7 @@
 #include "bpf/records.h"
 #include "daemon/base/byte_lru.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/model/function.h"
 #include "daemon/model/stack.h"
 #include "daemon/probe/discovery/process_maps.h"
@@ -50,14 +51,19 @@ struct WalkTables {
 // What processes have mapped to run, and how frames in it are walked; the kernel side learns of it
 // what it needs, as walks meet it.
 //
-// Thread: one at a time; reads /proc and mapped files. `files` and `clock` must outlive it. Rules
-// are kept until code is unmapped or the process is gone, at most kMaxRules: beyond those stacks
-// are walked here every time, from copies. Not here: names (resolve/).
+// Thread: one at a time; reads /proc and mapped files. What may wait for a process lets go of the
+// caller's lock meanwhile, as waiting for a condition does: others may have called by then, and
+// nothing found before is used afterwards. `files` and `clock` must outlive it. Rules are kept
+// until code is unmapped or the process is gone, at most kMaxRules: beyond those stacks are walked
+// here every time, from copies. Not here: names (resolve/).
 class AddressSpaces {
  public:
   struct Options {
-    std::string proc_root = "/proc";
+    ProcFiles proc;
     WalkTables tables;
+    // Calls `wait` without the lock by which callers take turns.
+    std::function<void(const std::function<void()>& wait)> wait_unlocked =
+        [](const std::function<void()>& wait) { wait(); };
   };
   static constexpr size_t kMaxRules = GPUPERF_UNWIND_RULES;
   static constexpr size_t kMaxProcesses = 8'192;  // of the kernel side's map
@@ -142,6 +148,7 @@ class AddressSpaces {
     std::set<uint64_t> examined;                            // mappings, for a Python
     HeldCode held;                                          // until the next sweep
     std::optional<PythonRuntime> python;
+    int64_t python_retry_mono_ns = 0;  // a file was not read in time: again then; 0 = none
     std::unordered_map<uint64_t, gpuperf_unwind_rule> rules;  // by make_place
   };
   // What was mapped before: stacks taken then may still come.
@@ -160,16 +167,28 @@ class AddressSpaces {
   // The process whose mappings a space is of; 0 = it has passed.
   uint32_t find_owner(uint32_t number) const;
   static const MapEntry* find_mapping(const Space& space, uint64_t pc);
+  static bool is_new(const Space& before, const MapEntry& mapping);
+  // Code of a process, by the address it is mapped at; of each mapping that was tried.
+  using OpenedCode = std::map<uint64_t, Result<CodeFiles::CodePtr>>;
+  // May wait.
+  OpenedCode open_code(uint32_t pid, const std::vector<MapEntry>& mappings);
   Result<CodeFiles::CodePtr> open_code(uint32_t pid, const MapEntry& mapping);
-  std::optional<gpuperf_unwind_rule> make_rule(uint32_t pid, Space& space, uint64_t pc);
+  OpenedCode open_new_code(uint32_t pid, const Space& fresh);
+  std::optional<gpuperf_unwind_rule> make_rule(uint32_t pid, uint32_t number,
+                                               const MapEntry& mapping, uint64_t pc);
+  Result<CodeFiles::CodePtr> find_code(uint32_t pid, uint32_t number, const MapEntry& mapping);
+  void watch_loader(uint32_t pid, uint32_t number);
+  void look_for_python(uint32_t pid, uint32_t number);
+  void retry_python(uint32_t pid);
+  // Do not.
+  Space* find_numbered(uint32_t number);
   void tell(uint32_t pid, Space& space);
-  void look_for_python(uint32_t pid, Space& space);
   // Whether there is one in that mapping.
-  bool examine(uint32_t pid, const Space& space, const MapEntry& mapping);
-  void watch_loader(uint32_t pid, const Space& space);
+  bool examine(uint32_t pid, const Space& space, const MapEntry& mapping,
+               const CodeFiles::Code& code);
   void forget_rules(Space& space);
   void retire(uint32_t pid, Space space);
-  void hold_new_code(uint32_t pid, const Space& before, Space& now);
+  static void hold_new_code(const Space& before, Space& now, const OpenedCode& opened);
 
   const Options options_;
   CodeFiles& files_;

@@ -15,9 +15,7 @@ Result<CodeFiles::CodePtr> read_headers(OpenedFile opened) {
 
 }  // namespace
 
-Result<CodeFiles::CodePtr> CodeFiles::open(const std::string& proc_root, uint32_t pid,
-                                           const MapEntry& mapping) {
-  ASSIGN_OR_RETURN(OpenedFile opened, open_mapped_file(proc_root, pid, mapping));
+Result<CodeFiles::CodePtr> CodeFiles::keep(OpenedFile opened) {
   const FileIdentity identity = opened.identity;
   if (const CodePtr* known = open_.find(identity)) return *known;
   ASSIGN_OR_RETURN(CodePtr code, read_headers(std::move(opened)));

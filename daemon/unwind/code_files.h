@@ -29,8 +29,8 @@ class CodeFiles {
   // The libraries that stacks of a few large programs lead through.
   static constexpr size_t kMaxOpen = 256;
 
-  // The file behind a mapping of a process. Errors: what opening it, or its headers, said.
-  Result<CodePtr> open(const std::string& proc_root, uint32_t pid, const MapEntry& mapping);
+  // The code in a file that was opened. Errors: what reading its headers said.
+  Result<CodePtr> keep(OpenedFile opened);
   // The code that the kernel maps into every process ("[vdso]"); DataLoss for one that is not it.
   Result<CodePtr> open_vdso(const MapEntry& mapping);
   // Closes all, so that file systems can be unmounted: to be called now and then.

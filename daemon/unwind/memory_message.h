@@ -2,8 +2,10 @@
 
 // What the daemon and its memory worker send each other (base/worker_message.h).
 //
-//   request: u64 pid | count x (u64 address | u64 bytes)
-//   reply:   count x u8 could be read | the bytes of those that could, one after the other
+//   for memory: u32 pid | u32 0 | count x (u64 address | u64 bytes)
+//     reply:    count x u8 could be read | the bytes of those that could, one after the other
+//   for maps:   u32 pid | u32 1 | u64 bytes at most
+//     reply:    u32 errno, 0 = read | the text
 
 #include <cstddef>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace gpuperf {
@@ -30,11 +33,20 @@ struct MemoryRequest {
   bool operator==(const MemoryRequest&) const = default;
 };
 
+// The text of /proc/PID/maps.
+struct MapsRequest {
+  uint32_t pid = 0;
+  uint64_t max_bytes = 0;
+  bool operator==(const MapsRequest&) const = default;
+};
+
 // Of each range; nothing where it could not be read as a whole.
 using MemoryReply = std::vector<std::optional<std::string>>;
 
+using ReaderRequest = std::variant<MemoryRequest, MapsRequest>;
 std::string encode(const MemoryRequest& request);
-std::optional<MemoryRequest> decode_memory_request(std::string_view bytes);
+std::string encode(const MapsRequest& request);
+std::optional<ReaderRequest> decode_reader_request(std::string_view bytes);
 std::string encode(const MemoryReply& reply);
 // Nothing when it is no reply to such a request.
 std::optional<MemoryReply> decode_memory_reply(const MemoryRequest& request,

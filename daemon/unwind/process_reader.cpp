@@ -1,6 +1,7 @@
 #include "daemon/unwind/process_reader.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -20,6 +21,8 @@ constexpr uint64_t kWholeBytes = 4096;
 // Kept by one reader: 256 KiB.
 constexpr size_t kMaxPages = 64;
 constexpr size_t kMaxUsers = 1'024;
+// Above the longest text of mappings that anybody asks for.
+constexpr size_t kMaxReplyBytes = (size_t{64} << 20) + 4096;
 
 uint64_t get_page(uint64_t address) { return address / kWholeBytes * kWholeBytes; }
 
@@ -88,25 +91,24 @@ class MemoryReading {
   std::optional<MemoryReply> ask(const MemoryRequest& request) {
     if (is_over_ || !may_begin()) return std::nullopt;
     const auto began = steady_clock::now();
-    const Result<std::string> bytes = owner_.workers_.ask(
+    const Result<WorkerMessage> reply = owner_.workers_.ask(
         encode(request), {}, std::chrono::ceil<std::chrono::milliseconds>(left_));
     const auto took = steady_clock::now() - began;
-    if (bytes.ok()) left_ -= took;
-    if (absl::IsDeadlineExceeded(bytes.status()) || left_ <= steady_clock::duration::zero()) {
-      owner_.on_late(*uid_, owner_.options_.timeout);
+    if (reply.ok()) left_ -= took;
+    if (absl::IsDeadlineExceeded(reply.status()) || left_ <= steady_clock::duration::zero()) {
+      owner_.on_late(*uid_, ProcessReader::Kind::kMemory);
       is_over_ = true;
     }
-    if (!bytes.ok()) return std::nullopt;
-    owner_.on_answered(*uid_, took);
-    return decode_memory_reply(request, *bytes);
+    if (!reply.ok()) return std::nullopt;
+    owner_.on_answered(*uid_, took - owner_.options_.free_wait);
+    return decode_memory_reply(request, reply->bytes);
   }
 
   bool may_begin() {
     if (uid_) return true;
-    uid_ = find_user(owner_.options_.proc_root, pid_);
-    is_over_ = !uid_ || !owner_.may_read_user(*uid_);
-    if (is_over_ && uid_) owner_.options_.on_late();
-    if (!is_over_) is_over_ = !owner_.workers_.prepare().ok();
+    const Result<uint32_t> uid = owner_.begin(pid_, ProcessReader::Kind::kMemory, owner_.workers_);
+    is_over_ = !uid.ok();
+    if (uid.ok()) uid_ = *uid;
     return !is_over_;
   }
 
@@ -120,13 +122,91 @@ class MemoryReading {
 
 ProcessReader::ProcessReader(Options options)
     : options_(std::move(options)),
-      workers_({.role = "memory", .max_reply_bytes = kMaxMemoryRanges + kMaxMemoryBytes}),
+      workers_(
+          {.role = "memory", .arguments = {options_.proc_root}, .max_reply_bytes = kMaxReplyBytes}),
+      takers_({.role = "files",
+               .arguments = {options_.proc_root},
+               .max_reply_bytes = sizeof(uint32_t)}),
       users_(kMaxUsers) {}
 
 ReadMemory ProcessReader::make_reader(uint32_t pid) {
   return
       [reading = std::make_shared<MemoryReading>(*this, pid)](
           uint64_t address, std::span<std::byte> bytes) { return reading->read(address, bytes); };
+}
+
+ProcFiles ProcessReader::make_files() {
+  return {
+      options_.proc_root,
+      {.read_maps = [this](uint32_t pid, size_t max_bytes) { return read_maps(pid, max_bytes); },
+       .read_environment = [this](uint32_t pid,
+                                  size_t max_bytes) { return read_environment(pid, max_bytes); },
+       .take_mapped = [this](uint32_t pid,
+                             const std::string& range) { return take_mapped(pid, range); }}};
+}
+
+void ProcessReader::reap() {
+  workers_.reap();
+  takers_.reap();
+}
+
+Result<uint32_t> ProcessReader::begin(uint32_t pid, Kind kind, WorkerPool& workers) {
+  const std::optional<uint32_t> uid = find_user(options_.proc_root, pid);
+  if (!uid) return absl::NotFoundError("pid " + std::to_string(pid) + ": gone");
+  if (!may_read_user(*uid)) {
+    options_.on_late(kind);
+    return absl::UnavailableError("pid " + std::to_string(pid) + ": not read for a while, " +
+                                  "because reads of its user's processes took too long");
+  }
+  RETURN_IF_ERROR(workers.prepare());
+  return *uid;
+}
+
+// The reply without its error.
+Result<WorkerMessage> ProcessReader::ask_for_file(uint32_t pid, WorkerPool& workers,
+                                                  const std::string& request) {
+  ASSIGN_OR_RETURN(const uint32_t uid, begin(pid, Kind::kFile, workers));
+  const auto began = steady_clock::now();
+  Result<WorkerMessage> reply = workers.ask(request, {}, options_.file_timeout);
+  if (absl::IsDeadlineExceeded(reply.status())) on_late(uid, Kind::kFile);
+  if (!reply.ok()) return reply.status();
+  on_answered(uid, steady_clock::now() - began - options_.free_file_wait);
+  uint32_t error = 0;
+  if (reply->bytes.size() < sizeof error) return absl::DataLossError("memory worker: no reply");
+  std::memcpy(&error, reply->bytes.data(), sizeof error);
+  if (error != 0) return errno_status(static_cast<int>(error), "pid " + std::to_string(pid));
+  return reply;
+}
+
+Result<BoundedText> ProcessReader::read_maps(uint32_t pid, size_t max_bytes) {
+  ASSIGN_OR_RETURN(
+      WorkerMessage reply,
+      ask_for_file(pid, workers_, encode(MapsRequest{.pid = pid, .max_bytes = max_bytes + 1})));
+  reply.bytes.erase(0, sizeof(uint32_t));
+  BoundedText maps{.text = std::move(reply.bytes)};
+  maps.truncated = maps.text.size() > max_bytes;
+  if (maps.truncated) maps.text.resize(max_bytes);
+  return maps;
+}
+
+// From the memory itself: opening the file takes rights that the worker does not have.
+Result<BoundedText> ProcessReader::read_environment(uint32_t pid, size_t max_bytes) {
+  ASSIGN_OR_RETURN(const EnvironmentPlace place, read_environment_place(options_.proc_root, pid));
+  BoundedText environment;
+  if (place.end <= place.begin) return environment;
+  environment.truncated = place.end - place.begin > max_bytes;
+  environment.text.resize(environment.truncated ? max_bytes : place.end - place.begin);
+  if (make_reader(pid)(place.begin, std::as_writable_bytes(std::span(environment.text)))) {
+    return environment;
+  }
+  return absl::UnavailableError("pid " + std::to_string(pid) + ": environment not read");
+}
+
+Result<Fd> ProcessReader::take_mapped(uint32_t pid, const std::string& range) {
+  ASSIGN_OR_RETURN(WorkerMessage reply,
+                   ask_for_file(pid, takers_, std::to_string(pid) + "/map_files/" + range));
+  if (reply.fds[0].valid()) return std::move(reply.fds[0]);
+  return absl::DataLossError("pid " + std::to_string(pid) + ": worker sent no descriptor");
 }
 
 bool ProcessReader::may_read(uint32_t pid) {
@@ -149,25 +229,24 @@ ProcessReader::User& ProcessReader::find_or_add(uint32_t uid) {
   return *users_.find(uid);
 }
 
-void ProcessReader::on_answered(uint32_t uid, Duration took) {
-  const auto charged =
-      std::chrono::duration_cast<std::chrono::microseconds>(took - options_.free_wait);
+void ProcessReader::on_answered(uint32_t uid, Duration charged) {
+  const auto charged_us = std::chrono::duration_cast<std::chrono::microseconds>(charged).count();
   const MutexLock lock(mutex_);
   User& user = find_or_add(uid);
-  if (charged.count() > 0) {
-    user.waiting.take(static_cast<uint64_t>(charged.count()), to_ns(steady_clock::now()));
+  if (charged_us > 0) {
+    user.waiting.take(static_cast<uint64_t>(charged_us), to_ns(steady_clock::now()));
   }
 }
 
-void ProcessReader::on_late(uint32_t uid, Duration took) {
-  options_.on_late();
+void ProcessReader::on_late(uint32_t uid, Kind kind) {
+  options_.on_late(kind);
   const MutexLock lock(mutex_);
   User& user = find_or_add(uid);
   const TimePoint now = steady_clock::now();
   if (now > user.retry_at + options_.max_pause) user.pause = Duration::zero();
   user.pause = std::clamp<Duration>(2 * user.pause, options_.min_pause, options_.max_pause);
   user.retry_at = now + user.pause;
-  strangers_retry_at_ = now + options_.stranger_factor * took;
+  strangers_retry_at_ = now + options_.strangers_pause;
 }
 
 }  // namespace gpuperf

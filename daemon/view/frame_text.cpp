@@ -4,6 +4,7 @@
 #include <array>
 #include <cctype>
 
+#include "daemon/base/file_name.h"
 #include "daemon/model/display_text.h"
 
 #include <fmt/format.h>
@@ -11,10 +12,6 @@
 namespace gpuperf {
 
 namespace {
-
-std::string_view get_file_name(std::string_view path) {
-  return path.substr(path.rfind('/') + 1);  // npos + 1 = 0
-}
 
 bool is_word(char letter) {
   return std::isalnum(static_cast<unsigned char>(letter)) != 0 || letter == '_';

@@ -5,6 +5,7 @@
 
 #include <linux/types.h>
 
+#include "bpf/hook_notes.h"
 #include "bpf/records.h"
 #include "injector/session_abi.h"
 

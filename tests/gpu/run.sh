@@ -3,7 +3,7 @@
 # NVIDIA driver and a python3 with PyTorch; installs nothing.
 #
 # usage: run.sh [CHECK...]     (default: every check; the names are in checks.py, those that begin with
-#                              sessions_ in sessions.py, with trace_ in traces.py)
+#                              sessions_ in sessions.py, with trace_ or launch_ in traces.py)
 #
 # Results go to ${OUT:-./gpu-results}; each program's last line is "N passed, N failed".
 set -euo pipefail
@@ -27,7 +27,7 @@ others=() sessions=() traces=()
 for check in "$@"; do
   case $check in
     sessions_*) sessions+=("$check") ;;
-    trace_*) traces+=("$check") ;;
+    trace_* | launch_*) traces+=("$check") ;;
     *) others+=("$check") ;;
   esac
 done

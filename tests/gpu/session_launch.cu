@@ -29,6 +29,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
@@ -121,8 +122,7 @@ void measure_launches(long count, FILE* out) {
 
 int serve(const char* in_path, const char* out_path) {
   launch(kLaunchesPerSample);
-  Graph graph;
-  graph.replay(4, 10);
+  std::unique_ptr<Graph> graph;  // none before one is asked for: what was measured has none
   std::ifstream in(in_path);
   FILE* out = std::fopen(out_path, "w");
   if (!in || out == nullptr) return 8;
@@ -135,9 +135,13 @@ int serve(const char* in_path, const char* out_path) {
     if (what == "launch") {
       measure_launches(count, out);
     } else if (what == "graph") {
-      graph.replay(count / 8 + 1, 10);
+      if (graph == nullptr) {
+        graph = std::make_unique<Graph>();
+        graph->replay(4, 10);
+      }
+      graph->replay(count / 8 + 1, 10);
       const double start_ns = read_ns();
-      const long done = graph.replay(count, 10);
+      const long done = graph->replay(count, 10);
       std::fprintf(out, "%.3f\n", static_cast<double>(done) / (read_ns() - start_ns) * 1e9);
     } else {
       std::fprintf(out, "%.1f\n", launch_on_threads(static_cast<int>(threads), count));

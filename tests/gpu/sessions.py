@@ -7,6 +7,7 @@ usage: sessions.py BUNDLE RESULTS_FOLDER [--stand-in] [CHECK...]
   sessions_volume     twenty million records in one run, all accounted for
   sessions_coexist    torch.profiler, nsys, ncu and another library work as without us, and we after them
   sessions_harm       absent, stopped, killed, deaf and full daemons; every way to end; speed beside bare
+  sessions_finalize   CUPTI ended again and again while threads work, what then remains, graphs made late
   sessions_overhead   the cost, beside torch.profiler and nsys, and by level
   sessions_record     recordings for tests/recordings/ (only when named)
 
@@ -20,6 +21,7 @@ import sys
 import tempfile
 
 from session_coexist import check_coexist
+from session_finalize import check_finalize
 from session_harm import check_harm
 from session_overhead import check_overhead
 from session_record import check_record
@@ -28,7 +30,8 @@ from session_truth import check_truth, check_volume
 
 CHECKS = {"sessions_truth": check_truth, "sessions_volume": check_volume,
           "sessions_coexist": check_coexist, "sessions_harm": check_harm,
-          "sessions_overhead": check_overhead, "sessions_record": check_record}
+          "sessions_finalize": check_finalize, "sessions_overhead": check_overhead,
+          "sessions_record": check_record}
 
 NEED_NO_LAUNCHER = {"sessions_truth", "sessions_record"}
 

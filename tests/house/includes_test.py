@@ -15,7 +15,7 @@ ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 # brackets is a library by the first part of its header's path.
 ALLOWED = {
     "bpf": {"<bpf>"},
-    "injector": set(),
+    "injector": {"bpf/hook_notes.h"},
     "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
     "daemon/base": {"<absl>", "<libiberty>", "<spdlog>", "<systemd>"},
     "daemon/model": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "<spdlog>"},
@@ -25,8 +25,8 @@ ALLOWED = {
     "daemon/probe/elf": {"daemon/base", "daemon/model", "daemon/probe/probe_spec.h"},
     "daemon/probe/code": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe/elf", "<Zydis>"},
     "daemon/probe/discovery": {"daemon/base", "daemon/model", "daemon/probe/elf", "daemon/probe/probe_spec.h", "<bpf>"},
-    "daemon/probe/attach": {"bpf/records.h", "bpf/stack_records.h", "daemon/base", "daemon/model", "daemon/probe", "<bpf>"},
-    "daemon/probe": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "<bpf>"},
+    "daemon/probe/attach": {"bpf/hook_notes.h", "bpf/records.h", "bpf/stack_records.h", "daemon/base", "daemon/model", "daemon/probe", "<bpf>"},
+    "daemon/probe": {"bpf/hook_notes.h", "bpf/records.h", "daemon/base", "daemon/model", "daemon/probe", "<bpf>"},
     "daemon/unwind": {"bpf/records.h", "bpf/stack_records.h", "bpf/unwind.h", "bpf/python_frames.h", "daemon/base",
                       "daemon/model", "daemon/probe", "<bpf>"},
     "daemon/owner": {"bpf/records.h", "daemon/base", "daemon/model", "<grpcpp>"},

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Finding 1: memory of nobody's that cannot be read, nor the read be ended: a FUSE server of his backs it."""
+"""Finding 1: processes of nobody's of which nothing can be read, nor the read be ended: a FUSE server of his backs them."""
 
 import ctypes
 import os
@@ -25,6 +25,19 @@ def tell(process):
     process.stdin.flush()
 
 
+def is_held(pid):
+    """Whether a look at the process's environment does not return: by a child, which can be killed."""
+    look = subprocess.Popen(["/bin/cat", f"/proc/{pid}/environ"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        look.wait(1)
+        return False
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        look.kill()
+        look.wait()
+
+
 class StuckReadTest(AttackTest):
     CONFIG = {"custom_sym": CONFIG["custom_sym"] | {"harm_call": {"symbol": "harm_call", "slow_threshold_ms": 5}},
               "libraries": {"custom_sym": ["slow_calls", "libharm_target.so"]}}
@@ -39,7 +52,7 @@ class StuckReadTest(AttackTest):
         self.stuck_reads = 0
         self.dropped = threading.Event()
 
-    def mount(self):
+    def mount(self, failures=0):
         """A file system of nobody's, served by a process of his; nobody else may open files there."""
         libc = ctypes.CDLL(None, use_errno=True)
         path = self.folder / "mounted"
@@ -52,8 +65,8 @@ class StuckReadTest(AttackTest):
             self.addCleanup(libc.umount2, str(path).encode(), MNT_FORCE | MNT_DETACH)
             self.addCleanup(self.end_attack)
             self.addCleanup(self.abort, libc, path)  # first of all: then nothing waits any more
-            server = as_nobody("/usr/bin/python3", self.program, "serve", device, THREADS * STACK_BYTES, pass_fds=[device],
-                               stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            server = as_nobody("/usr/bin/python3", self.program, "serve", device, THREADS * STACK_BYTES, failures,
+                               pass_fds=[device], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         finally:
             os.close(device)
         self.add_attacker(server)
@@ -98,6 +111,33 @@ class StuckReadTest(AttackTest):
         self.assertGreater(self.stuck_reads, 0)  # the attack is one
         self.assertGreater(drops["memory_late"], 0)
         self.check_ends()
+
+    def hold_lock(self, _):
+        """Of the memory of a process that has just been seen for the first time. It is let go before the daemon stops:
+        the kernel takes that lock as well to take probes out of what the process has mapped."""
+        path, server = self.mount(failures=1)
+        holder = self.add_attacker(as_nobody("/usr/bin/python3", self.program, "hold", self.library, path / "stack",
+                                             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
+        self.assertEqual(holder.stdout.readline(), "loaded\n")
+        self.daemon.wait_attached("harm_call")
+        threading.Thread(target=self.count_reads, args=(server,), daemon=True).start()
+        tell(server)
+        self.assertTrue(self.dropped.wait(10))
+        tell(holder)
+        self.assertEqual(holder.stdout.readline(), "holds\n")
+        wait_until("a lock that is not let go", lambda: is_held(holder.pid))
+        time.sleep(2)  # whoever waits for it does so by now
+        self.counted = self.count_calls()
+
+    def count_calls(self):
+        return self.daemon.functions()["slow_sleep"]["calls"]
+
+    def test_1_a_lock_that_is_never_let_go_stops_nobody_else(self):
+        self.check_attack(self.hold_lock, seconds=6)
+
+        self.assertGreater(self.count_calls(), self.counted)  # of the honest process
+        drops = {row["reason"]: int(row["count"]) for row in self.daemon.query("status")["drops"]}
+        self.assertGreater(drops.get("memory_late", 0) + drops.get("process_late", 0), 0)
 
     def test_1_a_daemon_that_is_killed_ends_at_once(self):
         self.attack(self.daemon)

@@ -1,11 +1,15 @@
 #!/usr/bin/env python3
-"""Threads inside a probed call whose stacks a FUSE server backs that drops their pages and never delivers them again.
+"""Processes that wait for pages which a FUSE server drops and never delivers again.
 
-usage: stuck_stack.py serve FD SIZE             serves a file system of one file, `stack`, over the descriptor
+usage: stuck_stack.py serve FD SIZE FAILURES    serves a file system of one file, `stack`, over the descriptor
        stuck_stack.py sit LIBRARY FILE THREADS  has threads with stacks in that file sit in harm_call()
+       stuck_stack.py hold LIBRARY FILE         has a thread hold the lock of its memory, calls harm_call(), and
+                                                waits for that lock
 
-The server drops all pages on a line of standard input, answers no read from then on, and prints a line for each. The
-sitter says that it has loaded the library, waits for a line, and says so when its threads sit.
+The server drops all pages on a line of standard input; from then on it fails so many reads, answers none after them,
+and prints a line for each of these. The others say that they have loaded the library, wait for a line, and say so when
+their threads sit, or are about to wait. A page fault waits a first time without the lock; when that fails, it holds the
+lock from then on, and whoever wants to read waits behind the thread that wants to write. All of it ends with the server.
 """
 
 import ctypes
@@ -22,15 +26,16 @@ LOOKUP, FORGET, GETATTR, SETATTR, OPEN, READ, WRITE, RELEASE, FLUSH = 1, 2, 3, 4
 INIT, OPENDIR, RELEASEDIR, INTERRUPT, BATCH_FORGET = 26, 27, 29, 36, 42
 SILENT = (FORGET, INTERRUPT, BATCH_FORGET)
 NOTIFY_INVALIDATE = 2
-ENOSYS = 38
+EIO, ENOSYS = 5, 38
 STACK_BYTES = 1 << 20
 VALID_S = 3600
 LIFE_S = 90  # of each process, whatever becomes of the test: with the server end all waits
 
 
 class Server:
-    def __init__(self, fd, size):
+    def __init__(self, fd, size, failures):
         self.fd = fd
+        self.failures = failures
         self.content = bytearray(size)
         self.is_dropped = False
 
@@ -49,6 +54,9 @@ class Server:
         if operation in (OPEN, OPENDIR):
             return struct.pack("<Q2I", 0, 2, 0)
         if operation == READ:
+            if self.is_dropped and self.failures > 0:
+                self.failures -= 1
+                return EIO
             if self.is_dropped:
                 print("read", flush=True)
                 return None
@@ -81,8 +89,8 @@ class Server:
         print("dropped", flush=True)
 
 
-def serve(fd, size):
-    server = Server(int(fd), int(size))
+def serve(fd, size, failures):
+    server = Server(int(fd), int(size), int(failures))
     threading.Thread(target=server.drop_when_told, daemon=True).start()
     server.serve()
 
@@ -114,5 +122,22 @@ def sit(library, path, threads):
     time.sleep(LIFE_S)
 
 
+def hold(library, path):
+    fd = os.open(path, os.O_RDWR)
+    memory = mmap.mmap(fd, mmap.PAGESIZE, mmap.MAP_SHARED)
+    memory.madvise(mmap.MADV_RANDOM)  # no reads ahead: the fault itself reads
+    target = ctypes.CDLL(library)
+    libc = ctypes.CDLL(None)
+    begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    print("loaded", flush=True)
+    sys.stdin.readline()
+    reader = threading.Thread(target=libc.strlen, args=(ctypes.c_void_p(begin),), daemon=True)  # without Python's lock
+    reader.start()
+    time.sleep(0.1)
+    print("holds", flush=True)
+    target.harm_call(libc.usleep, 0)  # from now on the daemon wants to know whose process it is
+    libc.mmap(None, ctypes.c_size_t(mmap.PAGESIZE), mmap.PROT_READ, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, -1, ctypes.c_long(0))
+
+
 signal.alarm(LIFE_S)
-{"serve": serve, "sit": sit}[sys.argv[1]](*sys.argv[2:])
+{"serve": serve, "sit": sit, "hold": hold}[sys.argv[1]](*sys.argv[2:])

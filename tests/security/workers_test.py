@@ -43,9 +43,12 @@ def read_memory(pid):
 class WorkersTest(unittest.TestCase):
     def setUp(self):
         require_root()
+        # The daemon's own: a worker may well read the environment of a workload.
         os.environ[SECRET_VARIABLE] = SECRET
-        self.addCleanup(os.environ.pop, SECRET_VARIABLE)
-        self.daemon = Daemon(CONFIG).start()
+        try:
+            self.daemon = Daemon(CONFIG).start()
+        finally:
+            del os.environ[SECRET_VARIABLE]
         self.addCleanup(lambda: self.daemon.__exit__(None))
 
     def start_calls(self):
@@ -66,7 +69,7 @@ class WorkersTest(unittest.TestCase):
         self.assertEqual(len(tokens), 2)
         self.start_calls()
 
-        for role in ("gpuperf-dwarf", "gpuperf-memory"):
+        for role in ("gpuperf-dwarf", "gpuperf-memory", "gpuperf-files"):
             pid = self.wait_for_worker(role)
             folder = pathlib.Path(f"/proc/{pid}")
             files = {int(path.name): os.readlink(path) for path in (folder / "fd").iterdir()}

@@ -2,14 +2,20 @@
 """The daemon's end of a session misbehaves in every way it can: late, deaf, dead, refusing, talking
 nonsense. The program with the injected library goes on, and what was lost is counted."""
 
+import bisect
 import os
+import time
 import unittest
 
 import session_daemon as abi
-from injector_workload import Workload, kernels_of, require_fakes, true_kernels
+from injector_workload import FAKES, Workload, kernels_of, require_fakes, true_kernels
 from session_daemon import Peer
 
 GRAPH_TRACE = 51  # CUpti_ActivityKind
+NO_HOOKS = {"GPUPERF_LAUNCH_HOOKS": "0"}
+# All kinds but records of calls, after which CUPTI is not ended.
+NO_CALLS = (1 << abi.KERNEL) | (1 << abi.MEMCPY) | (1 << abi.MEMSET) | (1 << abi.GRAPH) | (1 << abi.MEMORY) | (1 << abi.OVERHEAD)
+ATTACHED, FINALISED, NEXT = "stays attached", "CUPTI is finalised", "finalised at the next launch"
 BLOCKED_NS = 5_000_000_000  # fifty launches that took so long were held up, however busy the machine
 
 
@@ -21,10 +27,32 @@ def count_descriptors(program):
     return len(os.listdir(f"/proc/{program.process.pid}/fd"))
 
 
+def quiet_peer():
+    return Peer(on_hello=lambda session: session.rule(abi.WELCOME, kinds=NO_CALLS))
+
+
 class LateTest(unittest.TestCase):
-    def test_a_daemon_that_comes_later_sees_launches_first_and_kernels_when_no_graphs_run(self):
+    def test_a_daemon_that_comes_later_sees_kernels_at_once_and_graphs_that_are_made_then(self):
         peer = Peer()
         with Workload(peer.path) as program:
+            program.do("init")
+            program.do("launch 100 1")
+            with peer:
+                peer.wait_for_state(abi.COLLECTING)
+                self.assertTrue(peer.last.status.level & abi.LEVEL_KERNELS)
+                program.do("forget", peer)
+                for line in ("launch 40 2", "graph make late 5", "graph launch late 7"):
+                    program.do(line, peer)
+                _, works = program.truth()
+                peer.wait("kernels", lambda: len(peer.last.records["kernel"]) == 80)
+                peer.wait("graphs", lambda: len(peer.last.records["graph"]) == 7)
+                self.assertEqual(kernels_of(peer.last), true_kernels(works))
+                self.assertTrue(peer.last.status.level & abi.LEVEL_GRAPHS)
+                self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_without_hooks_it_sees_launches_first_and_kernels_when_no_graphs_run(self):
+        peer = Peer()
+        with Workload(peer.path, environment=NO_HOOKS) as program:
             program.do("init")
             program.do("launch 100 1")
             with peer:
@@ -141,8 +169,8 @@ class DeadTest(unittest.TestCase):
     def test_a_daemon_that_stays_away_leaves_on_what_could_not_be_taken_up_again(self):
         peer = Peer(on_hello=lambda session: session.rule(abi.WELCOME, abandon_ms=300))
         with peer, Workload(peer.path) as program:
-            program.do("init", peer)
-            program.do("launch 20 1", peer)
+            for line in ("init", "graph make early 3", "launch 20 1"):
+                program.do(line, peer)
             peer.wait("kernels", lambda: len(peer.last.records["kernel"]) == 20)
             peer.stop()
             program.keep_at("launch 1 1", lambda: program.state()["kinds"] == 1 << GRAPH_TRACE, peer)
@@ -156,6 +184,26 @@ class DeadTest(unittest.TestCase):
             peer.wait("graphs", lambda: len(peer.last.records["graph"]) == 4)
             peer.wait("kernels", lambda: len(peer.last.records["kernel"]) >= 10)
             self.assertEqual([gap.id for gap in peer.last.records["gap"]], [abi.CAUSE_DAEMON_GONE])
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+
+    def test_a_daemon_that_stays_away_leaves_no_cupti_where_there_are_no_graphs(self):
+        peer = Peer(on_hello=lambda session: session.rule(abi.WELCOME, abandon_ms=300, kinds=NO_CALLS))
+        with peer, Workload(peer.path) as program:
+            program.do("init", peer)
+            program.do("launch 20 1", peer)
+            peer.wait("kernels", lambda: len(peer.last.records["kernel"]) == 20)
+            peer.stop()
+            program.keep_at("launch 1 1", lambda: program.state()["finalised"] == 1, peer)
+            program.do("graph make meanwhile 3")  # for nobody
+            self.assertEqual(program.state()["attached"], 0)
+
+            peer.start()
+            peer.wait("another session", lambda: len(peer.sessions) == 2)
+            peer.wait_for_state(abi.COLLECTING)
+            program.keep_at("graph launch meanwhile 1",
+                            lambda: peer.last.status.cause == abi.CAUSE_GRAPHS_UNSEEN, peer)
+            self.assertEqual(peer.last.records["graph"], [])
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
 
@@ -234,24 +282,23 @@ class ToldTest(unittest.TestCase):
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
     def test_told_to_be_off_it_has_nothing_on_and_gives_its_memory_back(self):
-        with Peer() as peer, Workload(peer.path) as program:
+        with quiet_peer() as peer, Workload(peer.path) as program:
             program.do("init", peer)
             program.do("steady 4", peer)
             for _ in range(2):
-                peer.wait("launches", lambda: len(peer.last.records["api"]) > 1000)
+                peer.wait("launches", lambda: len(peer.last.records["kernel"]) > 1000)
                 peer.last.rule(mode=abi.OFF)
                 peer.wait_for_state(abi.STATE_OFF, cause=abi.CAUSE_CONTROL, level=0, buffer_mib=0)
+                peer.wait_for_state(abi.STATE_OFF, detail=FINALISED)
                 state = program.state(peer)
-                self.assertEqual((state["kinds"], state["buffers_out"]), (0, 0))
+                self.assertEqual((state["kinds"], state["buffers_out"], state["attached"]), (0, 0, 0))
                 peer.last.records.clear()
-                peer.last.rule()
+                peer.last.rule(kinds=NO_CALLS)
                 peer.wait_for_state(abi.COLLECTING)
             peer.wait("kernels are back", lambda: peer.last.records["kernel"])
-            self.assertFalse(peer.last.status.level & abi.LEVEL_GRAPHS)
             program.do("halt", peer)
             state = program.state(peer)
-            # Both crash other threads of a process.
-            self.assertEqual((state["subscriptions"], state["finalised"]), (0, 0))
+            self.assertEqual((state["subscriptions"], state["finalised"]), (0, 2))
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
     def test_every_call_is_recorded_in_a_burst_and_only_there(self):
@@ -270,6 +317,143 @@ class ToldTest(unittest.TestCase):
 
             self.assertEqual([api.id for api in peer.last.records["api"]],
                              [call.correlation_id for call in calls])
+
+
+class FinaliseTest(unittest.TestCase):
+    """CUPTI is ended on a thread that launches, where that harms nobody; else it stays and the session says why."""
+
+    def start(self, peer, *lines, **workload):
+        program = Workload(peer.path, **workload)
+        for line in ("init", *lines):
+            program.do(line, peer)
+        peer.wait("kernels", lambda: peer.last.records["kernel"])
+        return program
+
+    def pause(self, peer, detail):
+        peer.last.rule(mode=abi.PAUSE, kinds=NO_CALLS)
+        return peer.wait("the state of CUPTI", lambda: peer.last.status.state == abi.PAUSED
+                         and detail in peer.last.status.detail)
+
+    def test_it_waits_for_a_launch_and_comes_back_when_it_is_told_to(self):
+        with quiet_peer() as peer, self.start(peer, "launch 10 1") as program:
+            self.pause(peer, NEXT)
+            program.do("device 5", peer)
+            state = program.state(peer)
+            self.assertEqual((state["attached"], state["finalised"], state["kinds"]), (1, 0, 0))
+            program.do("launch 1 1", peer)
+            state = program.state(peer)
+            self.assertEqual((state["attached"], state["finalised"]), (0, 1))
+            self.pause(peer, FINALISED)
+
+            peer.last.rule(kinds=NO_CALLS)
+            peer.wait_for_state(abi.COLLECTING)
+            peer.last.records.clear()
+            program.do("forget", peer)
+            program.do("launch 30 2", peer)
+            _, works = program.truth()
+            peer.wait("kernels", lambda: len(peer.last.records["kernel"]) == 60)
+            self.assertEqual(kernels_of(peer.last), true_kernels(works))
+            # Told to go on before a launch came, it never was ended.
+            self.pause(peer, NEXT)
+            peer.last.rule(kinds=NO_CALLS)
+            peer.wait_for_state(abi.COLLECTING)
+            program.do("launch 5 1", peer)
+            self.assertEqual(program.state(peer)["finalised"], 1)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_it_stays_once_calls_were_recorded(self):
+        with Peer() as peer, self.start(peer, "launch 10 1") as program:
+            peer.last.rule(mode=abi.PAUSE)
+            program.keep_at("launch 5 1", lambda: "calls of the API" in peer.last.status.detail, peer)
+            self.assertEqual(program.state(peer)["finalised"], 0)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_it_stays_where_it_cannot_be_ended(self):
+        kineto = FAKES / "libfake_kineto_now.so"
+        for cause, lines, workload in (
+                ("graphs", ["graph make one 3"], {}), ("not hooked", [], {"environment": NO_HOOKS}),
+                ("client", [f"profiler start {kineto}", "profiler stop"], {}),
+                ("cannot be", ["fail cuptiFinalize"], {})):
+            with self.subTest(cause), quiet_peer() as peer, \
+                    self.start(peer, "launch 10 1", *lines, **workload) as program:
+                peer.wait_for_state(abi.COLLECTING)
+                peer.last.rule(mode=abi.PAUSE, kinds=NO_CALLS)
+                program.keep_at("launch 5 2", lambda cause=cause, peer=peer:
+                                ATTACHED in peer.last.status.detail and cause in peer.last.status.detail, peer)
+                self.assertEqual(program.state(peer)["finalised"], 0)
+                peer.last.rule(kinds=NO_CALLS)
+                peer.wait_for_state(abi.COLLECTING)
+                peer.wait("kernels are on", lambda peer=peer: peer.last.status.level & abi.LEVEL_KERNELS)
+                peer.last.records.clear()
+                program.do("launch 10 1", peer)
+                peer.wait("kernels", lambda peer=peer: len(peer.last.records["kernel"]) == 10)
+                self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_it_stays_where_a_graph_is_launched_that_no_hook_saw_being_made(self):
+        with quiet_peer() as peer, self.start(peer, "launch 10 1") as program:
+            self.pause(peer, NEXT)
+            for line in ("graph hide unseen 3", "graph launch unseen 2", "launch 5 1"):
+                program.do(line, peer)
+            peer.wait("the state of CUPTI", lambda: "graphs" in peer.last.status.detail)
+            peer.last.rule(kinds=NO_CALLS)
+            peer.wait_for_state(abi.COLLECTING)
+            for line in ("graph make later 3", "graph launch later 2", "graph launch unseen 2"):
+                program.do(line, peer)
+            self.assertEqual(program.state(peer)["finalised"], 0)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_a_forked_child_ends_nothing_and_its_parent_does(self):
+        with quiet_peer() as peer, self.start(peer, "launch 10 1") as program:
+            self.pause(peer, NEXT)
+            self.assertEqual(program.do("fork", peer)["status"], 7)
+            self.assertEqual(program.state(peer)["finalised"], 0)
+            program.do("launch 1 1", peer)
+            self.assertEqual(program.state(peer)["finalised"], 1)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_the_end_of_the_process_is_as_ever_while_it_is_asked_for(self):
+        for threads in (0, 4):
+            with self.subTest(threads), quiet_peer() as peer, self.start(peer, "launch 10 1") as program:
+                if threads:
+                    program.do(f"steady {threads}", peer)
+                peer.last.rule(mode=abi.PAUSE, kinds=NO_CALLS)
+                self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_two_hundred_times_while_eight_threads_launch(self):
+        times, phases = 200, []
+        welcome = {"kinds": 1 << abi.KERNEL, "flush_ms": 10}
+        with Peer(on_hello=lambda session: session.rule(abi.WELCOME, **welcome)) as peer, \
+                self.start(peer, "launch 10 1", "sync") as program:
+            program.do("steady 8 2", peer)
+            for _ in range(times):
+                begun = peer.wait_for_state(abi.COLLECTING).unix_ns
+                kernels = len(peer.last.records["kernel"])
+                peer.wait("kernels", lambda kernels=kernels: len(peer.last.records["kernel"]) > kernels)
+                phases.append((begun, time.time_ns()))
+                peer.last.rule(mode=abi.PAUSE, **welcome)
+                peer.wait_for_state(abi.PAUSED)
+                peer.last.rule(**welcome)
+            peer.wait_for_state(abi.COLLECTING)
+            program.do("halt", peer)
+            finalised = program.state(peer)["finalised"]
+            calls, works = program.truth(peer)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+            peer.wait("the end", lambda: not peer.last.is_open)
+
+        recorded, true = set(kernels_of(peer.last)), true_kernels(works)
+        self.assertGreater(finalised, times // 2)
+        self.assertLessEqual(recorded, set(true))
+        # What was launched, and over, within a phase. A thread may lose its CPU within its call.
+        starts = [begun for begun, _ in phases]
+        call_ends = {call.correlation_id: call.end_unix_ns for call in calls}
+
+        def is_inside(number, start, end):
+            phase = bisect.bisect_right(starts, start) - 1
+            return phase >= 0 and max(end, call_ends[number]) < phases[phase][1]
+        self.assertEqual([row for row in true if is_inside(*row[:3]) and row not in recorded], [])
+        # What was running when a phase ended is counted, and nothing else was lost.
+        losses = peer.last.status.losses
+        self.assertEqual({cause for cause, count in losses.items() if count} - {"incomplete"}, set())
 
 
 if __name__ == "__main__":

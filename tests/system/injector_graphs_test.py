@@ -53,6 +53,47 @@ class GraphsTest(unittest.TestCase):
                              sorted(work.correlation_id for work in works if work.kind == KERNEL))
             self.assertEqual(program.noise(), "")
 
+    def test_graph_records_are_on_from_the_first_graph_and_not_before(self):
+        for how in ("make", "capture"):
+            with self.subTest(how), Peer() as peer, Workload(peer.path) as program:
+                for line in ("init", "launch 20 1"):
+                    program.do(line, peer)
+                peer.wait_for_state(abi.COLLECTING)
+                self.assertTrue(peer.last.status.level & abi.LEVEL_GRAPHS)  # it would be seen
+                self.assertFalse(program.state(peer)["kinds"] >> GRAPH_TRACE & 1)
+                program.do(f"graph {how} first 5", peer)
+                self.assertTrue(program.state(peer)["kinds"] >> GRAPH_TRACE & 1)
+                program.do("forget", peer)
+                program.do("graph launch first 8", peer)
+                _, works = program.truth()
+                peer.wait("graphs", lambda peer=peer: len(peer.last.records["graph"]) == 8)
+                self.assertEqual(graphs_of(peer.last), true_graphs(works))
+                self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_without_hooks_graph_records_are_on_from_cuinit(self):
+        with Peer() as peer, Workload(peer.path, environment={"GPUPERF_LAUNCH_HOOKS": "0"}) as program:
+            program.do("init", peer)
+            peer.wait_for_state(abi.COLLECTING)
+            self.assertTrue(program.state(peer)["kinds"] >> GRAPH_TRACE & 1)
+            self.assertTrue(peer.last.status.level & abi.LEVEL_GRAPHS)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_the_first_graphs_of_many_threads_are_all_covered(self):
+        for mode in (abi.RUN, abi.PAUSE):
+            with self.subTest(mode), Peer() as peer, Workload(peer.path) as program:
+                for line in ("init", "launch 5 1", "steady 4"):
+                    program.do(line, peer)
+                peer.wait("kernels", lambda peer=peer: peer.last.records["kernel"])
+                peer.last.rule(mode=mode)  # paused, CUPTI is ended at the same time
+                program.do("graph race g 8", peer)
+                peer.last.rule()
+                peer.wait_for_state(abi.COLLECTING)
+                for number in range(8):
+                    program.do(f"graph launch g{number} 3", peer)
+                peer.wait("graphs", lambda peer=peer: len(peer.last.records["graph"]) == 24)
+                program.do("halt", peer)
+                self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
     def burst(self, peer, program, during=()):
         """A burst by node, graphs launched all along; works that lie well inside it."""
         peer.last.rule(burst=abi.BURST_NODES, burst_ms=900)

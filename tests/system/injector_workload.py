@@ -65,9 +65,9 @@ class Workload:
         self.post(line)
         return self.answer(peer)
 
-    def truth(self):
+    def truth(self, peer=None):
         """Calls and works, as they were."""
-        raw = self.do("truth")
+        raw = self.do("truth", peer)
         return [Call(*call) for call in raw["calls"]], [Work(*work) for work in raw["works"]]
 
     def state(self, peer=None):

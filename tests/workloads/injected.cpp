@@ -8,10 +8,12 @@
 // path NUMBER NS [STREAM]       one launch on one of these paths
 // memory COUNT                  a copy, a peer copy, a set, an allocation and a release, so often
 // graph make NAME NODES | graph launch NAME COUNT
+// graph hide NAME NODES         made by the driver's own addresses, past everybody's hooks
+// graph race NAME THREADS       each thread makes one of three nodes: NAME0, NAME1, ...
 // graph capture NAME COUNT      of launches on the twenty paths, a copy and a set at the end, every
 //                               third launch on another thread; says the paths in their order
 // sync | device COUNT           waits for the GPU; calls that are not about launches
-// steady THREADS | halt         launches all the time, until told
+// steady THREADS [COUNT] | halt launches all the time, so many at once, until told
 // open PATH                     maps a library
 // profiler start PATH ARGUMENT | profiler stop
 // fail FUNCTION | untimed COUNT | reversed COUNT
@@ -185,7 +187,19 @@ std::string use_graph(std::istream& line) {
   uint32_t count = 0;
   line >> verb >> name >> count;
   if (verb == "capture") return capture_graph(graphs[name], count);
-  if (verb == "make") {
+  if (verb == "race") {
+    std::vector<FakeGraph*> made(count);
+    std::vector<std::thread> all;
+    for (uint32_t i = 0; i < count; ++i) {
+      all.emplace_back([&slot = made[i]] { slot = fake_graph_make(3, kNames[0]); });
+    }
+    for (auto& thread : all) thread.join();
+    for (uint32_t i = 0; i < count; ++i) graphs[name + std::to_string(i)] = made[i];
+  } else if (verb == "hide") {
+    const FakeEntries* entries = fake_cuda_set_entries(nullptr);
+    graphs[name] = fake_graph_make(count, kNames[0]);
+    (void)fake_cuda_set_entries(entries);
+  } else if (verb == "make") {
     graphs[name] = fake_graph_make(count, kNames[0]);
   } else {
     for (uint32_t i = 0; i < count; ++i) (void)fake_graph_launch(graphs.at(name));
@@ -197,7 +211,7 @@ std::atomic<bool> g_is_steady = false;
 // Never destroyed: threads that launch while the process exits are part of the test.
 std::vector<std::thread>& g_steady = *new std::vector<std::thread>;
 std::atomic<uint64_t> g_steady_launches = 0;
-std::atomic<uint64_t> g_slowest_ns = 0;  // of fifty launches
+std::atomic<uint64_t> g_slowest_ns = 0;  // of launches at once
 
 uint64_t read_mono_ns() {
   timespec now = {};
@@ -206,20 +220,21 @@ uint64_t read_mono_ns() {
 }
 
 std::string go_steady(std::istream& line) {
-  uint32_t threads = 1;
+  uint32_t threads = 1, count = 50;
   line >> threads;
+  if (!(line >> count)) count = 50;
   g_is_steady = true;
   for (uint32_t i = 0; i < threads; ++i) {
-    g_steady.emplace_back([i] {
+    g_steady.emplace_back([i, count] {
       FakeWork work;
       work.name = kNames[0];
       work.stream = 7 + i;
       while (g_is_steady) {
         const uint64_t start_ns = read_mono_ns();
-        for (int burst = 0; burst < 50; ++burst) (void)fake_launch(work, 100, false);
+        for (uint32_t k = 0; k < count; ++k) (void)fake_launch(work, 100, false);
         const uint64_t took_ns = read_mono_ns() - start_ns;
         if (took_ns > g_slowest_ns) g_slowest_ns = took_ns;
-        g_steady_launches += 50;
+        g_steady_launches += count;
         usleep(1'000);
       }
     });

@@ -1,17 +1,9 @@
 #include "daemon/probe/attach/attacher.h"
 
-#include <bpf/bpf.h>
-#include <bpf/libbpf.h>
-
 #include <algorithm>
-#include <atomic>
-#include <cerrno>
 #include <iterator>
 #include <thread>
 #include <utility>
-
-#include "daemon/probe/attach/kernel_abi.h"
-#include "daemon/probe/attach/multi_link.h"
 
 namespace gpuperf {
 namespace {
@@ -20,9 +12,6 @@ namespace {
 constexpr std::chrono::milliseconds kRetireGrace{20};
 // A thread may run the old link's program on a hit that began before the new link was there.
 constexpr std::chrono::milliseconds kAttachGrace{10};
-// Closing a link waits for the kernel, 30 to 110 ms, and threads wait side by side: so that a
-// thousand links close within 2 s.
-constexpr size_t kClosingThreads = 64;
 // Exit sites of one link; they count like points for the time that locks are held.
 constexpr size_t kLinkExits = 1024;
 
@@ -45,19 +34,10 @@ uint8_t next_generation(uint8_t generation) {
   return static_cast<uint8_t>(GPUPERF_NEXT_GENERATION(generation));
 }
 
-// /proc/self/fd/N: the very file that was opened and read.
-std::string get_path(const ProbedFile& file) { return "/proc/self/fd/" + std::to_string(file.fd); }
-
-struct AttachPlace {
-  uint64_t offset_bytes = 0;
-  uint64_t semaphore_offset_bytes = 0;
-  uint64_t cookie = 0;
-};
-
 // Where the functions begin, or every exit they have.
-std::vector<AttachPlace> list_places(std::span<const ProbePoint> points, uint32_t lane,
-                                     uint8_t generation, bool at_exits) {
-  std::vector<AttachPlace> places;
+std::vector<ProbePlace> list_places(std::span<const ProbePoint> points, uint32_t lane,
+                                    uint8_t generation, bool at_exits) {
+  std::vector<ProbePlace> places;
   for (const ProbePoint& point : points) {
     if (!at_exits) {
       places.push_back({point.offset_bytes, point.semaphore_offset_bytes,
@@ -79,27 +59,6 @@ Attacher::Attacher(Programs& programs) : programs_(programs) {
 }
 
 Attacher::~Attacher() { detach_all(); }
-
-void Attacher::close_links(std::vector<Links> closing) {
-  std::vector<Link*> links;
-  for (Links& group : closing) {
-    for (Link& link : group) links.push_back(&link);
-  }
-  std::atomic<size_t> next = 0;
-  const auto close_some = [&] {
-    for (size_t i = next++; i < links.size(); i = next++) {
-      links[i]->fd.reset();
-      // The descriptor is closed whatever it answers.
-      if (links[i]->perf != nullptr) (void)bpf_link__destroy(links[i]->perf);
-    }
-  };
-  std::vector<std::thread> others;
-  for (size_t i = 1; i < std::min(kClosingThreads, links.size()); ++i) {
-    others.emplace_back(close_some);
-  }
-  close_some();
-  for (std::thread& other : others) other.join();
-}
 
 std::vector<ProbeOutcome> Attacher::attach(const ProbedFile& file,
                                            std::span<const ProbePoint> points) {
@@ -137,7 +96,7 @@ void Attacher::attach_slice(const ProbedFile& file, Timing timing, std::span<Pro
     for (const ProbeOutcome* outcome : slice) lane.points.push_back(outcome->point);
     // Open before the first hit, so that none of this link is turned away.
     programs_.set_lane(lane.number, lane.generation);
-    Result<Links> links = make_links(file, lane);
+    Result<ProbeLinks> links = make_links(file, lane);
     status = links.status();
     if (status.ok()) {
       free_lanes_.pop_back();
@@ -156,78 +115,35 @@ void Attacher::attach_slice(const ProbedFile& file, Timing timing, std::span<Pro
 }
 
 // The end of a call before its beginning: an entry without its end would stay in flight for ever.
-Result<Attacher::Links> Attacher::make_links(const ProbedFile& file, const Lane& lane) const {
-  Links links;
-  const auto add = [&](const char* program, bool at_exits, bool at_return) -> Status {
-    return programs_.mechanism() == Mechanism::kPerf
-               ? add_perf_links(file, lane, program, at_exits, at_return, links)
-               : add_multi_link(file, lane, program, at_exits, links);
+Result<ProbeLinks> Attacher::make_links(const ProbedFile& file, const Lane& lane) const {
+  ProbeLinks links;
+  const auto add = [&](const char* program, bool at_exits) {
+    const auto places = list_places(lane.points, lane.number, lane.generation, at_exits);
+    return add_probe_links(programs_, file, program, places, links);
   };
   Status status;
   switch (lane.timing) {
     case Timing::kNone:
-      status = add("probe_count", false, false);
+      status = add("probe_count", false);
       break;
     case Timing::kExits:
-      status = add("probe_exit", true, false);
-      if (status.ok()) status = add("probe_entry_to_exit", false, false);
+      status = add("probe_exit", true);
+      if (status.ok()) status = add("probe_entry_to_exit", false);
       break;
     case Timing::kReturn:
       if (programs_.mechanism() == Mechanism::kSession) {
-        status = add("probe_session", false, false);
+        status = add("probe_session", false);
         break;
       }
-      status = add("probe_return", false, true);
-      if (status.ok()) status = add("probe_entry", false, false);
+      status = add("probe_return", false);
+      if (status.ok()) status = add("probe_entry", false);
       break;
   }
   if (status.ok()) return links;
-  std::vector<Links> closing;
+  std::vector<ProbeLinks> closing;
   closing.push_back(std::move(links));
   close_links(std::move(closing));
   return status;
-}
-
-Status Attacher::add_multi_link(const ProbedFile& file, const Lane& lane, const char* program,
-                                bool at_exits, Links& links) const {
-  std::vector<uint64_t> offsets, semaphores, cookies;
-  bool any_semaphore = false;
-  for (const AttachPlace& place :
-       list_places(lane.points, lane.number, lane.generation, at_exits)) {
-    offsets.push_back(place.offset_bytes);
-    semaphores.push_back(place.semaphore_offset_bytes);
-    cookies.push_back(place.cookie);
-    any_semaphore = any_semaphore || place.semaphore_offset_bytes != 0;
-  }
-  if (!any_semaphore) semaphores.clear();
-  const std::string_view name(program);
-  ASSIGN_OR_RETURN(Fd link,
-                   create_multi_link({.program_fd = programs_.program_fd(program),
-                                      .file_fd = file.fd,
-                                      .attach_type = name == "probe_session" ? kAttachUprobeSession
-                                                                             : kAttachUprobeMulti,
-                                      .flags = name == "probe_return" ? kUprobeMultiReturn : 0,
-                                      .offsets = offsets,
-                                      .cookies = cookies,
-                                      .semaphores = semaphores},
-                                     file.name + ": attach " + program));
-  links.push_back({.fd = std::move(link)});
-  return absl::OkStatus();
-}
-
-Status Attacher::add_perf_links(const ProbedFile& file, const Lane& lane, const char* program,
-                                bool at_exits, bool at_return, Links& links) const {
-  const std::string path = get_path(file);
-  for (const AttachPlace& place :
-       list_places(lane.points, lane.number, lane.generation, at_exits)) {
-    LIBBPF_OPTS(bpf_uprobe_opts, options, .ref_ctr_offset = place.semaphore_offset_bytes,
-                .bpf_cookie = place.cookie, .retprobe = at_return);
-    bpf_link* link = bpf_program__attach_uprobe_opts(programs_.program(program), -1, path.c_str(),
-                                                     place.offset_bytes, &options);
-    if (link == nullptr) return errno_status(errno, file.name + ": attach " + program);
-    links.push_back({.fd = Fd(), .perf = link});
-  }
-  return absl::OkStatus();
 }
 
 Status Attacher::detach(const ProbedFile& file, const std::set<uint32_t>& function_ids,
@@ -247,7 +163,7 @@ Status Attacher::detach(const ProbedFile& file, const std::set<uint32_t>& functi
     std::erase_if(next.points, leaves);
     programs_.set_lane(lane->number, lane->generation | GPUPERF_LANE_CHANGING);
     if (!next.points.empty()) {
-      Result<Links> links = make_links(file, next);  // its hits do not count yet
+      Result<ProbeLinks> links = make_links(file, next);  // its hits do not count yet
       if (!links.ok()) {
         first_error.Update(links.status());  // the old link stays as it is
         settle_lane(lane->number, lane->generation);
@@ -281,7 +197,7 @@ void Attacher::retire(Lane& lane, Time deadline) {
 }
 
 void Attacher::close_retired(const std::set<uint64_t>& in_flight, Time now) {
-  std::vector<Links> closing;
+  std::vector<ProbeLinks> closing;
   std::set<uint32_t> closed;
   for (auto entry = retired_.begin(); entry != retired_.end();) {
     const auto retired = entry++;
@@ -315,7 +231,7 @@ void Attacher::free_lane(uint32_t number) {
 }
 
 void Attacher::detach_files(const std::set<int>& file_ids) {
-  std::vector<Links> closing;
+  std::vector<ProbeLinks> closing;
   std::vector<uint32_t> numbers;
   for (auto lane = lanes_.begin(); lane != lanes_.end();) {
     const auto current = lane++;
@@ -329,7 +245,7 @@ void Attacher::detach_files(const std::set<int>& file_ids) {
 }
 
 void Attacher::detach_all() {
-  std::vector<Links> closing;
+  std::vector<ProbeLinks> closing;
   for (Lane& lane : lanes_) closing.push_back(std::move(lane.links));
   for (Retired& retired : retired_) closing.push_back(std::move(retired.links));
   lanes_.clear();

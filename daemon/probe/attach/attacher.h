@@ -9,12 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "daemon/base/fd.h"
 #include "daemon/base/result.h"
+#include "daemon/probe/attach/probe_links.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/probe/code/placement.h"
-
-struct bpf_link;
 
 namespace gpuperf {
 
@@ -32,13 +30,6 @@ struct ProbePoint {
 struct ProbeOutcome {
   ProbePoint point;
   Status status;
-};
-
-// A file to probe, open for reading.
-struct ProbedFile {
-  int id = 0;  // the caller's own; detach takes it
-  int fd = -1;
-  std::string name;  // for messages
 };
 
 // Puts probes into files and takes them out again.
@@ -77,38 +68,27 @@ class Attacher {
   bool has_retired() const { return !retired_.empty(); }
 
  private:
-  // One kernel object that holds probes.
-  struct Link {
-    Fd fd;                     // multi and session
-    bpf_link* perf = nullptr;  // perf
-  };
-  using Links = std::vector<Link>;
   struct Lane {
     uint32_t number = 0;
     uint8_t generation = 1;
     int file_id = 0;
     Timing timing = Timing::kReturn;
     std::vector<ProbePoint> points;
-    Links links;
+    ProbeLinks links;
   };
   struct Retired {
     uint32_t lane = 0;
     uint8_t generation = 0;
-    Links links;
+    ProbeLinks links;
     Time since;
     Time deadline;
   };
 
   void attach_slice(const ProbedFile& file, Timing timing, std::span<ProbeOutcome*> slice);
-  Result<Links> make_links(const ProbedFile& file, const Lane& lane) const;
-  Status add_multi_link(const ProbedFile& file, const Lane& lane, const char* program,
-                        bool at_exits, Links& links) const;
-  Status add_perf_links(const ProbedFile& file, const Lane& lane, const char* program,
-                        bool at_exits, bool at_return, Links& links) const;
+  Result<ProbeLinks> make_links(const ProbedFile& file, const Lane& lane) const;
   void retire(Lane& lane, Time deadline);
   bool settle_lane(uint32_t number, uint8_t generation);
   void free_lane(uint32_t number);
-  static void close_links(std::vector<Links> closing);
 
   Programs& programs_;
   std::list<Lane> lanes_;

@@ -1,15 +1,11 @@
 #pragma once
 
 #include <set>
-#include <string>
-#include <vector>
 
-#include "daemon/base/fd.h"
 #include "daemon/base/result.h"
+#include "daemon/probe/attach/probe_links.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/probe/discovery/file_opener.h"
-
-struct bpf_link;
 
 namespace gpuperf {
 
@@ -22,7 +18,6 @@ namespace gpuperf {
 class LoaderWatch {
  public:
   explicit LoaderWatch(const Programs& programs) : programs_(programs) {}
-  ~LoaderWatch();
   LoaderWatch(const LoaderWatch&) = delete;
   LoaderWatch& operator=(const LoaderWatch&) = delete;
 
@@ -34,8 +29,7 @@ class LoaderWatch {
 
   const Programs& programs_;
   std::set<FileIdentity> watched_;
-  std::vector<Fd> links_;
-  std::vector<bpf_link*> perf_links_;
+  ProbeLinks links_;
 };
 
 }  // namespace gpuperf

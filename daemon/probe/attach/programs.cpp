@@ -220,7 +220,7 @@ Status Programs::load_form(std::span<const std::byte> object) {
   }
   const uint32_t multi = mechanism_ == Mechanism::kPerf ? 0 : kAttachUprobeMulti;
   for (const char* name : {"probe_count", "probe_entry_to_exit", "probe_exit", "probe_entry",
-                           "probe_return", "note_code_change"}) {
+                           "probe_return", "note_code_change", "take_note"}) {
     if (bpf_program* found = program(name)) {
       bpf_program__set_expected_attach_type(found, static_cast<bpf_attach_type>(multi));
     }
@@ -243,6 +243,9 @@ Status Programs::load_form(std::span<const std::byte> object) {
                                                 sizeof(gpuperf_function), sizes_.functions));
   ASSIGN_OR_RETURN(
       plans_, MappedArray::map(map_fd("plans"), "plans", sizeof(gpuperf_plan), sizes_.functions));
+  ASSIGN_OR_RETURN(hooked_functions_,
+                   MappedArray::map(map_fd("hooked_functions"), "hooked_functions",
+                                    sizeof(uint64_t), GPUPERF_HOOK_COUNT));
   ASSIGN_OR_RETURN(lanes_,
                    MappedArray::map(map_fd("lanes"), "lanes", sizeof(uint64_t), GPUPERF_LANES));
   ASSIGN_OR_RETURN(
@@ -334,6 +337,11 @@ void Programs::set_outside_cost(uint32_t function_id, uint32_t outside_ns) {
 void Programs::set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns) {
   std::atomic_ref(functions_.as<gpuperf_function>()[function_id].adaptive_threshold_ns)
       .store(threshold_ns);
+}
+
+void Programs::set_hooked_function(size_t entry, std::optional<uint32_t> function_id) {
+  std::atomic_ref(hooked_functions_.as<uint64_t>()[entry])
+      .store(function_id ? *function_id + 1 : 0);
 }
 
 void Programs::set_trace(const gpuperf_trace_order& order) {

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "bpf/hook_notes.h"
 #include "bpf/records.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/result.h"
@@ -108,6 +109,9 @@ class Programs {
   void set_outside_cost(uint32_t function_id, uint32_t outside_ns);
   // A call at least this long is slow too; 0 = none.
   void set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns);
+  // What an entry of the driver (enum gpuperf_hook_entry) is counted as where launch hooks count
+  // it; nullopt = it is not.
+  void set_hooked_function(size_t entry, std::optional<uint32_t> function_id);
   bool follows_threads() const { return sizes_.follow_threads; }
   // Generation of a lane and GPUPERF_LANE_CHANGING: see bpf/records.h.
   void set_lane(uint32_t lane, uint32_t word);
@@ -137,6 +141,7 @@ class Programs {
   MappedArray cells_;
   MappedArray functions_;
   MappedArray plans_;
+  MappedArray hooked_functions_;
   MappedArray lanes_;
   MappedArray losses_;
   MappedArray trace_everyone_;

@@ -18,9 +18,9 @@ namespace {
 
 int64_t to_ns(const timespec& time) { return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec; }
 
-Fd take_root(std::string_view proc_root, uint32_t pid) {
+Fd take_root(const ProcFiles& files, uint32_t pid) {
   return Fd(
-      ::open(get_proc_path(proc_root, pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
+      ::open(get_proc_path(files.root(), pid, "root").c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
 }
 
 Fd take(const std::string& path) { return Fd(::open(path.c_str(), O_PATH | O_CLOEXEC)); }
@@ -31,11 +31,14 @@ bool is_inode(int fd, const MappedInode& expected) {
          found.st_ino == expected.inode;
 }
 
-// True when the link names the mapped file, as far as its text tells: the range may have been
-// unmapped and used again since the mapping was read.
-bool is_link_to(const std::string& link, const MapEntry& mapping) {
+// What opens a file anew, whatever has become of its path.
+std::string get_link(const Fd& taken) { return "/proc/self/fd/" + std::to_string(taken.get()); }
+
+// True when that is the mapped file, as far as its name tells: the range may have been unmapped and
+// used again since the mapping was read.
+bool has_name(const Fd& taken, const MapEntry& mapping) {
   std::array<char, PATH_MAX> target;
-  const ssize_t length = ::readlink(link.c_str(), target.data(), target.size());
+  const ssize_t length = ::readlink(get_link(taken).c_str(), target.data(), target.size());
   if (length < 0) return false;
   const std::string expected = mapping.path + (mapping.deleted ? " (deleted)" : "");
   return std::string_view(target.data(), static_cast<size_t>(length)) == expected;
@@ -43,7 +46,7 @@ bool is_link_to(const std::string& link, const MapEntry& mapping) {
 
 std::string get_range_name(const MapEntry& mapping) {
   std::array<char, 40> name;  // two numbers of 16 digits and a dash
-  (void)std::snprintf(name.data(), name.size(), "map_files/%lx-%lx", mapping.start_address,
+  (void)std::snprintf(name.data(), name.size(), "%lx-%lx", mapping.start_address,
                       mapping.end_address);
   return name.data();
 }
@@ -74,8 +77,7 @@ Result<OpenedFile> read_identity(int fd, std::string_view name) {
 Result<OpenedFile> open_taken(const Fd& taken, std::string_view name) {
   // Checked before it is opened: opening a device can act on it.
   ASSIGN_OR_RETURN(OpenedFile opened, read_identity(taken.get(), name));
-  const std::string link = "/proc/self/fd/" + std::to_string(taken.get());
-  opened.fd = Fd(::open(link.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  opened.fd = Fd(::open(get_link(taken).c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   if (!opened.fd.valid()) return errno_status(errno, std::string(name) + ": open for reading");
   return opened;
 }
@@ -95,26 +97,26 @@ Result<OpenedFile> open_once_mapped_file(const std::string& path) {
   return open_taken(*taken, path);
 }
 
-Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
-                                    const MapEntry& mapping) {
+Result<OpenedFile> open_mapped_file(const ProcFiles& files, uint32_t pid, const MapEntry& mapping) {
   const std::string name = mapping.path + " in pid " + std::to_string(pid);
   if (mapping.file.inode == 0) {
     return absl::FailedPreconditionError(name + ": mapping without a file");
   }
-  const std::string range = get_proc_path(proc_root, pid, get_range_name(mapping));
-  const Fd mapped = take(range);
-  const int error = errno;
-  if (mapped.valid() && (is_inode(mapped.get(), mapping.file) || is_link_to(range, mapping))) {
-    return open_taken(mapped, name);
+  const Result<Fd> mapped = files.take_mapped(pid, get_range_name(mapping));
+  if (mapped.ok() && (is_inode(mapped->get(), mapping.file) || has_name(*mapped, mapping))) {
+    return open_taken(*mapped, name);
   }
-  const Fd root = take_root(proc_root, pid);
+  const Fd root = take_root(files, pid);
   if (root.valid()) {
     const Result<Fd> taken = PathWalk(root.get()).find(mapping.path);
     if (taken.ok() && is_inode(taken->get(), mapping.file)) return open_taken(*taken, name);
   }
   const Fd host = take(mapping.path);
   if (host.valid() && is_inode(host.get(), mapping.file)) return open_taken(host, name);
-  if (!mapped.valid()) return errno_status(error, name + ": open by " + range + " and by path");
+  if (!mapped.ok()) {
+    return Status(mapped.status().code(), name + ": open by mapping and by path: " +
+                                              std::string(mapped.status().message()));
+  }
   return absl::NotFoundError(name + ": the mapping is now of another file");
 }
 

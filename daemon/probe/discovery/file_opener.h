@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/proc_files.h"
 #include "daemon/base/result.h"
 #include "daemon/probe/discovery/process_maps.h"
 
@@ -39,9 +40,9 @@ struct OpenedFile {
 // Opens the file behind a mapping: by the mapping itself; where this daemon may not (without
 // CAP_CHECKPOINT_RESTORE), by its path under the process's root, or in our own root (process gone).
 // Whatever links and mounts a path leads through, it is opened only where it is the mapped inode,
-// which the process itself had opened for reading. FailedPrecondition when it is no regular file.
-Result<OpenedFile> open_mapped_file(std::string_view proc_root, uint32_t pid,
-                                    const MapEntry& mapping);
+// which the process itself had opened for reading. FailedPrecondition when it is no regular file;
+// other errors as ProcFiles.
+Result<OpenedFile> open_mapped_file(const ProcFiles& files, uint32_t pid, const MapEntry& mapping);
 
 // Opens a file named in the configuration.
 Result<OpenedFile> open_named_file(const std::string& path);

@@ -12,6 +12,7 @@
 #include <set>
 #include <utility>
 
+#include "daemon/base/file_name.h"
 #include "daemon/base/proc_text.h"
 #include "daemon/base/shares.h"
 #include "daemon/probe/discovery/static_runtime.h"
@@ -32,8 +33,6 @@ bool matches_glob(const std::string& glob, const std::string& path) {
   const size_t name = path.rfind('/') + 1;  // 0 without a slash
   return ::fnmatch(glob.c_str(), path.c_str() + name, 0) == 0;
 }
-
-std::string_view get_file_name(std::string_view path) { return path.substr(path.rfind('/') + 1); }
 
 bool is_plain_path(const std::string& glob) {
   return glob.starts_with('/') && glob.find_first_of("*?[\\") == std::string::npos;
@@ -72,7 +71,7 @@ struct LibraryFinder::Scan {
 LibraryFinder::LibraryFinder(const ProbeConfig& config) : LibraryFinder(config, Options()) {}
 
 LibraryFinder::LibraryFinder(const ProbeConfig& config, Options options)
-    : options_(std::move(options)), users_(options_.proc_root) {
+    : options_(std::move(options)), users_(options_.proc.root()) {
   std::map<std::pair<std::string, std::string>, size_t> known;  // (category, library) -> target
   for (uint32_t i = 0; i < config.probes.size(); ++i) {
     const ProbeSpec& spec = config.probes[i];
@@ -96,6 +95,9 @@ LibraryFinder::LibraryFinder(const ProbeConfig& config, Options options)
     runtime_probes_.push_back(i);
     runtime_symbols_.push_back(spec.symbol);
     runtime_exact_.push_back(spec.form == SymbolForm::kExact);
+  }
+  if (!options_.further_globs.empty()) {
+    targets_.push_back({.globs = options_.further_globs, .probes = {}});
   }
 }
 
@@ -150,7 +152,7 @@ void LibraryFinder::add_file(const FileUser* user, const std::string& path,
 
 void LibraryFinder::add_executable(uint32_t pid, const std::vector<MapEntry>& entries,
                                    Scan& scan) const {
-  const std::optional<std::string> path = find_executable(options_.proc_root, pid);
+  const std::optional<std::string> path = find_executable(options_.proc.root(), pid);
   if (!path) return;
   const auto entry = std::ranges::find_if(entries, [&path](const MapEntry& candidate) {
     return candidate.file.inode != 0 && candidate.path == *path;
@@ -170,7 +172,7 @@ void LibraryFinder::add_linked_runtimes(uint32_t pid, const std::vector<MapEntry
   };
   if (runtime_probes_.empty() || !has_name(kDriver)) return;
   const bool has_library = has_name(kRuntime);
-  const std::optional<std::string> executable = find_executable(options_.proc_root, pid);
+  const std::optional<std::string> executable = find_executable(options_.proc.root(), pid);
   size_t examined = 0;
   for (const MapEntry& entry : entries) {
     const std::string_view name = get_file_name(entry.path);
@@ -193,8 +195,11 @@ const LibraryFinder::Examined& LibraryFinder::examine_once(uint32_t pid, const M
                                                            Scan& scan) {
   const auto [in_scan, is_new] = scan.examined.try_emplace(entry.file);
   if (!is_new) return in_scan->second;
-  const Result<OpenedFile> opened = open_mapped_file(options_.proc_root, pid, entry);
-  if (!opened.ok()) return in_scan->second;  // the process is on its way out
+  const Result<OpenedFile> opened = open_mapped_file(options_.proc, pid, entry);
+  if (!opened.ok()) {
+    if (is_put_off(opened.status())) scan.report.put_off_pids.insert(pid);
+    return in_scan->second;  // else the process is on its way out
+  }
   // What is forgotten is only looked at again.
   if (examined_.size() >= kMaxExamined) examined_.clear();
   const auto [known, is_unknown] = examined_.try_emplace(opened->identity);
@@ -216,7 +221,11 @@ LibraryFinder::Examined LibraryFinder::examine(int fd) const {
 }
 
 Status LibraryFinder::scan_one(uint32_t pid, Scan& scan) {
-  const Result<ProcessMaps> maps = read_executable_maps(options_.proc_root, pid);
+  const Result<ProcessMaps> maps = read_executable_maps(options_.proc, pid);
+  if (is_put_off(maps.status())) {
+    scan.report.put_off_pids.insert(pid);
+    return absl::OkStatus();
+  }
   if (!maps.ok()) return maps.status();
   ++scan.report.processes;
   scan.report.truncated_processes += maps->truncated ? 1 : 0;
@@ -257,7 +266,7 @@ std::vector<FoundFile> LibraryFinder::find_named(const std::vector<std::string>&
 }
 
 Result<ScanReport> LibraryFinder::scan_all() {
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> pids, list_pids(options_.proc_root));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> pids, list_pids(options_.proc.root()));
   Scan scan;
   for (const uint32_t pid : pids) {
     if (pid == options_.skip_pid) continue;
@@ -290,7 +299,7 @@ Result<OpenedFile> LibraryFinder::open_found(const FoundFile& file) const {
   }
   Status first_error;
   for (const FileUser& user : file.users) {
-    Result<OpenedFile> opened = open_mapped_file(options_.proc_root, user.pid, user.mapping);
+    Result<OpenedFile> opened = open_mapped_file(options_.proc, user.pid, user.mapping);
     if (opened.ok()) return opened;
     first_error.Update(opened.status());
   }

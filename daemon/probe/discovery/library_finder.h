@@ -3,11 +3,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <unordered_map>
 #include <vector>
 
+#include "daemon/base/proc_files.h"
 #include "daemon/base/process_users.h"
 #include "daemon/base/result.h"
 #include "daemon/probe/discovery/file_opener.h"
@@ -42,6 +44,7 @@ struct ScanReport {
   // those to the driver can be probed. At most kMaxStripped.
   std::vector<std::string> stripped_runtimes;
   std::vector<uint32_t> watched_pids;  // that map a file any function may be in
+  std::set<uint32_t> put_off_pids;     // not read, or not all of it: to be looked at again later
   uint64_t processes = 0;              // looked at
   uint64_t unreadable_processes = 0;   // refused: the daemon lacks CAP_SYS_PTRACE
   uint64_t truncated_processes = 0;    // more mappings than kMaxMapsBytes of text
@@ -62,14 +65,15 @@ inline constexpr size_t kMaxFoundFiles = 4'096;
 // Users have shares of kMaxFoundFiles (Shares): one cannot keep another's files out.
 // Patterns: without a slash, a glob on the file name ("libcudart.so*"); from a slash on, a glob on
 // the whole path, in which * also matches slashes; otherwise on the end of the path
-// ("torch/lib/*.so"). A process that vanishes, or whose maps are refused, is skipped; the report
-// counts the refused ones. Kernel threads map nothing. Not here: whether a file holds the symbol
-// (match_symbols).
+// ("torch/lib/*.so"). A process that vanishes, or whose maps are refused or not read in time, is
+// skipped; the report counts the refused ones and names the late ones. Kernel threads map nothing.
+// Not here: whether a file holds the symbol (match_symbols).
 class LibraryFinder {
  public:
   struct Options {
-    std::string proc_root = "/proc";
-    uint32_t skip_pid = 0;  // the daemon itself; 0 = none
+    ProcFiles proc;
+    uint32_t skip_pid = 0;                        // the daemon itself; 0 = none
+    std::vector<std::string> further_globs = {};  // of files that are wanted without any probe
   };
   explicit LibraryFinder(const ProbeConfig& config);  // the real /proc, every process
   LibraryFinder(const ProbeConfig& config, Options options);

@@ -6,8 +6,6 @@
 #include <charconv>
 #include <optional>
 
-#include "daemon/base/proc_text.h"
-
 namespace gpuperf {
 namespace {
 
@@ -77,9 +75,8 @@ std::vector<MapEntry> parse_executable_maps(std::string_view text) {
   return entries;
 }
 
-Result<ProcessMaps> read_executable_maps(std::string_view proc_root, uint32_t pid) {
-  const std::string path = get_proc_path(proc_root, pid, "maps");
-  ASSIGN_OR_RETURN(const BoundedText maps, read_bounded_text(path, kMaxMapsBytes));
+Result<ProcessMaps> read_executable_maps(const ProcFiles& files, uint32_t pid) {
+  ASSIGN_OR_RETURN(const BoundedText maps, files.read_maps(pid, kMaxMapsBytes));
   return ProcessMaps{.entries = parse_executable_maps(maps.text), .truncated = maps.truncated};
 }
 

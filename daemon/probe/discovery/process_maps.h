@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/base/proc_files.h"
 #include "daemon/base/result.h"
 
 namespace gpuperf {
@@ -42,7 +43,7 @@ struct ProcessMaps {
 // vm.max_map_count is 65,530 by default, some 6 MB of text; 64 MiB allows for ten times that.
 inline constexpr size_t kMaxMapsBytes = size_t{64} << 20;
 
-// Executable mappings of a process; empty for kernel threads and zombies. NotFound when it is gone.
-Result<ProcessMaps> read_executable_maps(std::string_view proc_root, uint32_t pid);
+// Executable mappings of a process; empty for kernel threads and zombies. Errors: as ProcFiles.
+Result<ProcessMaps> read_executable_maps(const ProcFiles& files, uint32_t pid);
 
 }  // namespace gpuperf

@@ -26,6 +26,11 @@ struct FakeGraph {
   std::vector<FakeNode> nodes;
   bool is_traceable = false;  // GRAPH_TRACE was on while it was made
   std::atomic<bool> has_node_instruments = false;
+  // It ran under GRAPH_TRACE, and not with nothing on since.
+  std::atomic<bool> has_trace_instruments = false;
+  // CUPTI was ended since it was made; and in a way that leaves it pointing to nothing.
+  std::atomic<bool> is_from_before = false;
+  std::atomic<bool> is_broken = false;
 };
 
 namespace {
@@ -45,16 +50,36 @@ std::atomic<uint64_t> g_slowed_launches = 0;
 std::atomic<uint64_t> g_busy_until_unix_ns = 0;
 std::atomic<FakeGraph*> g_captured = nullptr;  // what is launched becomes its nodes
 thread_local int t_depth = 0;
+thread_local bool t_is_before_driver = false;
+std::atomic<const FakeEntries*> g_entries = nullptr;
+std::atomic<int> g_graph_launches_under_way = 0;
+std::atomic<uint64_t> g_graphs_busy_until_unix_ns = 0;
+// Kinds were switched while a graph was launched or ran.
+std::atomic<bool> g_are_graphs_tainted = false;
 
 // Never destroyed, as everything here that threads use: some launch while the process exits.
 std::mutex g_truth_lock;
 std::vector<FakeCall>& g_calls = *new std::vector<FakeCall>;
 std::vector<FakeWork>& g_works = *new std::vector<FakeWork>;
+std::vector<FakeGraph*>& g_all_graphs = *new std::vector<FakeGraph*>;  // none goes away
 
 uint64_t read_unix_ns() {
   timespec now = {};
   clock_gettime(CLOCK_REALTIME, &now);
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+}
+
+FakeGraph* make_graph() {
+  auto* graph = new FakeGraph;
+  graph->id = ++g_graphs;
+  const std::scoped_lock lock(g_truth_lock);
+  g_all_graphs.push_back(graph);
+  return graph;
+}
+
+[[noreturn]] void crash(const char* how) {
+  std::fprintf(stderr, "fake CUDA: %s on a GPU\n", how);
+  std::abort();
 }
 
 // A call from its beginning to its end, with the tools that were there at each.
@@ -113,25 +138,48 @@ struct Request {
   FakeWork work;
   FakeWorkKind kind = FakeWorkKind::kKernel;
   uint64_t duration_ns = 0;
-  const FakeGraph* nodes_of = nullptr;  // a graph that is launched node by node
-  const Call* by = nullptr;  // the runtime call that makes it; null = the workload itself
+  FakeGraph* graph = nullptr;  // that is launched
+  const Call* by = nullptr;    // the runtime call that makes it; null = the workload itself
   uint32_t correlation_id = 0;
 };
 thread_local Request* t_request = nullptr;
 
+bool traces_graphs() {
+  const FakeTools* tools = g_tools.load();
+  return tools != nullptr && tools->traces_graphs();
+}
+
+// What CUPTI does to a launch of a graph. True: it runs node by node.
+bool enter_graph(FakeGraph& graph) {
+  const FakeTools* tools = g_tools.load();
+  const bool by_graph = traces_graphs();
+  const bool by_node = !by_graph && tools != nullptr && tools->traces_nodes();
+  // Seen on an H200 with CUPTI 13.0, crashes in the driver and contexts that are lost.
+  if (graph.is_broken) crash("launch of a graph that CUPTI left unfinished: this is a crash");
+  if (by_graph && (!graph.is_traceable || graph.is_from_before)) {
+    crash("launch with GRAPH_TRACE on of a graph made while it was off: this is a SIGSEGV");
+  }
+  if (by_graph) graph.has_trace_instruments = true;
+  if (tools == nullptr || !tools->records_any()) graph.has_trace_instruments = false;
+  if (by_graph && graph.has_node_instruments) ++g_slowed_launches;
+  if (!by_graph) graph.has_node_instruments = by_node;
+  return by_node;
+}
+
 // A driver call made by a runtime call has no record of its own.
 CUresult obey(uint32_t callback_id) {
+  t_is_before_driver = false;
   if (t_request == nullptr) return CUDA_ERROR_INVALID_VALUE;
   Request& request = *t_request;
   const auto run = [&request](const Call& call) {
     if (FakeGraph* captured = g_captured) {
       const std::scoped_lock lock(g_truth_lock);
       captured->nodes.push_back({request.work, request.kind, request.duration_ns});
-    } else if (request.nodes_of != nullptr) {
-      uint64_t node_id = uint64_t{request.nodes_of->id} << 32;
-      for (const FakeNode& node : request.nodes_of->nodes) {
+    } else if (request.graph != nullptr && enter_graph(*request.graph)) {
+      uint64_t node_id = uint64_t{request.graph->id} << 32;
+      for (const FakeNode& node : request.graph->nodes) {
         FakeWork work = node.work;
-        work.graph_id = request.nodes_of->id;
+        work.graph_id = request.graph->id;
         work.node_id = node_id += kNodeStep;
         call.work(work, node.kind == FakeWorkKind::kKernel ? FakeWorkKind::kNode : node.kind,
                   node.duration_ns);
@@ -149,9 +197,15 @@ CUresult obey(uint32_t callback_id) {
   return CUDA_SUCCESS;
 }
 
+FakeEntries find_entries() {
+  if (const FakeEntries* entries = g_entries) return *entries;
+  return {cuLaunchKernel, cuGraphLaunch, cuGraphCreate, cuGraphInstantiate, cuStreamBeginCapture};
+}
+
 template <typename Function, typename... Arguments>
 uint32_t ask(Request& request, Function function, Arguments... arguments) {
   t_request = &request;
+  t_is_before_driver = true;
   (void)function(arguments...);
   t_request = nullptr;
   return request.correlation_id;
@@ -170,9 +224,9 @@ uint32_t change_memory(uint32_t callback_id, uint64_t address, uint64_t bytes, u
   return call.correlation_id();
 }
 
-bool traces_graphs() {
-  const FakeTools* tools = g_tools.load();
-  return tools != nullptr && tools->traces_graphs();
+void spin(uint64_t duration_ns) {
+  for (const uint64_t end = read_unix_ns() + duration_ns; read_unix_ns() < end;) {
+  }
 }
 
 // As the real driver does in cuInit.
@@ -224,6 +278,33 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 
+// cuGetProcAddress_v2, as cuda.h calls it.
+CUresult cuGetProcAddress(const char* name, void** found, int, cuuint64_t,
+                          CUdriverProcAddressQueryResult*) {
+  // By itself, as the real one: whoever calls it gets the driver's own functions.
+  if (std::strcmp(name, "cuLaunchKernel") != 0) return CUDA_ERROR_NOT_FOUND;
+  *found = reinterpret_cast<void*>(&cuLaunchKernel);
+  return CUDA_SUCCESS;
+}
+
+const FakeEntries* fake_cuda_set_entries(const FakeEntries* entries) {
+  return g_entries.exchange(entries);
+}
+bool fake_cuda_is_before_driver() { return t_is_before_driver; }
+void fake_cuda_note_switch() {
+  if (g_graph_launches_under_way > 0 || read_unix_ns() <= g_graphs_busy_until_unix_ns) {
+    g_are_graphs_tainted = true;
+  }
+}
+void fake_cuda_note_finalize(bool traces_graphs) {
+  const bool are_tainted = g_are_graphs_tainted.exchange(false);
+  const std::scoped_lock lock(g_truth_lock);
+  for (FakeGraph* graph : g_all_graphs) {
+    graph->is_from_before = true;
+    if (traces_graphs || are_tainted || graph->has_trace_instruments) graph->is_broken = true;
+  }
+}
+
 void fake_cuda_set_tools(const FakeTools* tools) { g_tools = tools; }
 bool fake_cuda_is_up() { return g_is_up; }
 int fake_cuda_others_in_calls() { return g_calls_under_way - (t_depth > 0 ? 1 : 0); }
@@ -231,14 +312,21 @@ uint64_t fake_cuda_injection_ns() { return g_injection_ns; }
 uint64_t fake_cuda_slowed_launches() { return g_slowed_launches; }
 
 // The entries of the driver that probes sit on. No other code may be merged with or inlined from
-// them.
-__attribute__((noinline)) CUresult cuLaunchKernel(CUfunction, unsigned, unsigned, unsigned,
-                                                  unsigned, unsigned, unsigned, unsigned, CUstream,
-                                                  void**, void**) {
-  return obey(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
+// them. Called by a workload itself, a launch gives the device nothing to do: it takes as many
+// microseconds as it asks for bytes of shared memory, and fails without a function.
+__attribute__((noinline)) CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned,
+                                                  unsigned, unsigned, unsigned,
+                                                  unsigned shared_bytes, CUstream, void**, void**) {
+  if (t_request != nullptr) return obey(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
+  if (shared_bytes > 0) spin(uint64_t{shared_bytes} * 1'000);
+  return function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 __attribute__((noinline)) CUresult cuGraphLaunch(CUgraphExec, CUstream) {
-  return obey(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
+  ++g_graph_launches_under_way;
+  const CUresult result = obey(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
+  g_graphs_busy_until_unix_ns = g_busy_until_unix_ns.load();
+  --g_graph_launches_under_way;
+  return result;
 }
 __attribute__((noinline)) CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream) {
   return obey(CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync);
@@ -246,12 +334,15 @@ __attribute__((noinline)) CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_
 __attribute__((noinline)) CUresult cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream) {
   return obey(CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async);
 }
+__attribute__((noinline)) CUresult cuGraphCreate(CUgraph* graph, unsigned) {
+  *graph = reinterpret_cast<CUgraph>(make_graph());
+  return CUDA_SUCCESS;
+}
 // As cuda.h calls cuStreamBeginCapture_v2 and cuGraphInstantiateWithFlags. A graph's handle is that
 // of its one executable, too.
 __attribute__((noinline)) CUresult cuStreamBeginCapture(CUstream, CUstreamCaptureMode) {
   FakeGraph* none = nullptr;
-  auto* graph = new FakeGraph;
-  graph->id = ++g_graphs;
+  FakeGraph* graph = make_graph();
   return g_captured.compare_exchange_strong(none, graph) ? CUDA_SUCCESS
                                                          : CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED;
 }
@@ -276,8 +367,8 @@ __attribute__((noinline)) CUresult cuCtxSynchronize() {
 uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver) {
   Request request{.work = work, .duration_ns = duration_ns};
   const auto launch = [&request] {
-    return ask(request, cuLaunchKernel, nullptr, 1u, 1u, 1u, 1u, 1u, 1u, 0u, nullptr, nullptr,
-               nullptr);
+    return ask(request, find_entries().launch_kernel, nullptr, 1u, 1u, 1u, 1u, 1u, 1u, 0u, nullptr,
+               nullptr, nullptr);
   };
   if (by_driver) return launch();
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
@@ -322,19 +413,24 @@ uint32_t fake_get_device() {
 }
 
 FakeGraph* fake_graph_make(uint32_t nodes, const char* name) {
-  auto* graph = new FakeGraph;
-  graph->id = ++g_graphs;
+  CUgraph made = nullptr;
+  CUgraphExec exec = nullptr;
+  bool is_traceable = true;
+  {
+    const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaGraphCreate_v10000);
+    (void)find_entries().graph_create(&made, 0);
+    is_traceable &= traces_graphs();
+  }
+  {
+    const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000);
+    (void)find_entries().graph_instantiate(&exec, made, 0);
+    is_traceable &= traces_graphs();
+  }
+  auto* graph = reinterpret_cast<FakeGraph*>(exec);
   FakeNode node = {.work = {}, .kind = FakeWorkKind::kKernel, .duration_ns = kNodeNs};
   node.work.name = name;
   graph->nodes.assign(nodes, node);
-  graph->is_traceable = true;
-  for (const uint32_t callback_id :
-       {uint32_t{CUPTI_RUNTIME_TRACE_CBID_cudaStreamBeginCapture_v10000},
-        uint32_t{CUPTI_RUNTIME_TRACE_CBID_cudaStreamEndCapture_v10000},
-        uint32_t{CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000}}) {
-    const Call call(false, callback_id);
-    graph->is_traceable &= traces_graphs();
-  }
+  graph->is_traceable = is_traceable;
   return graph;
 }
 
@@ -345,7 +441,9 @@ FakeGraph* fake_graph_capture(void (*launch)(void*), void* data) {
   bool is_traceable = true;
   {
     const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaStreamBeginCapture_v10000);
-    if (cuStreamBeginCapture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) != CUDA_SUCCESS) return nullptr;
+    if (find_entries().begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL) != CUDA_SUCCESS) {
+      return nullptr;
+    }
     is_traceable &= traces_graphs();
   }
   launch(data);
@@ -355,7 +453,7 @@ FakeGraph* fake_graph_capture(void (*launch)(void*), void* data) {
     is_traceable &= traces_graphs();
   }
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaGraphInstantiate_v12000);
-  (void)cuGraphInstantiate(&exec, captured, 0);
+  (void)find_entries().graph_instantiate(&exec, captured, 0);
   (void)cuGraphDestroy(captured);
   auto* graph = reinterpret_cast<FakeGraph*>(exec);
   graph->is_traceable = is_traceable && traces_graphs();
@@ -364,24 +462,10 @@ FakeGraph* fake_graph_capture(void (*launch)(void*), void* data) {
 
 uint32_t fake_graph_launch(FakeGraph* graph) {
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaGraphLaunch_v10000);
-  const FakeTools* tools = g_tools.load();
-  const bool by_graph = traces_graphs();
-  const bool by_node = !by_graph && tools != nullptr && tools->traces_nodes();
-  if (by_graph && !graph->is_traceable) {
-    // Seen on an H200 with CUPTI 13.0: a crash in the driver.
-    std::fprintf(
-        stderr,
-        "fake CUDA: launch with GRAPH_TRACE on of a graph made while it was off: this is a "
-        "SIGSEGV on a GPU\n");
-    std::abort();
-  }
-  if (by_graph && graph->has_node_instruments) ++g_slowed_launches;
-  if (!by_graph) graph->has_node_instruments = by_node;
-  Request request{.kind = FakeWorkKind::kGraph, .by = &call};
+  Request request{.kind = FakeWorkKind::kGraph, .graph = graph, .by = &call};
   request.work.graph_id = graph->id;
   for (const FakeNode& node : graph->nodes) request.duration_ns += node.duration_ns;
-  if (by_node) request.nodes_of = graph;
-  return ask(request, cuGraphLaunch, reinterpret_cast<CUgraphExec>(graph), nullptr);
+  return ask(request, find_entries().graph_launch, reinterpret_cast<CUgraphExec>(graph), nullptr);
 }
 
 void fake_cuda_visit(void (*on_call)(const FakeCall&, void*),

@@ -47,14 +47,32 @@ struct FakeTools {
   void (*on_exit)(const FakeCall&);
   bool (*traces_graphs)();
   bool (*traces_nodes)();
+  bool (*records_any)();
 };
 
 struct FakeGraph;
+
+// The driver's functions as a runtime has found them: what the functions below call the driver by.
+struct FakeEntries {
+  decltype(&::cuLaunchKernel) launch_kernel;
+  decltype(&::cuGraphLaunch) graph_launch;
+  decltype(&::cuGraphCreate) graph_create;
+  decltype(&::cuGraphInstantiate) graph_instantiate;
+  decltype(&::cuStreamBeginCapture) begin_capture;
+};
 
 extern "C" {
 // Null = detached.
 void fake_cuda_set_tools(const FakeTools* tools);
 bool fake_cuda_is_up();
+// A runtime's table, which outlives all calls. Without one they call the driver directly. Returns
+// the one before.
+const FakeEntries* fake_cuda_set_entries(const FakeEntries* entries);
+// The caller is between a runtime's call of the driver and the driver: in a hook.
+bool fake_cuda_is_before_driver();
+// A kind of records goes on or off; CUPTI is ended, with GRAPH_TRACE on or not.
+void fake_cuda_note_switch();
+void fake_cuda_note_finalize(bool traces_graphs);
 // Threads other than the caller that are inside a call.
 int fake_cuda_others_in_calls();
 // How long the injected library kept cuInit; 0 = none was loaded.

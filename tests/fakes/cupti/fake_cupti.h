@@ -65,6 +65,8 @@ class Activities {
   uint64_t read_clock();
   void forget_all();
   bool is_on(CUpti_ActivityKind kind) const { return (kinds_.load() >> kind & 1) != 0; }
+  bool is_any_on() const { return kinds_ != 0; }
+  bool has_recorded_calls() const { return has_recorded_calls_; }
 
   void on_work(const FakeWork& work);
   void on_exit(const FakeCall& call);
@@ -91,6 +93,7 @@ class Activities {
   void put_kernel(const FakeWork& work);
   void put_copy(const FakeWork& work);
   void put_memory(const FakeWork& work);
+  std::atomic<bool> has_recorded_calls_ = false;
   uint8_t* reserve(size_t bytes);
   bool finish(Buffer& buffer, bool is_forced);
   void deliver(Buffer& buffer);

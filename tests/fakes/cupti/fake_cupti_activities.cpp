@@ -36,6 +36,7 @@ CUptiResult Activities::enable(CUpti_ActivityKind kind, bool is_on) {
   if (record_bytes(kind) == 0) return CUPTI_ERROR_INVALID_KIND;
   const std::scoped_lock lock(lock_);
   if (is_on) attach();
+  fake_cuda_note_switch();
   const bool is_call = kind == CUPTI_ACTIVITY_KIND_RUNTIME || kind == CUPTI_ACTIVITY_KIND_DRIVER;
   if (is_call && is_on) calls_[kind == CUPTI_ACTIVITY_KIND_DRIVER].set();
   if (is_on) {

@@ -184,6 +184,7 @@ void Activities::on_exit(const FakeCall& call) {
   const auto kind = call.is_driver ? CUPTI_ACTIVITY_KIND_DRIVER : CUPTI_ACTIVITY_KIND_RUNTIME;
   const std::scoped_lock lock(lock_);
   if (!is_on(kind) || !calls_[call.is_driver][call.callback_id]) return;
+  has_recorded_calls_ = true;
   CUpti_ActivityAPI record = {};
   record.kind = kind;
   record.cbid = call.callback_id;

@@ -77,6 +77,38 @@ gpuperf_handle_name make_handle_name(const std::string& name) {
   return record;
 }
 
+gpuperf_launches make_launches(uint32_t count) {
+  gpuperf_launches record{};
+  record.header = {GPUPERF_RECORD_LAUNCHES, sizeof record};
+  record.base_mono_ns = 5000;
+  record.process_start_boot_ns = 77;
+  record.pid = 41;
+  record.tid = 42;
+  record.count = count;
+  for (uint32_t i = 0; i < GPUPERF_LAUNCHES; ++i) {
+    record.offset_ns[i] = 100 * i;
+    record.function_id[i] = 3 + i % 2;
+  }
+  return record;
+}
+
+TEST(DecodeRecord, ReadsLaunchesThatWereReportedTogether) {
+  const auto decoded = decode_record(bytes_of(make_launches(2)));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(std::get<std::vector<TraceLaunch>>(*decoded),
+              testing::ElementsAre(
+                  TraceLaunch{.mono_ns = 5000, .process = {41, 77}, .tid = 42, .function_id = 3},
+                  TraceLaunch{.mono_ns = 5100, .process = {41, 77}, .tid = 42, .function_id = 4}));
+}
+
+TEST(DecodeRecord, TakesNoMoreLaunchesThanARecordHolds) {
+  const auto decoded = decode_record(bytes_of(make_launches(UINT32_MAX)));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(std::get<std::vector<TraceLaunch>>(*decoded).size(), size_t{GPUPERF_LAUNCHES});
+}
+
 TEST(DecodeRecord, ReadsTheNameOfAHandle) {
   const auto decoded = decode_record(bytes_of(make_handle_name("_Z4gemmv")));
 
@@ -148,14 +180,18 @@ TEST(DecodeRecord, ReadsWhereTheTimeWent) {
                                              .major_faults = 16}));
 }
 
-TEST(DecodeRecord, HasNeitherSplitNorWaitsNorNeighboursWhereTheyAreNotKnown) {
+TEST(DecodeRecord, HasOnlyTheCallsAroundItWhereItsThreadWasNotFollowed) {
   auto record = make_split_call();
   record.has_split = 0;
   record.outer_count = 2;
+  record.outer[0] = 7;
+  record.outer[1] = 9;
   record.children[0] = {.function_id = 4, .calls = 1, .total_ns = 5};
   record.waits[0] = {.start_mono_ns = 1, .duration_ns = 2};
 
-  EXPECT_EQ(decode(record), decode(make_slow_call()));
+  SlowCallEvent expected = decode(make_slow_call());
+  expected.outer = {7, 9};
+  EXPECT_EQ(decode(record), expected);
 }
 
 TEST(DecodeRecord, ReadsWhatMadeTheCallSlow) {

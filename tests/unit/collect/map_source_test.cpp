@@ -157,6 +157,7 @@ TEST_F(MapSourceTest, SaysNothingWhileNothingHappened) {
 TEST_F(MapSourceTest, GivesEachDifferenceOnce) {
   gpuperf_cell& cell = kernel_.own(2, 1, {10, 1}, "app");
   complete_call(cell, 1000);
+  cell.hooked = 1;
   cell.errors[0] = {(1ull << 32) | 2, 1};
   const Owner owner{.comm = "app", .container = "abc"};
 
@@ -172,6 +173,7 @@ TEST_F(MapSourceTest, GivesEachDifferenceOnce) {
                                   .process = {10, 1},
                                   .owner = owner,
                                   .calls = 1,
+                                  .hooked = 1,
                                   .total_ns = 1000,
                                   .self_ns = 1000,
                                   .min_ns = 1000,

@@ -147,7 +147,8 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "retention_days": 2
   },
   "overhead": {
-    "budget_percent": 2.5
+    "budget_percent": 2.5,
+    "launch_hooks": false
   },
   "limits": {
     "memory_mib": 256

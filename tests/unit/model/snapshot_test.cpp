@@ -10,6 +10,7 @@ namespace {
 
 CellDelta sample_delta() {
   return {.calls = 10,
+          .hooked = 6,
           .abandoned = 1,
           .total_ns = 5'000,
           .self_ns = 4'000,
@@ -35,6 +36,7 @@ TEST(FunctionTotalsTest, TakeOverEveryFieldOfADelta) {
   histogram.add(16, 3);
   histogram.add(20, 2);
   const FunctionTotals expected = {.calls = 10,
+                                   .hooked = 6,
                                    .abandoned = 1,
                                    .untimed = 3,
                                    .total_ns = 5'000,

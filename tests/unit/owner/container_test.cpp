@@ -121,17 +121,17 @@ TEST(ContainerTest, ReadsTheOwnerOfAProcess) {
   fake.write(7, "cgroup", "0::/kubepods/pod" + kUid + "/" + kId + "\n");
   fake.write(7, "environ", std::string("HOME=/\0SLURM_JOB_ID=41\0SLURM_PROCID=3\0", 38));
 
-  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, nullptr), (Owner{.comm = "my prog",
-                                                                       .container = "3f4a0c9d1b2e",
-                                                                       .pod = kUid,
-                                                                       .slurm_job = "41",
-                                                                       .slurm_rank = "3"}));
+  EXPECT_EQ(read_owner(fake.proc(), {.pid = 7}, nullptr), (Owner{.comm = "my prog",
+                                                                 .container = "3f4a0c9d1b2e",
+                                                                 .pod = kUid,
+                                                                 .slurm_job = "41",
+                                                                 .slurm_rank = "3"}));
 }
 
 TEST(ContainerTest, LeavesEmptyWhatItCannotRead) {
   const FakeProc fake;
 
-  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, nullptr), Owner{});
+  EXPECT_EQ(read_owner(fake.proc(), {.pid = 7}, nullptr), Owner{});
 }
 
 TEST(ContainerTest, KnowsAProcessThatHasGoneFromWhatTheKernelKept) {
@@ -140,7 +140,7 @@ TEST(ContainerTest, KnowsAProcessThatHasGoneFromWhatTheKernelKept) {
       make_info({"container", "crio-" + kId + ".scope",
                  "kubepods-besteffort-pod" + kUidUnderscored + ".slice"});
 
-  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, &info),
+  EXPECT_EQ(read_owner(fake.proc(), {.pid = 7}, &info),
             (Owner{.container = "3f4a0c9d1b2e", .pod = kUid}));
 }
 
@@ -153,11 +153,11 @@ TEST(ContainerTest, AsksProcForWhatTheKernelDidNotKeep) {
   const gpuperf_process_info other = make_info({kOther});
 
   for (const gpuperf_process_info& info : {version_1, deep}) {
-    EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, &info),
+    EXPECT_EQ(read_owner(fake.proc(), {.pid = 7}, &info),
               (Owner{.container = "3f4a0c9d1b2e", .pod = kUid}));
   }
   // The process has moved since its first call.
-  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7}, &other).container, "000000000000");
+  EXPECT_EQ(read_owner(fake.proc(), {.pid = 7}, &other).container, "000000000000");
 }
 
 TEST(ContainerTest, TakesNothingFromTheNextProcessWithThePid) {
@@ -168,14 +168,14 @@ TEST(ContainerTest, TakesNothingFromTheNextProcessWithThePid) {
   fake.write(7, "environ", std::string("SLURM_JOB_ID=41\0", 16));
   const gpuperf_process_info info = make_info({"docker-" + kId + ".scope", "system.slice"});
 
-  EXPECT_EQ(read_owner_below(fake.proc(), {.pid = 7, .start_boot_ns = 4'000'000'000}, &info),
+  EXPECT_EQ(read_owner(fake.proc(), {.pid = 7, .start_boot_ns = 4'000'000'000}, &info),
             Owner{.container = "3f4a0c9d1b2e"});
 }
 
 TEST(ContainerTest, ReadsItsOwnNameFromTheRealProc) {
   const auto pid = static_cast<uint32_t>(::getpid());
 
-  EXPECT_EQ(read_owner({.pid = pid}, nullptr).comm, "unit_test");
+  EXPECT_EQ(read_owner(ProcFiles(), {.pid = pid}, nullptr).comm, "unit_test");
 }
 
 }  // namespace

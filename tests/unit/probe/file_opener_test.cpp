@@ -141,8 +141,8 @@ TEST_F(FileOpenerTest, SaysWhatItTriedWhenTheFileCannotBeFound) {
   const Status status = open().status();
 
   EXPECT_EQ(status.code(), StatusCode::kNotFound);
-  EXPECT_EQ(status.message(), "/lib/a.so in pid 7: open by " + fake_.proc() + "/7/map_files/" +
-                                  range + " and by path: No such file or directory");
+  EXPECT_EQ(status.message(), "/lib/a.so in pid 7: open by mapping and by path: " + fake_.proc() +
+                                  "/7/map_files/" + range + ": open: No such file or directory");
 }
 
 TEST_F(FileOpenerTest, NeitherWaitsForAFifoNorTouchesADevice) {

@@ -29,7 +29,7 @@ ProbeConfig make_config() {
 class LibraryFinderTest : public testing::Test {
  protected:
   LibraryFinder make_finder(ProbeConfig config = make_config()) {
-    return LibraryFinder(config, {.proc_root = fake_.proc()});
+    return LibraryFinder(config, {.proc = fake_.proc()});
   }
   // A process whose executable and libraries are all mapped.
   void add_process(uint32_t pid, const std::string& executable,
@@ -246,6 +246,18 @@ TEST_F(LibraryFinderTest, FindsFilesNamedByTheirPathWithoutAnyProcess) {
   EXPECT_EQ(finder.open_found(report.files[1]).status().message(), "/tmp: not a regular file");
 }
 
+TEST_F(LibraryFinderTest, FindsFurtherFilesThatNoProbeIsMeantFor) {
+  add_process(7, "/bin/a", {"/lib/libcudart.so", "/opt/libhooks.so.1"});
+  LibraryFinder finder(make_config(), {.proc = fake_.proc(), .further_globs = {"libhooks.so*"}});
+
+  const ScanReport report = finder.scan_all().value();
+
+  EXPECT_TRUE(finder.concerns("/srv/libhooks.so"));
+  const auto found = std::ranges::find(report.files, "/opt/libhooks.so.1", &FoundFile::path);
+  ASSERT_NE(found, report.files.end());
+  EXPECT_THAT(found->probes, IsEmpty());
+}
+
 TEST_F(LibraryFinderTest, JoinsANamedFileWithItsMapping) {
   add_process(7, "/bin/a", {"/lib/libcudart.so"});
   const std::string real = fake_.root(7) / "lib/libcudart.so";
@@ -272,7 +284,7 @@ TEST_F(LibraryFinderTest, SkipsProcessesThatVanishKernelThreadsAndItself) {
   fs::remove(fake_.directory(7) / "maps");
   fs::create_directories(fake_.directory(2));
   fake_.write(2, "maps", "");
-  LibraryFinder finder(make_config(), {.proc_root = fake_.proc(), .skip_pid = 8});
+  LibraryFinder finder(make_config(), {.proc = fake_.proc(), .skip_pid = 8});
 
   const ScanReport report = finder.scan_all().value();
 
@@ -341,7 +353,7 @@ TEST_F(LibraryFinderTest, BoundsTheFilesOfAScanAndCountsTheRest) {
 }
 
 TEST_F(LibraryFinderTest, SaysWhenProcessesCannotBeListed) {
-  LibraryFinder finder(make_config(), {.proc_root = "/nowhere"});
+  LibraryFinder finder(make_config(), {.proc = "/nowhere"});
 
   EXPECT_EQ(finder.scan_all().status().message(),
             "/nowhere: list processes: No such file or directory");

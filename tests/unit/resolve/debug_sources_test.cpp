@@ -33,7 +33,7 @@ class DebugSourcesTest : public testing::Test {
     fake_.map(pid, fake_.add_file(pid, kPath, library), kPath, kBase, kMappedBytes);
   }
   FrameFinder make_finder() {
-    return FrameFinder({.proc_root = fake_.proc(), .host_root = host_root_}, clock_);
+    return FrameFinder({.proc = fake_.proc(), .host_root = host_root_}, clock_);
   }
   // The frames of every byte of a function.
   std::vector<FrameGroup> list_groups(FrameFinder& finder, const FunctionSymbol& function,

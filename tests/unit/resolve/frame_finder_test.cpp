@@ -42,7 +42,7 @@ class FrameFinderTest : public testing::Test {
 
   FakeProc fake_;
   FakeClock clock_;
-  FrameFinder finder_{{.proc_root = fake_.proc()}, clock_};
+  FrameFinder finder_{{.proc = fake_.proc()}, clock_};
 };
 
 TEST_F(FrameFinderTest, NamesReturnAddressesByTheCallBeforeThem) {
@@ -179,7 +179,7 @@ TEST_F(FrameFinderTest, NoticesARewrittenFileAfterAWhile) {
 
 TEST_F(FrameFinderTest, StillNamesModulesWithRoomForNothing) {
   map_library();
-  FrameFinder finder({.proc_root = fake_.proc(), .table_bytes = 0, .maps_bytes = 0}, clock_);
+  FrameFinder finder({.proc = fake_.proc(), .table_bytes = 0, .maps_bytes = 0}, clock_);
 
   const auto frames = join_groups(finder.find_frames(kProcess, to_return_addresses({kCode + 4})));
 
@@ -190,7 +190,7 @@ TEST_F(FrameFinderTest, StillNamesModulesWithRoomForNothing) {
 
 TEST_F(FrameFinderTest, KeepsTheMostRecentTablesWithinTheirBytes) {
   constexpr int kLibraries = 50;
-  FrameFinder finder({.proc_root = fake_.proc(), .table_bytes = 2000}, clock_);
+  FrameFinder finder({.proc = fake_.proc(), .table_bytes = 2000}, clock_);
   std::vector<uint64_t> addresses;
   for (int i = 0; i < kLibraries; ++i) {
     const std::string path = "/lib/" + std::to_string(i) + ".so";

@@ -37,7 +37,7 @@ TEST(HostileFilesTest, AThousandDamagedLibrariesDoNoHarm) {
   FakeProc fake;
   FakeClock clock;
   fake.add_process(7, "/app");
-  FrameFinder finder({.proc_root = fake.proc(),
+  FrameFinder finder({.proc = fake.proc(),
                       .table_bytes = size_t{1} << 20,
                       .name_bytes = size_t{1} << 20,
                       .dwarf = {.timeout = std::chrono::milliseconds(2'000), .pause_factor = 0}},

@@ -106,8 +106,7 @@ class PerfMapCacheTest : public testing::Test {
   FakeClock clock_;
   DropCounters drops_;
   FrameFinder finder_{
-      {.proc_root = fake_.proc(), .count_drop = [this](DropCause cause) { drops_.add(cause); }},
-      clock_};
+      {.proc = fake_.proc(), .count_drop = [this](DropCause cause) { drops_.add(cause); }}, clock_};
 };
 
 TEST_F(PerfMapCacheTest, NamesCodeMadeAtRunTime) {

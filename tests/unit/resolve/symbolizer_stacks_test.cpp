@@ -126,7 +126,7 @@ class SymbolizerStacksTest : public testing::Test {
       const std::lock_guard lock(told_.mutex);
       told_.forgotten.push_back(raw_id);
     };
-    return std::make_unique<Symbolizer>(std::move(options), drops_);
+    return std::make_unique<Symbolizer>(std::move(options), memory_, drops_);
   }
 
   static Stacks resolve(Symbolizer& symbolizer, std::vector<StackRequest> requests) {
@@ -175,6 +175,8 @@ class SymbolizerStacksTest : public testing::Test {
   Gate gate_;
   Told told_;
   DropCounters drops_;
+  ProcessReader memory_{
+      {.on_late = [this](ProcessReader::Kind) { drops_.add(DropCause::kNamesMemoryLate); }}};
 };
 
 std::vector<std::string> get_symbols(const StackPtr& stack) {
@@ -516,7 +518,7 @@ TEST_F(SymbolizerStacksTest, NamesAShortLivedProcessAfterItHasGone) {
   std::string stat = "7 (app) S";
   for (int field = 4; field <= 52; ++field) stat += " 1";
   fake.write(7, "stat", stat + "\n");
-  const auto symbolizer = make({.frames = {.proc_root = fake.proc()}});
+  const auto symbolizer = make({.frames = {.proc = fake.proc()}});
   const ProcessKey process{.pid = 7, .start_boot_ns = 10'000'000};
 
   symbolizer->post_prepare(process);

@@ -21,6 +21,7 @@ TEST(ToProtoTest, ConvertsARowOfStatistics) {
                   .exited = true,
                   .totals = make_totals({1'000, 3'000})};
   row.totals.calls = 10;
+  row.totals.hooked = 7;
   row.totals.abandoned = 3;
   row.totals.untimed = 4;
   row.totals.slow_calls = 1;
@@ -46,7 +47,7 @@ TEST(ToProtoTest, ConvertsARowOfStatistics) {
       bytes_by_direction { direction: "device_to_host" bytes: 90 }
       bytes_by_direction { direction: "default" bytes: 80 }
       bytes_by_direction { direction: "host_to_device" bytes: 70 }
-      flops: 600 slurm_job: "4711" slurm_rank: "3")");
+      flops: 600 slurm_job: "4711" slurm_rank: "3" calls_hooked: 7)");
 }
 
 TEST(ToProtoTest, LeavesDurationsZeroWhereNoCallCompleted) {

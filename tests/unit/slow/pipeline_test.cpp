@@ -121,7 +121,8 @@ class SlowCallPipelineTest : public ::testing::Test {
   SessionMemory memory_{drops_};
   std::optional<SessionRegistry> sessions_;
   BuildThread builds_{
-      {.board = board_, .functions = registry_, .on_missing_stacks = [](const auto&) {}}};
+      {.board = board_, .functions = registry_, .proc = {}, .on_missing_stacks = [](const auto&) {
+       }}};
   const TraceSources sources_{.loop = *loop_,
                               .clock = clock_,
                               .drops = drops_,

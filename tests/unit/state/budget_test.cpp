@@ -98,6 +98,16 @@ TEST_F(BudgetTest, TakesOutWhatIsOverTheBudgetAndSaysWhy) {
   EXPECT_EQ(take().suspensions, decision.suspend);
 }
 
+TEST_F(BudgetTest, TakesNothingForCallsThatHooksCounted) {
+  budget_.apply({.function_id = 2, .process = kTrainer, .calls = 500'000, .hooked = 500'000});
+  budget_.apply({.function_id = 1, .process = kTrainer, .calls = 500'000, .hooked = 499'000});
+
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  const Snapshot snapshot = take();
+  ASSERT_EQ(snapshot.overhead.size(), 1u);
+  EXPECT_DOUBLE_EQ(snapshot.overhead[0].ratio, 0.001);
+}
+
 TEST_F(BudgetTest, TakesOutTheCostliestUntilTheRestIsWellBelow) {
   budget_.set_cost(4, 9000, now_ns_);
   call(1, 5000);  // 0.50 %

@@ -490,7 +490,7 @@ TEST_F(AddressSpacesTest, RefusesMoreProcessesThanTheKernelSideHasRoomFor) {
   std::string stat = "1 (app) S";
   for (int field = 4; field <= 52; ++field) stat += " 1";
   fake.write(1, "stat", stat + "\n");
-  AddressSpaces spaces({.proc_root = fake.proc(), .tables = tables_.make()}, files_, clock_);
+  AddressSpaces spaces({.proc = fake.proc(), .tables = tables_.make()}, files_, clock_);
   constexpr uint32_t kMost = AddressSpaces::kMaxProcesses;
   for (uint32_t pid = 1; pid <= kMost; ++pid) {
     ASSERT_TRUE(spaces.prepare(pid)) << pid;
@@ -522,6 +522,39 @@ TEST_F(AddressSpacesTest, TellsOfThePythonInAProcess) {
   EXPECT_EQ(found->address, expected->address);
   EXPECT_EQ(told(process.pid()).python_runtime, expected->address);
   EXPECT_EQ(told(process.pid()).python.version, expected->layout.version);
+}
+
+TEST_F(AddressSpacesTest, LooksForAPythonAgainWhoseFileWasLate) {
+  // A copy, removed once it runs: there is no other way to its file than by its mapping.
+  const std::filesystem::path copy =
+      std::filesystem::path(testing::TempDir()) / ("python3-" + std::to_string(getpid()));
+  std::filesystem::copy_file("/usr/bin/python3", copy,
+                             std::filesystem::copy_options::overwrite_existing);
+  PythonProcess process({"copy", "PYTHONHOME=/usr " + copy.string()});
+  ASSERT_TRUE(process.read_report().ok());
+  std::filesystem::remove(copy);
+  bool is_late = true;
+  const ProcFiles direct;
+  const ProcFiles proc(
+      "/proc", {.read_maps = [&](uint32_t pid, size_t max) { return direct.read_maps(pid, max); },
+                .read_environment = [&](uint32_t pid,
+                                        size_t max) { return direct.read_environment(pid, max); },
+                .take_mapped = [&](uint32_t pid, const std::string& range) -> Result<Fd> {
+                  if (is_late) return absl::DeadlineExceededError("late");
+                  return direct.take_mapped(pid, range);
+                }});
+  AddressSpaces spaces({.proc = proc, .tables = tables_.make()}, files_, clock_);
+  ASSERT_TRUE(spaces.prepare(process.pid()));
+  const uint32_t number = told(process.pid()).space;
+  EXPECT_TRUE(spaces.take_found_pythons().empty());
+  is_late = false;
+
+  spaces.note_walk(make_stack({.pid = process.pid()}, number));
+  EXPECT_TRUE(spaces.take_found_pythons().empty()) << "its user has to wait";
+  clock_.advance(std::chrono::seconds{2});
+  spaces.note_walk(make_stack({.pid = process.pid()}, number));
+
+  EXPECT_EQ(spaces.take_found_pythons().size(), 1u);
 }
 
 TEST_F(AddressSpacesTest, FindsNoPythonWhereNoneIs) {

@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
+/*
+ * Takes what launch hooks hand over: see hook_notes.h. It is what the process says of itself: whatever it says goes to
+ * its own cells and records only, and its times are held against the clock.
+ */
+#include "bpf/own_stack.bpf.h"
+#include "bpf/slow_record.bpf.h"
+#include "bpf/trace.bpf.h"
+
+#define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, launches)
+#define NOTED_TOTALS_BYTES __builtin_offsetof(struct gpuperf_noted_calls, buckets)
+
+/* The function of an entry; NULL = not configured, or switched off. */
+static __always_inline const struct gpuperf_function *find_hooked(__u32 entry, __u32 *function_id)
+{
+	const __u64 *number = bpf_map_lookup_elem(&hooked_functions, &entry);
+
+	if (!number || !*number)
+		return NULL;
+	*function_id = *number - 1;
+	return bpf_map_lookup_elem(&functions, function_id);
+}
+
+static __always_inline struct gpuperf_thread *make_thread(void)
+{
+	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+}
+
+/* The one that lies at `address` in the process. A function of its own for the verifier. */
+__attribute__((noinline)) int add_noted_bucket(struct gpuperf_cell *cell, __u64 address)
+{
+	struct gpuperf_noted_bucket noted;
+	__u32 bucket;
+
+	if (!cell || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
+		return 0;
+	bucket = noted.bucket;
+	barrier_var(bucket);
+	if (bucket < GPUPERF_BUCKETS)
+		__sync_fetch_and_add(&cell->buckets[bucket], noted.count);
+	return 0;
+}
+
+static __always_inline void add_noted_errors(const struct gpuperf_function *function, struct gpuperf_cell *cell,
+					     const struct gpuperf_noted_calls *noted)
+{
+	if (!(function->flags & GPUPERF_FN_STATUS))
+		return;
+	for (__u32 i = 0; i < GPUPERF_ERROR_SLOTS; i++) {
+		__s32 status = (__s32)noted->errors[i].status_tag;
+
+		if (noted->errors[i].count && is_error(function, status))
+			cells_count_errors(cell, status, noted->errors[i].count);
+	}
+	if (noted->other_errors)
+		__sync_fetch_and_add(&cell->other_errors, noted->other_errors);
+}
+
+/* In the order in which the daemon can read a cell at any time: calls first, total_ns last. */
+__attribute__((noinline)) int add_noted_calls(__u64 address)
+{
+	__u8 totals[NOTED_TOTALS_BYTES] __attribute__((aligned(8)));
+	const struct gpuperf_noted_calls *noted = (const void *)totals;
+	const struct gpuperf_noted_calls *from = (const void *)address;
+	const struct gpuperf_function *function;
+	__u32 function_id, cell_index;
+	struct gpuperf_cell *cell;
+
+	if (bpf_probe_read_user(totals, sizeof(totals), from))
+		return 0;
+	function = find_hooked(noted->entry, &function_id);
+	if (!function)
+		return 0;
+	cell_index = cells_find(function_id);
+	cell = bpf_map_lookup_elem(&cells, &cell_index);
+	if (!cell)
+		return 0;
+	__sync_fetch_and_add(&cell->calls, noted->calls);
+	__sync_fetch_and_add(&cell->hooked, noted->calls);
+	if (noted->abandoned)
+		__sync_fetch_and_add(&cell->abandoned, noted->abandoned);
+	add_noted_errors(function, cell, noted);
+	for (__u32 i = 0; i < GPUPERF_NOTED_BUCKETS && i < noted->bucket_count; i++)
+		add_noted_bucket(cell, (__u64)&from->buckets[i]);
+	cells_add_times(cell, noted->max_ns, noted->inverted_min_ns, noted->self_ns, noted->total_ns);
+	return 0;
+}
+
+/* `pc`, `sp` and `bp` are read as one. */
+GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_noted_call, bp) - __builtin_offsetof(struct gpuperf_noted_call, pc) ==
+	       __builtin_offsetof(struct caller, bp));
+
+/* The frame that the call would have had, where it would have stood; 0 = nested too deep. */
+__attribute__((noinline)) int keep_noted_frame(struct gpuperf_thread *thread, const struct gpuperf_noted_call *noted,
+					       const struct ended_call *call, __u32 cell_index)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct plan_registers registers = {};
+	struct gpuperf_frame *frame;
+	__u32 depth;
+
+	if (!thread || !noted || !call)
+		return 0;
+	depth = thread->depth;
+	if (depth >= GPUPERF_CALL_DEPTH)
+		return 0;
+	frame = call_stack_at(thread, depth);
+	frame->sp = noted->sp - 8; /* at entry */
+	frame->bp = noted->bp;
+	frame->start_ns = call->start_ns;
+	frame->cookie = call->function_id;
+	frame->cell = cell_index;
+	frame->minor_faults = task->min_flt;
+	frame->major_faults = task->maj_flt;
+	frame->has_split = 0;
+	frame->child_count = 0;
+	if (call->flags & GPUPERF_FN_PLAN) {
+		registers.sp = frame->sp;
+		__builtin_memcpy(registers.values, noted->arguments, sizeof(noted->arguments));
+		plan_keep(&registers, call->function_id, frame);
+	} else {
+		frame->values_unread = 0;
+		__builtin_memcpy(frame->values, noted->arguments, sizeof(noted->arguments));
+	}
+	return 1;
+}
+
+/* What leave() does for a call, but for its times, which are in the totals by themselves. 1 = it was slow: `call` is
+ * filled. */
+__attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *call, __u32 *call_cell)
+{
+	struct gpuperf_thread *thread = make_thread();
+	const struct gpuperf_function *function;
+	struct gpuperf_noted_call noted;
+	struct gpuperf_cell *cell;
+	__u64 now_ns = bpf_ktime_get_ns();
+	__u32 cell_index, function_id, parent;
+
+	if (!call || !call_cell || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
+		return 0;
+	function = find_hooked(noted.entry, &function_id);
+	if (!function || noted.duration_ns > now_ns)
+		return 0;
+	call->threshold_ns = find_passed_threshold(function, noted.duration_ns, &call->adaptive);
+	if (!call->threshold_ns)
+		return 0;
+	cell_index = cells_find(function_id);
+	cell = bpf_map_lookup_elem(&cells, &cell_index);
+	if (!cell)
+		return 0;
+	__sync_fetch_and_add(&cell->slow_calls, 1);
+	call->function_id = function_id;
+	call->flags = function->flags;
+	call->duration_ns = noted.duration_ns;
+	call->start_ns = now_ns - noted.duration_ns;
+	if (noted.start_mono_ns < call->start_ns)
+		call->start_ns = noted.start_mono_ns;
+	call->has_return_value = 1;
+	call->return_value = noted.return_value;
+	call->caller.pc = noted.pc;
+	call->caller.sp = noted.sp;
+	call->caller.bp = noted.bp;
+	call->is_noted = 1;
+	*call_cell = cell_index;
+	if (!thread)
+		return 1;
+	call_stack_drop_stale(thread, noted.sp - 8, function_id);
+	call->depth = thread->depth;
+	call->is_framed = keep_noted_frame(thread, &noted, call, cell_index);
+	parent = thread->depth - 1;
+	if (parent < GPUPERF_CALL_DEPTH) /* its time is charged with that of all hooked calls */
+		call_stack_add_child(call_stack_at(thread, parent), function_id, noted.duration_ns);
+	return 1;
+}
+
+/* In the program itself, like the next: the verifier allows no more calls below than there are. */
+static __always_inline int take_noted_slow_call(__u64 address)
+{
+	struct ended_call call = {};
+	__u32 cell_index = 0;
+
+	if (end_noted_call(address, &call, &cell_index))
+		emit_slow_call(&call, make_thread(), cell_index);
+	return 0;
+}
+
+static __always_inline int take_noted_launch(__u64 address)
+{
+	const struct gpuperf_noted_call *noted = (const void *)address;
+	const struct gpuperf_function *function;
+	struct gpuperf_thread *thread;
+	struct caller caller;
+	__u32 entry, function_id;
+	__u64 first;
+
+	if (bpf_probe_read_user(&entry, sizeof(entry), &noted->entry) ||
+	    bpf_probe_read_user(&caller, sizeof(caller), &noted->pc) ||
+	    bpf_probe_read_user(&first, sizeof(first), &noted->arguments[0]))
+		return 0;
+	function = find_hooked(entry, &function_id);
+	if (!function || !(function->flags & GPUPERF_FN_LAUNCH))
+		return 0;
+	thread = make_thread();
+	if (thread)
+		call_stack_drop_stale(thread, caller.sp - 8, function_id);
+	trace_launch(thread, function_id, exec_of(function, first), &caller);
+	return 0;
+}
+
+static __always_inline struct noted_thread_key key_of(__u64 address)
+{
+	struct noted_thread_key key = {.address = address, .tgid = bpf_get_current_pid_tgid() >> 32};
+
+	return key;
+}
+
+/* One launch of a record, which lies at `address` in the process. A function of its own for the verifier. */
+__attribute__((noinline)) int keep_noted_launch(struct gpuperf_launches *record, __u32 at, __u64 address)
+{
+	const struct gpuperf_function *function = NULL;
+	struct gpuperf_noted_launch noted;
+	__u32 function_id = 0;
+
+	if (!record || at >= GPUPERF_LAUNCHES)
+		return 0;
+	if (!bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
+		function = find_hooked(noted.entry, &function_id);
+	if (!function || !(function->flags & GPUPERF_FN_LAUNCH)) {
+		record->function_id[at] = GPUPERF_NO_FUNCTION;
+		return 0;
+	}
+	record->offset_ns[at] = noted.offset_ns;
+	record->function_id[at] = function_id;
+	return 0;
+}
+
+__attribute__((noinline)) int take_noted_launches(__u64 address)
+{
+	const struct gpuperf_noted_launches *from = (const void *)address;
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u8 head[LAUNCHES_HEAD_BYTES] __attribute__((aligned(8)));
+	const struct gpuperf_noted_launches *noted = (const void *)head;
+	struct gpuperf_launches *record;
+	struct noted_thread_key key;
+	__u32 *tid;
+
+	if (!wants_launches() || bpf_probe_read_user(head, sizeof(head), from))
+		return 0;
+	key = key_of(noted->thread_address);
+	tid = bpf_map_lookup_elem(&noted_threads, &key);
+	if (!tid) {
+		emit_loss(GPUPERF_LOSS_THREAD_STATE);
+		return 0;
+	}
+	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+		return 0;
+	}
+	__builtin_memset(record, 0, sizeof(*record));
+	record->header.kind = GPUPERF_RECORD_LAUNCHES;
+	record->header.length_bytes = sizeof(*record);
+	record->base_mono_ns = noted->base_mono_ns;
+	record->process_start_boot_ns = task->group_leader->start_boottime;
+	record->pid = task->tgid;
+	record->tid = *tid;
+	record->count = noted->count;
+	for (__u32 i = 0; i < GPUPERF_LAUNCHES && i < noted->count; i++)
+		keep_noted_launch(record, i, (__u64)&from->launches[i]);
+	bpf_ringbuf_submit(record, emit_wake_flags(bpf_ktime_get_ns()));
+	return 0;
+}
+
+/* Calls that the thread is inside of count its hooked calls from here on. */
+__attribute__((noinline)) int take_noted_thread(__u64 address)
+{
+	struct gpuperf_thread *thread = make_thread();
+	struct gpuperf_noted_thread noted;
+	__u32 tid = (__u32)bpf_get_current_pid_tgid();
+	struct noted_thread_key key;
+	__u64 hooked_ns;
+
+	if (!thread || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
+		return 0;
+	key = key_of(noted.hooked_ns_address);
+	bpf_map_update_elem(&noted_threads, &key, &tid, BPF_ANY); /* fails: its launches are told as lost */
+	thread->hooked_ns_address = noted.hooked_ns_address;
+	hooked_ns = call_stack_read_hooked_ns(thread);
+	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < thread->depth; i++)
+		call_stack_at(thread, i)->hooked_ns = hooked_ns;
+	return 0;
+}
+
+SEC("uprobe")
+int take_note(struct pt_regs *ctx)
+{
+	__u64 address = PT_REGS_PARM1(ctx);
+
+	keep_own_stack(ctx);
+	switch (bpf_get_attach_cookie(ctx)) {
+	case GPUPERF_NOTE_CALLS: return add_noted_calls(address);
+	case GPUPERF_NOTE_SLOW: return take_noted_slow_call(address);
+	case GPUPERF_NOTE_LAUNCH: return take_noted_launch(address);
+	case GPUPERF_NOTE_THREAD: return take_noted_thread(address);
+	case GPUPERF_NOTE_LAUNCHES: return take_noted_launches(address);
+	}
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -1,0 +1,119 @@
+/* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
+/*
+ * Contract between the launch hooks of libgpuperf_injector.so and the BPF programs. Plain C that also compiles as C++.
+ *
+ * The library has four functions that do nothing, each with a USDT note (provider gpuperf_injector) and a semaphore. It
+ * calls one to hand a struct of its own memory to the BPF program on it, whose first argument is the struct's address:
+ *
+ *   probe    semaphore above 0 means                          called
+ *   calls    the hooks count; probes in libcuda see nothing   by the injector's thread, and when the process ends
+ *   slow     -                                                when a hooked call took GPUPERF_NOTED_SLOW_NS or longer
+ *   launch   -                                                before a hooked call that is reported with its stack
+ *   launches launches are reported, few with a stack          when 64 without one were kept, or waited for 10 ms
+ *   each     each is reported at once                         never
+ *   thread   -                                                before a thread's first hooked call, and once a second
+ *
+ * The kernel keeps the semaphores right in every process, across fork, exec and the daemon's death. While `calls` is
+ * attached a hook counts the call and goes past the breakpoint at the driver's function; otherwise it goes through it. So
+ * a call is counted exactly once whatever is attached when. BPF believes nothing here: a process can only spoil its own
+ * rows.
+ */
+#pragma once
+
+#include "bpf/records.h"
+
+#define GPUPERF_NOTE_PROVIDER "gpuperf_injector"
+
+/* Cookie of the probe on a note. */
+enum gpuperf_note {
+	GPUPERF_NOTE_CALLS = 1,
+	GPUPERF_NOTE_SLOW = 2,
+	GPUPERF_NOTE_LAUNCH = 3,
+	GPUPERF_NOTE_THREAD = 4,
+	GPUPERF_NOTE_LAUNCHES = 5,
+	GPUPERF_NOTE_EACH = 6
+};
+
+/* X(function): the entries of the driver that are counted by hooks. Append only. */
+#define GPUPERF_HOOK_ENTRIES(X)           \
+	X(cuLaunchKernel)                 \
+	X(cuLaunchKernel_ptsz)            \
+	X(cuLaunchKernelEx)               \
+	X(cuLaunchKernelEx_ptsz)          \
+	X(cuLaunchCooperativeKernel)      \
+	X(cuLaunchCooperativeKernel_ptsz) \
+	X(cuGraphLaunch)                  \
+	X(cuGraphLaunch_ptsz)
+
+/* Index of an entry: GPUPERF_HOOK_cuLaunchKernel and so on. */
+enum gpuperf_hook_entry {
+#define GPUPERF_HOOK_INDEX(name) GPUPERF_HOOK_##name,
+	GPUPERF_HOOK_ENTRIES(GPUPERF_HOOK_INDEX)
+#undef GPUPERF_HOOK_INDEX
+	GPUPERF_HOOK_COUNT
+};
+
+/* Calls shorter than this are never slow where hooks count: a threshold below it acts like this one. It keeps the trap of
+ * a note at some percent of what it reports. */
+#define GPUPERF_NOTED_SLOW_NS 20000ull
+
+/* One call, noted by `launch` before it and by `slow` after it. */
+struct gpuperf_noted_call {
+	__u64 start_mono_ns;      /* `slow` only */
+	__u64 duration_ns;        /* `slow` only */
+	__u64 self_ns;            /* `slow` only: without hooked calls inside */
+	__u64 pc;                 /* the caller, where the call returns to */
+	__u64 sp;                 /* there */
+	__u64 bp;                 /* there */
+	__u64 arguments[GPUPERF_ARGUMENTS]; /* as in registers; further ones lie from `sp` on */
+	__u64 return_value;       /* `slow` only */
+	__u32 entry;              /* enum gpuperf_hook_entry */
+	__u32 pad;
+};
+
+#define GPUPERF_NOTED_BUCKETS 64
+
+struct gpuperf_noted_bucket {
+	__u32 bucket;             /* below GPUPERF_BUCKETS */
+	__u32 count;
+};
+
+/* What the hooks counted of one entry since their last note of it. Calls that spread over more buckets come in several;
+ * only the first has `calls`, only the last the times. */
+struct gpuperf_noted_calls {
+	__u32 entry;              /* enum gpuperf_hook_entry */
+	__u32 bucket_count;       /* at most GPUPERF_NOTED_BUCKETS */
+	__u64 calls;              /* entries */
+	__u64 abandoned;          /* that will never return: longjmp, exceptions */
+	__u64 total_ns;
+	__u64 self_ns;            /* total_ns without the hooked calls inside */
+	__u64 inverted_min_ns;    /* of all calls so far: ~0 - shortest; 0 = none */
+	__u64 max_ns;             /* of all calls so far */
+	struct gpuperf_error_count errors[GPUPERF_ERROR_SLOTS]; /* status_tag as in cells, benign statuses included */
+	__u64 other_errors;
+	struct gpuperf_noted_bucket buckets[GPUPERF_NOTED_BUCKETS];
+};
+
+/* Where a thread adds up the time of its outermost hooked calls, so that a probed call around them does not count it as
+ * its own: BPF reads it when such a call begins and when it ends. The memory stays as long as the thread; a fork's child
+ * has none until it notes its own. Noted by `thread`, on that thread. */
+struct gpuperf_noted_thread {
+	__u64 hooked_ns_address;  /* of a __u64, aligned; written by that thread only */
+};
+
+#define GPUPERF_NOTED_LAUNCHES GPUPERF_LAUNCHES
+
+struct gpuperf_noted_launch {
+	__u32 offset_ns;          /* from base_mono_ns */
+	__u32 entry;              /* enum gpuperf_hook_entry */
+};
+
+/* Launches of one thread that were kept to be reported together, oldest first. Noted by `launches`, on any thread of the
+ * process. */
+struct gpuperf_noted_launches {
+	__u64 thread_address;     /* hooked_ns_address of the launching thread, as it noted it */
+	__u64 base_mono_ns;
+	__u32 count;              /* at most GPUPERF_NOTED_LAUNCHES */
+	__u32 pad;
+	struct gpuperf_noted_launch launches[GPUPERF_NOTED_LAUNCHES];
+};

@@ -1,0 +1,56 @@
+#include "injector/finalizer.h"
+
+#include <unistd.h>
+
+#include "injector/launch_hooks.h"
+
+namespace gpuperf::injector {
+namespace {
+
+// Whom launching threads attend to. Set before any is asked.
+std::atomic<Finalizer*> g_finalizer = nullptr;
+constexpr useconds_t kLookUs = 200;
+
+}  // namespace
+
+bool Finalizer::leave(State from, State to) { return state_.compare_exchange_strong(from, to); }
+
+void Finalizer::want(CUptiResult (*finalize)()) {
+  if (state_.load(std::memory_order_relaxed) != State::kIdle) return;
+  finalize_ = finalize;
+  g_finalizer.store(this, std::memory_order_relaxed);
+  set_attention(on_launch);  // first: whoever wins takes it back
+  state_.store(State::kWanted, std::memory_order_release);
+}
+
+void Finalizer::on_launch(bool launches_graph) {
+  Finalizer& self = *g_finalizer.load(std::memory_order_relaxed);
+  if (!self.leave(State::kWanted, State::kRunning)) return;
+  set_attention(nullptr);
+  // A graph that nobody saw being made: CUPTI has to stay.
+  self.result_ = launches_graph ? kMetGraph : self.finalize_();
+  self.state_.store(State::kDone, std::memory_order_release);
+}
+
+bool Finalizer::hold(uint64_t patience_ms) {
+  if (leave(State::kWanted, State::kIdle)) {
+    set_attention(nullptr);
+    return true;
+  }
+  for (uint64_t us = 0; state_.load(std::memory_order_acquire) == State::kRunning; us += kLookUs) {
+    if (us >= patience_ms * 1'000) return false;
+    (void)usleep(kLookUs);
+  }
+  return true;
+}
+
+CUptiResult Finalizer::take_result() {
+  state_.store(State::kIdle, std::memory_order_relaxed);
+  return result_;
+}
+
+void Finalizer::abandon() {
+  if (leave(State::kWanted, State::kIdle)) set_attention(nullptr);
+}
+
+}  // namespace gpuperf::injector

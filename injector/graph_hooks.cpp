@@ -1,0 +1,99 @@
+#include "injector/graph_hooks.h"
+
+#include <dlfcn.h>
+
+#include <atomic>
+#include <cerrno>
+
+// Without cuda.h, which renames functions to their newer forms: each form has a row here.
+
+namespace gpuperf::injector {
+namespace {
+
+// Every function below takes integers and pointers only, six at most: passed on as they came.
+using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word);
+
+OnGraph g_on_graph = nullptr;
+
+void tell(bool begins) {
+  if (g_on_graph == nullptr) return;
+  const int error = errno;
+  g_on_graph(begins);
+  errno = error;
+}
+
+std::atomic<int> g_open_captures = 0;
+
+// What a call does to the captures of streams that are open.
+enum class Capture { kNone, kBegins, kEnds };
+
+void count_capture(Capture capture, Word result) {
+  if (capture == Capture::kBegins && static_cast<uint32_t>(result) == 0)
+    g_open_captures.fetch_add(1);
+  if (capture != Capture::kEnds) return;
+  // One whose beginning was not seen has not been counted.
+  int open = g_open_captures.load();
+  while (open > 0 && !g_open_captures.compare_exchange_weak(open, open - 1)) {
+  }
+}
+
+// X(function, whether it makes a graph of nothing, what it does to captures). Those that need a
+// graph are here for one whose beginning was not seen, by a pointer that was copied where it is not
+// found.
+#define GPUPERF_GRAPH_CALLS(X)                                 \
+  X(cuGraphCreate, true, Capture::kNone)                       \
+  X(cuStreamBeginCapture, true, Capture::kBegins)              \
+  X(cuStreamBeginCapture_ptsz, true, Capture::kBegins)         \
+  X(cuStreamBeginCapture_v2, true, Capture::kBegins)           \
+  X(cuStreamBeginCapture_v2_ptsz, true, Capture::kBegins)      \
+  X(cuStreamBeginCaptureToGraph, false, Capture::kBegins)      \
+  X(cuStreamBeginCaptureToGraph_ptsz, false, Capture::kBegins) \
+  X(cuStreamEndCapture, false, Capture::kEnds)                 \
+  X(cuStreamEndCapture_ptsz, false, Capture::kEnds)            \
+  X(cuGraphClone, false, Capture::kNone)                       \
+  X(cuGraphInstantiate, false, Capture::kNone)                 \
+  X(cuGraphInstantiate_v2, false, Capture::kNone)              \
+  X(cuGraphInstantiateWithFlags, false, Capture::kNone)        \
+  X(cuGraphInstantiateWithParams, false, Capture::kNone)       \
+  X(cuGraphInstantiateWithParams_ptsz, false, Capture::kNone)
+
+#define GPUPERF_GRAPH_CALL(name, begins, capture)                      \
+  AnyFunction real_##name = nullptr;                                   \
+  Word before_##name(Word a, Word b, Word c, Word d, Word e, Word f) { \
+    tell(begins);                                                      \
+    const Word result = real_##name(a, b, c, d, e, f);                 \
+    count_capture(capture, result);                                    \
+    return result;                                                     \
+  }
+GPUPERF_GRAPH_CALLS(GPUPERF_GRAPH_CALL)
+#undef GPUPERF_GRAPH_CALL
+
+struct GraphCall {
+  const char* name;
+  AnyFunction* real;
+  AnyFunction ours;
+};
+const GraphCall kGraphCalls[] = {
+#define GPUPERF_GRAPH_ROW(name, begins, capture) {#name, &real_##name, before_##name},
+    GPUPERF_GRAPH_CALLS(GPUPERF_GRAPH_ROW)
+#undef GPUPERF_GRAPH_ROW
+};
+static_assert(std::size(kGraphCalls) <= kGraphHooksMax);
+
+}  // namespace
+
+bool is_capture_open() { return g_open_captures.load(std::memory_order_relaxed) > 0; }
+
+void set_graph_watcher(OnGraph on_graph) { g_on_graph = on_graph; }
+
+size_t list_graph_hooks(void* driver, std::span<PointerReplacement> replacements) {
+  size_t count = 0;
+  for (const GraphCall& call : kGraphCalls) {
+    *call.real = reinterpret_cast<AnyFunction>(dlsym(driver, call.name));
+    if (*call.real == nullptr) continue;  // this driver has none
+    replacements[count++] = {reinterpret_cast<Word>(*call.real), reinterpret_cast<Word>(call.ours)};
+  }
+  return count;
+}
+
+}  // namespace gpuperf::injector

@@ -1,0 +1,51 @@
+#include "injector/note_points.h"
+
+#include <cstddef>
+
+// A function of a nop, with the note that says so and its semaphore. The form of the note is that
+// of <sys/sdt.h> (systemtap's wiki, "UserSpaceProbeImplementation"), which would put a 1-byte nop
+// there: no kernel replaces that by a call. The semaphores lie in the file and can be written: the
+// kernel finds them by their place in the file. 16 bytes of alignment keep the nop within one page,
+// as the kernel wants it.
+#define SEMAPHORE(name)              \
+  __attribute__((section(".probes"), \
+                 visibility("hidden"))) volatile uint16_t gpuperf_injector_##name##_semaphore = 0;
+#define NOTE_POINT(name, type, semaphore)                                                       \
+  __attribute__((naked, noinline, aligned(16), visibility("hidden"))) void gpuperf_note_##name( \
+      const type*) {                                                                            \
+    __asm__(                                                                                    \
+        "990: .byte 0x0f, 0x1f, 0x44, 0x00, 0x00\n" /* nopl 0(%rax,%rax) */                     \
+        "ret\n"                                                                                 \
+        ".pushsection .note.stapsdt,\"\",\"note\"\n"                                            \
+        ".balign 4\n"                                                                           \
+        ".4byte 992f-991f, 994f-993f, 3\n"                                                      \
+        "991: .asciz \"stapsdt\"\n"                                                             \
+        "992: .balign 4\n"                                                                      \
+        "993: .8byte 990b, 0, " #semaphore                                                      \
+        "\n"                                                                                    \
+        ".asciz \"" GPUPERF_NOTE_PROVIDER                                                       \
+        "\"\n"                                                                                  \
+        ".asciz \"" #name                                                                       \
+        "\"\n"                                                                                  \
+        ".asciz \"8@%rdi\"\n"                                                                   \
+        "994: .balign 4\n"                                                                      \
+        ".popsection\n");                                                                       \
+  }
+
+namespace gpuperf {
+static_assert(offsetof(HookFlags, calls_semaphore) == 0);
+extern "C" {
+__attribute__((section(".probes"), visibility("hidden"))) HookFlags gpuperf_hook_flags = {};
+NOTE_POINT(calls, gpuperf_noted_calls, gpuperf_hook_flags)
+SEMAPHORE(slow)
+NOTE_POINT(slow, gpuperf_noted_call, gpuperf_injector_slow_semaphore)
+SEMAPHORE(launch)
+NOTE_POINT(launch, gpuperf_noted_call, gpuperf_injector_launch_semaphore)
+SEMAPHORE(thread)
+NOTE_POINT(thread, gpuperf_noted_thread, gpuperf_injector_thread_semaphore)
+SEMAPHORE(launches)
+NOTE_POINT(launches, gpuperf_noted_launches, gpuperf_injector_launches_semaphore)
+SEMAPHORE(each)
+NOTE_POINT(each, void, gpuperf_injector_each_semaphore)
+}
+}  // namespace gpuperf

@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""PyTorch work whose results are compared, told by lines of standard input what to do; each is answered by
+one line of JSON.
+
+usage: session_finalize_work.py work | session_finalize_work.py ids
+
+  spin THREADS     launches, copies, allocates and records events on so many threads until "halt"; with
+                   eight and more, memory goes back to the driver now and then, which captures forbid
+  halt             {"rounds", "wrong"}: how often each result was compared, and how often it differed
+  capture NAME     a graph of 200 kernels
+  replay NAME N    replays it, and compares what it leaves
+  launch N         so many kernels
+  quit
+
+ids: whether CUPTI takes single calls by callback id before and after cuptiFinalize, without our library.
+"""
+
+import ctypes
+import json
+import sys
+import threading
+
+import torch
+
+RUNTIME, LAUNCH_ID = 5, 211  # CUPTI_ACTIVITY_KIND_RUNTIME; cudaLaunchKernel's callback id
+REQUEST = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER(ctypes.c_size_t),
+                           ctypes.POINTER(ctypes.c_size_t))
+COMPLETE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t,
+                            ctypes.c_size_t)
+
+
+def is_wrong(result, expected):
+    return int(not torch.allclose(result.float(), expected.float(), atol=1e-2, rtol=1e-2))
+
+
+class Work:
+    def __init__(self):
+        torch.manual_seed(1)
+        self.weights = torch.randn(512, 512, device="cuda", dtype=torch.bfloat16) * 0.05
+        self.start = torch.randn(64, 512, device="cuda", dtype=torch.bfloat16)
+        self.expected = self.compute(self.start, 40).clone()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            self.graph_expected = self.compute(self.start, 100).clone()
+        torch.cuda.synchronize()
+        self.graphs = {}
+        self.threads, self.is_over = [], False
+        self.rounds = self.wrong = 0
+        self.lock = threading.Lock()
+        self.numbers = torch.zeros(16, device="cuda")
+
+    def compute(self, value, steps):
+        for _ in range(steps):
+            value = torch.relu(value @ self.weights)
+        return value
+
+    def work(self, number):
+        stream = torch.cuda.Stream()
+        host = torch.empty_like(self.start, device="cpu").pin_memory()
+        expected = self.expected.cpu()
+        rounds = wrong = 0
+        with torch.cuda.stream(stream):
+            while not self.is_over:
+                result = self.compute(self.start.clone(), 40)
+                host.copy_(result, non_blocking=True)
+                extra = torch.empty(1 << (12 + (rounds + number) % 12), device="cuda")
+                extra.fill_(number)
+                event = torch.cuda.Event()
+                event.record(stream)
+                event.synchronize()
+                wrong += is_wrong(host, expected) or extra[0].item() != number
+                rounds += 1
+                del extra
+                if number == 7 and rounds % 64 == 0:
+                    torch.cuda.empty_cache()
+        with self.lock:
+            self.rounds += rounds
+            self.wrong += wrong
+
+    def spin(self, count):
+        self.is_over, self.rounds, self.wrong = False, 0, 0
+        self.threads = [threading.Thread(target=self.work, args=(number,)) for number in range(int(count))]
+        for thread in self.threads:
+            thread.start()
+        return {}
+
+    def halt(self):
+        self.is_over = True
+        for thread in self.threads:
+            thread.join()
+        return {"rounds": self.rounds, "wrong": self.wrong}
+
+    def capture(self, name):
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
+            output = self.compute(self.start, 100)
+        self.graphs[name] = (graph, output)
+        return {}
+
+    def replay(self, name, count):
+        graph, output = self.graphs[name]
+        output.zero_()
+        for _ in range(int(count)):
+            graph.replay()
+        torch.cuda.synchronize()
+        return {"wrong": is_wrong(output, self.graph_expected)}
+
+    def launch(self, count):
+        for _ in range(int(count)):
+            self.numbers.add_(1)
+        torch.cuda.synchronize()
+        return {}
+
+
+def serve():
+    work = Work()
+    print(json.dumps({}), flush=True)
+    for line in sys.stdin:
+        verb, *words = line.split()
+        if verb == "quit":
+            break
+        print(json.dumps(getattr(work, verb)(*words)), flush=True)
+
+
+class Calls:
+    """Records of cudaLaunchKernel, by single calls. No other thread uses CUDA here."""
+
+    def __init__(self):
+        self.cupti = ctypes.CDLL("libcupti.so.13")  # of PyTorch, mapped already
+        self.libc = ctypes.CDLL(None)
+        self.libc.aligned_alloc.restype = ctypes.c_void_p
+        self.count = 0
+        self.callbacks = REQUEST(self.request), COMPLETE(self.complete)
+
+    def request(self, buffer, size, records_max):
+        size[0] = 1 << 20
+        buffer[0] = self.libc.aligned_alloc(ctypes.c_size_t(64), ctypes.c_size_t(1 << 20))
+        records_max[0] = 0
+
+    def complete(self, _context, _stream, buffer, _size, valid):
+        record = ctypes.c_void_p()
+        while self.cupti.cuptiActivityGetNextRecord(ctypes.c_void_p(buffer), ctypes.c_size_t(valid),
+                                                    ctypes.byref(record)) == 0:
+            self.count += ctypes.c_uint32.from_address(record.value).value == RUNTIME
+
+    def record(self, value, launches=500):
+        """How many of the launches left a record."""
+        self.count = 0
+        answers = [self.cupti.cuptiActivityRegisterCallbacks(*self.callbacks),
+                   self.cupti.cuptiActivityEnableRuntimeApi(LAUNCH_ID, ctypes.c_uint8(1))]
+        for _ in range(launches):
+            value.add_(1)
+        torch.cuda.synchronize()
+        self.cupti.cuptiActivityEnableRuntimeApi(LAUNCH_ID, ctypes.c_uint8(0))
+        self.cupti.cuptiActivityFlushAll(1)
+        return {"recorded": self.count, "launches": launches, "answers": answers}
+
+
+def try_ids():
+    value = torch.zeros(16, device="cuda")
+    calls = Calls()
+    rows = [calls.record(value)]
+    for _ in range(2):
+        torch.cuda.synchronize()
+        finalized = calls.cupti.cuptiFinalize()
+        rows.append(calls.record(value) | {"finalize": finalized})
+    print(json.dumps(rows), flush=True)
+
+
+if __name__ == "__main__":
+    try_ids() if sys.argv[1] == "ids" else serve()

@@ -1,0 +1,291 @@
+#!/usr/bin/env python3
+"""Launches that hooks count in the process: no call is lost, none is counted twice, and slow calls and traces have them
+like those of probes. On stand-ins for the driver and for the injected library, which say what they counted."""
+
+import json
+import pathlib
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+from gpuperf_system import SOURCE, WORKLOADS, Daemon, require_root, wait_until
+from injector_workload import FAKES, INJECTOR
+
+sys.path.append(str(SOURCE / "tests/gpu"))
+from trace_raw import read_stored  # noqa: E402  pylint: disable=wrong-import-position
+
+# A copy of our own: probes act on the file, so whoever else runs this workload would be counted.
+FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-hooks-")
+CONFIG = {"cuda_func_sym": {name: {"symbol": name, "may_throw": False} for name in ("cuLaunchKernel", "cuGraphLaunch")},
+          "custom_sym": {"outer_call": {"symbol": "outer_call", "may_throw": False}},
+          "libraries": {"cuda_func_sym": [f"{FOLDER.name}/libcuda.so.1"],
+                        "custom_sym": [str(WORKLOADS / "hooked_launches")]},
+          "slow": {"default_threshold_ms": 0},
+          "trace": {"recorder": False}}
+ON = {"calls": True, "slow": True, "launch": True, "thread": True, "launches": False, "each": False}
+OFF = {name: False for name in ON}
+
+
+def setUpModule():
+    require_root()
+    unittest.addModuleCleanup(FOLDER.cleanup)
+    for name in ("libcuda.so.1", "libgpuperf_injector.so"):
+        shutil.copy(WORKLOADS / "hooked" / name, FOLDER.name)
+
+
+class Launcher:
+    """The running workload; a context manager."""
+
+    def __init__(self):
+        self.process = subprocess.Popen([WORKLOADS / "hooked_launches"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                        text=True, env={"LD_LIBRARY_PATH": FOLDER.name})
+        self.pid = self.process.pid
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.communicate(timeout=30)
+
+    def do(self, line):
+        self.process.stdin.write(line + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+    def semaphores(self):
+        return {name: value > 0 for name, value in self.do("semaphores").items()}
+
+    def wait_for(self, semaphores):
+        wait_until(f"semaphores {semaphores}", lambda: self.semaphores() == semaphores)
+
+
+class LaunchHooksTest(unittest.TestCase):
+    maxDiff = None
+
+    def start(self, **config):
+        daemon = self.enterContext(Daemon(CONFIG | config))
+        launcher = self.enterContext(Launcher())
+        daemon.wait_attached("cuLaunchKernel", "cuGraphLaunch", "outer_call")
+        return daemon, launcher
+
+    def row(self, daemon, launcher, calls, function="cuLaunchKernel"):
+        """The function's row once it has so many calls; or the last one seen."""
+        seen = {}
+
+        def find():
+            seen.update(daemon.functions("--pid", launcher.pid).get(function, {}))
+            return (seen.get("calls"), seen.get("in_flight")) == (calls, 0)
+        try:
+            wait_until(f"{calls} calls", find)
+        except AssertionError:
+            pass  # the caller compares
+        return seen
+
+    def wait_slow(self, daemon, launcher, count):
+        """The longest slow calls: on a busy machine more of them are slow than were meant to be."""
+        def find():
+            calls = daemon.query("slow", "list", "--pid", launcher.pid)
+            return calls if len(calls) >= count else None
+        calls = wait_until(f"{count} slow calls", find)
+        return sorted(calls, key=lambda call: -call["duration_ns"])[:count]
+
+    def test_counts_are_the_hooks_own_and_no_call_is_counted_twice(self):
+        daemon, launcher = self.start()
+        launcher.wait_for(ON)
+        launcher.do("launch 5000 0 0")
+        launcher.do("launch 30 0 700")
+        launcher.do("launch 20 0 1")
+        launcher.do("launch 10 50 0")
+        launcher.do("graph 7")
+        launcher.do("flush")
+        launcher.do("launch 100 3 0")  # in a second note
+        launcher.do("flush")
+        truth = launcher.do("totals")
+
+        row = self.row(daemon, launcher, 5160)
+        graph = self.row(daemon, launcher, 7, "cuGraphLaunch")
+
+        self.assertEqual((truth["calls"], truth["traps"]), (5160, 0))
+        self.assertEqual({key: row[key] for key in ("calls", "calls_hooked", "total_ns", "self_ns", "min_ns", "max_ns",
+                                                    "in_flight", "abandoned", "untimed", "slow_calls")},
+                         {"calls": 5160, "calls_hooked": 5160, "total_ns": truth["total_ns"],
+                          "self_ns": truth["total_ns"], "min_ns": truth["min_ns"], "max_ns": truth["max_ns"],
+                          "in_flight": 0, "abandoned": 0, "untimed": 0, "slow_calls": 0})
+        self.assertEqual({error["code"]: error["count"] for error in row["error_counts"]}, {700: 30, 1: 20})
+        self.assertLess(row["p50_ns"], 3_000)
+        self.assertGreater(row["p999_ns"], 45_000)
+        self.assertEqual((graph["calls"], graph["calls_hooked"]), (7, 7))
+
+    def test_every_mechanism_takes_what_hooks_hand_over(self):
+        for mechanism in ("multi", "perf"):  # the others run with sessions
+            with self.subTest(mechanism), Daemon(CONFIG, "--mechanism", mechanism) as daemon, Launcher() as launcher:
+                daemon.wait_attached("cuLaunchKernel")
+                launcher.wait_for(ON)
+                launcher.do("launch 900 0 0")
+                launcher.do("flush")
+
+                self.assertEqual(self.row(daemon, launcher, 900)["calls_hooked"], 900)
+
+    def test_the_daemons_death_hands_the_calls_back_to_the_probes_and_the_next_one_takes_them_again(self):
+        daemon, launcher = self.start()
+        launcher.wait_for(ON)
+        daemon.stop(signal.SIGKILL)
+        launcher.wait_for(OFF)
+        launcher.do("launch 11 0 0")
+        self.assertEqual(launcher.do("totals")["traps"], 11)
+
+        daemon.start()
+        daemon.wait_attached("cuLaunchKernel")
+        launcher.wait_for(ON)
+        launcher.do("launch 500 0 0")
+        launcher.do("flush")
+
+        self.assertEqual(self.row(daemon, launcher, 500)["calls_hooked"], 500)
+        daemon.stop()
+        launcher.wait_for(OFF)
+
+    def test_hooks_and_probes_take_turns_as_the_configuration_says(self):
+        daemon, launcher = self.start(overhead={"budget_percent": 0, "launch_hooks": False})
+        self.assertEqual(launcher.semaphores(), OFF)
+        launcher.do("launch 300 0 0")
+        row = self.row(daemon, launcher, 300)
+        self.assertEqual((row["calls"], row["calls_hooked"]), (300, 0))
+
+        daemon.settings["overhead"]["launch_hooks"] = True
+        daemon.config.write_text(json.dumps(daemon.settings), encoding="utf-8")
+        daemon.ctl("config", "reload")
+        launcher.wait_for(ON)
+        launcher.do("launch 400 0 0")
+        launcher.do("flush")
+        row = self.row(daemon, launcher, 700)
+        self.assertEqual((row["calls"], row["calls_hooked"]), (700, 400))
+
+        daemon.ctl("probes", "disable", "cuLaunchKernel")
+        launcher.do("launch 50 0 0")
+        launcher.do("graph 3")
+        launcher.do("flush")
+        self.assertEqual(self.row(daemon, launcher, 3, "cuGraphLaunch")["calls"], 3)
+        self.assertEqual(self.row(daemon, launcher, 700)["calls"], 700)
+
+    def test_a_slow_call_has_its_stack_its_arguments_and_its_result(self):
+        daemon, launcher = self.start(slow={"default_threshold_ms": 20, "adaptive_factor": 0})
+        launcher.wait_for(ON)
+
+        launcher.do("launch 20 1000 0")  # not slow
+        launcher.do("launch 1 60000 2")
+        launcher.do("flush")
+
+        (call,) = self.wait_slow(daemon, launcher, 1)
+        self.assertEqual((call["function"], call["tid"], call["threshold_ns"], call["reason"]),
+                         ("cuLaunchKernel", launcher.pid, 20_000_000, "absolute"))
+        self.assertTrue(60_000_000 <= call["duration_ns"] < 2_000_000_000, call["duration_ns"])
+        values = {argument["name"]: argument["value"] for argument in call["arguments"]}
+        self.assertEqual(values, {"kernel": "0x7000", "grid": "(2, 3, 4)", "block": "(64, 5, 6)",
+                                  "shared_bytes": "60000", "stream": "0x9000"})
+        self.assertEqual(call["return_value"], "CUDA_ERROR_OUT_OF_MEMORY")
+        self.assertEqual([frame["symbol"] for frame in call["user_stack"]][:2], ["launch_here", "main"])
+        row = self.row(daemon, launcher, 21)
+        self.assertEqual(row["calls"], 21)
+        self.assertGreaterEqual(row["slow_calls"], 1)
+
+    def test_a_call_around_hooked_calls_does_not_count_their_time_as_its_own(self):
+        daemon, launcher = self.start(slow={"default_threshold_ms": 30, "adaptive_factor": 0})
+        launcher.wait_for(ON)
+
+        launches_ns = [launcher.do("outer 10 300")["launches_ns"] for _ in range(5)]
+        launches_ns += [launcher.do("outer 1 60000")["launches_ns"]]
+        launcher.do("flush")
+
+        row = self.row(daemon, launcher, 6, "outer_call")
+        self.assertEqual(row["total_ns"] - row["self_ns"], sum(launches_ns))
+        slow = {call["function"]: call for call in self.wait_slow(daemon, launcher, 2)}
+        self.assertEqual(slow["cuLaunchKernel"]["outer"], ["outer_call"])
+
+    def test_a_capture_has_every_launch_with_its_stack(self):
+        daemon, launcher = self.start()
+        launcher.wait_for(ON)
+        self.capture(daemon, launcher, 50)  # until the rules of its code are known
+
+        stored = self.capture(daemon, launcher, 200)
+
+        self.assertEqual(len(stored.launches), 200)
+        self.assertEqual({" > ".join((launch.stack or ("none",))[-2:]) for launch in stored.launches}, {"main > launch_here"})
+        launcher.wait_for(ON)
+
+    def capture(self, daemon, launcher, count):
+        row = daemon.query("trace", "start", "--pid", launcher.pid)
+        launcher.wait_for(ON | {"launches": True, "each": True})
+        launcher.do(f"launch {count} 0 0")
+        daemon.ctl("trace", "stop", row["id"])
+        wait_until("the capture", lambda: [one for one in daemon.query("trace", "list")
+                                           if one["id"] == row["id"] and one["state"] == "stored"], 30)
+        path = daemon.path / "raw"
+        daemon.ctl("trace", "fetch", row["id"], "--format", "raw", "--output", path)
+        return read_stored(path.read_bytes())
+
+
+@unittest.skipUnless((FAKES / "libfake_runtime.so").exists(), "the fake CUPTI is not built: it needs the headers of CUPTI 13")
+class InjectedLibraryTest(unittest.TestCase):
+    """The library itself, in a program whose runtime has found the driver's functions before."""
+
+    THREADS, CALLS, FAILING_EVERY = 8, 1_000_000, 100
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gpuperf-hooks-")))
+        for library in (FAKES / "libcuda.so.1", FAKES / "libfake_runtime.so", INJECTOR):
+            shutil.copy(library, self.folder)
+
+    def start(self, **config):
+        return self.enterContext(Daemon(CONFIG | {
+            "libraries": {"cuda_func_sym": [f"{self.folder}/libcuda.so.1"]}, "custom_sym": {}} | config))
+
+    def launch(self, daemon, *words, calls, **environment):
+        """Runs the workload; its row once it has so many calls."""
+        with subprocess.Popen([WORKLOADS / "launcher", *map(str, words)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              env={"LD_LIBRARY_PATH": str(self.folder), "GPUPERF_SOCKET": str(self.folder / "none"),
+                                   "CUDA_INJECTION64_PATH": str(self.folder / INJECTOR.name), **environment}) as process:
+            self.assertEqual(process.stdout.readline(), b"ready\n")
+            daemon.wait_attached("cuLaunchKernel")
+            time.sleep(1)  # the library's notes
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            self.assertEqual(process.stdout.readline(), b"done\n")
+            row = wait_until(f"{calls} calls", lambda: next(
+                (found for found in daemon.functions("--pid", process.pid).values() if found["calls"] >= calls), None))
+            process.communicate(b"\n", timeout=30)
+        return row
+
+    def test_counts_every_launch_of_eight_threads(self):
+        daemon = self.start()
+        calls = self.THREADS * self.CALLS
+        row = self.launch(daemon, self.THREADS, self.CALLS, calls=calls)
+        self.assertEqual((row["calls"], row["calls_hooked"], row["errors"], row["in_flight"], row["abandoned"]),
+                         (calls, calls, calls // self.FAILING_EVERY, 0, 0))
+
+    def test_leaves_launches_to_probes_where_it_is_told_to(self):
+        daemon = self.start()
+        row = self.launch(daemon, 2, 2000, calls=4000, GPUPERF_LAUNCH_HOOKS="0")
+        self.assertEqual((row["calls"], row["calls_hooked"]), (4000, 0))
+
+    def test_the_recorder_has_every_launch_and_few_stacks(self):
+        daemon = self.start(trace={"recorder": True})
+        self.launch(daemon, 2, 20_000, 20, calls=40_000)
+        time.sleep(1)
+        row = daemon.query("trace", "freeze")
+        row = row[0] if isinstance(row, list) else row
+        wait_until("the capture", lambda: [one for one in daemon.query("trace", "list")
+                                           if one["id"] == row["id"] and one["state"] == "stored"], 30)
+        path = daemon.path / "raw"
+        daemon.ctl("trace", "fetch", row["id"], "--format", "raw", "--output", path)
+        launches = read_stored(path.read_bytes()).launches
+        self.assertEqual(len(launches), 40_000)
+        with_stack = sum(1 for launch in launches if launch.stack)
+        self.assertTrue(20 < with_stack < 10_000, with_stack)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=2)

@@ -1,0 +1,180 @@
+#include "injector/launch_counts.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <memory>
+#include <thread>
+#include <vector>
+
+namespace gpuperf::injector {
+namespace {
+
+constexpr int32_t kFailure = 700;
+
+// What notes brought, added up as the kernel side does.
+struct Sum {
+  uint64_t calls = 0, abandoned = 0, total_ns = 0, self_ns = 0, min_ns = 0, max_ns = 0, other = 0;
+  std::map<int32_t, uint64_t> errors;
+  std::map<uint32_t, uint64_t> buckets;
+  uint64_t ended = 0;
+  int notes = 0;
+};
+std::map<uint32_t, Sum> g_sums;
+
+void add_note(const gpuperf_noted_calls& noted) {
+  Sum& sum = g_sums[noted.entry];
+  ++sum.notes;
+  sum.calls += noted.calls;
+  sum.abandoned += noted.abandoned;
+  sum.total_ns += noted.total_ns;
+  sum.self_ns += noted.self_ns;
+  if (noted.inverted_min_ns != 0) sum.min_ns = ~noted.inverted_min_ns;
+  if (noted.max_ns != 0) sum.max_ns = noted.max_ns;
+  sum.other += noted.other_errors;
+  for (const gpuperf_error_count& error : noted.errors) {
+    if (error.count != 0) sum.errors[static_cast<int32_t>(error.status_tag)] += error.count;
+  }
+  for (uint32_t i = 0; i < noted.bucket_count; ++i) {
+    sum.buckets[noted.buckets[i].bucket] += noted.buckets[i].count;
+    sum.ended += noted.buckets[i].count;
+  }
+}
+
+class LaunchCountsTest : public testing::Test {
+ protected:
+  LaunchCountsTest() {
+    g_sums.clear();
+    EXPECT_TRUE(threads_->set_up());
+  }
+  void call(gpuperf_hook_entry entry, uint64_t duration_ns, int32_t status = 0) {
+    ThreadCounts& mine = *threads_->find();
+    mine.begin(entry, 0x7000);
+    mine.end(duration_ns, status);
+  }
+
+  std::unique_ptr<ThreadTable> threads_ = std::make_unique<ThreadTable>();
+  CallNotes notes_{*threads_};
+};
+
+TEST_F(LaunchCountsTest, SendsWhatWasCountedSinceTheLastTime) {
+  call(GPUPERF_HOOK_cuLaunchKernel, 3'000);
+  call(GPUPERF_HOOK_cuLaunchKernel, 5'000, kFailure);
+  call(GPUPERF_HOOK_cuGraphLaunch, 9'000);
+  notes_.send(add_note);
+  call(GPUPERF_HOOK_cuLaunchKernel, 1'000);
+  notes_.send(add_note);
+  notes_.send(add_note);
+
+  Sum& launches = g_sums[GPUPERF_HOOK_cuLaunchKernel];
+  EXPECT_EQ(launches.notes, 2);
+  EXPECT_EQ(launches.calls, 3u);
+  EXPECT_EQ(launches.ended, 3u);
+  EXPECT_EQ(launches.total_ns, 9'000u);
+  EXPECT_EQ(launches.self_ns, 9'000u);
+  EXPECT_EQ(launches.min_ns, 1'000u);
+  EXPECT_EQ(launches.max_ns, 5'000u);
+  EXPECT_EQ(launches.errors, (std::map<int32_t, uint64_t>{{kFailure, 1}}));
+  EXPECT_EQ(launches.buckets[find_bucket(3'000)], 1u);
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuGraphLaunch].total_ns, 9'000u);
+}
+
+TEST_F(LaunchCountsTest, SplitsWhatFillsMoreBucketsThanANoteHas) {
+  std::map<uint32_t, uint64_t> truth;
+  uint64_t duration_ns = 20;
+  for (int i = 0; i < 200; ++i, duration_ns += 1 + duration_ns / 14) {
+    call(GPUPERF_HOOK_cuLaunchKernel, duration_ns);
+    ++truth[find_bucket(duration_ns)];
+  }
+  ASSERT_GT(truth.size(), 2u * GPUPERF_NOTED_BUCKETS);
+  notes_.send(add_note);
+
+  const Sum& sum = g_sums[GPUPERF_HOOK_cuLaunchKernel];
+  EXPECT_EQ(sum.calls, 200u);
+  EXPECT_EQ(sum.buckets, truth);
+}
+
+TEST_F(LaunchCountsTest, TakesTheTimeOfCallsInsideFromTheSelfTime) {
+  ThreadCounts& mine = *threads_->find();
+  mine.begin(GPUPERF_HOOK_cuGraphLaunch, 0x7000);
+  mine.begin(GPUPERF_HOOK_cuLaunchKernel, 0x6000);
+  EXPECT_EQ(mine.end(4'000, 0), 4'000u);
+  EXPECT_EQ(mine.end(10'000, 0), 6'000u);
+  notes_.send(add_note);
+
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuGraphLaunch].self_ns, 6'000u);
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuLaunchKernel].self_ns, 4'000u);
+}
+
+TEST_F(LaunchCountsTest, AbandonsCallsThatWereLeftWithoutAReturn) {
+  ThreadCounts& mine = *threads_->find();
+  mine.begin(GPUPERF_HOOK_cuGraphLaunch, 0x7000);
+  mine.begin(GPUPERF_HOOK_cuLaunchKernel, 0x6000);
+  // longjmp to a caller of both, which launches again.
+  mine.begin(GPUPERF_HOOK_cuLaunchKernel, 0x7000);
+  mine.end(1'000, 0);
+  EXPECT_EQ(mine.depth(), 0u);
+  notes_.send(add_note);
+
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuGraphLaunch].abandoned, 1u);
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuLaunchKernel].calls, 2u);
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuLaunchKernel].abandoned, 1u);
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuLaunchKernel].ended, 1u);
+}
+
+TEST_F(LaunchCountsTest, CountsCallsDeeperThanItFollows) {
+  ThreadCounts& mine = *threads_->find();
+  for (uint64_t i = 0; i < 12; ++i) mine.begin(GPUPERF_HOOK_cuLaunchKernel, 0x7000 - 0x100 * i);
+  for (int i = 0; i < 12; ++i) mine.end(1'000, 0);
+  EXPECT_EQ(mine.depth(), 0u);
+  notes_.send(add_note);
+
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuLaunchKernel].calls, 12u);
+  EXPECT_EQ(g_sums[GPUPERF_HOOK_cuLaunchKernel].abandoned, 0u);
+}
+
+TEST_F(LaunchCountsTest, KeepsErrorsApartThatComeFromManyThreads) {
+  for (int32_t status = 1; status <= 9; ++status) {
+    std::thread([&] { call(GPUPERF_HOOK_cuLaunchKernel, 100, status); }).join();
+    notes_.send(add_note);
+  }
+  const Sum& sum = g_sums[GPUPERF_HOOK_cuLaunchKernel];
+  uint64_t told_apart = 0;
+  for (const auto& [status, count] : sum.errors) told_apart += count;
+  EXPECT_EQ(sum.errors.size(), size_t{GPUPERF_ERROR_SLOTS});
+  EXPECT_EQ(told_apart + sum.other, 9u);
+}
+
+TEST_F(LaunchCountsTest, CountsExactlyWhileThreadsComeAndGo) {
+  constexpr uint64_t kThreads = 8, kRounds = 4, kCalls = 20'000;
+  for (uint64_t round = 0; round < kRounds; ++round) {
+    std::vector<std::thread> threads;
+    for (uint64_t i = 0; i < kThreads; ++i) {
+      threads.emplace_back([&] {
+        for (uint64_t k = 0; k < kCalls; ++k) call(GPUPERF_HOOK_cuLaunchKernel, 1'000 + k % 64);
+      });
+    }
+    notes_.send(add_note);
+    for (std::thread& thread : threads) thread.join();
+  }
+  notes_.send(add_note);
+
+  const Sum& sum = g_sums[GPUPERF_HOOK_cuLaunchKernel];
+  EXPECT_EQ(sum.calls, kThreads * kRounds * kCalls);
+  EXPECT_EQ(sum.ended, kThreads * kRounds * kCalls);
+  EXPECT_LE(threads_->count(), kThreads) << "a thread takes the place of one that has ended";
+}
+
+TEST(FindBucketTest, PutsEachDurationIntoItsBucket) {
+  EXPECT_EQ(find_bucket(0), 0u);
+  EXPECT_EQ(find_bucket(15), 0u);
+  EXPECT_EQ(find_bucket(255), 15u);
+  EXPECT_EQ(find_bucket(256), 16u);
+  EXPECT_EQ(find_bucket(511), 31u);
+  EXPECT_EQ(find_bucket(512), 32u);
+  EXPECT_EQ(find_bucket((uint64_t{1} << 42) - 1), uint32_t{GPUPERF_BUCKETS - 1});
+  EXPECT_EQ(find_bucket(UINT64_MAX), uint32_t{GPUPERF_BUCKETS - 1});
+}
+
+}  // namespace
+}  // namespace gpuperf::injector
