@@ -9,8 +9,7 @@
 namespace gpuperf {
 
 // Of code without a description, which may have a frame pointer.
-inline constexpr gpuperf_unwind_rule kGuessRule{.kind = GPUPERF_UNWIND_GUESS,
-                                                .bp_offset_bytes = -16};
+extern const gpuperf_unwind_rule kGuessRule;
 
 // The rule by which a frame stopped at `vaddr`, in the file's own numbering, finds its caller's:
 // of the many that .eh_frame can express those that BPF can follow, GPUPERF_UNWIND_UNKNOWN for

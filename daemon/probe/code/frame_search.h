@@ -1,7 +1,7 @@
 #pragma once
 
 // Which entry of .eh_frame describes the code at an address: an answer is the vaddr of an FDE, for
-// read_description. Errors: DataLoss = damaged; those said here; else what CodeFile says.
+// frame_read_description. Errors: DataLoss = damaged; those said here; else what CodeFile says.
 
 #include <cstdint>
 #include <optional>

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "daemon/probe/code/frame_entries.h"
-#include "daemon/probe/code/frame_search.h"
+#include "bpf/frame_entry.h"
+#include "daemon/probe/code/frame_memory.h"
 #include "tests/unit/probe/elf_builder.h"
 #include "tests/unit/unwind/frame_file.h"
 #include "tests/unit/unwind/libdw_rules.h"
@@ -52,6 +52,12 @@ constexpr gpuperf_unwind_rule kSignal = {.kind = GPUPERF_UNWIND_SIGNAL};
 Bytes plt(int push_end) {
   return def_cfa_expression(register_plus(kSp, 8) + register_plus(kPc, 0) +
                             bytes_of({0x3f, 0x1a, 0x30 + push_end, 0x2a, 0x33, 0x24, 0x22}));
+}
+
+Bytes repeat(const Bytes& bytes, size_t count) {
+  Bytes all;
+  for (size_t i = 0; i < count; ++i) all += bytes;
+  return all;
 }
 
 std::vector<RuleCase> form_cases() {
@@ -128,6 +134,8 @@ std::vector<RuleCase> instruction_cases() {
        remember_state() + def_cfa_offset(24) + remember_state() + def_cfa_offset(32) +
            restore_state(),
        by_sp(24)},
+      {"RestoresAllThatItRemembers",
+       repeat(remember_state() + def_cfa_offset(24), 8) + repeat(restore_state(), 8), by_sp(8)},
       {"CfaRegister",
        def_cfa_offset(16) + def_cfa_register(kBp),
        {.kind = GPUPERF_UNWIND_BP, .cfa_offset_bytes = 16}},
@@ -155,12 +163,6 @@ TEST_P(RuleErrorTest, IsGiven) {
   EXPECT_EQ(find_in(GetParam().file).status().code(), GetParam().expected);
 }
 
-Bytes repeat(const Bytes& bytes, size_t count) {
-  Bytes all;
-  for (size_t i = 0; i < count; ++i) all += bytes;
-  return all;
-}
-
 std::vector<ErrorCase> error_cases() {
   constexpr auto kDamaged = absl::StatusCode::kDataLoss;
   return {
@@ -175,10 +177,10 @@ std::vector<ErrorCase> error_cases() {
        kDamaged},
       {"OffsetOfNothing", {.common_program = def_cfa_offset(8)}, kDamaged},
       {"RemembersTooMuch",
-       {.program = repeat(remember_state(), 65)},
+       {.program = repeat(remember_state(), 9)},
        absl::StatusCode::kResourceExhausted},
       {"TooLong",
-       {.program = Bytes(FrameEntry::kMaxBytes, '\0')},
+       {.program = Bytes(FRAME_MAX_ENTRY_BYTES, '\0')},
        absl::StatusCode::kResourceExhausted},
       {"Version", {.version = 2}, kDamaged},
       {"Augmentation", {.augmentation = "eh"}, kDamaged},
