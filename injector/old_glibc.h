@@ -8,6 +8,7 @@
 #if defined(__x86_64__)
 __asm__(".symver dladdr,dladdr@GLIBC_2.2.5");
 __asm__(".symver dladdr1,dladdr1@GLIBC_2.3.3");
+__asm__(".symver dlclose,dlclose@GLIBC_2.2.5");
 __asm__(".symver dlinfo,dlinfo@GLIBC_2.3.3");
 __asm__(".symver dlopen,dlopen@GLIBC_2.2.5");
 __asm__(".symver dlsym,dlsym@GLIBC_2.2.5");

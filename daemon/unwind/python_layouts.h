@@ -6,23 +6,17 @@
 #include <optional>
 #include <string>
 
+#include "bpf/python_layouts.h"
 #include "bpf/records.h"
 #include "daemon/base/result.h"
 
 namespace gpuperf {
 
-// As of the CPython C API: 3.11 is 0x030b.
-inline constexpr uint16_t kOldestPython = 0x0308;
-inline constexpr uint16_t kNewestPython = 0x030f;
-// From here on _PyRuntime begins with a table that describes the build.
-inline constexpr uint16_t kFirstSelfDescribingPython = 0x030d;
-
 // Where a CPython up to 3.12 has what is read; nullopt = not one of 3.8 to 3.12.
 std::optional<gpuperf_python_layout> find_python_layout(uint16_t version);
 
-// The beginning of that table, struct _Py_DebugOffsets, as 64-bit words. Derived: the last word
-// used is the 93rd, in 3.15.
-using PythonDebugOffsets = std::array<uint64_t, 96>;
+// The beginning of the table that _PyRuntime begins with since 3.13: python_decode_table.
+using PythonDebugOffsets = std::array<__u64, PYTHON_TABLE_WORDS>;
 
 // Whether `offsets` begin as such a table does.
 bool is_python_debug_offsets(const PythonDebugOffsets& offsets);

@@ -19,22 +19,13 @@ constexpr std::string_view kRuntimeSection = ".PyRuntime";
 
 using FindSymbol = std::function<Result<std::optional<SymbolPlace>>(std::string_view name)>;
 
-// Functions that came with a version, newest first; 3.11 brought Py_Version, which says it itself.
-struct VersionMark {
-  const char* name;
-  uint16_t version;
-};
-constexpr VersionMark kVersionMarks[] = {{"PyModule_AddObjectRef", 0x030a},
-                                         {"PyObject_CallNoArgs", 0x0309},
-                                         {"PyCode_NewWithPosOnlyArgs", 0x0308}};
-
 Result<uint16_t> find_version(const FindSymbol& find) {
-  for (const VersionMark& mark : kVersionMarks) {
+  for (const python_version_mark& mark : python_version_marks) {
     ASSIGN_OR_RETURN(const std::optional<SymbolPlace> place, find(mark.name));
     if (place) return mark.version;
   }
   return absl::UnimplementedError("Python 3.7 or older: supported since " +
-                                  describe_python_version(kOldestPython));
+                                  describe_python_version(PYTHON_OLDEST));
 }
 
 Result<PythonFile> read_python(uint64_t runtime_vaddr, const FindSymbol& find) {
@@ -75,7 +66,7 @@ Result<uint16_t> read_version(const PythonFile& file, uint64_t bias, const ReadM
   if (!file.version_vaddr) {
     ASSIGN_OR_RETURN(const PythonDebugOffsets offsets,
                      read_debug_offsets(file.runtime_vaddr + bias, read));
-    if (is_python_debug_offsets(offsets)) return kFirstSelfDescribingPython;
+    if (is_python_debug_offsets(offsets)) return PYTHON_FIRST_SELF_DESCRIBING;
     return absl::UnimplementedError("Python 3.11 or 3.12, stripped: its version is not known");
   }
   const auto version_hex = read_value<uint64_t>(read, *file.version_vaddr + bias);
@@ -118,7 +109,7 @@ Result<PythonRuntime> load_python_runtime(const PythonFile& file, uint64_t bias,
     runtime.eval_end = runtime.eval_begin + file.eval_size_bytes;
   }
   ASSIGN_OR_RETURN(const uint16_t version, read_version(file, bias, read));
-  if (version >= kFirstSelfDescribingPython) {
+  if (version >= PYTHON_FIRST_SELF_DESCRIBING) {
     ASSIGN_OR_RETURN(const PythonDebugOffsets offsets, read_debug_offsets(runtime.address, read));
     ASSIGN_OR_RETURN(runtime.layout, decode_python_debug_offsets(offsets));
     if (file.version_vaddr && runtime.layout.version != version) {
@@ -129,7 +120,7 @@ Result<PythonRuntime> load_python_runtime(const PythonFile& file, uint64_t bias,
   const std::optional<gpuperf_python_layout> layout = find_python_layout(version);
   if (!layout) {
     return absl::UnimplementedError("Python " + describe_python_version(version) +
-                                    ": supported since " + describe_python_version(kOldestPython));
+                                    ": supported since " + describe_python_version(PYTHON_OLDEST));
   }
   runtime.layout = *layout;
   return runtime;

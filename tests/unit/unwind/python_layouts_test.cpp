@@ -16,7 +16,7 @@ bool is_same(const gpuperf_python_layout& a, const gpuperf_python_layout& b) {
 }
 
 TEST(PythonLayoutsTest, HasOneForEachVersionThatDoesNotDescribeItself) {
-  for (uint16_t version = kOldestPython; version < kFirstSelfDescribingPython; ++version) {
+  for (uint16_t version = PYTHON_OLDEST; version < PYTHON_FIRST_SELF_DESCRIBING; ++version) {
     const auto layout = find_python_layout(version);
     ASSERT_TRUE(layout) << version;
     EXPECT_EQ(layout->version, version);
