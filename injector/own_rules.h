@@ -5,7 +5,8 @@
 //
 // Known rules are kept in a table of 1 MiB, mapped on first use, without a lock: 64 Ki of them; one
 // that finds no room is made again each time. Nothing allocates, follows a pointer that was read,
-// or changes errno; a rule that is not known takes some 25 reads of own memory, 10 us.
+// or changes errno. Measured in libc, on a virtual machine: 12 us for a rule not known before, some
+// 25 reads of own memory; 45 ns for a known one.
 
 #include <cstdint>
 
@@ -20,8 +21,9 @@ bool can_find_own_rules();
 
 // The rule of a frame that goes on at `pc` after a call, or, exact, was stopped there. Code without
 // a description has GPUPERF_UNWIND_GUESS; GPUPERF_UNWIND_UNKNOWN: no rule can say it, its
-// description is damaged or has no search table (the daemon passes over those instead), or nothing
-// readable is there. Any thread, also within a signal handler.
+// description is damaged or has no search table (there the daemon passes over all entries), or
+// nothing readable is there. Data is taken for code without a description, unlike in the daemon,
+// which knows the mappings. Any thread, also within a signal handler.
 gpuperf_unwind_rule find_own_rule(uint64_t pc, bool is_exact);
 
 // After code was unmapped: none of the rules known is found any more. One thread at a time.
