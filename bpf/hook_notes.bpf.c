@@ -7,7 +7,7 @@
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
 
-#define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, launches)
+#define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, stacks)
 #define NOTED_TOTALS_BYTES __builtin_offsetof(struct gpuperf_noted_calls, buckets)
 
 /* The function of an entry; NULL = not configured, or switched off. */
@@ -231,6 +231,23 @@ __attribute__((noinline)) int keep_noted_launch(struct gpuperf_launches *record,
 	}
 	record->offset_ns[at] = noted.offset_ns;
 	record->function_id[at] = function_id;
+	record->site[at] = noted.stack <= record->site_count ? noted.stack : 0;
+	return 0;
+}
+
+/* One of its sites. A function of its own for the verifier. */
+__attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, __u32 at, __u64 address)
+{
+	struct gpuperf_thread *thread;
+	__u64 stack, stack_id;
+
+	if (!record || at >= GPUPERF_LAUNCH_SITES)
+		return 0;
+	thread = make_thread();
+	if (bpf_probe_read_user(&stack, sizeof(stack), (const void *)address) || !wants_stack(thread))
+		return 0;
+	stack_id = take_noted_stack(stack);
+	record->sites[at] = trace_plain_site(thread, stack_id);
 	return 0;
 }
 
@@ -265,6 +282,9 @@ __attribute__((noinline)) int take_noted_launches(__u64 address)
 	record->pid = task->tgid;
 	record->tid = *tid;
 	record->count = noted->count;
+	record->site_count = noted->stack_count < GPUPERF_LAUNCH_SITES ? noted->stack_count : GPUPERF_LAUNCH_SITES;
+	for (__u32 i = 0; i < GPUPERF_LAUNCH_SITES && i < noted->stack_count; i++)
+		keep_noted_site(record, i, (__u64)&from->stacks[i]);
 	for (__u32 i = 0; i < GPUPERF_LAUNCHES && i < noted->count; i++)
 		keep_noted_launch(record, i, (__u64)&from->launches[i]);
 	bpf_ringbuf_submit(record, emit_wake_flags(bpf_ktime_get_ns()));

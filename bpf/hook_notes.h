@@ -2,15 +2,15 @@
 /*
  * Contract between the launch hooks of libgpuperf_injector.so and the BPF programs. Plain C that also compiles as C++.
  *
- * The library has four functions that do nothing, each with a USDT note (provider gpuperf_injector) and a semaphore. It
- * calls one to hand a struct of its own memory to the BPF program on it, whose first argument is the struct's address:
+ * The library has functions that do nothing, each with a USDT note (provider gpuperf_injector) and a semaphore. It calls
+ * one to hand a struct of its own memory to the BPF program on it, whose first argument is the struct's address:
  *
  *   probe    semaphore above 0 means                          called
  *   calls    the hooks count; probes in libcuda see nothing   by the injector's thread, and when the process ends
  *   slow     -                                                when a hooked call took GPUPERF_NOTED_SLOW_NS or longer
- *   launch   -                                                before a hooked call that is reported with its stack
- *   launches launches are reported, few with a stack          when 64 without one were kept, or waited for 10 ms
- *   each     each is reported at once                         never
+ *   launch   -                                                before a hooked call whose stack BPF has to walk
+ *   launches launches are reported, few with a stack          when 64 were kept, or waited for 10 ms
+ *   each     each is reported with its stack                  never
  *   thread   -                                                before a thread's first hooked call, and once a second
  *
  * The kernel keeps the semaphores right in every process, across fork, exec and the daemon's death. While `calls` is
@@ -61,7 +61,6 @@ enum gpuperf_hook_entry {
 struct gpuperf_noted_call {
 	__u64 start_mono_ns;      /* `slow` only */
 	__u64 duration_ns;        /* `slow` only */
-	__u64 self_ns;            /* `slow` only: without hooked calls inside */
 	__u64 pc;                 /* the caller, where the call returns to */
 	__u64 sp;                 /* there */
 	__u64 bp;                 /* there */
@@ -103,9 +102,25 @@ struct gpuperf_noted_thread {
 
 #define GPUPERF_NOTED_LAUNCHES GPUPERF_LAUNCHES
 
+#define GPUPERF_NOTED_STACKS GPUPERF_LAUNCH_SITES
+
+/* A stack that the launching thread has walked by itself. Behind it lie frame_count struct gpuperf_native_frame, the
+ * caller of the launch first, and then python_count struct gpuperf_python_frame. No probed call is in it: a replaced
+ * return address is where the kernel side has to walk. */
+struct gpuperf_noted_stack {
+	__u64 stack_id;           /* of equal stacks the same; the process's own */
+	__u64 exact_frames[GPUPERF_STACK_FRAMES / 64]; /* bit per frame that a signal interrupted */
+	__u16 frame_count;        /* at most GPUPERF_STACK_FRAMES */
+	__u16 python_count;       /* at most GPUPERF_PYTHON_FRAMES */
+	__u8 end;                 /* GPUPERF_STACK_*, not GPUPERF_STACK_UNKNOWN */
+	__u8 python_is_cut;
+	__u16 pad;
+};
+
 struct gpuperf_noted_launch {
 	__u32 offset_ns;          /* from base_mono_ns */
-	__u32 entry;              /* enum gpuperf_hook_entry */
+	__u16 entry;              /* enum gpuperf_hook_entry */
+	__u16 stack;              /* 1 + index in `stacks`; 0 = none was taken */
 };
 
 /* Launches of one thread that were kept to be reported together, oldest first. Noted by `launches`, on any thread of the
@@ -114,6 +129,7 @@ struct gpuperf_noted_launches {
 	__u64 thread_address;     /* hooked_ns_address of the launching thread, as it noted it */
 	__u64 base_mono_ns;
 	__u32 count;              /* at most GPUPERF_NOTED_LAUNCHES */
-	__u32 pad;
+	__u32 stack_count;        /* at most GPUPERF_NOTED_STACKS */
+	__u64 stacks[GPUPERF_NOTED_STACKS]; /* addresses of struct gpuperf_noted_stack */
 	struct gpuperf_noted_launch launches[GPUPERF_NOTED_LAUNCHES];
 };

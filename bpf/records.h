@@ -405,10 +405,11 @@ struct gpuperf_launch {
 };
 
 #define GPUPERF_LAUNCHES 64       /* of one record */
+#define GPUPERF_LAUNCH_SITES 32   /* likewise */
 #define GPUPERF_NO_FUNCTION 0xffffffffu
 
-/* Launches that a process kept to report them together: none carries a stack, none is a graph's. Producer: BPF, from
- * what launch hooks noted (hook_notes.h). Consumer: drain. Since 7. */
+/* Launches that a process kept to report them together; none is a graph's. Producer: BPF, from what launch hooks noted
+ * (hook_notes.h). Consumer: drain. Since 7. */
 struct gpuperf_launches {
 	struct gpuperf_record header;
 	__u64 base_mono_ns;
@@ -416,9 +417,11 @@ struct gpuperf_launches {
 	__u32 pid;                /* initial pid namespace */
 	__u32 tid;
 	__u32 count;              /* at most GPUPERF_LAUNCHES */
-	__u32 pad;
+	__u32 site_count;         /* at most GPUPERF_LAUNCH_SITES */
+	__u64 sites[GPUPERF_LAUNCH_SITES];   /* site_id of a struct gpuperf_site; 0 = could not be told */
 	__u32 offset_ns[GPUPERF_LAUNCHES];   /* from base_mono_ns */
 	__u32 function_id[GPUPERF_LAUNCHES]; /* GPUPERF_NO_FUNCTION = not a configured one */
+	__u8 site[GPUPERF_LAUNCHES];         /* 1 + index in `sites`; 0 = none was taken */
 };
 
 /* A call that made, changed or ended a graph has returned with success; of the end of a capture also one that

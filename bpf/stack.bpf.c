@@ -17,6 +17,8 @@
 
 #include "bpf/python_frames.h"
 
+#include "bpf/hook_notes.h"
+
 #include "bpf/stack_copy.bpf.h"
 
 #define MAX_PYTHON_THREADS 4096 /* looked at when a thread is looked for */
@@ -488,6 +490,21 @@ __u64 take_stack(__u64 pc, __u64 sp, __u64 bp)
 	walk->busy = 1;
 	id = walk_stack(walk, pc, sp, bp);
 	walk->busy = 0;
+	return id;
+}
+
+__u64 take_noted_stack(__u64 address)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct gpuperf_noted_stack noted;
+	__u64 id;
+
+	if (bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
+		return 0;
+	/* Whatever the process calls it: no other's stack has this name. */
+	id = mix(mix(noted.stack_id, task->tgid), task->group_leader->start_boottime) | 1;
+	if (!bpf_map_lookup_elem(&sent_stacks, &id) && !send_noted_stack(&noted, address + sizeof(noted), id))
+		return 0;
 	return id;
 }
 

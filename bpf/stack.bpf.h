@@ -41,6 +41,10 @@ static __always_inline __u64 take_entry_stack(__u64 sp, __u64 bp)
 	return take_stack(caller, sp + 8, bp);
 }
 
+/* The stack that the process has walked by itself: a struct gpuperf_noted_stack (hook_notes.h) at `address` in it. Sends
+ * it unless it was sent. As take_stack() names it. */
+__u64 take_noted_stack(__u64 address);
+
 /* Where a call comes from, as its registers are once it has returned there. pc 0 = the return address is on top of
  * the stack. */
 struct caller {

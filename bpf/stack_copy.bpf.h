@@ -249,6 +249,65 @@ static __attribute__((noinline)) int send_copy(struct gpuperf_walk *walk)
 	return 1;
 }
 
+/* The part behind a noted stack's head, as the head says; 1 = it is not there, or cannot be. A function of its own for the
+ * verifier. */
+__attribute__((noinline)) int fill_noted_frames(struct gpuperf_stack *record, const struct gpuperf_noted_stack *noted,
+						__u64 address)
+{
+	__u64 native_bytes, python_bytes;
+
+	if (!record || !noted)
+		return 1;
+	native_bytes = noted->frame_count * sizeof(struct gpuperf_native_frame);
+	python_bytes = noted->python_count * sizeof(struct gpuperf_python_frame);
+	barrier_var(native_bytes);
+	barrier_var(python_bytes);
+	if (native_bytes > sizeof(record->frames) || python_bytes > sizeof(record->python) ||
+	    noted->end > GPUPERF_STACK_BROKEN || noted->end == GPUPERF_STACK_UNKNOWN)
+		return 1;
+	return bpf_probe_read_user(record->frames, native_bytes, (const void *)address) ||
+	       bpf_probe_read_user(record->python, python_bytes, (const void *)(address + native_bytes));
+}
+
+/* Sends a stack that the process has walked; 0 = it was lost, or is none. A function of its own for the verifier. */
+__attribute__((noinline)) int send_noted_stack(const struct gpuperf_noted_stack *noted, __u64 address, __u64 id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct gpuperf_stack *record;
+	__u32 pid = task->tgid, *changes, sent = 1;
+
+	if (!noted)
+		return 0;
+	record = bpf_ringbuf_reserve(&stack_ring, sizeof(*record), 0);
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_STACK_RING_FULL);
+		return 0;
+	}
+	if (fill_noted_frames(record, noted, address)) {
+		bpf_ringbuf_discard(record, 0);
+		return 0;
+	}
+	changes = bpf_map_lookup_elem(&code_changes, &pid);
+	record->kind = GPUPERF_RECORD_STACK;
+	record->length_bytes = __builtin_offsetof(struct gpuperf_stack, python) +
+			       noted->python_count * sizeof(struct gpuperf_python_frame);
+	record->stack_id = id;
+	record->process_start_boot_ns = task->group_leader->start_boottime;
+	record->pid = pid;
+	record->tid = task->pid;
+	record->space = 0;
+	record->end = noted->end;
+	record->python_is_cut = noted->python_is_cut;
+	record->python_count = noted->python_count;
+	record->code_changes = changes ? *changes : 0;
+	record->bp = 0;
+	record->frame_count = noted->frame_count;
+	__builtin_memcpy(record->exact_frames, noted->exact_frames, sizeof(record->exact_frames));
+	bpf_ringbuf_submit(record, emit_wake_flags(bpf_ktime_get_ns()));
+	bpf_map_update_elem(&sent_stacks, &id, &sent, BPF_ANY);
+	return 1;
+}
+
 /* Sends the stack; 0 = it was lost. */
 static __attribute__((noinline)) int send_stack(struct gpuperf_walk *walk)
 {

@@ -111,12 +111,37 @@ __attribute__((noinline)) int add_call_to_site(struct gpuperf_site *site, const 
 	return 0;
 }
 
-/* The site of a launch in the calls the thread is inside of, of which the launch itself is no part. Sends it
- * unless that was done lately. */
+/* Sends a site with the first `count` of the calls the thread is inside of, unless that was done lately. 0 = lost. */
+__attribute__((noinline)) __u64 send_site(struct gpuperf_thread *thread, __u64 site_id, __u64 stack_id, __u32 count)
+{
+	__u64 now_ns = bpf_ktime_get_ns();
+	struct gpuperf_site *site;
+
+	if (was_site_sent(thread, site_id, now_ns))
+		return site_id;
+	site = bpf_ringbuf_reserve(&trace_ring, sizeof(*site), 0);
+	if (!site) {
+		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+		return 0;
+	}
+	__builtin_memset(site, 0, sizeof(*site));
+	site->header.kind = GPUPERF_RECORD_SITE;
+	site->header.length_bytes = sizeof(*site);
+	site->site_id = site_id;
+	site->stack_id = stack_id;
+	site->function_count = count;
+	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < count && thread; i++)
+		add_call_to_site(site, call_stack_at(thread, i), i);
+	bpf_ringbuf_submit(site, BPF_RB_NO_WAKEUP);
+	bpf_map_update_elem(&sent_sites, &site_id, &now_ns, BPF_ANY);
+	note_sent_site(thread, site_id, now_ns);
+	return site_id;
+}
+
+/* The site of a launch in the calls the thread is inside of, of which the launch itself is no part. */
 __attribute__((noinline)) __u64 take_site(struct gpuperf_thread *thread, __u64 stack_id)
 {
-	__u64 hash = mix(stack_id, 1), now_ns = bpf_ktime_get_ns();
-	struct gpuperf_site *site;
+	__u64 hash = mix(stack_id, 1);
 	__u32 count = 0;
 
 	if (thread) {
@@ -126,26 +151,12 @@ __attribute__((noinline)) __u64 take_site(struct gpuperf_thread *thread, __u64 s
 		for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < count; i++)
 			hash = mix_call(call_stack_at(thread, i), hash);
 	}
-	hash |= 1;
-	if (was_site_sent(thread, hash, now_ns))
-		return hash;
-	site = bpf_ringbuf_reserve(&trace_ring, sizeof(*site), 0);
-	if (!site) {
-		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
-		return 0;
-	}
-	__builtin_memset(site, 0, sizeof(*site));
-	site->header.kind = GPUPERF_RECORD_SITE;
-	site->header.length_bytes = sizeof(*site);
-	site->site_id = hash;
-	site->stack_id = stack_id;
-	site->function_count = count;
-	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < count && thread; i++)
-		add_call_to_site(site, call_stack_at(thread, i), i);
-	bpf_ringbuf_submit(site, BPF_RB_NO_WAKEUP);
-	bpf_map_update_elem(&sent_sites, &hash, &now_ns, BPF_ANY);
-	note_sent_site(thread, hash, now_ns);
-	return hash;
+	return send_site(thread, hash | 1, stack_id, count);
+}
+
+__u64 trace_plain_site(struct gpuperf_thread *thread, __u64 stack_id)
+{
+	return send_site(thread, mix(stack_id, 1) | 1, stack_id, 0);
 }
 
 /* Whether the thread is inside of a launch already: what a launch function calls of its kind is no other. */
@@ -311,6 +322,13 @@ int wants_launches(void)
 	const struct gpuperf_trace_order *order = find_trace_order(bpf_get_current_task_btf());
 
 	return order && order->flags & GPUPERF_TRACE_LAUNCHES;
+}
+
+int wants_stack(struct gpuperf_thread *thread)
+{
+	const struct gpuperf_trace_order *order = find_trace_order(bpf_get_current_task_btf());
+
+	return order && takes_stack(order, thread);
 }
 
 static __always_inline __u64 off_cpu_of(const struct gpuperf_frame *frame)

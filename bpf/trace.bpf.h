@@ -23,6 +23,12 @@ static __always_inline __u64 exec_of(const struct gpuperf_function *function, __
 /* Whether launches of the current process are traced. */
 int wants_launches(void);
 
+/* Whether a launch of the current thread is to carry a stack now. `thread` may be NULL. */
+int wants_stack(struct gpuperf_thread *thread);
+
+/* The site of launches with this stack that no probed call is around; 0 = it could not be sent. `thread` may be NULL. */
+__u64 trace_plain_site(struct gpuperf_thread *thread, __u64 stack_id);
+
 /* After a call that was no launch. `thread` may be NULL. */
 int trace_call(const struct ended_call *call, struct gpuperf_thread *thread);
 

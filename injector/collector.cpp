@@ -161,7 +161,6 @@ bool Collector::prepare() {
   (void)api_.cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size,
                                        &per_thread);
   is_prepared_ = true;
-  is_finalised_ = false;
   return true;
 }
 
@@ -331,7 +330,7 @@ const char* Collector::dismiss_cupti() {
 // Whether graphs made from now on are to be recorded, now or when collection goes on.
 bool Collector::may_cover_graphs() const {
   if (!has_order_ || !can_collect() || has_yielded_ || burst_.is_by_node()) return false;
-  // Nothing is known of graphs that begin after CUPTI's end.
+  // Whether graphs are safe that begin after CUPTI's end was tried too seldom to rely on it.
   if (is_finalised_) return false;
   // A graph that no hook saw being made would crash.
   if (records_.graph_launch_count() > 0 || records_.node_count() > 0) return false;

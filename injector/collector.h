@@ -125,7 +125,7 @@ class Collector {
   bool has_run_ = false;     // the daemon has wanted records
   bool has_looked_ = false;  // for libcupti
   Finalizer finalizer_;
-  bool is_finalised_ = false;  // CUPTI was on, and has been ended since
+  bool is_finalised_ = false;  // CUPTI has been ended, once at least
   bool cannot_end_ = false;    // cuptiFinalize failed, or a graph was launched instead
   gpuperf_session_state state_ = GPUPERF_SESSION_STATE_WAITING;
   gpuperf_session_cause cause_ = GPUPERF_SESSION_CAUSE_NONE;

@@ -156,6 +156,11 @@ int get_patience_ms(const Injector& self) {
   return until_ms <= now_ms ? 1 : static_cast<int>(until_ms - now_ms);
 }
 
+void wake(Injector& self) {
+  const uint64_t one = 1;
+  (void)!write(self.wake_fd, &one, sizeof(one));
+}
+
 void* run(void* argument) {
   auto& self = *static_cast<Injector*>(argument);
   (void)prctl(PR_SET_NAME, "gpuperf");
@@ -178,11 +183,6 @@ void* run(void* argument) {
   const uint64_t one = 1;
   (void)!write(self.gone_fd, &one, sizeof(one));
   return nullptr;
-}
-
-void wake(Injector& self) {
-  const uint64_t one = 1;
-  (void)!write(self.wake_fd, &one, sizeof(one));
 }
 
 // Registered from within cuInit, so it runs before what the driver and the libraries have
@@ -256,7 +256,8 @@ void initialise() {
   if (self.wake_fd < 0 || self.gone_fd < 0) return;
   self.buffers.set_wake_fd(self.wake_fd);
   set_graph_watcher([](bool begins) { g_injector->collector.on_graph(begins); });
-  if (!is_off("GPUPERF_LAUNCH_HOOKS") && find_nsight() == nullptr && install_launch_hooks()) {
+  if (!is_off("GPUPERF_LAUNCH_HOOKS") && find_nsight() == nullptr &&
+      install_launch_hooks([] { wake(*g_injector); })) {
     self.collector.trust_graph_hooks();
   }
   if (is_set("GPUPERF_NODE_BURSTS")) self.collector.allow_nodes();

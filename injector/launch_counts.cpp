@@ -64,10 +64,10 @@ void ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
   add(entries_[entry].calls, 1);
 }
 
-uint64_t ThreadCounts::end(uint64_t duration_ns, int32_t status) {
-  if (depth_ == 0) return duration_ns;  // cannot be
+void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
+  if (depth_ == 0) return;  // cannot be
   --depth_;
-  if (depth_ >= kDepthMax) return duration_ns;
+  if (depth_ >= kDepthMax) return;
   const Frame& frame = frames_[depth_];
   EntryCounts& counts = entries_[frame.entry];
   const uint64_t self_ns =
@@ -83,7 +83,6 @@ uint64_t ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   if (duration_ns > counts.max_ns) counts.max_ns = duration_ns;
   add(counts.self_ns, self_ns);
   add(counts.total_ns, duration_ns);
-  return self_ns;
 }
 
 void ThreadCounts::note_place(uint64_t now_mono_ns) {
@@ -102,15 +101,45 @@ bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
 void ThreadCounts::report_kept() {
   note_launches(launches_);
   launches_.count = 0;
+  launches_.stack_count = 0;
 }
 
-bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns) {
+const gpuperf_noted_stack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp, uint64_t bp,
+                                                    uint64_t now_mono_ns) {
+  if (stacks_.must_clear()) [[unlikely]] {
+    // Launches that are kept name stacks by where they lie.
+    if (is_launches_busy_.exchange(true, std::memory_order_acquire)) return nullptr;
+    if (launches_.count > 0) report_kept();
+    stacks_.clear();
+    is_launches_busy_.store(false, std::memory_order_release);
+  }
+  return stacks_.take(pc, sp, bp, now_mono_ns);
+}
+
+// 1 + its index; 0 = there is no room for it.
+uint16_t ThreadCounts::keep_stack(const gpuperf_noted_stack* stack) {
+  const auto address = reinterpret_cast<uint64_t>(stack);
+  for (uint16_t i = 0; i < launches_.stack_count; ++i) {
+    if (launches_.stacks[i] == address) return static_cast<uint16_t>(i + 1);
+  }
+  if (launches_.stack_count == GPUPERF_NOTED_STACKS) return 0;
+  launches_.stacks[launches_.stack_count++] = address;
+  return static_cast<uint16_t>(launches_.stack_count);
+}
+
+bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns,
+                               const gpuperf_noted_stack* stack) {
   // Set: the injector's thread reports them just now, or a signal handler launches here.
   if (is_launches_busy_.exchange(true, std::memory_order_acquire)) return false;
   if (launches_.count > 0 && now_mono_ns - launches_.base_mono_ns > kLaunchesNs) report_kept();
+  uint16_t place = 0;
+  if (stack != nullptr && (place = keep_stack(stack)) == 0) {
+    report_kept();
+    place = keep_stack(stack);
+  }
   if (launches_.count == 0) launches_.base_mono_ns = now_mono_ns;
   launches_.launches[launches_.count] = {
-      static_cast<uint32_t>(now_mono_ns - launches_.base_mono_ns), entry};
+      static_cast<uint32_t>(now_mono_ns - launches_.base_mono_ns), entry, place};
   if (++launches_.count == GPUPERF_NOTED_LAUNCHES) report_kept();
   is_launches_busy_.store(false, std::memory_order_release);
   return true;

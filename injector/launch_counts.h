@@ -5,14 +5,15 @@
 //
 // Counting is the launching thread's own: no lock and no shared cache line, and each addition is
 // one instruction, so that a signal handler that launches in the middle of one loses nothing.
-// Memory: 20 KiB per launching thread, kept for the next one when it ends; kThreadsMax at once,
-// further ones are not counted by hooks.
+// Memory: 20 KiB per launching thread and its stacks (known_stacks.h), kept for the next one when
+// it ends; kThreadsMax at once, further ones are not counted by hooks.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "bpf/hook_notes.h"
+#include "injector/known_stacks.h"
 
 namespace gpuperf::injector {
 
@@ -35,8 +36,8 @@ class ThreadCounts {
   // A call that begins with its caller's stack pointer at `sp`. Calls that were left without a
   // return are found by it.
   void begin(gpuperf_hook_entry entry, uint64_t sp);
-  // The call begun last that has not ended. Returns its time without the hooked calls inside.
-  uint64_t end(uint64_t duration_ns, int32_t status);
+  // The call begun last that has not ended.
+  void end(uint64_t duration_ns, int32_t status);
   // Hooked calls that the thread is inside of.
   uint32_t depth() const { return depth_; }
   const EntryCounts& of(uint32_t entry) const { return entries_[entry]; }
@@ -45,8 +46,14 @@ class ThreadCounts {
   void note_place(uint64_t now_mono_ns);
   // Whether a launch is to be reported at once, so that its stack can be walked: from time to time.
   bool is_stack_due(uint64_t now_mono_ns);
-  // Keeps a launch to be reported with others, within kLaunchesNs. False: it cannot be kept.
-  bool keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns);
+  // The stack from the caller on, whose registers these are once its call has returned. Null = the
+  // kernel side has to walk it.
+  const gpuperf_noted_stack* take_stack(uint64_t pc, uint64_t sp, uint64_t bp,
+                                        uint64_t now_mono_ns);
+  // Keeps a launch to be reported with others, within kLaunchesNs; `stack` from take_stack, null =
+  // without. False: it cannot be kept.
+  bool keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns,
+                   const gpuperf_noted_stack* stack);
   // Reports what was kept. Any thread.
   void send_launches();
 
@@ -67,6 +74,7 @@ class ThreadCounts {
 
   void drop_frames(uint32_t left);
   void report_kept();
+  uint16_t keep_stack(const gpuperf_noted_stack* stack);
 
   std::atomic<bool> is_taken_ = false;
   uint32_t depth_ = 0;
@@ -75,6 +83,7 @@ class ThreadCounts {
   uint64_t next_stack_ns_ = 0;
   std::atomic<bool> is_launches_busy_ = false;  // whoever finds it set does without
   gpuperf_noted_launches launches_ = {};
+  KnownStacks stacks_;
   Frame frames_[kDepthMax] = {};
   EntryCounts entries_[GPUPERF_HOOK_COUNT];
 };

@@ -13,6 +13,7 @@
 
 #include "injector/cycle_clock.h"
 #include "injector/graph_hooks.h"
+#include "injector/known_stacks.h"
 #include "injector/launch_counts.h"
 #include "injector/note_points.h"
 #include "injector/pointer_patch.h"
@@ -65,7 +66,9 @@ struct Entry {
 };
 
 Entry g_entries[GPUPERF_HOOK_COUNT];
-std::atomic<bool> g_is_off = false;  // a forked child
+std::atomic<bool> g_is_off = false;      // a forked child
+std::atomic<bool> g_is_awaited = false;  // the injector's thread knows that there are counts
+void (*g_wake)() = nullptr;
 CycleClock g_clock;
 ThreadTable g_threads;
 CallNotes g_notes(g_threads);
@@ -93,17 +96,23 @@ void keep_arguments(gpuperf_noted_call& note, Arguments... arguments) {
   std::memcpy(note.arguments, words, kKept * sizeof(Word));
 }
 
-// Whether the launch is to be reported now, with its stack; where others are wanted it is kept to
-// be reported with them. At once is reported what may become a graph's node, whatever else is
-// wanted; and of what is wanted a graph's launch, for which graph its handle means changes with
-// time.
-bool is_reported_now(gpuperf_hook_entry entry, ThreadCounts& thread, uint64_t now_mono_ns) {
+// Whether the launch is to be reported now, for the kernel side to walk its stack; where others are
+// wanted it is kept to be reported with them. At once is reported what may become a graph's node,
+// whatever else is wanted; and of what is wanted a graph's launch, for which graph its handle means
+// changes with time.
+bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread, uint64_t now_mono_ns) {
   constexpr uint64_t kGraphs =
       uint64_t{1} << GPUPERF_HOOK_cuGraphLaunch | uint64_t{1} << GPUPERF_HOOK_cuGraphLaunch_ptsz;
   if (is_capture_open()) return true;
   if (!launches_wanted()) return false;
-  return each_launch_wanted() || (kGraphs >> entry & 1) != 0 || thread.is_stack_due(now_mono_ns) ||
-         !thread.keep_launch(entry, now_mono_ns);
+  const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
+  if ((kGraphs >> entry & 1) != 0) return true;
+  const gpuperf_noted_stack* stack = nullptr;
+  if (each_launch_wanted() || thread.is_stack_due(now_mono_ns)) {
+    stack = thread.take_stack(call.pc, call.sp, call.bp, now_mono_ns);
+    if (stack == nullptr) return true;
+  }
+  return !thread.keep_launch(entry, now_mono_ns, stack);
 }
 
 std::atomic<Attend> g_attend = nullptr;
@@ -148,7 +157,9 @@ struct Hook<kEntry, kEnter, CUresult(Arguments...)> {
     thread->begin(kEntry, note.sp);
     uint64_t start_ns = g_clock.read();
     thread->note_place(start_ns);
-    if (thread->depth() == 1 && is_reported_now(kEntry, *thread, start_ns)) {
+    if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]]
+      g_wake();
+    if (thread->depth() == 1 && is_reported_now(note, *thread, start_ns)) {
       keep_arguments(note, arguments...);
       note_launch(note);
       start_ns = g_clock.read();
@@ -156,7 +167,7 @@ struct Hook<kEntry, kEnter, CUresult(Arguments...)> {
     const CUresult result = reinterpret_cast<Function>(kEnter)(arguments...);
     const uint64_t end_ns = g_clock.read();
     note.duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
-    note.self_ns = thread->end(note.duration_ns, result);
+    thread->end(note.duration_ns, result);
     if (note.duration_ns >= GPUPERF_NOTED_SLOW_NS) [[unlikely]] {
       note.start_mono_ns = start_ns;
       note.return_value = to_word(result);
@@ -251,7 +262,8 @@ bool read_entry(Word real, Entry& entry, Word& past) {
 
 }  // namespace
 
-bool install_launch_hooks() {
+bool install_launch_hooks(void (*wake)()) {
+  g_wake = wake;
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr || !g_threads.set_up()) return false;
   for (size_t i = 0; i < GPUPERF_HOOK_COUNT; ++i) {
@@ -276,15 +288,21 @@ bool install_launch_hooks() {
                                              reinterpret_cast<Word>(&look_up_v2)};
   }
   g_clock.tune();
+  set_up_known_stacks();
   replace_pointers(driver, {g_replacements, g_replacement_count});
   return true;
 }
 
-bool are_launches_counted() { return hooks_count() && g_threads.count() > 0; }
+bool are_launches_counted() {
+  const bool are_counted = hooks_count() && g_threads.count() > 0;
+  g_is_awaited.store(are_counted, std::memory_order_relaxed);
+  return are_counted;
+}
 
 void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
   g_clock.tune();
   g_notes.send(note);
+  notice_code_changes();
   for (uint32_t i = 0; i < g_threads.count(); ++i) g_threads.at(i).send_launches();
 }
 

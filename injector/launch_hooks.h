@@ -18,8 +18,9 @@ namespace gpuperf::injector {
 // Once, within cuInit: copies of the addresses that are made later are ours already. The hooks on
 // what makes graphs (graph_hooks.h) come with it. False: there is no driver here that can be
 // hooked.
-bool install_launch_hooks();
-// Whether a daemon wants the counts, and there may be some.
+// `wake` has the injector's thread ask are_launches_counted() soon.
+bool install_launch_hooks(void (*wake)());
+// Whether a daemon wants the counts, and there may be some; who asks sends them within 100 ms then.
 bool are_launches_counted();
 // Sends what was counted since the last time. Injector's thread.
 void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);

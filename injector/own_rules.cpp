@@ -160,6 +160,12 @@ gpuperf_unwind_rule find_own_rule(uint64_t pc, bool is_exact) {
   return rule;
 }
 
+bool is_own_code(uint64_t pc) {
+  const FindObject find_object = g_find_object.load(std::memory_order_relaxed);
+  dl_find_object object;
+  return find_object != nullptr && find_object(reinterpret_cast<void*>(pc - 1), &object) == 0;
+}
+
 void forget_own_rules() {
   const uint64_t forgotten = g_forgotten.load(std::memory_order_relaxed) + 1;
   Table* const table = g_table.load(std::memory_order_acquire);

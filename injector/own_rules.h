@@ -26,6 +26,10 @@ bool can_find_own_rules();
 // which knows the mappings. Any thread, also within a signal handler.
 gpuperf_unwind_rule find_own_rule(uint64_t pc, bool is_exact);
 
+// Whether a loaded file holds the code that goes on at `pc`. Any thread, also within a signal
+// handler.
+bool is_own_code(uint64_t pc);
+
 // After code was unmapped: none of the rules known is found any more. One thread at a time.
 void forget_own_rules();
 

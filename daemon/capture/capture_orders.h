@@ -48,7 +48,9 @@ class CaptureOrders {
   // Often: captures begin and end on it.
   void advance();
 
-  std::vector<Captures::Wanted> wanted() const { return captures_.wanted(); }
+  std::vector<Captures::Wanted> wanted() const {
+    return captures_.wanted(static_cast<uint64_t>(sources_.clock.mono_ns()));
+  }
   // Probes are not to be taken out meanwhile.
   bool needs_every_probe() const;
   std::vector<CaptureRow> rows() const { return captures_.rows(); }

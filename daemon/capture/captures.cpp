@@ -123,6 +123,7 @@ void Captures::begin(Running& running, const Now& now, uint64_t lost_hits) {
   running.scope.start_mono_ns = now.mono_ns;
   running.scope.start_unix_ns = now.unix_ns;
   const uint64_t duration_ns = running.order.duration_ms * kNsPerMs;
+  running.is_traced = true;
   running.end_mono_ns = now.mono_ns + (duration_ns == 0 ? options_.max_duration_ns : duration_ns);
   running.lost_hits_before = lost_hits;
   CaptureRow& row = *find_row(running.id);
@@ -270,11 +271,10 @@ Status Captures::remove(uint64_t id) {
   return absl::OkStatus();
 }
 
-std::vector<Captures::Wanted> Captures::wanted() const {
+std::vector<Captures::Wanted> Captures::wanted(uint64_t now_mono_ns) const {
   std::vector<Wanted> wanted;
   for (const Running& running : running_) {
-    const CaptureRow* row = find(running.id);
-    if (running.pin == nullptr || row->state != CaptureState::kRunning) continue;
+    if (!running.is_traced || now_mono_ns >= running.end_mono_ns + kKeptLaunchesNs) continue;
     wanted.push_back({.all_processes = running.scope.all_processes,
                       .processes = running.scope.processes,
                       .with_children = running.order.target.with_children,

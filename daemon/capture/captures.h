@@ -85,7 +85,8 @@ class Captures {
   // Removes the row of one that has ended. NotFound; FailedPrecondition.
   Status remove(uint64_t id);
 
-  std::vector<Wanted> wanted() const;
+  // What is to be traced: for those that run, and for kKeptLaunchesNs after they have ended.
+  std::vector<Wanted> wanted(uint64_t now_mono_ns) const;
   std::vector<CaptureRow> rows() const;
   const CaptureRow* find(uint64_t id) const;
 
@@ -97,6 +98,7 @@ class Captures {
     CaptureScope scope;
     uint64_t begin_unix_ns = 0;
     uint64_t end_mono_ns = 0;  // 0 = not yet begun
+    bool is_traced = false;    // else it takes what the recorder has
     uint64_t lost_hits_before = 0;
     std::shared_ptr<TraceRecorder::Pin> pin;  // null = not yet begun
   };
@@ -108,6 +110,9 @@ class Captures {
   void end(const Running& running);  // its place is free
   void begin(Running& running, const Now& now, uint64_t lost_hits);
   void update_rows(const Now& now);
+
+  // So long after a launch a process may still report it: injected libraries report every 100 ms.
+  static constexpr uint64_t kKeptLaunchesNs = 250'000'000;
 
   // Loop thread only.
   ThreadChecker loop_thread_;

@@ -476,7 +476,9 @@ RecorderRow TraceRecorder::row(int64_t now_mono_ns) const {
   for (const auto& chunk : chunks_) row.events += chunk->events.size();
   row.bytes = chunks_.size() * kChunkEvents * sizeof(TraceEvent);
   if (!chunks_.empty() && !chunks_.front()->events.empty()) {
-    const uint64_t oldest = chunks_.front()->events.front().start_mono_ns;
+    // Events come some milliseconds out of order.
+    const uint64_t oldest =
+        std::ranges::min(chunks_.front()->events, {}, &TraceEvent::start_mono_ns).start_mono_ns;
     row.span_ns = static_cast<uint64_t>(now_mono_ns) - std::min<uint64_t>(oldest, now_mono_ns);
   }
   return row;

@@ -200,11 +200,14 @@ Result<DecodedRecord> decode_launch(std::span<const std::byte> bytes) {
 
 Result<DecodedRecord> decode_launches(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_launches>(bytes));
+  const std::span sites(record.sites, std::min<size_t>(record.site_count, GPUPERF_LAUNCH_SITES));
   std::vector<TraceLaunch> launches;
   launches.reserve(GPUPERF_LAUNCHES);
   for (size_t i = 0; i < std::min<size_t>(record.count, GPUPERF_LAUNCHES); ++i) {
     if (record.function_id[i] == GPUPERF_NO_FUNCTION) continue;
+    const size_t site = record.site[i];  // from 1 on
     launches.push_back({.mono_ns = record.base_mono_ns + record.offset_ns[i],
+                        .site_id = site != 0 && site <= sites.size() ? sites[site - 1] : 0,
                         .process = {record.pid, record.process_start_boot_ns},
                         .tid = record.tid,
                         .function_id = record.function_id[i]});

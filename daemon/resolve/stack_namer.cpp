@@ -97,6 +97,7 @@ void StackNamer::finish_walk(RawStack& raw) { read_pythons(walk_copy(raw)); }
 StackNamer::FoundPythons StackNamer::walk_copy(RawStack& raw) {
   const MutexLock lock(spaces_mutex_);
   spaces_.note_walk(raw);
+  const bool is_of_process = raw.space == 0 && !raw.copy;
   raw.space = spaces_.find_number(raw);
   if (raw.copy && !raw.frames.empty() && raw.space != AddressSpaces::kNoSpace) {
     const auto find_rule = [this, &raw](uint64_t pc, bool is_exact)
@@ -105,6 +106,11 @@ StackNamer::FoundPythons StackNamer::walk_copy(RawStack& raw) {
                                };
     raw.end =
         walk_stack(raw.frames, raw.bp, find_rule, make_copy_reader(*raw.copy), raw.copy->returns);
+  }
+  // Walked by the process itself: the kernel side and Python's names are to know its code, too.
+  for (const NativeFrame& frame : raw.frames) {
+    if (!is_of_process || raw.space == AddressSpaces::kNoSpace) break;
+    (void)spaces_.find_rule(raw.process, raw.space, frame.pc, frame.is_exact);
   }
   raw.copy.reset();
   return take_pythons();
@@ -181,20 +187,22 @@ std::vector<StackFrame> StackNamer::name_python(const RawStack& raw, const Pytho
 }
 
 std::optional<StackPtr> StackNamer::name(const RawStack& raw) {
+  const auto found = find_python(raw.process, raw.space);
+  const PythonRuntime* const runtime = found ? &*found : nullptr;
+  // First, of memory that goes with its process: those of code are in files.
+  std::vector<StackFrame> python = name_python(raw, runtime);
   const std::vector<CodeAddress> addresses = list_addresses(raw.frames);
   const MappingVersion version = find_version(raw.process, raw.space);
   if (!finder_.read_ahead(raw.process, addresses, version)) return std::nullopt;
   std::vector<FrameGroup> groups = finder_.find_frames(raw.process, addresses, version);
   std::optional<EvaluationCode> evaluation;
-  const auto found = find_python(raw.process, raw.space);
-  const PythonRuntime* const runtime = found ? &*found : nullptr;
   if (runtime != nullptr && runtime->layout.form == GPUPERF_PYTHON_FRAME_OBJECTS) {
     evaluation = EvaluationCode{.begin = runtime->eval_begin, .end = runtime->eval_end};
   }
   const bool is_cut = raw.python_is_cut && raw.end == StackEnd::kComplete;
-  return stacks_.intern(merge_stacks(raw.frames, std::move(groups), raw.python,
-                                     name_python(raw, runtime), evaluation),
-                        is_cut ? StackEnd::kCut : raw.end);
+  return stacks_.intern(
+      merge_stacks(raw.frames, std::move(groups), raw.python, std::move(python), evaluation),
+      is_cut ? StackEnd::kCut : raw.end);
 }
 
 }  // namespace gpuperf

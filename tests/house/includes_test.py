@@ -15,7 +15,8 @@ ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
 # brackets is a library by the first part of its header's path.
 ALLOWED = {
     "bpf": {"<bpf>"},
-    "injector": {"bpf/frame_rules.h", "bpf/hook_notes.h", "bpf/python_layouts.h", "bpf/stack_records.h"},
+    "injector": {"bpf/frame_rules.h", "bpf/hook_notes.h", "bpf/python_frames.h", "bpf/python_layouts.h", "bpf/stack_records.h",
+                 "bpf/unwind.h"},
     "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
     "daemon/base": {"<absl>", "<libiberty>", "<spdlog>", "<systemd>"},
     "daemon/model": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "<spdlog>"},

@@ -63,6 +63,13 @@ TEST_F(TraceRecorderTest, LetsGoWhatIsOlderThanItsSpan) {
   EXPECT_EQ(recorder_.row(7'000'000'000).events, 10);
 }
 
+TEST_F(TraceRecorderTest, ReachesBackToItsOldestEventThoughThatCameLater) {
+  recorder_.apply(make_launches(1, 5'000'000'000));
+  recorder_.apply(make_launches(1, 4'900'000'000));
+
+  EXPECT_EQ(recorder_.row(6'000'000'000).span_ns, 1'100'000'000);
+}
+
 TEST_F(TraceRecorderTest, APinKeepsMoreThanTheRecorderHas) {
   const auto pin = recorder_.pin(0, UINT64_MAX);
 

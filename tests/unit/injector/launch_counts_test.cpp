@@ -98,8 +98,8 @@ TEST_F(LaunchCountsTest, TakesTheTimeOfCallsInsideFromTheSelfTime) {
   ThreadCounts& mine = *threads_->find();
   mine.begin(GPUPERF_HOOK_cuGraphLaunch, 0x7000);
   mine.begin(GPUPERF_HOOK_cuLaunchKernel, 0x6000);
-  EXPECT_EQ(mine.end(4'000, 0), 4'000u);
-  EXPECT_EQ(mine.end(10'000, 0), 6'000u);
+  mine.end(4'000, 0);
+  mine.end(10'000, 0);
   notes_.send(add_note);
 
   EXPECT_EQ(g_sums[GPUPERF_HOOK_cuGraphLaunch].self_ns, 6'000u);

@@ -40,6 +40,7 @@ CUresult launch_by(Launch function, CUfunction kernel = kFunction) {
 // As the kernel does when a daemon comes or goes.
 void set_listening(bool listens) { gpuperf_hook_flags.calls_semaphore = listens ? 1 : 0; }
 
+std::atomic<int> g_woken = 0;
 std::atomic<int> g_attended = 0;
 void attend(bool) { ++g_attended; }
 std::vector<bool>& g_graph_steps = *new std::vector<bool>;
@@ -48,7 +49,7 @@ class LaunchHooksTest : public testing::Test {
  protected:
   LaunchHooksTest() {
     set_graph_watcher([](bool begins) { g_graph_steps.push_back(begins); });
-    static const bool is_installed = install_launch_hooks();
+    static const bool is_installed = install_launch_hooks([] { ++g_woken; });
     EXPECT_TRUE(is_installed);
     send_launch_counts([](const gpuperf_noted_calls&) {});
     g_calls = g_errors = 0;

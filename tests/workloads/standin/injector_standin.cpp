@@ -79,7 +79,6 @@ void end_call(gpuperf_noted_call& call, int status, Hook& hook) {
   if (~ns > noted.inverted_min_ns) noted.inverted_min_ns = ~ns;
   if (status != 0) add_error(noted, status);
   call.duration_ns = ns;
-  call.self_ns = ns;
   call.return_value = static_cast<uint64_t>(status);
   if (ns >= GPUPERF_NOTED_SLOW_NS) note_slow(call);
 }
@@ -129,7 +128,7 @@ extern "C" {
 // The caller, as its registers are once a function that begins here has returned to it.
 #define MAKE_NOTED_CALL(entry_index, ...)                                                  \
   {                                                                                        \
-    .start_mono_ns = now_ns(), .duration_ns = 0, .self_ns = 0,                             \
+    .start_mono_ns = now_ns(), .duration_ns = 0,                                           \
     .pc = reinterpret_cast<uint64_t>(__builtin_return_address(0)),                         \
     .sp = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) + 16,                     \
     .bp = *static_cast<uint64_t*>(__builtin_frame_address(0)), .arguments = {__VA_ARGS__}, \

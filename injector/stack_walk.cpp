@@ -1,0 +1,246 @@
+#include "injector/stack_walk.h"
+
+#include <cstring>
+
+#include "injector/own_memory.h"
+#include "injector/own_rules.h"
+
+namespace gpuperf::injector {
+namespace {
+
+constexpr uint64_t kPageBytes = 4096;
+
+// Reads words through copies of the pages they lie in: the thread stands still meanwhile. Keeps
+// what it has read.
+class WordReader {
+ public:
+  void begin(WalkedStack& stack) {
+    stack_ = &stack;
+    stack.word_count = 0;
+    step_count_ = 0;
+    is_full_ = false;
+    for (Page& page : pages_) page.address = kNone;
+  }
+
+  // 1, 4 or 8 bytes, or 16: two words.
+  bool read(uint64_t address, void* to, uint32_t size_bytes) {
+    if (!copy(address, to, size_bytes)) return false;
+    const uint32_t word_bytes = size_bytes > 8 ? 8 : size_bytes;
+    for (uint32_t at = 0; at < size_bytes; at += word_bytes) {
+      uint64_t value = 0;
+      std::memcpy(&value, static_cast<const std::byte*>(to) + at, word_bytes);
+      if (step_count_ < kStepWords) step_[step_count_++] = {address + at, word_bytes, value};
+    }
+    return true;
+  }
+
+  // The words read since the last call, which are not kept yet.
+  StackWord* step() { return step_; }
+  uint32_t step_count() const { return step_count_; }
+  void end_step() { step_count_ = 0; }
+  void keep_step() {
+    for (uint32_t i = 0; i < step_count_; ++i) keep(step_[i]);
+    step_count_ = 0;
+  }
+  void keep(const StackWord& word) {
+    if (stack_->word_count == WalkedStack::kWordsMax) {
+      is_full_ = true;
+      return;
+    }
+    stack_->words[stack_->word_count++] = word;
+  }
+  // There were more than can be kept: nothing can be said of when the stack is the same again.
+  bool is_full() const { return is_full_; }
+
+ private:
+  static constexpr size_t kPages = 8;
+  static constexpr uint32_t kStepWords = 16;  // a step reads at most 7 times
+  static constexpr uint64_t kNone = ~uint64_t{0};
+
+  struct Page {
+    uint64_t address;
+    std::byte bytes[kPageBytes];
+  };
+
+  bool copy(uint64_t address, void* to, uint32_t size_bytes) {
+    const uint64_t offset = address % kPageBytes;
+    if (offset + size_bytes > kPageBytes) return read_own(address, to, size_bytes);
+    const Page* page = find(address - offset);
+    if (page == nullptr) return false;
+    std::memcpy(to, page->bytes + offset, size_bytes);
+    return true;
+  }
+
+  const Page* find(uint64_t address) {
+    for (const Page& page : pages_) {
+      if (page.address == address) return &page;
+    }
+    Page& page = pages_[next_++ % kPages];
+    page.address = read_own(address, page.bytes, kPageBytes) ? address : kNone;
+    return page.address == kNone ? nullptr : &page;
+  }
+
+  WalkedStack* stack_;
+  Page pages_[kPages];
+  size_t next_;
+  StackWord step_[kStepWords];
+  uint32_t step_count_;
+  bool is_full_;
+};
+
+int unwind_read(void* memory, uint64_t address, void* to, uint32_t size_bytes) {
+  return static_cast<WordReader*>(memory)->read(address, to, size_bytes) ? 0 : -1;
+}
+
+int python_read(void* memory, uint64_t address, void* to, uint32_t size_bytes) {
+  return unwind_read(memory, address, to, size_bytes);
+}
+
+int python_read_first_line(void* memory, uint64_t address, uint32_t* first_line) {
+  return unwind_read(memory, address, first_line, sizeof(*first_line));
+}
+
+#include "bpf/python_frames.h"
+#include "bpf/unwind.h"
+
+WordReader g_reader;
+
+uint64_t mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+  return hash ^ hash >> 29;
+}
+
+// Whether the thread's frames are all of one interpreter. Others' states are found by a search that
+// needs the thread to stand still for longer than its own hook may take.
+bool has_one_interpreter(const OwnPython& python) {
+  python_search search;
+  __u64 next = 0;
+  const bool is_read =
+      python_begin_search(&g_reader, &python.layout, python.runtime, &search) == 0 &&
+      search.interpreter != 0 &&
+      python_read_word(&g_reader, search.interpreter + python.layout.interpreter_next, &next) == 0;
+  g_reader.end_step();
+  return is_read && next == 0;
+}
+
+bool walk_python(const WalkStart& start, const OwnPython& python, WalkedStack& stack) {
+  // The interpreter's own frames between them, one or two for each at most, count as steps.
+  constexpr size_t kStepsMax = 3 * GPUPERF_PYTHON_FRAMES;
+  if (!has_one_interpreter(python)) return false;
+  python_walk walk = {};
+  const bool has_begun =
+      python_begin_walk(&g_reader, &python.layout, start.python_thread, &walk) == 0;
+  g_reader.keep_step();
+  if (!has_begun) return false;
+  for (size_t i = 0; i < kStepsMax; ++i) {
+    gpuperf_python_frame frame = {};
+    const python_step step = python_step_walk(&g_reader, &python.layout, &walk, &frame);
+    g_reader.keep_step();
+    if (step == PYTHON_STEP_NEXT) continue;
+    if (step == PYTHON_STEP_END) return true;
+    if (step == PYTHON_STEP_UNREADABLE) return false;
+    if (stack.head.python_count == GPUPERF_PYTHON_FRAMES) break;
+    stack.python[stack.head.python_count++] = frame;
+  }
+  stack.head.python_is_cut = 1;
+  return true;
+}
+
+// One of the frames' rules and where bp came from, of which there may be no need to know.
+class NativeWalk {
+ public:
+  NativeWalk(const WalkStart& start, WalkedStack& stack)
+      : stack_(stack), frame_{start.pc, start.sp, start.bp, 0} {}
+
+  bool walk() {
+    for (;;) {
+      if (stack_.head.frame_count == GPUPERF_STACK_FRAMES) {
+        stack_.head.end = GPUPERF_STACK_CUT;
+        return true;
+      }
+      if (!is_own_code(frame_.pc)) return false;
+      add_frame();
+      const gpuperf_unwind_rule rule = find_own_rule(frame_.pc, frame_.is_exact != 0);
+      if (uses_bp(rule)) keep_bp();
+      const int end = unwind_step(&g_reader, &rule, &frame_);
+      keep_words(rule);
+      if (end == GPUPERF_STACK_UNREADABLE) return false;
+      if (end == UNWIND_GOES_ON) continue;
+      stack_.head.end = static_cast<uint8_t>(end);
+      return true;
+    }
+  }
+
+ private:
+  static bool uses_bp(const gpuperf_unwind_rule& rule) {
+    return rule.kind == GPUPERF_UNWIND_BP || rule.kind == GPUPERF_UNWIND_BP_MEMORY ||
+           rule.kind == GPUPERF_UNWIND_GUESS || rule.bp_at == GPUPERF_UNWIND_BP_AT_BP;
+  }
+
+  void add_frame() {
+    const uint32_t at = stack_.head.frame_count++;
+    stack_.frames[at] = {frame_.pc, frame_.sp};
+    if (frame_.is_exact != 0) stack_.head.exact_frames[at / 64] |= uint64_t{1} << (at % 64);
+  }
+
+  // bp has a part in where the next frame lies: so has the word it was read from.
+  void keep_bp() {
+    if (is_start_bp_) stack_.starts_by_bp = true;
+    if (has_bp_word_) g_reader.keep(bp_word_);
+    has_bp_word_ = is_start_bp_ = false;
+  }
+
+  // All that the step has read, but for the caller's bp, which mostly is something else's register.
+  void keep_words(const gpuperf_unwind_rule& rule) {
+    const uint32_t first_kept = rule.kind == GPUPERF_UNWIND_BP_MEMORY ? 1 : 0;
+    for (uint32_t i = 0; i < g_reader.step_count(); ++i) {
+      const StackWord& word = g_reader.step()[i];
+      const bool is_return = word.address == frame_.sp - 8;
+      if (is_return || i < first_kept || rule.kind == GPUPERF_UNWIND_SIGNAL) {
+        g_reader.keep(word);
+        if (rule.kind == GPUPERF_UNWIND_SIGNAL) has_bp_word_ = is_start_bp_ = false;
+      } else {
+        bp_word_ = word;
+        has_bp_word_ = true;
+        is_start_bp_ = false;
+      }
+    }
+    g_reader.end_step();
+  }
+
+  WalkedStack& stack_;
+  unwind_frame frame_;
+  StackWord bp_word_ = {};
+  bool has_bp_word_ = false;  // bp is what this word says
+  bool is_start_bp_ = true;   // bp is what it was at the start
+};
+
+uint64_t name_stack(const WalkedStack& stack) {
+  uint64_t id = mix(stack.head.end, stack.head.python_is_cut);
+  for (uint32_t i = 0; i < stack.head.frame_count; ++i) id = mix(id, stack.frames[i].pc);
+  for (const __u64 exact : stack.head.exact_frames) id = mix(id, exact);
+  for (uint32_t i = 0; i < stack.head.python_count; ++i) {
+    const gpuperf_python_frame& frame = stack.python[i];
+    // Where one evaluation ends says between which native frames it stands.
+    id = mix(mix(id, frame.code ^ (frame.entry_sp != 0 ? uint64_t{1} << 63 : 0)),
+             uint64_t{frame.first_line} << 32 | frame.instruction_bytes);
+  }
+  return id;
+}
+
+}  // namespace
+
+bool walk_own_stack(const WalkStart& start, const OwnPython* python, WalkedStack& stack) {
+  stack.head = {};
+  stack.starts_by_bp = false;
+  g_reader.begin(stack);
+  // Python's first: they differ where stacks otherwise are alike.
+  const bool is_whole =
+      (python == nullptr || start.python_thread == 0 || walk_python(start, *python, stack)) &&
+      NativeWalk(start, stack).walk();
+  if (!is_whole || g_reader.is_full()) return false;
+  stack.head.stack_id = name_stack(stack);
+  return true;
+}
+
+}  // namespace gpuperf::injector
