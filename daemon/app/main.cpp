@@ -1,7 +1,6 @@
 // gpuperfd: command line in, exit code out. 0 stopped as asked or configuration valid, 1 failed,
 // 2 usage or configuration invalid.
 
-#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -11,6 +10,7 @@
 #include "daemon/app/daemon.h"
 #include "daemon/app/memory_limits.h"
 #include "daemon/app/rights.h"
+#include "daemon/base/heap_trim.h"
 #include "daemon/base/log.h"
 #include "daemon/config/config.h"
 #include "daemon/resolve/worker_main.h"
@@ -76,8 +76,7 @@ void raise_descriptor_limit() {
 
 int main(int argc, char** argv) {
   gpuperf::run_if_worker({argv, static_cast<size_t>(argc)});
-  // Few threads here allocate at once; an arena for each would only keep what one of them freed.
-  (void)mallopt(M_ARENA_MAX, 2);
+  gpuperf::set_up_heap();
   CommandLine line;
   CLI::App app("Keeps probes on GPU library functions and serves what they tell.", "gpuperfd");
   app.add_option("--config", line.config_path,

@@ -7,6 +7,8 @@
 
 namespace gpuperf {
 
+void set_up_heap() { (void)mallopt(M_ARENA_MAX, 1); }
+
 bool HeapTrim::look(int64_t now_mono_ns) {
   if (now_mono_ns - looked_mono_ns_ < kPeriodNs) return false;
   looked_mono_ns_ = now_mono_ns;

@@ -5,6 +5,11 @@
 
 namespace gpuperf {
 
+// One heap for all threads; call before the first of them. Trimming any other than the main one
+// leaves what is free at its end, 8 MiB where a large table was the last to grow there. Few threads
+// here allocate at once, and each has a cache of its own.
+void set_up_heap();
+
 // Gives memory that was freed back to the kernel: the heap keeps a page whose neighbour is in use.
 //
 // Thread: one. Looks at most every kPeriodNs, which takes some 10 us. Trims when kWorthBytes fewer

@@ -7,7 +7,7 @@ import re
 import unittest
 import urllib.request
 
-from bed import AttackTest, as_nobody
+from bed import WARM_UP_S, AttackTest, as_nobody
 
 ATTACKS = pathlib.Path(__file__).with_name("http_attacks.py").read_text(encoding="utf-8")
 # Idle, and what HttpLimits and HttpRequestReader let 256 connections of one address hold: some 32 MiB, and as much again for
@@ -43,7 +43,7 @@ class HttpTest(AttackTest):
             self.begin("ranges")
             self.begin("headers")
 
-        before_mib = self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB)
+        before_mib = self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB, warm_up_s=WARM_UP_S)
 
         self.assertGreater(self.count_refused()["request_too_large"], 5)
         self.assertEqual(self.read_answers("chunked"), {"413"})
@@ -61,11 +61,12 @@ class HttpTest(AttackTest):
             self.begin("reconnects")
             self.begin("scrapes", processes=2)
 
-        before_mib = self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB)
+        before_mib = self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB, warm_up_s=WARM_UP_S)
 
         self.assertGreater(self.count_refused()["connections_full"], 500)
-        self.check_ends()
         self.check_memory_comes_back(before_mib)
+        attack(self.daemon)
+        self.check_ends()
 
 
 if __name__ == "__main__":
