@@ -37,15 +37,19 @@ class ByteLru {
       tell_left(key);
       return false;
     }
-    while (bytes_ > capacity_bytes_ - bytes) {
-      const Key oldest = order_.front();
-      erase(oldest);
-      tell_left(oldest);
-    }
+    while (bytes_ > capacity_bytes_ - bytes) drop_oldest();
     const auto place = order_.insert(order_.end(), key);
     entries_.emplace(key, Entry{.value = std::move(value), .bytes = bytes, .place = place});
     bytes_ += bytes;
     return true;
+  }
+
+  bool empty() const { return entries_.empty(); }
+  // There is one.
+  void drop_oldest() {
+    const Key oldest = order_.front();
+    erase(oldest);
+    tell_left(oldest);
   }
 
   void clear() {

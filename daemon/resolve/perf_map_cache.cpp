@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <numeric>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -57,11 +58,34 @@ bool is_made_at_run_time(const MapEntry& mapping) {
 PerfMapCache::PerfMapCache(std::string proc_root, size_t max_bytes, CountDrop count_drop,
                            const Clock& clock)
     : proc_root_(std::move(proc_root)),
+      max_bytes_(max_bytes),
       max_map_bytes_(max_bytes / 2),
       count_drop_(std::move(count_drop)),
       clock_(clock),
-      maps_(max_bytes),
+      users_(proc_root_),
       pauses_(kMaxPauses) {}
+
+PerfMapCache::Kept* PerfMapCache::find_kept(const ProcessKey& process) {
+  const auto user = maps_.find(users_.find(process.pid, process.start_boot_ns));
+  return user == maps_.end() ? nullptr : user->second.find(process);
+}
+
+void PerfMapCache::keep(const ProcessKey& process, Kept kept) {
+  const uint32_t uid = users_.find(process.pid, process.start_boot_ns);
+  const size_t bytes = kEntryBytes + kept.map.size_bytes();
+  (void)maps_.try_emplace(uid, max_bytes_).first->second.put(process, std::move(kept), bytes);
+  // Not the map just kept: it would be read from its beginning again and again.
+  const auto count_expendable = [&](const auto& user) {
+    const size_t of_user = user.second.bytes();
+    return user.first == uid && of_user == bytes ? 0 : of_user;
+  };
+  const auto add_bytes = [](size_t sum, const auto& user) { return sum + user.second.bytes(); };
+  while (std::accumulate(maps_.begin(), maps_.end(), size_t{0}, add_bytes) > max_bytes_) {
+    const auto most = std::ranges::max_element(maps_, {}, count_expendable);
+    most->second.drop_oldest();
+    if (most->second.empty()) maps_.erase(most);
+  }
+}
 
 bool PerfMapCache::is_known(const Kept& kept, uint64_t address, int64_t now_mono_ns) const {
   if (kept.is_reading) return false;
@@ -71,7 +95,7 @@ bool PerfMapCache::is_known(const Kept& kept, uint64_t address, int64_t now_mono
 }
 
 bool PerfMapCache::read_ahead(const ProcessKey& process, uint64_t address) {
-  Kept* const known = maps_.find(process);
+  Kept* const known = find_kept(process);
   const int64_t now_mono_ns = clock_.mono_ns();
   if (known != nullptr && is_known(*known, address, now_mono_ns)) return true;
   Kept kept = known != nullptr ? std::move(*known) : Kept{.map = PerfMap(max_map_bytes_)};
@@ -89,14 +113,13 @@ bool PerfMapCache::read_ahead(const ProcessKey& process, uint64_t address) {
     if (!kept.is_reading) pause(process, kept);
   }
   const bool is_done = !kept.is_reading;
-  const size_t bytes = kEntryBytes + kept.map.size_bytes();
-  if (bytes > kLargeBytes) used_mono_ns_[process] = now_mono_ns;
-  (void)maps_.put(process, std::move(kept), bytes);  // one map has room
+  if (kept.map.size_bytes() > kLargeBytes) used_mono_ns_[process] = now_mono_ns;
+  keep(process, std::move(kept));
   return is_done;
 }
 
 std::optional<PerfMap::Match> PerfMapCache::find(const ProcessKey& process, uint64_t address) {
-  const Kept* const kept = maps_.find(process);
+  const Kept* const kept = find_kept(process);
   return kept == nullptr ? std::nullopt : kept->map.find(address);
 }
 
@@ -108,7 +131,7 @@ void PerfMapCache::forget_gone() {
     const auto& [process, used_mono_ns] = entry;
     if (std::chrono::nanoseconds(now_mono_ns - used_mono_ns) < kKeepGone) return false;
     if (is_running_since(proc_root_, process.pid, process.start_boot_ns)) return false;
-    (void)maps_.put(process, Kept{.map = PerfMap(max_map_bytes_)}, kEntryBytes);
+    keep(process, Kept{.map = PerfMap(max_map_bytes_)});
     return true;
   });
 }

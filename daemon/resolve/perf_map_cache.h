@@ -10,6 +10,7 @@
 
 #include "daemon/base/byte_lru.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/process_users.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/function.h"
 #include "daemon/probe/discovery/file_opener.h"
@@ -27,8 +28,9 @@ namespace gpuperf {
 // that has passed; meanwhile what was read is what is known (kNamesMapPaused).
 // It must be a regular file that belongs to the process's user and has no other name: anybody may
 // put files and links into /tmp. Others are refused, counted as kNamesFileRefused.
-// Bounds: kMaxFileBytes of each are read and all together take `max_bytes`, least recently used
-// leave first; one map takes half of that at most.
+// Bounds: kMaxFileBytes of each are read and all together take `max_bytes`; one map takes half of
+// that at most. For room maps of the user whose maps take most leave, so that none takes the place
+// of others': of those the least recently used.
 class PerfMapCache {
  public:
   static constexpr uint64_t kMaxFileBytes = uint64_t{64} << 20;
@@ -69,6 +71,10 @@ class PerfMapCache {
     int64_t appended_mono_ns = 0;
   };
 
+  using Maps = ByteLru<ProcessKey, Kept>;
+
+  Kept* find_kept(const ProcessKey& process);
+  void keep(const ProcessKey& process, Kept kept);
   bool is_known(const Kept& kept, uint64_t address, int64_t now_mono_ns) const;
   void look(const ProcessKey& process, Kept& kept, const OpenedFile& opened, int64_t now_mono_ns);
   void read_piece(Kept& kept, const OpenedFile& opened) const;
@@ -77,11 +83,13 @@ class PerfMapCache {
 
   // Set once in the constructor.
   const std::string proc_root_;
+  const size_t max_bytes_;
   const size_t max_map_bytes_;
   const CountDrop count_drop_;
   const Clock& clock_;
   // Caller's thread only.
-  ByteLru<ProcessKey, Kept> maps_;
+  ProcessUsers users_;
+  std::map<uint32_t, Maps> maps_;  // by user; none is empty
   ByteLru<ProcessKey, Pause> pauses_;
   std::map<ProcessKey, int64_t> used_mono_ns_;  // large ones, when last
   int64_t forgot_mono_ns_ = 0;

@@ -18,7 +18,7 @@ bool is_worse(const std::shared_ptr<const SlowCall>& a, const std::shared_ptr<co
 }  // namespace
 
 SlowCalls::SlowCalls(const Limits& limits, DropCounters& drops)
-    : limits_(limits), drops_(drops), last_id_(limits.last_id) {}
+    : limits_(limits), drops_(drops), last_id_(limits.last_id), recent_(limits.recent) {}
 
 SlowCalls::OpenKey SlowCalls::make_key(const SlowCallEvent& event) {
   return {event.process, event.tid, event.function_id, event.start_mono_ns};
@@ -72,8 +72,12 @@ SlowCalls::Kept SlowCalls::add(SlowCall call, int64_t now_mono_ns) {
 void SlowCalls::keep(const CallPtr& call) {
   ++kept_;
   keep_worst(call);
-  recent_.push_back(call);
-  if (recent_.size() > limits_.recent) drop_oldest_recent();
+  const ProcessKey& process = call->event.process;
+  const RecentCalls::Numbered dropped = recent_.add({kept_, call}, exited_.contains(process));
+  if (dropped.call == nullptr) return;
+  const auto list = worst_.find({dropped.call->event.process, dropped.call->event.function_id});
+  const bool was_last = list != worst_.end() && list->second.last_kept == dropped.number;
+  if (was_last && list->second.exited) erase_list(list);
 }
 
 std::vector<std::shared_ptr<const SlowCall>> SlowCalls::collect_gone(int64_t now_mono_ns) {
@@ -100,23 +104,10 @@ std::shared_ptr<const SlowCall> SlowCalls::mark_unstored(
   unstored->is_stored = false;
   CallPtr kept = unstored;
   if (is_open) open->second.call = open->second.added = kept;
-  std::ranges::replace(recent_, call, kept);
+  recent_.replace(call, kept);
   const auto list = worst_.find({call->event.process, call->event.function_id});
   if (list != worst_.end()) std::ranges::replace(list->second.calls, call, kept);
   return kept;
-}
-
-// When the oldest was kept.
-uint64_t SlowCalls::get_oldest_recent() const { return kept_ - recent_.size() + 1; }
-
-void SlowCalls::drop_oldest_recent() {
-  const CallPtr oldest = recent_.front();
-  const uint64_t oldest_kept = get_oldest_recent();
-  recent_.pop_front();
-  const auto entry = worst_.find({oldest->event.process, oldest->event.function_id});
-  if (entry != worst_.end() && entry->second.exited && entry->second.last_kept == oldest_kept) {
-    erase_list(entry);
-  }
 }
 
 SlowCalls::WorstList& SlowCalls::get_list(const ListKey& key) {
@@ -161,10 +152,11 @@ SlowCalls::WorstLists::iterator SlowCalls::erase_list(WorstLists::iterator entry
 
 void SlowCalls::apply(const ProcessExited& exited) {
   exited_.add(exited.process);
+  recent_.apply(exited);
   auto entry = worst_.lower_bound({exited.process, 0});
   while (entry != worst_.end() && entry->first.first == exited.process) {
     entry->second.exited = true;
-    const bool is_recent = entry->second.last_kept >= get_oldest_recent();
+    const bool is_recent = recent_.contains(entry->second.last_kept);
     entry = is_recent ? std::next(entry) : erase_list(entry);
   }
 }
@@ -172,7 +164,7 @@ void SlowCalls::apply(const ProcessExited& exited) {
 void SlowCalls::fill(Snapshot& snapshot) const {
   snapshot.last_slow_call_id = last_id_;
   std::vector<CallPtr>& calls = snapshot.slow_calls;
-  calls.assign(recent_.begin(), recent_.end());
+  calls = recent_.list();
   for (const auto& [key, list] : worst_) {
     calls.insert(calls.end(), list.calls.begin(), list.calls.end());
   }

@@ -2,7 +2,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <deque>
 #include <list>
 #include <map>
 #include <memory>
@@ -13,12 +12,13 @@
 
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/slow/recent_calls.h"
 #include "daemon/state/recent_processes.h"
 
 namespace gpuperf {
 
 // Keeps the slow calls worth showing: the worst K of every (function, process), whenever they
-// happened, the most recent N, and those still in flight.
+// happened, the most recent N (RecentCalls), and those still in flight.
 //
 // A call reported in flight keeps its id when it returns. One that neither returned nor was seen
 // again for kGoneAfter has left otherwise (longjmp, exception, thread's exit) and is kept as gone.
@@ -92,8 +92,6 @@ class SlowCalls {
   static OpenKey make_key(const SlowCallEvent& event);
   void keep(const CallPtr& call);
   void keep_worst(const CallPtr& call);
-  uint64_t get_oldest_recent() const;
-  void drop_oldest_recent();
   WorstList& get_list(const ListKey& key);
   WorstLists::iterator erase_list(WorstLists::iterator entry);
 
@@ -103,8 +101,8 @@ class SlowCalls {
   // Loop thread only.
   uint64_t last_id_ = 0;
   std::map<OpenKey, OpenCall> open_;
-  uint64_t kept_ = 0;           // calls that ended so far
-  std::deque<CallPtr> recent_;  // the last of them, in the order they ended: not that of their ids
+  uint64_t kept_ = 0;   // calls that ended so far
+  RecentCalls recent_;  // by when, in kept_: not in the order of their ids
   WorstLists worst_;
   std::list<ListKey> arrivals_;  // of worst_, the list with the oldest last arrival first
   size_t worst_calls_ = 0;

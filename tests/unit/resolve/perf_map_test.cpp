@@ -84,11 +84,12 @@ class PerfMapCacheTest : public testing::Test {
                 "10000-20000 r-xp 00000000 00:00 0 \n"
                 "30000-40000 r-xs 00000000 00:01 99                     /memfd:jit (deleted)\n");
   }
-  StackFrame find(uint64_t address) {
+  StackFrame find(uint64_t address) { return find(finder_, 7, address); }
+  StackFrame find(FrameFinder& finder, uint32_t pid, uint64_t address) {
     const CodeAddress code{address, true};
-    const ProcessKey process{.pid = 7, .start_boot_ns = 10'000'000};
-    while (!finder_.read_ahead(process, {&code, 1})) ++further_pieces_;
-    return finder_.find_frames(process, {&code, 1}).at(0).at(0);
+    const ProcessKey process{.pid = pid, .start_boot_ns = 10'000'000};
+    while (!finder.read_ahead(process, {&code, 1})) ++further_pieces_;
+    return finder.find_frames(process, {&code, 1}).at(0).at(0);
   }
   fs::path write_map(const std::string& text, const std::string& name = "/tmp/perf-3.map") {
     return fake_.add_file(7, name, text);
@@ -99,6 +100,18 @@ class PerfMapCacheTest : public testing::Test {
     std::string text = "10100 40 " + first_function + "\n";
     for (int i = 0; i < 300'000; ++i) text += "7f0000" + std::to_string(i) + "0 10 filler\n";
     return write_map(text);
+  }
+
+  // A process of that user with a map of some 60 KB.
+  void add_process_with_map(uint32_t pid, uint32_t uid) {
+    fake_.add_process(pid, "/usr/bin/node");
+    fake_.write_status(pid, uid);
+    fake_.write(pid, "maps", "10000-20000 r-xp 00000000 00:00 0 \n");
+    fs::permissions(fake_.root(pid).parent_path(), fs::perms(0755));
+    std::string text = "10100 40 of_" + std::to_string(pid) + "\n";
+    for (int i = 0; i < 2'000; ++i) text += "7f00" + std::to_string(10'000 + i) + "0 10 filler\n";
+    const fs::path map = fake_.add_file(pid, "/tmp/perf-" + std::to_string(pid) + ".map", text);
+    ASSERT_EQ(::chown(map.c_str(), uid, uid), 0);
   }
 
   size_t further_pieces_ = 0;
@@ -234,6 +247,37 @@ TEST_F(PerfMapCacheTest, ForgetsALargeMapOfAProcessThatIsGone) {
   finder_.forget_gone();
 
   EXPECT_EQ(find(0x10110).symbol, "");
+}
+
+TEST_F(PerfMapCacheTest, MapsOfOneUsersProcessesLeaveThoseOfOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "gives files to other users: needs root";
+  FrameFinder finder({.proc = fake_.proc(), .perf_map_bytes = size_t{256} << 10}, clock_);
+  constexpr uint32_t kUser = 12'345;
+  constexpr uint32_t kProcesses = 10;
+  const auto find_name = [&](uint32_t pid) { return find(finder, pid, 0x10110).symbol; };
+  add_process_with_map(50, kUser + 1);
+  EXPECT_EQ(find_name(50), "of_50");
+
+  for (uint32_t pid = 100; pid < 100 + kProcesses; ++pid) {
+    add_process_with_map(pid, kUser);
+    EXPECT_EQ(find_name(pid), "of_" + std::to_string(pid));
+  }
+
+  for (const uint32_t pid : {50, 100, 109}) fake_.remove_process(pid);
+  clock_.advance(PerfMapCache::kMaxAge);
+  EXPECT_EQ(find_name(50), "of_50");
+  EXPECT_EQ(find_name(109), "of_109");
+  EXPECT_EQ(find_name(100), "");  // made room
+}
+
+// It must not be read from its beginning again and again.
+TEST_F(PerfMapCacheTest, AMapIsKeptHoweverMuchAllOthersTake) {
+  if (::geteuid() != 0) GTEST_SKIP() << "gives files to other users: needs root";
+  FrameFinder finder({.proc = fake_.proc(), .perf_map_bytes = size_t{130} << 10}, clock_);
+  for (uint32_t pid = 100; pid < 104; ++pid) {
+    add_process_with_map(pid, 12'345 + pid);
+    EXPECT_EQ(find(finder, pid, 0x10110).symbol, "of_" + std::to_string(pid));
+  }
 }
 
 TEST_F(PerfMapCacheTest, ReadsWhatIsAppendedToALargeMapAtOnce) {
