@@ -2,6 +2,7 @@
 """Finding 1: processes of nobody's of which nothing can be read, nor the read be ended: a FUSE server of his backs them."""
 
 import ctypes
+import json
 import os
 import pathlib
 import shutil
@@ -15,6 +16,8 @@ from bed import CONFIG, MAX_START_S, AttackTest, as_nobody
 from gpuperf_system import NOBODY, SOURCE, WORKLOADS, wait_until
 
 PROGRAM = SOURCE / "tests/security/stuck_stack.py"
+OTHER_LIBRARY = "libharm_other.so"
+MAX_LATE_CONTROL_S = 2.0  # behind a worker that is given 500 ms for the file
 THREADS = 8
 STACK_BYTES = 1 << 20
 MS_NOSUID, MS_NODEV, MNT_FORCE, MNT_DETACH = 2, 4, 1, 2
@@ -107,37 +110,64 @@ class StuckReadTest(AttackTest):
     def test_1_memory_that_is_never_delivered_stops_nobody_else(self):
         self.check_attack(self.attack, seconds=6)
 
-        drops = {row["reason"]: int(row["count"]) for row in self.daemon.query("status")["drops"]}
+        drops = self.get_drops()
         self.assertGreater(self.stuck_reads, 0)  # the attack is one
         self.assertGreater(drops["memory_late"], 0)
         self.check_ends()
 
-    def hold_lock(self, _):
+    def hold_lock(self):
         """Of the memory of a process that has just been seen for the first time. It is let go before the daemon stops:
         the kernel takes that lock as well to take probes out of what the process has mapped."""
         path, server = self.mount(failures=1)
-        holder = self.add_attacker(as_nobody("/usr/bin/python3", self.program, "hold", self.library, path / "stack",
+        other = pathlib.Path(shutil.copy(self.library, self.folder / OTHER_LIBRARY))
+        holder = self.add_attacker(as_nobody("/usr/bin/python3", self.program, "hold", self.library, path / "stack", other,
                                              stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True))
         self.assertEqual(holder.stdout.readline(), "loaded\n")
         self.daemon.wait_attached("harm_call")
+        other.unlink()  # from now on it is found in the memory of the process only
         threading.Thread(target=self.count_reads, args=(server,), daemon=True).start()
         tell(server)
         self.assertTrue(self.dropped.wait(10))
         tell(holder)
         self.assertEqual(holder.stdout.readline(), "holds\n")
         wait_until("a lock that is not let go", lambda: is_held(holder.pid))
-        time.sleep(2)  # whoever waits for it does so by now
-        self.counted = self.count_calls()
+
+    def look_for(self, library):
+        """In all processes, from now on."""
+        settings = self.daemon.settings
+        settings["libraries"]["custom_sym"].append(library)
+        self.daemon.config.write_text(json.dumps(settings), encoding="utf-8")
+        self.daemon.ctl("config", "reload")
 
     def count_calls(self):
         return self.daemon.functions()["slow_sleep"]["calls"]
 
-    def test_1_a_lock_that_is_never_let_go_stops_nobody_else(self):
-        self.check_attack(self.hold_lock, seconds=6)
+    def get_drops(self):
+        return {row["reason"]: int(row["count"]) for row in self.daemon.query("status")["drops"]}
 
-        self.assertGreater(self.count_calls(), self.counted)  # of the honest process
-        drops = {row["reason"]: int(row["count"]) for row in self.daemon.query("status")["drops"]}
+    def test_1_a_lock_that_is_never_let_go_stops_nobody_else(self):
+        counted = []
+
+        def attack(_):
+            self.hold_lock()
+            time.sleep(2)  # whoever waits for it does so by now
+            counted.append(self.count_calls())
+        self.check_attack(attack, seconds=6)
+
+        self.assertGreater(self.count_calls(), counted[0])  # of the honest process
+        drops = self.get_drops()
         self.assertGreater(drops.get("memory_late", 0) + drops.get("process_late", 0), 0)
+
+    def test_1_a_library_that_only_such_a_process_has_is_put_off(self):
+        self.hold_lock()
+        self.look_for(OTHER_LIBRARY)
+
+        wait_until("a look at the process that is given up", lambda: self.get_drops().get("process_late", 0) > 0)
+
+        self.assertFalse([row for row in self.daemon.query("probes") if row["library"].endswith(OTHER_LIBRARY)])
+        begin = time.monotonic()
+        self.daemon.ctl("probes", "threshold", "harm_call", "5ms")
+        self.assertLess(time.monotonic() - begin, MAX_LATE_CONTROL_S)
 
     def test_1_a_daemon_that_is_killed_ends_at_once(self):
         self.attack(self.daemon)

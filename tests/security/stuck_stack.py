@@ -3,8 +3,8 @@
 
 usage: stuck_stack.py serve FD SIZE FAILURES    serves a file system of one file, `stack`, over the descriptor
        stuck_stack.py sit LIBRARY FILE THREADS  has threads with stacks in that file sit in harm_call()
-       stuck_stack.py hold LIBRARY FILE         has a thread hold the lock of its memory, calls harm_call(), and
-                                                waits for that lock
+       stuck_stack.py hold LIBRARY FILE OTHER   loads OTHER as well, has a thread hold the lock of its memory, calls
+                                                harm_call(), and waits for that lock
 
 The server drops all pages on a line of standard input; from then on it fails so many reads, answers none after them,
 and prints a line for each of these. The others say that they have loaded the library, wait for a line, and say so when
@@ -122,11 +122,12 @@ def sit(library, path, threads):
     time.sleep(LIFE_S)
 
 
-def hold(library, path):
+def hold(library, path, other):
     fd = os.open(path, os.O_RDWR)
     memory = mmap.mmap(fd, mmap.PAGESIZE, mmap.MAP_SHARED)
     memory.madvise(mmap.MADV_RANDOM)  # no reads ahead: the fault itself reads
     target = ctypes.CDLL(library)
+    ctypes.CDLL(other)
     libc = ctypes.CDLL(None)
     begin = ctypes.addressof(ctypes.c_char.from_buffer(memory))
     print("loaded", flush=True)
