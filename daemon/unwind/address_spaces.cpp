@@ -140,6 +140,28 @@ bool AddressSpaces::still_holds(const Space& before, const Space& now) {
          });
 }
 
+// Whether other code may have come and gone where a library is again: the loader tells before and
+// after it closes the library, opens the other, closes that, opens the library. Of these eight the
+// looks may leave out the first and the last. Each library that came in between took two at most.
+bool AddressSpaces::may_hide_others(const Space& before, const Space& now) {
+  constexpr uint32_t kHiding = 6;
+  const auto came = std::ranges::count_if(*now.mappings, [&before](const MapEntry& mapping) {
+    return mapping.file.inode != 0 && is_new(before, mapping);
+  });
+  const uint32_t changes = now.image.code_changes - before.image.code_changes;
+  return changes >= kHiding + 2 * static_cast<uint64_t>(came);
+}
+
+void AddressSpaces::note_seen(Space& space, bool goes_on) {
+  const uint32_t now = space.image.code_changes;
+  if (goes_on) {
+    space.seen.back().last = now;
+    return;
+  }
+  if (space.seen.size() == kMaxSeen) space.seen.erase(space.seen.begin());
+  space.seen.push_back({.first = now, .last = now});
+}
+
 void AddressSpaces::retire(uint32_t pid, Space space) {
   if (space.number == 0) return;
   forget_rules(space);
@@ -192,14 +214,15 @@ bool AddressSpaces::prepare(uint32_t pid) {
   if (space.number != 0) hold_new_code(space, fresh, opened);
   if (space.number != 0 && still_holds(space, fresh)) {
     fresh.number = space.number;
-    fresh.first_code_changes = space.first_code_changes;
+    fresh.seen = std::move(space.seen);
+    note_seen(fresh, !may_hide_others(space, fresh));
     fresh.rules = std::move(space.rules);
     fresh.python = space.python;
     fresh.examined = std::move(space.examined);
   } else {
     retire(pid, std::move(space));
     fresh.number = ++last_number_;
-    fresh.first_code_changes = fresh.image.code_changes;
+    note_seen(fresh, false);
     owners_[fresh.number] = pid;
   }
   space = std::move(fresh);
@@ -238,7 +261,9 @@ void AddressSpaces::note_walk(const RawStack& raw) {
 }
 
 bool AddressSpaces::held_at(const Space& space, uint32_t code_changes) {
-  return code_changes >= space.first_code_changes && code_changes <= space.image.code_changes;
+  return std::ranges::any_of(space.seen, [code_changes](const CodeChanges& seen) {
+    return code_changes >= seen.first && code_changes <= seen.last;
+  });
 }
 
 // Where the kernel side knew no rules, the loader's count tells which mappings were meant.

@@ -70,6 +70,7 @@ class AddressSpaces {
   static constexpr uint32_t kNoSpace = UINT32_MAX;
   static constexpr size_t kMaxPast = 64;  // some 100 KB each for PyTorch
   static constexpr size_t kMaxFoundPythons = 1'024;
+  static constexpr size_t kMaxSeen = 64;  // CodeChanges of a space
 
   AddressSpaces(Options options, CodeFiles& files, const Clock& clock);
   AddressSpaces(const AddressSpaces&) = delete;
@@ -138,9 +139,14 @@ class AddressSpaces {
     uint32_t code_changes = 0;
     bool operator==(const Image&) const = default;
   };
+  // The loader's count, from the first to the last of some changes.
+  struct CodeChanges {
+    uint32_t first = 0;
+    uint32_t last = 0;
+  };
   struct Space {
     uint32_t number = 0;
-    uint32_t first_code_changes = 0;  // since when the number holds; until that of `image`
+    std::vector<CodeChanges> seen;  // when the number held; the last until that of `image`
     Image image;
     int64_t read_mono_ns = 0;
     bool is_told = false;                                   // the kernel side had room for it
@@ -160,6 +166,8 @@ class AddressSpaces {
 
   std::optional<Image> read_image(uint32_t pid) const;
   bool read_mappings(uint32_t pid, Space& space) const;
+  static bool may_hide_others(const Space& before, const Space& now);
+  static void note_seen(Space& space, bool goes_on);
   static bool held_at(const Space& space, uint32_t code_changes);
   static bool still_holds(const Space& before, const Space& now);
   Space* find_present(const ProcessKey& process);

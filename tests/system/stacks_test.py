@@ -22,6 +22,7 @@ THRESHOLD_MS = 0.01  # stack_target takes 50 us
 PAUSE_US = 2500      # 400 samples a second: beyond 1,000 slow calls a second not all are handed on
 STACKS = WORKLOADS / "stacks"
 PYTHON_STACKS = WORKLOADS / "python_stacks"
+REPORTED = "reported"  # the file that has the last sample reported
 PLUGINS = [STACKS / "libfirst_plugin.so", STACKS / "libsecond_plugin.so"]
 
 
@@ -224,6 +225,7 @@ class StacksTest(unittest.TestCase):
         quiet_seconds = 5
         samples = 0
         last_news = time.monotonic()
+        reported = 0
         with open(truth_path, "rb") as truths:
             while time.monotonic() < last_news + quiet_seconds:
                 before = samples, comparison.right, comparison.wrong.total()
@@ -233,6 +235,10 @@ class StacksTest(unittest.TestCase):
                 truths.seek(-len(line), os.SEEK_CUR)
                 for call in watcher.read_calls():
                     comparison.add_call(call)
+                    reported = max(reported, get_sample(call))
+                new_path = truth_path.with_name("reported.new")
+                new_path.write_text(f"{reported}\n", encoding="ascii")
+                new_path.rename(truth_path.with_name(REPORTED))
                 if before != (samples, comparison.right, comparison.wrong.total()):
                     last_news = time.monotonic()
                 if samples == SAMPLES and not comparison.truths:
@@ -253,6 +259,8 @@ class StacksTest(unittest.TestCase):
         others = [STACKS / case.other_program] if case.other_program else []
         command = [program, "--case", case.case, "--pause-us", case.pause_us,
                    "--argument", " ".join(map(str, [*case.argument, *others]))]
+        if case.case == "plugin":
+            command += ["--reported-file", REPORTED]
         self.check(make_config([program, *others], case.may_throw), compare, command, others)
 
     def test_of_python_functions(self):

@@ -353,6 +353,29 @@ TEST_F(AddressSpacesTest, TellsSuccessiveSpacesApartByTheChangesOfTheLoader) {
   EXPECT_EQ(told(child.pid()).code_changes, 4u);
 }
 
+TEST_F(AddressSpacesTest, FindsNoSpaceWhereALibraryMayHaveTakenAnothersPlaceForAWhile) {
+  CommandedChild child;
+  (void)child.open_library(FRAME_SAMPLE, kLeaf);
+  tables_.code_changes = 2;
+  ASSERT_TRUE(spaces_.prepare(child.pid()));
+  const uint32_t number = told(child.pid()).space;
+  const auto find_at = [&](uint32_t code_changes) {
+    RawStack stack = make_stack(child.key(), 0);
+    stack.code_changes = code_changes;
+    return spaces_.find_number(stack);
+  };
+  tables_.code_changes = 6;  // one that came elsewhere and went
+  ASSERT_TRUE(spaces_.prepare(child.pid()));
+  EXPECT_EQ(find_at(4), number);
+
+  tables_.code_changes = 14;
+  ASSERT_TRUE(spaces_.prepare(child.pid()));
+
+  EXPECT_EQ(find_at(6), number);
+  EXPECT_EQ(find_at(10), AddressSpaces::kNoSpace);
+  EXPECT_EQ(find_at(14), number);
+}
+
 TEST_F(AddressSpacesTest, AnswersByASpaceOfBeforeForAWhileAndTeachesNobody) {
   CommandedChild child;
   const uint64_t leaf = child.open_library(FRAME_SAMPLE, kLeaf);

@@ -8,6 +8,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <string>
 
 #include "walk.h"
@@ -36,6 +37,18 @@ void* load(const std::string& path, const std::string& symbols) {
   return handle;
 }
 
+// Until then what is mapped may not be known yet to those who take the stacks. Not for ever: the
+// record may have been dropped.
+void wait_until_reported(const std::string& path, uint64_t sample) {
+  constexpr useconds_t kPeriodUs = 2'000;
+  constexpr int kMaxLooks = 1'500;  // 3 s
+  uint64_t reported = 0;
+  for (int i = 0; !path.empty() && reported < sample && i < kMaxLooks; ++i) {
+    usleep(kPeriodUs);
+    std::ifstream(path) >> reported;
+  }
+}
+
 }  // namespace
 
 extern "C" {
@@ -51,16 +64,20 @@ extern "C" {
   return g_entry(walk) + 1;
 }
 
-// The samples of one plugin, from its coming to its going.
+// The samples of one plugin, from its coming to its going: right after the last.
 [[gnu::noipa]] static void walk_with_plugin(Walk* walk, Request& request, const std::string& path,
                                             const std::string& symbols) {
   const Frame frame(walk, __func__);
   void* const handle = load(path, symbols);
   const uint64_t last_sample = request.last_sample;
-  request.last_sample = std::min(last_sample, request.next_sample + kSamplesPerPlugin - 1);
-  const uint64_t next_sample = request.last_sample + 1;
+  const uint64_t first_sample = request.next_sample;
+  request.last_sample = first_sample;
   walk_all(walk, request, kMaxSteps);
-  request.next_sample = next_sample;
+  wait_until_reported(request.reported_path, first_sample);
+  request.next_sample = first_sample + 1;
+  request.last_sample = std::min(last_sample, first_sample + kSamplesPerPlugin - 1);
+  walk_all(walk, request, kMaxSteps);
+  request.next_sample = request.last_sample + 1;
   request.last_sample = last_sample;
   dlclose(handle);
 }

@@ -74,6 +74,7 @@ int main(int argc, char** argv) {
                          {"--threads", "8"},           // of the case with threads
                          {"--argument", ""},           // of the case: words
                          {"--wait-for-file", ""},      // warm-up calls until it exists
+                         {"--reported-file", ""},      // plugin: has the last sample reported
                          {"--linger-for-file", ""}});  // exit once it exists
   Request request{.last_sample = options.get_count("--samples"),
                   .pause_ns = options.get_count("--pause-us") * 1000,
@@ -82,6 +83,7 @@ int main(int argc, char** argv) {
                   .threads = options.get_count("--threads"),
                   .arguments = split_words(options.get_text("--argument")),
                   .linger_path = options.get_text("--linger-for-file"),
+                  .reported_path = options.get_text("--reported-file"),
                   .next_sample = options.get_count("--first-sample")};
   const CaseRow& row = find_case(options.get_text("--case"));
   set_stack_target_ns(request.target_ns);

@@ -105,6 +105,7 @@ struct Request {
   uint64_t threads = 1;
   std::vector<std::string> arguments;  // of the case: files
   std::string linger_path;
+  std::string reported_path;  // of a file with the last sample of which the stack was reported
   std::atomic<uint64_t> next_sample = 1;
 };
 
