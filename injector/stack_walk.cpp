@@ -161,6 +161,7 @@ class NativeWalk {
       if (!is_own_code(frame_.pc)) return false;
       add_frame();
       const gpuperf_unwind_rule rule = find_own_rule(frame_.pc, frame_.is_exact != 0);
+      if (rule.kind == GPUPERF_UNWIND_UNKNOWN) return false;
       if (uses_bp(rule)) keep_bp();
       const int end = unwind_step(&g_reader, &rule, &frame_);
       keep_words(rule);

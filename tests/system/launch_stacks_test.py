@@ -119,6 +119,8 @@ class LaunchStacksTest(unittest.TestCase):
         self.assertEqual(len(named), 2, count(by_hooks))  # of two threads
 
     def test_a_program_of_under_a_second_has_whole_stacks_from_its_first_launch_on(self):
+        self.take_stacks(1)  # the daemon has met the library, as on any host but the first time
+
         def work():
             with self.run_program("at once") as process:
                 process.communicate(timeout=30)

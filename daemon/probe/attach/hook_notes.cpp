@@ -67,25 +67,26 @@ Status HookNotes::set(const ProbedFile& file, const Wanted& wanted) {
     detach({file.id});
     return absl::OkStatus();
   }
-  auto known = libraries_.find(file.id);
+  const auto known = libraries_.find(file.id);
   if (known != libraries_.end() && known->second.reports == wanted.launches) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::vector<UsdtSite> sites, read_usdt_sites(file.fd));
   // Libraries from before there were notes have none.
   if (sites.empty()) return absl::OkStatus();
-  if (known == libraries_.end()) {
-    ASSIGN_OR_RETURN(const ProbePlace launch, find_place(sites, "launch", GPUPERF_NOTE_LAUNCH));
-    ASSIGN_OR_RETURN(const ProbePlace thread, find_place(sites, "thread", GPUPERF_NOTE_THREAD));
-    ASSIGN_OR_RETURN(const ProbePlace slow, find_place(sites, "slow", GPUPERF_NOTE_SLOW));
-    ASSIGN_OR_RETURN(const ProbePlace calls, find_place(sites, "calls", GPUPERF_NOTE_CALLS));
-    // Last the one from which on hooks count: they find the others there.
-    const ProbePlace places[] = {launch, thread, slow, calls};
-    Library library;
-    RETURN_IF_ERROR(add_probe_links(programs_, file, "take_note", places, library.count));
-    known = libraries_.emplace(file.id, std::move(library)).first;
-  }
-  return set_reports(file, sites, wanted.launches, known->second);
+  if (known != libraries_.end()) return set_reports(file, sites, wanted.launches, known->second);
+  ASSIGN_OR_RETURN(const ProbePlace launch, find_place(sites, "launch", GPUPERF_NOTE_LAUNCH));
+  ASSIGN_OR_RETURN(const ProbePlace thread, find_place(sites, "thread", GPUPERF_NOTE_THREAD));
+  ASSIGN_OR_RETURN(const ProbePlace slow, find_place(sites, "slow", GPUPERF_NOTE_SLOW));
+  ASSIGN_OR_RETURN(const ProbePlace calls, find_place(sites, "calls", GPUPERF_NOTE_CALLS));
+  Library library;
+  RETURN_IF_ERROR(set_reports(file, sites, wanted.launches, library));
+  // Last the one from which on hooks count: they find the others there, and till then probes see
+  // the calls.
+  const ProbePlace places[] = {launch, thread, slow, calls};
+  RETURN_IF_ERROR(add_probe_links(programs_, file, "take_note", places, library.count));
+  libraries_.emplace(file.id, std::move(library));
+  return absl::OkStatus();
 }
 
 void HookNotes::detach(const std::set<int>& file_ids) {
