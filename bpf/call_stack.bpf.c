@@ -13,6 +13,10 @@ __attribute__((noinline)) int call_stack_abandon(struct gpuperf_thread *thread, 
 	if (!thread)
 		return 0;
 	frame = call_stack_at(thread, index);
+	if (frame->is_hooked) {
+		thread->hooked.place = 0;
+		return 0;
+	}
 	cell_index = frame->cell;
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
 	if (!cell)

@@ -53,22 +53,23 @@ static __always_inline __u32 cookie_lane(__u64 cookie)
 static __always_inline _Bool call_stack_forwards(struct gpuperf_thread *thread, __u64 cookie)
 {
 	__u32 top = thread->depth - 1;
-	__u64 around;
+	const struct gpuperf_frame *around;
 
 	if (top >= GPUPERF_CALL_DEPTH)
 		return 0;
-	around = call_stack_at(thread, top)->cookie;
-	return cookie_function(around) == cookie_function(cookie) &&
-	       cookie_lane(around) != cookie_lane(cookie);
+	around = call_stack_at(thread, top);
+	return !around->is_hooked && cookie_function(around->cookie) == cookie_function(cookie) &&
+	       cookie_lane(around->cookie) != cookie_lane(cookie);
 }
 
 /* What the thread's outermost hooked calls took so far; 0 where none are known. */
 static __always_inline __u64 call_stack_read_hooked_ns(const struct gpuperf_thread *thread)
 {
+	const struct gpuperf_hooked_thread *said = (const void *)thread->hooked.address;
 	__u64 hooked_ns = 0;
 
-	if (thread->hooked_ns_address) /* unreadable: zero, as before */
-		bpf_probe_read_user(&hooked_ns, sizeof(hooked_ns), (const void *)thread->hooked_ns_address);
+	if (said) /* unreadable: zero, as before */
+		bpf_probe_read_user(&hooked_ns, sizeof(hooked_ns), &said->total_ns);
 	return hooked_ns;
 }
 
@@ -96,6 +97,7 @@ static __always_inline struct gpuperf_frame *call_stack_push(struct gpuperf_thre
 	frame->cell = cell;
 	frame->has_split = 0;
 	frame->child_count = 0;
+	frame->is_hooked = 0;
 	thread->depth = depth + 1;
 	return frame;
 }
@@ -123,7 +125,7 @@ static __always_inline void call_stack_charge_hooked(struct gpuperf_thread *thre
 	__u32 parent = thread->depth - 1;
 	__u64 hooked_ns;
 
-	if (!thread->hooked_ns_address)
+	if (!thread->hooked.address)
 		return;
 	hooked_ns = call_stack_read_hooked_ns(thread) - frame->hooked_ns;
 	if (hooked_ns > duration_ns)

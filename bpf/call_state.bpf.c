@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Follows the threads that are inside of probed calls: off the CPU and why, woken by whom. All other threads cost a
- * load or two per hook. A thread off the CPU pushes and pops no frames, so the hooks need no lock. */
+ * load or two per hook. A thread off the CPU pushes and pops no frames, so the hooks need no lock. Only here and on ticks
+ * is a thread's hooked call found (hooked_call.bpf.h). */
 #include "bpf/call_state.bpf.h"
+#include "bpf/hooked_call.bpf.h"
 #include "bpf/stack.bpf.h"
 #include "bpf/waits.bpf.h"
 
@@ -202,11 +204,17 @@ static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task
 static __attribute__((noinline)) int switch_threads(struct task_struct *prev, struct task_struct *next,
 						    _Bool preempt)
 {
-	struct gpuperf_thread *leaving = thread_in_call(prev);
+	struct gpuperf_thread *leaving = followed_thread(prev);
 	struct gpuperf_thread *coming = thread_in_call(next);
 
-	if (leaving)
-		leave_cpu(leaving, prev, !preempt && prev->__state, bpf_ktime_get_ns());
+	if (leaving) {
+		__u64 now_ns = bpf_ktime_get_ns();
+
+		if (leaving->hooked.address)
+			hooked_call_look(leaving, now_ns);
+		if (leaving->depth)
+			leave_cpu(leaving, prev, !preempt && prev->__state, now_ns);
+	}
 	if (coming)
 		return_to_cpu(coming, next, bpf_ktime_get_ns(), 1);
 	return 0;

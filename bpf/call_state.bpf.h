@@ -12,15 +12,23 @@ static __always_inline __s32 syscall_of(struct task_struct *task)
 	return (__s32)regs->orig_rax;
 }
 
-/* A task's state while it is inside of probed calls; NULL else. Most tasks never made a probed call: for
- * them this is one load. */
-static __always_inline struct gpuperf_thread *thread_in_call(struct task_struct *task)
+/* A task's state; NULL where it is in no probed call and has no hooks. Most tasks never made a probed call: for them this is
+ * one load. */
+static __always_inline struct gpuperf_thread *followed_thread(struct task_struct *task)
 {
 	struct gpuperf_thread *thread;
 
 	if (!task->bpf_storage)
 		return NULL;
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	return thread && (thread->depth || thread->hooked.address) ? thread : NULL;
+}
+
+/* A task's state while it is inside of calls, of hooks those only that were found; NULL else. */
+static __always_inline struct gpuperf_thread *thread_in_call(struct task_struct *task)
+{
+	struct gpuperf_thread *thread = followed_thread(task);
+
 	return thread && thread->depth ? thread : NULL;
 }
 

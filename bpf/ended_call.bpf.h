@@ -17,7 +17,7 @@ struct ended_call {
 	__u8 adaptive;          /* the threshold */
 	__u8 has_return_value;
 	__u8 is_framed;
-	__u8 is_noted;          /* by a launch hook: its thread was not followed meanwhile */
+	__u8 is_followed;       /* where its time went is known */
 };
 
 /* NULL: only the call's times are known. */

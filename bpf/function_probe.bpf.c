@@ -7,6 +7,7 @@
  * 7.0 on: GPUPERF_SESSION 0 = without sessions (multi and perf), 1 = no argument, 2 = context.
  */
 #include "bpf/call_state.bpf.h"
+#include "bpf/hooked_call.bpf.h"
 #include "bpf/own_stack.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
@@ -100,6 +101,8 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	if (!hit_counts(cookie, task))
 		return SKIP_RETURN;
 	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
+	if (thread)
+		hooked_call_look_now(thread);
 	if (thread && thread->depth) {
 		call_stack_drop_stale(thread, PT_REGS_SP(ctx), cookie);
 		if (call_stack_forwards(thread, cookie)) {
@@ -220,6 +223,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 			.bp = PT_REGS_FP(ctx),
 		},
 		.function_id = cookie_function(cookie),
+		.is_followed = 1,
 	};
 	_Bool given_up = 0; /* counted as abandoned, too early */
 	__u32 cell_index, frame = GPUPERF_CALL_DEPTH, ghost = GPUPERF_GHOSTS;

@@ -3,23 +3,14 @@
  * Takes what launch hooks hand over: see hook_notes.h. It is what the process says of itself: whatever it says goes to
  * its own cells and records only, and its times are held against the clock.
  */
+#include "bpf/call_state.bpf.h"
+#include "bpf/hooked_call.bpf.h"
 #include "bpf/own_stack.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
 
 #define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, stacks)
 #define NOTED_TOTALS_BYTES __builtin_offsetof(struct gpuperf_noted_calls, buckets)
-
-/* The function of an entry; NULL = not configured, or switched off. */
-static __always_inline const struct gpuperf_function *find_hooked(__u32 entry, __u32 *function_id)
-{
-	const __u64 *number = bpf_map_lookup_elem(&hooked_functions, &entry);
-
-	if (!number || !*number)
-		return NULL;
-	*function_id = *number - 1;
-	return bpf_map_lookup_elem(&functions, function_id);
-}
 
 static __always_inline struct gpuperf_thread *make_thread(void)
 {
@@ -68,7 +59,7 @@ __attribute__((noinline)) int add_noted_calls(__u64 address)
 
 	if (bpf_probe_read_user(totals, sizeof(totals), from))
 		return 0;
-	function = find_hooked(noted->entry, &function_id);
+	function = hooked_call_function(noted->entry, &function_id);
 	if (!function)
 		return 0;
 	cell_index = cells_find(function_id);
@@ -90,39 +81,38 @@ __attribute__((noinline)) int add_noted_calls(__u64 address)
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_noted_call, bp) - __builtin_offsetof(struct gpuperf_noted_call, pc) ==
 	       __builtin_offsetof(struct caller, bp));
 
-/* The frame that the call would have had, where it would have stood; 0 = nested too deep. */
-__attribute__((noinline)) int keep_noted_frame(struct gpuperf_thread *thread, const struct gpuperf_noted_call *noted,
-					       const struct ended_call *call, __u32 cell_index)
+/* Takes off the frame of the call that has ended, as it was found in flight: 1 + its index, where it stays until the
+ * thread's next call. 0 = it was not followed: it is nested in another, or the thread's place was not noted yet. */
+__attribute__((noinline)) __u32 take_followed_frame(struct gpuperf_thread *thread, __u64 noted_address)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct plan_registers registers = {};
-	struct gpuperf_frame *frame;
-	__u32 depth;
+	const struct gpuperf_hooked_thread *said;
+	__u32 place;
+
+	if (!thread)
+		return 0;
+	said = (const void *)thread->hooked.address;
+	place = thread->hooked.place;
+	if (!said || noted_address != (__u64)&said->call || !place)
+		return 0;
+	if (thread->off_cpu.since_ns)
+		mend_missed_return(thread);
+	call_stack_cut(thread, place - 1);
+	return place;
+}
+
+/* Likewise, one made now: it says nothing of where the call's time went. */
+__attribute__((noinline)) __u32 make_ended_frame(struct gpuperf_thread *thread, const struct gpuperf_noted_call *noted,
+						 const struct ended_call *call)
+{
+	__u32 place;
 
 	if (!thread || !noted || !call)
 		return 0;
-	depth = thread->depth;
-	if (depth >= GPUPERF_CALL_DEPTH)
-		return 0;
-	frame = call_stack_at(thread, depth);
-	frame->sp = noted->sp - 8; /* at entry */
-	frame->bp = noted->bp;
-	frame->start_ns = call->start_ns;
-	frame->cookie = call->function_id;
-	frame->cell = cell_index;
-	frame->minor_faults = task->min_flt;
-	frame->major_faults = task->maj_flt;
-	frame->has_split = 0;
-	frame->child_count = 0;
-	if (call->flags & GPUPERF_FN_PLAN) {
-		registers.sp = frame->sp;
-		__builtin_memcpy(registers.values, noted->arguments, sizeof(noted->arguments));
-		plan_keep(&registers, call->function_id, frame);
-	} else {
-		frame->values_unread = 0;
-		__builtin_memcpy(frame->values, noted->arguments, sizeof(noted->arguments));
-	}
-	return 1;
+	call_stack_drop_stale(thread, noted->sp - 8, call->function_id);
+	place = hooked_call_push(thread, noted, call->start_ns);
+	if (place)
+		thread->depth = place - 1;
+	return place;
 }
 
 /* What leave() does for a call, but for its times, which are in the totals by themselves. 1 = it was slow: `call` is
@@ -134,11 +124,12 @@ __attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *c
 	struct gpuperf_noted_call noted;
 	struct gpuperf_cell *cell;
 	__u64 now_ns = bpf_ktime_get_ns();
-	__u32 cell_index, function_id, parent;
+	__u32 cell_index, function_id, parent, place;
 
+	place = take_followed_frame(thread, address);
 	if (!call || !call_cell || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
 		return 0;
-	function = find_hooked(noted.entry, &function_id);
+	function = hooked_call_function(noted.entry, &function_id);
 	if (!function || noted.duration_ns > now_ns)
 		return 0;
 	call->threshold_ns = find_passed_threshold(function, noted.duration_ns, &call->adaptive);
@@ -160,13 +151,16 @@ __attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *c
 	call->caller.pc = noted.pc;
 	call->caller.sp = noted.sp;
 	call->caller.bp = noted.bp;
-	call->is_noted = 1;
 	*call_cell = cell_index;
 	if (!thread)
 		return 1;
-	call_stack_drop_stale(thread, noted.sp - 8, function_id);
+	call->is_followed = !!place;
+	if (place) /* by the same start it was reported while in flight */
+		call->start_ns = call_stack_at(thread, place - 1)->start_ns;
+	else
+		place = make_ended_frame(thread, &noted, call);
+	call->is_framed = !!place;
 	call->depth = thread->depth;
-	call->is_framed = keep_noted_frame(thread, &noted, call, cell_index);
 	parent = thread->depth - 1;
 	if (parent < GPUPERF_CALL_DEPTH) /* its time is charged with that of all hooked calls */
 		call_stack_add_child(call_stack_at(thread, parent), function_id, noted.duration_ns);
@@ -176,11 +170,14 @@ __attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *c
 /* In the program itself, like the next: the verifier allows no more calls below than there are. */
 static __always_inline int take_noted_slow_call(__u64 address)
 {
+	struct gpuperf_thread *thread = make_thread();
 	struct ended_call call = {};
 	__u32 cell_index = 0;
 
+	if (thread)
+		hooked_call_look_now(thread);
 	if (end_noted_call(address, &call, &cell_index))
-		emit_slow_call(&call, make_thread(), cell_index);
+		emit_slow_call(&call, thread, cell_index);
 	return 0;
 }
 
@@ -197,10 +194,12 @@ static __always_inline int take_noted_launch(__u64 address)
 	    bpf_probe_read_user(&caller, sizeof(caller), &noted->pc) ||
 	    bpf_probe_read_user(&first, sizeof(first), &noted->arguments[0]))
 		return 0;
-	function = find_hooked(entry, &function_id);
+	function = hooked_call_function(entry, &function_id);
 	if (!function || !(function->flags & GPUPERF_FN_LAUNCH))
 		return 0;
 	thread = make_thread();
+	if (thread)
+		hooked_call_look_now(thread);
 	if (thread)
 		call_stack_drop_stale(thread, caller.sp - 8, function_id);
 	trace_launch(thread, function_id, exec_of(function, first), &caller);
@@ -224,7 +223,7 @@ __attribute__((noinline)) int keep_noted_launch(struct gpuperf_launches *record,
 	if (!record || at >= GPUPERF_LAUNCHES)
 		return 0;
 	if (!bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
-		function = find_hooked(noted.entry, &function_id);
+		function = hooked_call_function(noted.entry, &function_id);
 	if (!function || !(function->flags & GPUPERF_FN_LAUNCH)) {
 		record->function_id[at] = GPUPERF_NO_FUNCTION;
 		return 0;
@@ -291,7 +290,14 @@ __attribute__((noinline)) int take_noted_launches(__u64 address)
 	return 0;
 }
 
-/* Calls that the thread is inside of count its hooked calls from here on. */
+static __always_inline void forget_hooked_call(struct gpuperf_thread *thread)
+{
+	if (thread->hooked.place)
+		call_stack_cut(thread, thread->hooked.place - 1);
+	thread->hooked.start_ns = 0;
+}
+
+/* Calls that the thread is inside of count its hooked calls from here on, and these are followed. */
 __attribute__((noinline)) int take_noted_thread(__u64 address)
 {
 	struct gpuperf_thread *thread = make_thread();
@@ -302,9 +308,13 @@ __attribute__((noinline)) int take_noted_thread(__u64 address)
 
 	if (!thread || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
 		return 0;
-	key = key_of(noted.hooked_ns_address);
+	if (noted.hooked_address != thread->hooked.address)
+		forget_hooked_call(thread);
+	thread->hooked.address = noted.hooked_address;
+	if (!noted.hooked_address)
+		return 0;
+	key = key_of(noted.hooked_address);
 	bpf_map_update_elem(&noted_threads, &key, &tid, BPF_ANY); /* fails: its launches are told as lost */
-	thread->hooked_ns_address = noted.hooked_ns_address;
 	hooked_ns = call_stack_read_hooked_ns(thread);
 	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < thread->depth; i++)
 		call_stack_at(thread, i)->hooked_ns = hooked_ns;

@@ -11,12 +11,13 @@
  *   launch   -                                                before a hooked call whose stack BPF has to walk
  *   launches launches are reported, few with a stack          when 64 were kept, or waited for 10 ms
  *   each     each is reported with its stack                  never
- *   thread   -                                                before a thread's first hooked call, and once a second
+ *   thread   -                                                before a thread's first hooked call, once a second, and
+ *                                                             when the thread ends
  *
  * The kernel keeps the semaphores right in every process, across fork, exec and the daemon's death. While `calls` is
  * attached a hook counts the call and goes past the breakpoint at the driver's function; otherwise it goes through it. So
- * a call is counted exactly once whatever is attached when. BPF believes nothing here: a process can only spoil its own
- * rows.
+ * a call is counted exactly once whatever is attached when. Between notes BPF reads what the thread says of its calls
+ * (struct gpuperf_hooked_thread). BPF believes nothing here: a process can only spoil its own rows.
  */
 #pragma once
 
@@ -57,7 +58,7 @@ enum gpuperf_hook_entry {
  * a note at some percent of what it reports. */
 #define GPUPERF_NOTED_SLOW_NS 20000ull
 
-/* One call, noted by `launch` before it and by `slow` after it. */
+/* One call, noted by `launch` before it and by `slow` after it, and while it is in flight in struct gpuperf_hooked_thread. */
 struct gpuperf_noted_call {
 	__u64 start_mono_ns;      /* `slow` only */
 	__u64 duration_ns;        /* `slow` only */
@@ -93,11 +94,17 @@ struct gpuperf_noted_calls {
 	struct gpuperf_noted_bucket buckets[GPUPERF_NOTED_BUCKETS];
 };
 
-/* Where a thread adds up the time of its outermost hooked calls, so that a probed call around them does not count it as
- * its own: BPF reads it when such a call begins and when it ends. The memory stays as long as the thread; a fork's child
- * has none until it notes its own. Noted by `thread`, on that thread. */
+/* What a thread says of its outermost hooked calls. Written by that thread only; read by BPF on it. */
+struct gpuperf_hooked_thread {
+	__u64 total_ns;           /* of those that have ended: a probed call around them does not count it as its own */
+	__u64 start_mono_ns;      /* of the one in flight, written once `call` is; 0 = none. Cleared after its `slow` */
+	struct gpuperf_noted_call call; /* that one */
+};
+
+/* Where it lies, aligned and for as long as it is not noted anew; a fork's child has none until it notes its own. Noted by
+ * `thread`, on that thread. */
 struct gpuperf_noted_thread {
-	__u64 hooked_ns_address;  /* of a __u64, aligned; written by that thread only */
+	__u64 hooked_address;     /* of struct gpuperf_hooked_thread; 0 = the thread has none any more */
 };
 
 #define GPUPERF_NOTED_LAUNCHES GPUPERF_LAUNCHES
@@ -126,7 +133,7 @@ struct gpuperf_noted_launch {
 /* Launches of one thread that were kept to be reported together, oldest first. Noted by `launches`, on any thread of the
  * process. */
 struct gpuperf_noted_launches {
-	__u64 thread_address;     /* hooked_ns_address of the launching thread, as it noted it */
+	__u64 thread_address;     /* hooked_address of the launching thread, as it noted it */
 	__u64 base_mono_ns;
 	__u32 count;              /* at most GPUPERF_NOTED_LAUNCHES */
 	__u32 stack_count;        /* at most GPUPERF_NOTED_STACKS */

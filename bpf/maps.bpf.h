@@ -128,7 +128,8 @@ struct gpuperf_frame {
 	__u32 major_faults;
 	__u8 has_split;    /* 0 = nothing happened yet that `split` would show: it is not even zeroed */
 	__u8 child_count;
-	__u16 pad[3];
+	__u8 is_hooked;    /* a launch hook's call, which its process counts by itself */
+	__u8 pad[5];
 	struct gpuperf_time_split split; /* its faults stay unused here */
 	struct gpuperf_child children[GPUPERF_CHILDREN];
 	__u64 hooked_ns;   /* of the thread, at entry; less what calls made inside were charged already */
@@ -179,7 +180,16 @@ struct gpuperf_off_cpu {
 	__u64 waker_stack_id;
 };
 
-/* The probed calls a thread is inside of, outermost first. 6.7 KiB, only for threads that ever made one. */
+/* The outermost hooked call that the thread is inside of: see hooked_call.bpf.h. */
+struct gpuperf_hooked_call {
+	__u64 address;     /* of struct gpuperf_hooked_thread; 0 = none was noted */
+	__u64 start_ns;    /* as the thread says; 0 = it was in none when it was looked at last */
+	__u64 seen_ns;     /* when that was */
+	__u32 place;       /* 1 + index of its frame; 0 = it has none */
+	__u32 pad;
+};
+
+/* The probed and hooked calls a thread is inside of, outermost first. 6.7 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
@@ -193,7 +203,7 @@ struct gpuperf_thread {
 	/* The last calls given up, in a circle. */
 	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
 	__u64 next_stack_ns; /* no launch before carries a stack, where they are paced */
-	__u64 hooked_ns_address; /* of struct gpuperf_noted_thread; 0 = none was noted */
+	struct gpuperf_hooked_call hooked;
 	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the look-up */
 	struct gpuperf_off_cpu off_cpu;
 	struct gpuperf_wait waits[GPUPERF_WAITS]; /* the longest of the calls in flight, and stale ones */
@@ -232,7 +242,7 @@ struct {
 } hooked_functions GPUPERF_MAP;
 
 struct noted_thread_key {
-	__u64 address; /* of struct gpuperf_noted_thread */
+	__u64 address; /* of struct gpuperf_hooked_thread */
 	__u32 tgid;
 	__u32 pad;
 };

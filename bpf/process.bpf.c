@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Tasks: calls a dying thread is inside of are abandoned, the daemon hears of a process's end, and may
  * ask what every thread is inside of. */
-#include "bpf/call_stack.bpf.h"
+#include "bpf/hooked_call.bpf.h"
+
+#define TICKS_NS 20000000ull /* two of the slowest kernels, which tick every 10 ms */
 
 static __always_inline void emit_process_exit(struct task_struct *task)
 {
@@ -32,8 +34,10 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	__u32 tid = task->pid;
 
-	if (thread)
+	if (thread) {
 		call_stack_cut(thread, 0);
+		thread->hooked.address = 0; /* its memory may stay with others */
+	}
 	bpf_map_delete_elem(&walks_by_thread, &tid);
 	bpf_map_delete_elem(&known_rules_by_thread, &tid);
 	if (task->signal->live.counter == 0) { /* the last thread; two that end at once may both say so */
@@ -83,6 +87,7 @@ int list_in_flight(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct gpuperf_thread *thread;
+	__u64 now_ns;
 	__u32 depth;
 
 	if (!task)
@@ -91,8 +96,10 @@ int list_in_flight(struct bpf_iter__task *ctx)
 	if (!thread)
 		return 0;
 	depth = thread->depth;
+	now_ns = bpf_ktime_get_ns();
 	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++) {
 		struct gpuperf_frame *frame = call_stack_at(thread, i);
+		__u64 until_ns = call_known_until(thread, frame, now_ns);
 		struct gpuperf_in_flight call = {
 			.process_start_boot_ns = task->group_leader->start_boottime,
 			.start_mono_ns = frame->start_ns,
@@ -102,7 +109,7 @@ int list_in_flight(struct bpf_iter__task *ctx)
 			.depth = i,
 		};
 
-		if (frame->cell == GPUPERF_NO_CELL)
+		if (frame->cell == GPUPERF_NO_CELL || until_ns + TICKS_NS < now_ns)
 			continue;
 		bpf_probe_read_kernel(call.comm, sizeof(call.comm), task->comm);
 		bpf_seq_write(ctx->meta->seq, &call, sizeof(call)); /* full: the kernel asks again */

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Lists the calls in flight that have passed their thresholds, for the daemon that asks. */
 #include "bpf/call_state.bpf.h"
+#include "bpf/hooked_call.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/stack.bpf.h"
 #include "bpf/waits.bpf.h"
@@ -77,16 +78,18 @@ static __always_inline void add_present_state(const struct slow_in_flight_scratc
 }
 
 /* The threshold that a call in flight has passed; 0 = it is not slow. `start_ns`: as read once, for the thread runs on
- * and the frame may become another call's. */
-static __always_inline __u64 find_threshold_in_flight(const struct gpuperf_frame *frame, __u64 start_ns, __u64 now_ns,
+ * and the frame may become another call's. A hooked call that was seen to be slow is so: its end is noted. */
+static __always_inline __u64 find_threshold_in_flight(const struct gpuperf_frame *frame, __u64 start_ns, __u64 until_ns,
 						      __u8 *adaptive)
 {
 	__u32 function_id = cookie_function(frame->cookie);
 	const struct gpuperf_function *function = bpf_map_lookup_elem(&functions, &function_id);
 
-	if (!function || frame->cell == GPUPERF_NO_CELL || !start_ns || start_ns >= now_ns)
+	if (!function || frame->cell == GPUPERF_NO_CELL || !start_ns || start_ns >= until_ns)
 		return 0;
-	return find_passed_threshold(function, now_ns - start_ns, adaptive);
+	if (frame->is_hooked && until_ns - start_ns < GPUPERF_NOTED_SLOW_NS)
+		return 0;
+	return find_passed_threshold(function, until_ns - start_ns, adaptive);
 }
 
 /* Whether one of the first SLOW_PER_THREAD calls is slow: few threads have one, and to look closer is dear. A function
@@ -97,9 +100,10 @@ __attribute__((noinline)) int has_slow_in_flight(struct gpuperf_thread *thread, 
 
 	for (__u32 i = 0; i < SLOW_PER_THREAD && thread && i < thread->depth; i++) {
 		const struct gpuperf_frame *frame = call_stack_at(thread, i);
+		__u64 until_ns = call_known_until(thread, frame, now_ns);
 		__u64 start_ns = *(volatile __u64 *)&frame->start_ns;
 
-		if (find_threshold_in_flight(frame, start_ns, now_ns, &adaptive))
+		if (find_threshold_in_flight(frame, start_ns, until_ns, &adaptive))
 			return 1;
 	}
 	return 0;
@@ -111,14 +115,15 @@ __attribute__((noinline)) int keep_slow_in_flight(struct slow_in_flight_scratch 
 {
 	struct gpuperf_frame *frame;
 	struct gpuperf_slow_call *call;
-	__u64 start_ns, threshold_ns;
+	__u64 start_ns, until_ns, threshold_ns;
 	__u8 adaptive = 0;
 
 	if (!scratch || !thread)
 		return 0;
 	frame = call_stack_at(thread, index);
+	until_ns = call_known_until(thread, frame, scratch->now_ns);
 	start_ns = *(volatile __u64 *)&frame->start_ns;
-	threshold_ns = find_threshold_in_flight(frame, start_ns, scratch->now_ns, &adaptive);
+	threshold_ns = find_threshold_in_flight(frame, start_ns, until_ns, &adaptive);
 	if (!threshold_ns)
 		return 0;
 	call = &scratch->record.call;
@@ -126,7 +131,7 @@ __attribute__((noinline)) int keep_slow_in_flight(struct slow_in_flight_scratch 
 	call->header.kind = GPUPERF_RECORD_SLOW_IN_FLIGHT;
 	call->header.length_bytes = sizeof(scratch->record);
 	call->start_mono_ns = start_ns;
-	call->duration_ns = scratch->now_ns - start_ns;
+	call->duration_ns = until_ns - start_ns;
 	call->threshold_ns = threshold_ns;
 	call->adaptive = adaptive;
 	call->function_id = cookie_function(frame->cookie);

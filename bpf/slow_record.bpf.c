@@ -85,7 +85,7 @@ int emit_slow_call(const struct ended_call *call, struct gpuperf_thread *thread,
 			plan_read_blobs(record);
 		if (call->flags & GPUPERF_FN_SPLIT) {
 			keep_call_state(record, thread, call->depth, task->min_flt, task->maj_flt);
-			record->has_split = !call->is_noted;
+			record->has_split = call->is_followed;
 		}
 	}
 	bpf_get_current_comm(record->comm, sizeof(record->comm)); /* zeroes it on failure */

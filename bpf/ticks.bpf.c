@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* What threads inside of probed calls do on the CPU, sampled by the timer: user space, system call or page fault. */
 #include "bpf/call_state.bpf.h"
+#include "bpf/hooked_call.bpf.h"
 
 /* Absent where the kernel hides its symbols: then faults count as user space. */
 extern const void asm_exc_page_fault __ksym __weak;
@@ -51,10 +52,13 @@ SEC("tp_btf/local_timer_entry")
 int BPF_PROG(follow_tick)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct gpuperf_thread *thread = thread_in_call(task);
+	struct gpuperf_thread *thread = followed_thread(task);
 	__u32 depth, kind;
 
 	if (!thread)
+		return 0;
+	hooked_call_look_now(thread);
+	if (!thread->depth)
 		return 0;
 	kind = find_tick_kind(ctx, task);
 	barrier_var(kind);

@@ -52,6 +52,7 @@ void ThreadCounts::drop_frames(uint32_t left) {
     --depth_;
     if (depth_ < kDepthMax) add(entries_[frames_[depth_].entry].abandoned, 1);
   }
+  if (left == 0) hide_outermost();
 }
 
 void ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
@@ -75,7 +76,7 @@ void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   if (depth_ > 0) {
     frames_[depth_ - 1].child_ns += duration_ns;
   } else {
-    add(hooked_ns_, duration_ns);
+    add(hooked_.total_ns, duration_ns);
   }
   if (status != 0) add_error(counts, kStatusTag | static_cast<uint32_t>(status), 1);
   increment(counts.buckets[find_bucket(duration_ns)]);
@@ -88,8 +89,8 @@ void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
 void ThreadCounts::note_place(uint64_t now_mono_ns) {
   if (now_mono_ns < next_place_ns_) return;
   next_place_ns_ = now_mono_ns + 1'000'000'000;
-  launches_.thread_address = reinterpret_cast<uint64_t>(&hooked_ns_);
-  note_thread({.hooked_ns_address = launches_.thread_address});
+  launches_.thread_address = reinterpret_cast<uint64_t>(&hooked_);
+  note_thread({.hooked_address = launches_.thread_address});
 }
 
 bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
@@ -157,6 +158,7 @@ void ThreadTable::give_back(void* counts) {
   auto& gone = *static_cast<ThreadCounts*>(counts);
   gone.send_launches();
   gone.drop_frames(0);
+  note_thread({.hooked_address = 0});  // the block is another thread's next
   gone.next_place_ns_ = 0;
   gone.is_taken_.store(false, std::memory_order_release);
 }

@@ -40,9 +40,20 @@ class ThreadCounts {
   void end(uint64_t duration_ns, int32_t status);
   // Hooked calls that the thread is inside of.
   uint32_t depth() const { return depth_; }
+  // The call that no other is around, for the kernel side to find it in flight: filled, then shown
+  // until its end was noted.
+  gpuperf_noted_call& outermost() { return hooked_.call; }
+  void show_outermost(uint64_t start_mono_ns) {
+    std::atomic_signal_fence(std::memory_order_release);
+    hooked_.start_mono_ns = start_mono_ns;
+  }
+  void hide_outermost() {
+    hooked_.start_mono_ns = 0;
+    std::atomic_signal_fence(std::memory_order_release);
+  }
   const EntryCounts& of(uint32_t entry) const { return entries_[entry]; }
-  // Tells the kernel side where this thread's hooked time is, once a second: a daemon that has come
-  // since does not know. On the thread itself, as are the next two.
+  // Tells the kernel side where it finds this thread's hooked calls, once a second: a daemon that
+  // has come since does not know. On the thread itself, as are the next two.
   void note_place(uint64_t now_mono_ns);
   // Whether a launch is to be reported at once, so that its stack can be walked: from time to time.
   bool is_stack_due(uint64_t now_mono_ns);
@@ -78,7 +89,7 @@ class ThreadCounts {
 
   std::atomic<bool> is_taken_ = false;
   uint32_t depth_ = 0;
-  uint64_t hooked_ns_ = 0;  // in calls that no hooked call is around; read by BPF
+  gpuperf_hooked_thread hooked_ = {};  // read by BPF
   uint64_t next_place_ns_ = 0;
   uint64_t next_stack_ns_ = 0;
   std::atomic<bool> is_launches_busy_ = false;  // whoever finds it set does without

@@ -148,32 +148,39 @@ struct Hook<kEntry, kEnter, CUresult(Arguments...)> {
       return reinterpret_cast<Function>(g_entries[kEntry].real)(arguments...);
     }
     const auto* const frame = static_cast<const Word*>(__builtin_frame_address(0));
-    gpuperf_noted_call note;
+    const auto sp = reinterpret_cast<Word>(frame + 2);
+    thread->begin(kEntry, sp);
+    const bool is_outermost = thread->depth() == 1;
+    gpuperf_noted_call nested;
+    gpuperf_noted_call& note = is_outermost ? thread->outermost() : nested;
     note.entry = kEntry;
     note.pad = 0;
     note.pc = frame[1];
-    note.sp = reinterpret_cast<Word>(frame + 2);
+    note.sp = sp;
     note.bp = frame[0];
-    thread->begin(kEntry, note.sp);
+    keep_arguments(note, arguments...);
     uint64_t start_ns = g_clock.read();
     thread->note_place(start_ns);
     if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]]
       g_wake();
-    if (thread->depth() == 1 && is_reported_now(note, *thread, start_ns)) {
-      keep_arguments(note, arguments...);
-      note_launch(note);
-      start_ns = g_clock.read();
+    if (is_outermost) {
+      if (is_reported_now(note, *thread, start_ns)) {
+        note_launch(note);
+        start_ns = g_clock.read();
+      }
+      thread->show_outermost(start_ns);
     }
     const CUresult result = reinterpret_cast<Function>(kEnter)(arguments...);
     const uint64_t end_ns = g_clock.read();
-    note.duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
-    thread->end(note.duration_ns, result);
-    if (note.duration_ns >= GPUPERF_NOTED_SLOW_NS) [[unlikely]] {
+    const uint64_t duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
+    if (duration_ns >= GPUPERF_NOTED_SLOW_NS) [[unlikely]] {
       note.start_mono_ns = start_ns;
+      note.duration_ns = duration_ns;
       note.return_value = to_word(result);
-      keep_arguments(note, arguments...);
       note_slow(note);
     }
+    if (is_outermost) thread->hide_outermost();
+    thread->end(duration_ns, result);
     return result;
   }
 };

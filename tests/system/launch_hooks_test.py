@@ -3,6 +3,7 @@
 like those of probes. On stand-ins for the driver and for the injected library, which say what they counted."""
 
 import json
+import os
 import pathlib
 import shutil
 import signal
@@ -14,6 +15,7 @@ import unittest
 
 from gpuperf_system import SOURCE, WORKLOADS, Daemon, require_root, wait_until
 from injector_workload import FAKES, INJECTOR
+from why_slow_test import PARTS
 
 sys.path.append(str(SOURCE / "tests/gpu"))
 from trace_raw import read_stored  # noqa: E402  pylint: disable=wrong-import-position
@@ -21,7 +23,7 @@ from trace_raw import read_stored  # noqa: E402  pylint: disable=wrong-import-po
 # A copy of our own: probes act on the file, so whoever else runs this workload would be counted.
 FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-hooks-")
 CONFIG = {"cuda_func_sym": {name: {"symbol": name, "may_throw": False} for name in ("cuLaunchKernel", "cuGraphLaunch")},
-          "custom_sym": {"outer_call": {"symbol": "outer_call", "may_throw": False}},
+          "custom_sym": {name: {"symbol": name, "may_throw": False} for name in ("outer_call", "inner_call")},
           "libraries": {"cuda_func_sym": [f"{FOLDER.name}/libcuda.so.1"],
                         "custom_sym": [str(WORKLOADS / "hooked_launches")]},
           "slow": {"default_threshold_ms": 0},
@@ -51,10 +53,16 @@ class Launcher:
     def __exit__(self, *_):
         self.process.communicate(timeout=30)
 
-    def do(self, line):
+    def begin(self, line):
         self.process.stdin.write(line + "\n")
         self.process.stdin.flush()
+
+    def end(self):
         return json.loads(self.process.stdout.readline())
+
+    def do(self, line):
+        self.begin(line)
+        return self.end()
 
     def semaphores(self):
         return {name: value > 0 for name, value in self.do("semaphores").items()}
@@ -69,7 +77,7 @@ class LaunchHooksTest(unittest.TestCase):
     def start(self, **config):
         daemon = self.enterContext(Daemon(CONFIG | config))
         launcher = self.enterContext(Launcher())
-        daemon.wait_attached("cuLaunchKernel", "cuGraphLaunch", "outer_call")
+        daemon.wait_attached("cuLaunchKernel", "cuGraphLaunch", "outer_call", "inner_call")
         return daemon, launcher
 
     def row(self, daemon, launcher, calls, function="cuLaunchKernel"):
@@ -191,6 +199,116 @@ class LaunchHooksTest(unittest.TestCase):
         row = self.row(daemon, launcher, 21)
         self.assertEqual(row["calls"], 21)
         self.assertGreaterEqual(row["slow_calls"], 1)
+
+    def run_slow(self, line, threshold_ms=20):
+        """The slow call of a launch, and the workload's answer."""
+        daemon, launcher = self.start(slow={"default_threshold_ms": threshold_ms, "adaptive_factor": 0})
+        launcher.wait_for(ON)
+        answer = launcher.do(line)
+        (call,) = self.wait_slow(daemon, launcher, 1)
+        self.assertEqual(call["function"], "cuLaunchKernel")
+        split = call["time_split"]
+        self.assertLessEqual(abs(sum(split[part] for part in PARTS) - call["duration_ns"]),
+                             max(0.01 * call["duration_ns"], 20_000), split)
+        return call, answer
+
+    def test_a_slow_call_that_slept_says_so(self):
+        call, _ = self.run_slow("launch 1 60000 0 sleep")
+
+        split = call["time_split"]
+        self.assertEqual((split["blocked_on"], split["waits"][0]["syscall"], split["waker"]), ("sleep", "clock_nanosleep", None))
+        self.assertTrue(59_900_000 <= split["blocked_ns"] <= call["duration_ns"], split)
+        self.assertRegex(call["explanation"], "^Slept .* in clock_nanosleep")
+
+    def test_a_slow_call_that_was_woken_names_the_waker(self):
+        call, answer = self.run_slow("launch 1 60000 0 mutex")
+
+        split = call["time_split"]
+        self.assertEqual((split["blocked_on"], split["waits"][0]["syscall"], split["waker"]["tid"]),
+                         ("futex", "futex", answer["holder"]))
+        self.assertIn("hold_mutex", [frame["symbol"] for frame in split["waker"]["stack"]])
+        self.assertIn("futex_wait", [frame["symbol"] for frame in split["waits"][0]["kernel_stack"]])
+        self.assertRegex(call["explanation"], "^Blocked .* on a futex, woken by thread")
+
+    def test_a_slow_call_that_spun_was_on_the_cpu_or_waited_for_one(self):
+        call, _ = self.run_slow("launch 1 60000 0")
+
+        split = call["time_split"]
+        self.assertEqual(split["blocked_ns"], 0)
+        if split["runnable_ns"] + split["throttled_ns"] < 30_000_000:
+            self.assertGreater(split["cpu_samples"], 0)
+
+    def test_a_probed_call_inside_a_hooked_one_stands_between_it_and_those_around(self):
+        daemon, launcher = self.start(slow={"default_threshold_ms": 20, "adaptive_factor": 0})
+        launcher.wait_for(ON)
+
+        launches_ns = launcher.do("outer 1 60000 inner")["launches_ns"]
+        launcher.do("flush")
+
+        calls = {call["function"]: call for call in self.wait_slow(daemon, launcher, 3)}
+        self.assertEqual({name: call["outer"] for name, call in calls.items()},
+                         {"outer_call": [], "cuLaunchKernel": ["outer_call"], "inner_call": ["outer_call", "cuLaunchKernel"]})
+        self.assertEqual({name: [(child["function"], child["calls"]) for child in call["children"]]
+                          for name, call in calls.items()},
+                         {"outer_call": [("cuLaunchKernel", 1)], "cuLaunchKernel": [("inner_call", 1)], "inner_call": []})
+        row = self.row(daemon, launcher, 1, "outer_call")
+        self.assertEqual(row["total_ns"] - row["self_ns"], launches_ns)
+
+    def test_a_call_that_hangs_is_reported_in_flight_and_ends_as_the_same_record(self):
+        daemon, launcher = self.start(slow={"default_threshold_ms": 200, "adaptive_factor": 0})
+        launcher.wait_for(ON)
+
+        for way, state in (("sleep", "blocked"), ("", "running|runnable")):
+            with self.subTest(way or "spin"):
+                known = {call["id"] for call in self.list_slow(daemon, launcher)}
+                launcher.begin(f"launch 1 4000000 0 {way}")
+                (hung,) = wait_until("the call in flight",
+                                     lambda known=known: [call for call in self.list_slow(daemon, launcher)
+                                                          if call["id"] not in known])
+                self.assertEqual((hung["function"], hung["tid"], hung["in_flight"]), ("cuLaunchKernel", launcher.pid, True))
+                self.assertRegex(hung["state"], state)
+                self.assertLess(hung["duration_ns"], 4_000_000_000)
+                self.assertEqual([frame["symbol"] for frame in hung["user_stack"]][:1], ["launch_here"])
+                launcher.end()
+                (ended,) = wait_until("its end", lambda hung=hung: [
+                    call for call in self.list_slow(daemon, launcher) if call["id"] == hung["id"] and not call["in_flight"]])
+                self.assertEqual((ended["state"], ended["start_mono_ns"]), ("", hung["start_mono_ns"]))
+                self.assertGreaterEqual(ended["duration_ns"], 4_000_000_000)
+
+    @staticmethod
+    def list_slow(daemon, launcher):
+        return daemon.query("slow", "list", "--pid", launcher.pid)
+
+    def test_short_calls_that_were_seen_in_flight_leave_nothing_behind(self):
+        daemon, launcher = self.start(slow={"default_threshold_ms": 0.5, "adaptive_factor": 0})
+        launcher.wait_for(ON)
+        launcher.do("noted 400")
+
+        launcher.do("launch 400000 10 0")  # 4 s in which ticks find them
+        for _ in range(2 * (os.cpu_count() or 1)):
+            spinner = self.enterContext(subprocess.Popen([sys.executable, "-c", "while True: pass"]))
+            self.addCleanup(spinner.kill)
+        launcher.do("launch 150000 10 0")  # they also lose the CPU
+        launcher.do("flush")
+
+        self.assertEqual(self.row(daemon, launcher, 550_000)["in_flight"], 0)
+        calls = wait_until("no call in flight", lambda: self.none_in_flight(daemon, launcher), 20)
+        self.assertEqual([call for call in calls if call["state"] == "gone"], [])
+
+    def none_in_flight(self, daemon, launcher):
+        calls = daemon.query("slow", "list", "--pid", launcher.pid, "--limit", 1000)
+        return None if any(call["in_flight"] for call in calls) else calls or None
+
+    def test_a_call_left_by_longjmp_is_in_flight_until_the_next(self):
+        daemon, launcher = self.start(slow={"default_threshold_ms": 200, "adaptive_factor": 0})
+        launcher.wait_for(ON)
+
+        launcher.do("launch 1 0 0 leave")
+        wait_until("the call in flight", lambda: self.list_slow(daemon, launcher))
+        launcher.do("launch 1 0 0")
+
+        (call,) = wait_until("its end", lambda: self.none_in_flight(daemon, launcher), 20)
+        self.assertEqual(call["state"], "gone")
 
     def test_a_call_around_hooked_calls_does_not_count_their_time_as_its_own(self):
         daemon, launcher = self.start(slow={"default_threshold_ms": 30, "adaptive_factor": 0})

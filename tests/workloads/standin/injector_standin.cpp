@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 #include <time.h>
 
+#include <atomic>
 #include <bit>
 #include <cstdlib>
 
@@ -23,7 +24,8 @@ struct Hook {
 Hook g_launches{.entry = GPUPERF_HOOK_cuLaunchKernel, .noted = {}, .buckets = {}};
 Hook g_graph_launches{.entry = GPUPERF_HOOK_cuGraphLaunch, .noted = {}, .buckets = {}};
 hooked_totals g_totals;
-uint64_t g_hooked_ns;
+gpuperf_hooked_thread g_thread;
+uint64_t g_noted_slow_ns = GPUPERF_NOTED_SLOW_NS;
 bool g_is_thread_noted;
 
 uint64_t now_ns() {
@@ -59,18 +61,27 @@ void add_error(gpuperf_noted_calls& noted, int status) {
   noted.other_errors += 1;
 }
 
-void begin_call(const gpuperf_noted_call& call, Hook& hook) {
+void begin_call(const gpuperf_noted_call& noted, Hook& hook) {
+  gpuperf_noted_call& call = g_thread.call;
+  g_thread.start_mono_ns = 0;  // of a call that was left by longjmp
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  call = noted;
   if (!g_is_thread_noted) {
-    note_thread({.hooked_ns_address = reinterpret_cast<uint64_t>(&g_hooked_ns)});
+    note_thread({.hooked_address = reinterpret_cast<uint64_t>(&g_thread)});
     g_is_thread_noted = true;
   }
   if (launches_wanted()) note_launch(call);
   hook.noted.calls += 1;
+  call.start_mono_ns = now_ns();
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  g_thread.start_mono_ns = call.start_mono_ns;
 }
 
-void end_call(gpuperf_noted_call& call, int status, Hook& hook) {
+// How long it took.
+uint64_t end_call(int status, Hook& hook) {
+  gpuperf_noted_call& call = g_thread.call;
   const uint64_t ns = now_ns() - call.start_mono_ns;
-  g_hooked_ns += ns;
+  g_thread.total_ns += ns;
   hook.buckets[bucket_of(ns)] += 1;
   gpuperf_noted_calls& noted = hook.noted;
   noted.total_ns += ns;
@@ -80,7 +91,9 @@ void end_call(gpuperf_noted_call& call, int status, Hook& hook) {
   if (status != 0) add_error(noted, status);
   call.duration_ns = ns;
   call.return_value = static_cast<uint64_t>(status);
-  if (ns >= GPUPERF_NOTED_SLOW_NS) note_slow(call);
+  if (ns >= g_noted_slow_ns) note_slow(call);
+  g_thread.start_mono_ns = 0;
+  return ns;
 }
 
 // In as many notes as its buckets need.
@@ -128,7 +141,7 @@ extern "C" {
 // The caller, as its registers are once a function that begins here has returned to it.
 #define MAKE_NOTED_CALL(entry_index, ...)                                                  \
   {                                                                                        \
-    .start_mono_ns = now_ns(), .duration_ns = 0,                                           \
+    .start_mono_ns = 0, .duration_ns = 0,                                                  \
     .pc = reinterpret_cast<uint64_t>(__builtin_return_address(0)),                         \
     .sp = reinterpret_cast<uint64_t>(__builtin_frame_address(0)) + 16,                     \
     .bp = *static_cast<uint64_t*>(__builtin_frame_address(0)), .arguments = {__VA_ARGS__}, \
@@ -142,16 +155,13 @@ int hooked_launch(LAUNCH_PARAMETERS) {
     return cuLaunchKernel(LAUNCH_ARGUMENTS);
   }
   g_behind_launch = find_behind_entry("cuLaunchKernel");
-  gpuperf_noted_call call =
-      MAKE_NOTED_CALL(GPUPERF_HOOK_cuLaunchKernel, reinterpret_cast<uint64_t>(function), grid_x,
-                      grid_y, grid_z, block_x, block_y);
-  begin_call(call, g_launches);
-  call.start_mono_ns = now_ns();
+  begin_call(MAKE_NOTED_CALL(GPUPERF_HOOK_cuLaunchKernel, reinterpret_cast<uint64_t>(function),
+                             grid_x, grid_y, grid_z, block_x, block_y),
+             g_launches);
   const int status = enter_launch(LAUNCH_ARGUMENTS);
-  end_call(call, status, g_launches);
   g_totals.calls += 1;
   g_totals.errors += status != 0;
-  g_totals.total_ns += call.duration_ns;
+  g_totals.total_ns += end_call(status, g_launches);
   g_totals.min_ns = ~g_launches.noted.inverted_min_ns;
   g_totals.max_ns = g_launches.noted.max_ns;
   return status;
@@ -160,17 +170,17 @@ int hooked_launch(LAUNCH_PARAMETERS) {
 int hooked_graph_launch(void* exec, void* stream) {
   if (!hooks_count()) return cuGraphLaunch(exec, stream);
   g_behind_graph_launch = find_behind_entry("cuGraphLaunch");
-  gpuperf_noted_call call =
-      MAKE_NOTED_CALL(GPUPERF_HOOK_cuGraphLaunch, reinterpret_cast<uint64_t>(exec),
-                      reinterpret_cast<uint64_t>(stream));
-  begin_call(call, g_graph_launches);
-  call.start_mono_ns = now_ns();
+  begin_call(MAKE_NOTED_CALL(GPUPERF_HOOK_cuGraphLaunch, reinterpret_cast<uint64_t>(exec),
+                             reinterpret_cast<uint64_t>(stream)),
+             g_graph_launches);
   const int status = enter_graph_launch(exec, stream);
-  end_call(call, status, g_graph_launches);
+  (void)end_call(status, g_graph_launches);
   return status;
 }
 
 hooked_totals get_hooked_totals() { return g_totals; }
+
+void set_noted_slow_ns(uint64_t noted_slow_ns) { g_noted_slow_ns = noted_slow_ns; }
 
 void flush_hooked_calls() {
   if (!hooks_count()) return;

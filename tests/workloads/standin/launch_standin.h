@@ -4,8 +4,8 @@
 
 #include <stdint.h>
 
-/* cuLaunchKernel(); here `shared_bytes` is how long it takes, microseconds, and `extra` what it
- * returns. */
+/* cuLaunchKernel(); here `shared_bytes` is how long it takes, microseconds, `parameters` the
+ * function that takes so long, null = it spins, and `extra` what it returns. */
 #define LAUNCH_PARAMETERS                                                                         \
   void *function, uint32_t grid_x, uint32_t grid_y, uint32_t grid_z, uint32_t block_x,            \
       uint32_t block_y, uint32_t block_z, uint32_t shared_bytes, void *stream, void **parameters, \
@@ -34,6 +34,9 @@ struct hooked_totals {
 };
 /* Since the program began; of cuLaunchKernel. */
 struct hooked_totals get_hooked_totals(void);
+/* Which calls are noted as slow. A virtual machine's tick alone takes longer than the library's
+ * GPUPERF_NOTED_SLOW_NS. */
+void set_noted_slow_ns(uint64_t noted_slow_ns);
 /* As the library's thread does from time to time: hands over what was counted since. */
 void flush_hooked_calls(void);
 /* calls, slow, launch, thread. */

@@ -104,9 +104,9 @@ class Liar {
     }
     if (random_() % 2 == 0) {
       // Of a thread that was noted, so that the launches count.
-      gpuperf_noted_thread thread{.hooked_ns_address = reinterpret_cast<uint64_t>(area_)};
+      gpuperf_noted_thread thread{.hooked_address = reinterpret_cast<uint64_t>(area_)};
       gpuperf_note_thread(&thread);
-      launches->thread_address = thread.hooked_ns_address;
+      launches->thread_address = thread.hooked_address;
     }
     gpuperf_note_launches(launches);
   }
