@@ -88,12 +88,15 @@ Word to_word(T value) {
   }
 }
 
-// The first arguments, which are in registers.
+// The first arguments, which are in registers. One by one: copies of a whole array wait for its
+// elements to be written.
 template <typename... Arguments>
 void keep_arguments(gpuperf_noted_call& note, Arguments... arguments) {
-  const Word words[] = {to_word(arguments)...};
-  constexpr size_t kKept = std::min<size_t>(std::size(words), GPUPERF_ARGUMENTS);
-  std::memcpy(note.arguments, words, kKept * sizeof(Word));
+  size_t kept = 0;
+  const auto keep = [&](Word word) {
+    if (kept < GPUPERF_ARGUMENTS) note.arguments[kept++] = word;
+  };
+  (keep(to_word(arguments)), ...);
 }
 
 // Whether the launch is to be reported now, for the kernel side to walk its stack; where others are

@@ -280,9 +280,9 @@ class LaunchHooksTest(unittest.TestCase):
         return daemon.query("slow", "list", "--pid", launcher.pid)
 
     def test_short_calls_that_were_seen_in_flight_leave_nothing_behind(self):
-        daemon, launcher = self.start(slow={"default_threshold_ms": 0.5, "adaptive_factor": 0})
+        daemon, launcher = self.start(slow={"default_threshold_ms": 0.2, "adaptive_factor": 0})
         launcher.wait_for(ON)
-        launcher.do("noted 400")
+        launcher.do("noted 150")
 
         launcher.do("launch 400000 10 0")  # 4 s in which ticks find them
         for _ in range(2 * (os.cpu_count() or 1)):

@@ -94,18 +94,12 @@ int outer_call(int count, uint32_t microseconds, Way way) {
 
 namespace {
 
-void launch(int count, uint32_t microseconds, int status, Way way) {
-  for (int i = 0; i < count; ++i) {
-    if (way != wait_for_mutex) {
-      launch_here(microseconds, status, way);
-      continue;
-    }
-    holder = 0;
-    std::thread thread(hold_mutex, microseconds);
-    while (holder == 0) sched_yield();
-    launch_here(microseconds, status, way);
-    thread.join();
-  }
+// Holds the mutex when this returns.
+std::thread start_holder(uint32_t microseconds) {
+  holder = 0;
+  std::thread thread(hold_mutex, microseconds);
+  while (holder == 0) sched_yield();
+  return thread;
 }
 
 }  // namespace
@@ -117,7 +111,12 @@ int main() {
     uint32_t microseconds = 0;
     char way[16] = "";
     if (sscanf(line, "launch %d %" SCNu32 " %d %15s", &count, &microseconds, &status, way) >= 3) {
-      launch(count, microseconds, status, find_way(way));
+      for (int i = 0; i < count; ++i) {
+        std::thread thread;
+        if (find_way(way) == wait_for_mutex) thread = start_holder(microseconds);
+        launch_here(microseconds, status, find_way(way));
+        if (thread.joinable()) thread.join();
+      }
       printf("{\"holder\":%d}\n", holder.load());
     } else if (sscanf(line, "outer %d %" SCNu32 " %15s", &count, &microseconds, way) >= 2) {
       const uint64_t before_ns = get_hooked_totals().total_ns;
