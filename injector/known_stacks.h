@@ -23,7 +23,7 @@ void notice_code_changes();
 class KnownStacks {
  public:
   static constexpr size_t kChunkBytes = 32 << 10;
-  static constexpr size_t kChunksMax = 16;            // of a thread
+  static constexpr size_t kChunksMax = 64;            // of a thread
   static constexpr size_t kSharedChunksMax = 256;     // of all, beside each thread's first
   static constexpr uint32_t kWalksPerSecond = 2'000;  // a share of the thread's time
 

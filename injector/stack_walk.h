@@ -45,8 +45,8 @@ struct WalkedStack {
 
 // False: the kernel side has to walk this stack. It leads through a call whose return address a
 // probe has replaced, through code that no loaded file holds or that has no rule, or to memory that
-// cannot be read; `stack.words` then say when it is the same one again. `python` null = there is none. Takes some
-// 20 us, and system calls. One thread at a time.
+// cannot be read; `stack.words` then say when it is the same one again. `python` null = there is
+// none. Takes some 20 us, and system calls. One thread at a time.
 bool walk_own_stack(const WalkStart& start, const OwnPython* python, WalkedStack& stack);
 
 }  // namespace gpuperf::injector

@@ -17,7 +17,7 @@ from gpuperf_system import Daemon, wait_until
 from injector_workload import FAKES, INJECTOR
 
 LAUNCHES = 20_000
-SITES = 40  # distinct stacks, some 25 frames of Python and 60 native ones deep
+SITES = 20  # of 10 stacks each, some 25 frames of Python and 90 native ones deep
 PROGRAM = f"""
 import ctypes, functools, json, sys, time
 cuda = ctypes.CDLL("libcuda.so.1")

@@ -42,9 +42,9 @@ class LyingNotesTest(AttackTest):
         self.tell_launcher("flush")
         row = wait_until("the honest calls", lambda: self.daemon.functions("--pid", self.launcher.pid).get("cuLaunchKernel"))
         self.assertEqual((row["calls"], row["calls_hooked"], row["errors"]), (5000, 5000, 0))
-        honest = {self.launcher.pid, *(process.pid for process in self.attackers)}
+        liars = {process.pid for process in self.attackers}
         rows = [one for one in self.daemon.query("functions", "--per-process") if one["function"] == "cuLaunchKernel"]
-        self.assertTrue({one["pid"] for one in rows} <= honest, rows)
+        self.assertEqual({one["pid"] for one in rows}, {self.launcher.pid} | liars, rows)
         self.check_ends()
 
 

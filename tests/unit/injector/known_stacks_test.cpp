@@ -115,7 +115,7 @@ TEST_F(KnownStacksTest, TellsStacksApartThatDifferFarOut) {
 
 TEST_F(KnownStacksTest, HasRoomAgainOnceItIsCleared) {
   int depth = 0;
-  for (; !stacks_->must_clear() && depth < 2000; ++depth) {
+  for (; !stacks_->must_clear() && depth < 4000; ++depth) {
     recurse(depth % 200, 16 + static_cast<size_t>(depth), [&] { take_here(*stacks_); });
   }
   ASSERT_TRUE(stacks_->must_clear());

@@ -163,7 +163,7 @@ TEST_F(OwnRulesTest, KnowsNothingWhereNothingCanBeRead) {
   errno = 71;
 
   for (const uint64_t pc :
-       {uint64_t{0}, uint64_t{1}, uint64_t{4096}, reinterpret_cast<uint64_t>(page),
+       {uint64_t{0}, uint64_t{1}, uint64_t{4096}, reinterpret_cast<uint64_t>(page) + 8,
         uint64_t{0x7fff'ffff'f000}, uint64_t{0x8000'0000'0000}, UINT64_MAX}) {
     EXPECT_EQ(find_own_rule(pc, true).kind, GPUPERF_UNWIND_UNKNOWN) << pc;
     EXPECT_EQ(find_own_rule(pc, false).kind, GPUPERF_UNWIND_UNKNOWN) << pc;
