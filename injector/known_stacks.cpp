@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <new>
 
@@ -38,21 +39,21 @@ int read_load_counts(dl_phdr_info* info, size_t size_bytes, void* data) {
   return 1;  // the same of every module
 }
 
-uint64_t load(const StackWord& word) {
+template <typename T>
+struct [[gnu::packed, gnu::may_alias]] Unaligned {
+  T value;
+};
+
+// Sanitizers see memory that is not the reader's own.
+[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] uint64_t load(const StackWord& word) {
   const auto* const at = reinterpret_cast<const void*>(uint64_t{word.address});
   switch (word.size_bytes) {
     case 1:
       return *static_cast<const volatile uint8_t*>(at);
-    case 4: {
-      uint32_t value;
-      std::memcpy(&value, at, sizeof(value));
-      return value;
-    }
-    default: {
-      uint64_t value;
-      std::memcpy(&value, at, sizeof(value));
-      return value;
-    }
+    case 4:
+      return static_cast<const volatile Unaligned<uint32_t>*>(at)->value;
+    default:
+      return static_cast<const volatile Unaligned<uint64_t>*>(at)->value;
   }
 }
 
@@ -106,17 +107,18 @@ void KnownStacks::clear() {
   generation_ = g_generation.load(std::memory_order_acquire);
 }
 
-KnownStacks::Known*& KnownStacks::bucket_of(const WalkStart& start) {
+size_t KnownStacks::bucket_of(const WalkStart& start) {
+  // 2^64 / the golden ratio: Fibonacci hashing.
   const uint64_t hash = (start.pc ^ start.sp << 20) * 0x9e3779b97f4a7c15ull;
-  return buckets_[hash >> 58];
+  static_assert(kBuckets == size_t{1} << (64 - 58));
+  return hash >> 58;
 }
 
 KnownStacks::Known* KnownStacks::find(const WalkStart& start) const {
   if (last_ != nullptr && last_->follows != nullptr && is_same(*last_->follows, start)) {
     return last_->follows;
   }
-  for (Known* known = const_cast<KnownStacks*>(this)->bucket_of(start); known != nullptr;
-       known = known->next) {
+  for (Known* known = buckets_[bucket_of(start)]; known != nullptr; known = known->next) {
     if (is_same(*known, start)) return known;
   }
   return nullptr;
@@ -160,7 +162,7 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
     is_full_ = true;
     return nullptr;
   }
-  auto* const known = new (memory) Known{.next = bucket_of(start),
+  auto* const known = new (memory) Known{.next = buckets_[bucket_of(start)],
                                          .follows = nullptr,
                                          .start = start,
                                          .stack = nullptr,
@@ -175,7 +177,7 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
     std::memcpy(stack + sizeof(walked.head) + native_bytes, walked.python, python_bytes);
     known->stack = reinterpret_cast<const gpuperf_noted_stack*>(stack);
   }
-  bucket_of(start) = known;
+  buckets_[bucket_of(start)] = known;
   return known;
 }
 
@@ -186,10 +188,12 @@ KnownStacks::Known* KnownStacks::learn(const WalkStart& start, uint64_t now_mono
   }
   if (walks_left_ == 0) return nullptr;
   --walks_left_;
+  const int error = errno;
   if (g_is_walking.exchange(true, std::memory_order_acquire)) return nullptr;
   const bool is_whole = walk_own_stack(start, g_python.load(), g_walked);
   Known* const known = keep(start, g_walked, is_whole);
   g_is_walking.store(false, std::memory_order_release);
+  errno = error;
   return known;
 }
 

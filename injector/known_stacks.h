@@ -48,7 +48,7 @@ class KnownStacks {
 
   static bool is_same(const Known& known, const WalkStart& start);
   Known* find(const WalkStart& start) const;
-  Known*& bucket_of(const WalkStart& start);
+  static size_t bucket_of(const WalkStart& start);
   Known* learn(const WalkStart& start, uint64_t now_mono_ns);
   Known* keep(const WalkStart& start, const WalkedStack& stack, bool is_whole);
   void* allocate(size_t size_bytes);

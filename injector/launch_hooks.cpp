@@ -132,6 +132,12 @@ __attribute__((noinline, cold)) void attend(gpuperf_hook_entry entry) {
   errno = error;
 }
 
+__attribute__((noinline, cold)) void wake_sender() {
+  const int error = errno;
+  g_wake();
+  errno = error;
+}
+
 template <gpuperf_hook_entry kEntry, void (*kEnter)(), typename Function>
 struct Hook;
 
@@ -164,8 +170,9 @@ struct Hook<kEntry, kEnter, CUresult(Arguments...)> {
     keep_arguments(note, arguments...);
     uint64_t start_ns = g_clock.read();
     thread->note_place(start_ns);
-    if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]]
-      g_wake();
+    if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]] {
+      wake_sender();
+    }
     if (is_outermost) {
       if (is_reported_now(note, *thread, start_ns)) {
         note_launch(note);
