@@ -101,10 +101,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	if (!hit_counts(cookie, task))
 		return SKIP_RETURN;
 	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-	if (thread)
-		hooked_call_look_now(thread);
-	if (thread && thread->depth) {
-		call_stack_drop_stale(thread, PT_REGS_SP(ctx), cookie);
+	if (thread && hooked_call_settle(thread, PT_REGS_SP(ctx), cookie)) {
 		if (call_stack_forwards(thread, cookie)) {
 			if (pairing == PAIRING_RETURN) /* so that its return is known */
 				call_stack_push(thread, PT_REGS_SP(ctx), cookie, GPUPERF_NO_CELL);

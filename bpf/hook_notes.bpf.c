@@ -101,32 +101,30 @@ __attribute__((noinline)) __u32 take_followed_frame(struct gpuperf_thread *threa
 }
 
 /* Likewise, one made now: it says nothing of where the call's time went. */
-__attribute__((noinline)) __u32 make_ended_frame(struct gpuperf_thread *thread, const struct gpuperf_noted_call *noted,
-						 const struct ended_call *call)
+__attribute__((noinline)) __u32 make_ended_frame(struct gpuperf_thread *thread, const struct ended_call *call,
+						 __u64 address)
 {
 	__u32 place;
 
-	if (!thread || !noted || !call)
+	if (!thread || !call)
 		return 0;
-	call_stack_drop_stale(thread, noted->sp - 8, call->function_id);
-	place = hooked_call_push(thread, noted, call->start_ns);
+	call_stack_drop_stale(thread, call->caller.sp - 8, call->function_id);
+	place = hooked_call_push(thread, address, call->start_ns);
 	if (place)
 		thread->depth = place - 1;
 	return place;
 }
 
 /* What leave() does for a call, but for its times, which are in the totals by themselves. 1 = it was slow: `call` is
- * filled. */
+ * filled, but for its frame. */
 __attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *call, __u32 *call_cell)
 {
-	struct gpuperf_thread *thread = make_thread();
 	const struct gpuperf_function *function;
 	struct gpuperf_noted_call noted;
 	struct gpuperf_cell *cell;
 	__u64 now_ns = bpf_ktime_get_ns();
-	__u32 cell_index, function_id, parent, place;
+	__u32 cell_index, function_id;
 
-	place = take_followed_frame(thread, address);
 	if (!call || !call_cell || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
 		return 0;
 	function = hooked_call_function(noted.entry, &function_id);
@@ -152,19 +150,29 @@ __attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *c
 	call->caller.sp = noted.sp;
 	call->caller.bp = noted.bp;
 	*call_cell = cell_index;
-	if (!thread)
-		return 1;
+	return 1;
+}
+
+/* The frame of a slow call, and what the call around it has of it. `place`: as it was taken off; 0 = it was not followed.
+ * A function of its own for the verifier. */
+__attribute__((noinline)) int frame_ended_call(struct gpuperf_thread *thread, struct ended_call *call, __u64 address,
+					       __u32 place)
+{
+	__u32 parent;
+
+	if (!thread || !call)
+		return 0;
 	call->is_followed = !!place;
 	if (place) /* by the same start it was reported while in flight */
 		call->start_ns = call_stack_at(thread, place - 1)->start_ns;
 	else
-		place = make_ended_frame(thread, &noted, call);
+		place = make_ended_frame(thread, call, address);
 	call->is_framed = !!place;
 	call->depth = thread->depth;
 	parent = thread->depth - 1;
 	if (parent < GPUPERF_CALL_DEPTH) /* its time is charged with that of all hooked calls */
-		call_stack_add_child(call_stack_at(thread, parent), function_id, noted.duration_ns);
-	return 1;
+		call_stack_add_child(call_stack_at(thread, parent), call->function_id, call->duration_ns);
+	return 0;
 }
 
 /* In the program itself, like the next: the verifier allows no more calls below than there are. */
@@ -172,12 +180,14 @@ static __always_inline int take_noted_slow_call(__u64 address)
 {
 	struct gpuperf_thread *thread = make_thread();
 	struct ended_call call = {};
-	__u32 cell_index = 0;
+	__u32 cell_index = 0, place;
 
-	if (thread)
-		hooked_call_look_now(thread);
-	if (end_noted_call(address, &call, &cell_index))
-		emit_slow_call(&call, thread, cell_index);
+	hooked_call_look_now(thread);
+	place = take_followed_frame(thread, address);
+	if (!end_noted_call(address, &call, &cell_index))
+		return 0;
+	frame_ended_call(thread, &call, address, place);
+	emit_slow_call(&call, thread, cell_index);
 	return 0;
 }
 

@@ -4,20 +4,26 @@
 
 #define CLOCK_ERROR_NS 1000000ull /* hooks read the cycle counter and make the kernel's clock of it */
 
-__u32 hooked_call_push(struct gpuperf_thread *thread, const struct gpuperf_noted_call *noted, __u64 start_ns)
+/* Read piece by piece: the programs' stack is small, and plans read much. */
+__u32 hooked_call_push(struct gpuperf_thread *thread, __u64 address, __u64 start_ns)
 {
+	const struct gpuperf_noted_call *noted = (const void *)address;
 	struct task_struct *task = bpf_get_current_task_btf();
 	const struct gpuperf_function *function;
 	struct plan_registers registers = {};
 	struct gpuperf_frame *frame;
-	__u32 function_id, top;
+	__u32 entry, function_id, top;
+	__u64 bp;
 
-	if (!thread || !noted)
+	if (!thread || bpf_probe_read_user(&entry, sizeof(entry), &noted->entry) ||
+	    bpf_probe_read_user(&registers.sp, sizeof(registers.sp), &noted->sp) ||
+	    bpf_probe_read_user(&bp, sizeof(bp), &noted->bp) ||
+	    bpf_probe_read_user(registers.values, sizeof(noted->arguments), noted->arguments))
 		return 0;
-	function = hooked_call_function(noted->entry, &function_id);
+	function = hooked_call_function(entry, &function_id);
 	if (!function)
 		return 0;
-	registers.sp = noted->sp - 8; /* at entry */
+	registers.sp -= 8; /* at entry */
 	top = thread->depth - 1;
 	if (top < GPUPERF_CALL_DEPTH && call_stack_at(thread, top)->sp <= registers.sp)
 		return 0;
@@ -25,32 +31,17 @@ __u32 hooked_call_push(struct gpuperf_thread *thread, const struct gpuperf_noted
 	if (!frame)
 		return 0;
 	frame->is_hooked = 1;
-	frame->bp = noted->bp;
+	frame->bp = bp;
 	frame->minor_faults = task->min_flt;
 	frame->major_faults = task->maj_flt;
-	__builtin_memcpy(registers.values, noted->arguments, sizeof(noted->arguments));
 	if (function->flags & GPUPERF_FN_PLAN) {
 		plan_keep(&registers, function_id, frame);
 	} else {
 		frame->values_unread = 0;
-		__builtin_memcpy(frame->values, noted->arguments, sizeof(noted->arguments));
+		__builtin_memcpy(frame->values, registers.values, sizeof(noted->arguments));
 	}
 	frame->start_ns = start_ns;
 	return top + 2;
-}
-
-/* Finds the call in flight in what the thread says. A function of its own for the verifier. */
-__attribute__((noinline)) int push_present_call(struct gpuperf_thread *thread, __u64 start_ns)
-{
-	const struct gpuperf_hooked_thread *said;
-	struct gpuperf_noted_call noted;
-
-	if (!thread)
-		return 0;
-	said = (const void *)thread->hooked.address;
-	if (!bpf_probe_read_user(&noted, sizeof(noted), &said->call))
-		thread->hooked.place = hooked_call_push(thread, &noted, start_ns);
-	return 0;
 }
 
 int hooked_call_look(struct gpuperf_thread *thread, __u64 now_ns)
@@ -70,10 +61,28 @@ int hooked_call_look(struct gpuperf_thread *thread, __u64 now_ns)
 		if (thread->hooked.place)
 			call_stack_cut(thread, thread->hooked.place - 1);
 		if (start_ns && start_ns < now_ns + CLOCK_ERROR_NS)
-			push_present_call(thread, start_ns < now_ns ? start_ns : now_ns);
+			thread->hooked.place =
+				hooked_call_push(thread, (__u64)&said->call, start_ns < now_ns ? start_ns : now_ns);
 	}
 	thread->hooked.seen_ns = now_ns;
 	return 0;
+}
+
+int hooked_call_look_now(struct gpuperf_thread *thread)
+{
+	if (thread && thread->hooked.address)
+		hooked_call_look(thread, bpf_ktime_get_ns());
+	return 0;
+}
+
+__u32 hooked_call_settle(struct gpuperf_thread *thread, __u64 sp, __u64 cookie)
+{
+	if (!thread)
+		return 0;
+	hooked_call_look_now(thread);
+	if (thread->depth)
+		call_stack_drop_stale(thread, sp, cookie);
+	return thread->depth;
 }
 
 char LICENSE[] SEC("license") = "Dual BSD/GPL";

@@ -15,8 +15,16 @@
 /* Makes the frames agree with what the thread, the current task, says. */
 int hooked_call_look(struct gpuperf_thread *thread, __u64 now_ns);
 
-/* Puts a frame for it on the stack of calls: 1 + its index; 0 = nested too deep, or not inside of what is there. */
-__u32 hooked_call_push(struct gpuperf_thread *thread, const struct gpuperf_noted_call *noted, __u64 start_ns);
+/* The same, now, where it says anything. `thread` may be NULL. */
+int hooked_call_look_now(struct gpuperf_thread *thread);
+
+/* Before a probed call that begins at `sp`: what the thread is inside of then. How many calls that is. One function, for the
+ * stack of the programs on entries is full. */
+__u32 hooked_call_settle(struct gpuperf_thread *thread, __u64 sp, __u64 cookie);
+
+/* Puts a frame for the call that `address` in the process says (struct gpuperf_noted_call) on the stack of calls: 1 + its
+ * index; 0 = nested too deep, or not inside of what is there. */
+__u32 hooked_call_push(struct gpuperf_thread *thread, __u64 address, __u64 start_ns);
 
 /* The function of an entry; NULL = not configured, or switched off. */
 static __always_inline const struct gpuperf_function *hooked_call_function(__u32 entry, __u32 *function_id)
@@ -27,12 +35,6 @@ static __always_inline const struct gpuperf_function *hooked_call_function(__u32
 		return NULL;
 	*function_id = *number - 1;
 	return bpf_map_lookup_elem(&functions, function_id);
-}
-
-static __always_inline void hooked_call_look_now(struct gpuperf_thread *thread)
-{
-	if (thread->hooked.address)
-		hooked_call_look(thread, bpf_ktime_get_ns());
 }
 
 /* Up to when the call is known to be in flight, for who looks from another thread; to be read before its start. That of
