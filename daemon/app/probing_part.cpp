@@ -41,17 +41,15 @@ Status ProbingPart::start() {
   report->mechanism = get_mechanism_name(programs->mechanism());
   prober_ = std::make_unique<Prober>(
       config_.make_plan(), core_.reader.make_files(), core_.registry, *programs, core_.drops,
-      Prober::Listeners{
-          .on_report =
-              [this](auto news) {
-                core_.loop->post([this, news = std::move(news)] { take_report(news); });
-              },
+      [this](auto news) {
+        core_.loop->post([this, news = std::move(news)] { take_report(news); });
+      },
+      FileSearch::Listeners{
           .on_watched = [this](uint32_t pid) { kernel_.symbolizer().post_prepare({.pid = pid}); },
           .on_mapping =
               [this](uint32_t pid, const std::string& path) {
                 kernel_.symbolizer().note_mapping(pid, path);
-              },
-      });
+              }});
   prober_->post_launch_reports(launch_reports_);
   return prober_->start();
 }

@@ -22,10 +22,6 @@ namespace {
 
 using SteadyClock = std::chrono::steady_clock;
 
-// Safety net under the notices; a scan of 1,000 processes takes some 50 ms of one CPU.
-constexpr std::chrono::seconds kScanPeriod{60};
-// Without notices: the promise is a second to a new file.
-constexpr std::chrono::milliseconds kScanPeriodWithoutNotices{800};
 // A copy of the largest library (cublasLt, 500 MB) writes without a pause this long.
 constexpr std::chrono::seconds kQuietPeriod{2};
 
@@ -39,15 +35,6 @@ constexpr std::chrono::milliseconds kFirstRetirePoll{50};
 constexpr std::chrono::milliseconds kLastRetirePoll{1000};
 // Of files found, so long at a time; then whatever else has happened.
 constexpr std::chrono::milliseconds kSlice{50};
-// After a scan, scans for lost notices pause for so many times as long as it took.
-constexpr int kScanPauseFactor = 10;
-// Processes that were not read in time are looked at again; a user's first pause is as long.
-constexpr std::chrono::seconds kPutOffPause{2};
-// Being refused takes some 20 us.
-constexpr std::chrono::milliseconds kLateRead{100};
-// As well for those that files beyond a user's share bring about.
-constexpr std::chrono::seconds kRefusedPause{3};
-constexpr size_t kMaxUnopened = 1'024;
 
 // Full scans, a minute apart, that must miss a file before its probes go: a library that is loaded
 // again soon keeps them.
@@ -56,9 +43,18 @@ constexpr int kUnseenScans = 2;
 // All configured functions of several large libraries at once.
 constexpr std::chrono::seconds kWorkLimit{60};
 
+// Whatever happens wakes the thread.
+constexpr std::chrono::minutes kLongestWait{1};
+
 constexpr const char* kWrittenReason =
     "the file was written to while probed: its probes are out until it is left alone for 2 s, "
     "because they would break its new content; replace libraries by renaming a new file over them";
+
+FileSearch::Query make_query(const ProbePlan& plan) {
+  FileSearch::Query query{.config = plan.config};
+  if (plan.launch_hooks) query.further_globs = {HookNotes::kLibraryGlob};
+  return query;
+}
 
 // Whether both find the same probes in the same files: thresholds may differ.
 bool finds_the_same(ProbePlan a, ProbePlan b) {
@@ -79,13 +75,13 @@ bool has_ptrace_capability() {
 }  // namespace
 
 Prober::Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
-               DropCounters& drops, Listeners listeners)
-    : proc_(std::move(proc)),
-      registry_(registry),
+               DropCounters& drops, OnReport on_report, FileSearch::Listeners listeners)
+    : registry_(registry),
       programs_(programs),
       drops_(drops),
-      listeners_(std::move(listeners)),
+      on_report_(std::move(on_report)),
       plan_(std::move(plan)),
+      search_(std::move(proc), make_query(plan_), drops, std::move(listeners)),
       attacher_(programs),
       notes_(programs),
       in_flight_(programs, "list_in_flight"),
@@ -109,17 +105,6 @@ Status Prober::start() {
   wake_ = Fd(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_.valid()) return errno_status(errno, "prober: eventfd");
   RETURN_IF_ERROR(watch(wake_.get()));
-  set_finder();
-  auto mappings = MappingEvents::start(make_filter());
-  if (mappings.ok()) {
-    mappings_ = std::move(*mappings);
-    RETURN_IF_ERROR(watch(mappings_->descriptor()));
-  } else {
-    problems_.push_back({"discovery",
-                         "no notice of new mappings, scanning every 0.8 s instead: " +
-                             std::string(mappings.status().message()),
-                         "run as root or with CAP_PERFMON"});
-  }
   auto writes = FileWatch::open();
   if (writes.ok()) {
     writes_ = std::move(*writes);
@@ -130,31 +115,18 @@ Status Prober::start() {
          "raise fs.inotify.max_user_instances, and never overwrite a library in "
          "place while gpuperfd runs"});
   }
-  next_scan_ = SteadyClock::now();
+  RETURN_IF_ERROR(search_.start());
+  RETURN_IF_ERROR(watch(search_.descriptor()));
+  std::ranges::copy(search_.problems(), std::back_inserter(problems_));
   thread_ = std::thread([this] { run(); });
   return absl::OkStatus();
-}
-
-void Prober::set_finder() {
-  LibraryFinder::Options options{.proc = proc_, .skip_pid = static_cast<uint32_t>(getpid())};
-  if (plan_.launch_hooks) options.further_globs = {HookNotes::kLibraryGlob};
-  finder_ = std::make_shared<LibraryFinder>(plan_.config, std::move(options));
-  if (mappings_) mappings_->set_filter(make_filter());
-}
-
-// Shares the finder with the thread of the notices: it asks for nothing that ever changes.
-MappingEvents::Filter Prober::make_filter() const {
-  return [finder = finder_, on_mapping = listeners_.on_mapping](uint32_t pid,
-                                                                const std::string& path) {
-    on_mapping(pid, path);
-    return finder->concerns(path);
-  };
 }
 
 void Prober::stop() {
   if (!thread_.joinable()) return;
   stopping_ = true;
   wake();
+  search_.stop();
   thread_.join();
 }
 
@@ -197,43 +169,43 @@ void Prober::post_done(std::function<void()> done) {
 
 void Prober::run() {
   while (!stopping_) {
-    std::optional<Work> work(std::in_place, "probe", kWorkLimit);
-    take_writes();  // before anything else: they are what can harm
-    take_commands();
-    if (SteadyClock::now() >= get_next_wake()) scan_all();
-    scan_dirty();
-    scan_put_off();
-    take_pending(SteadyClock::now() + kSlice);
-    if (!pending_.contains(ProcessUsers::kRoot)) calibrate_once();
-    close_retired();
-    if (std::exchange(changed_, false)) listeners_.on_report(make_report());
-    work.reset();
-    Time until = pending_.empty() ? get_next_wake() : SteadyClock::now();
-    if (!put_off_.empty()) until = std::min(until, put_off_until_);
-    wait_for_news(until);
+    {
+      const Work work("probe", kWorkLimit);
+      take_writes();  // before anything else: they are what can harm
+      take_commands();
+      ask_for_scan();
+      take_news();
+      close_retired();
+      if (std::exchange(changed_, false)) on_report_(make_report());
+    }
+    wait_for_news();
   }
   notes_.detach_all();  // first: until then hooks keep calls from the probes
   attacher_.detach_all();
 }
 
-// The next full scan, or the moment a written file has been left alone, whichever is earlier.
-Prober::Time Prober::get_next_wake() const {
-  Time earliest = next_scan_;
-  for (const auto& [id, file] : files_) {
-    if (file.written) earliest = std::min(earliest, file.quiet_at);
-  }
-  return earliest;
+// Files that were written to and have been left alone since are looked at anew.
+void Prober::ask_for_scan() {
+  if (is_scan_asked_) return;
+  const Time now = SteadyClock::now();
+  is_scan_asked_ = std::ranges::any_of(files_, [now](const auto& entry) {
+    return entry.second.written && entry.second.quiet_at <= now;
+  });
+  if (is_scan_asked_) search_.post_scan(false);
 }
 
-void Prober::wait_for_news(Time until) {
-  auto wait = std::chrono::ceil<std::chrono::milliseconds>(until - SteadyClock::now());
-  if (attacher_.has_retired()) wait = std::min(wait, retire_poll_);
-  epoll_event events[8];
+void Prober::wait_for_news() {
+  std::chrono::milliseconds wait = attacher_.has_retired() ? retire_poll_ : kLongestWait;
+  const Time now = SteadyClock::now();
+  for (const auto& [id, file] : files_) {
+    if (!file.written || is_scan_asked_) continue;
+    wait = std::min(wait, std::chrono::ceil<std::chrono::milliseconds>(file.quiet_at - now));
+  }
+  epoll_event events[4];
   (void)epoll_wait(epoll_.get(), events, std::size(events),
                    static_cast<int>(std::max<int64_t>(wait.count(), 0)));
   eventfd_t wakes = 0;
   (void)eventfd_read(wake_.get(), &wakes);  // empty when something else woke us
-  take_mappings();
 }
 
 void Prober::take_commands() {
@@ -242,24 +214,7 @@ void Prober::take_commands() {
     const MutexLock lock(mutex_);
     commands = std::exchange(commands_, {});
   }
-  if (commands.plan) {
-    const bool is_found = finds_the_same(plan_, *commands.plan);
-    plan_ = std::move(*commands.plan);
-    for (auto& [id, file] : files_) file.stale = true;
-    if (is_found) {
-      reconcile_all();
-    } else {
-      set_finder();
-      for (auto& [id, file] : files_) {
-        file.wanted.clear();  // positions of another configuration
-        file.refused.clear();
-        file.outdated = true;
-      }
-      pending_.clear();
-      scan_all();
-      take_pending(SteadyClock::now() + kSlice);
-    }
-  }
+  if (commands.plan) set_plan(*std::move(commands.plan));
   if (commands.suspended && *commands.suspended != suspended_) {
     suspended_ = std::move(*commands.suspended);
     for (auto& [id, file] : files_) file.stale = true;
@@ -271,20 +226,31 @@ void Prober::take_commands() {
       if (!file.written) probe_notes(id, file);
     }
   }
-  if (commands.done.empty()) return;
-  // Before the answer, so that who asks next sees what was changed.
-  changed_ = false;
-  listeners_.on_report(make_report());
-  for (const auto& done : commands.done) done();
+  std::ranges::move(commands.done, std::back_inserter(awaiting_root_));
+  if (is_root_searched_) answer();
 }
 
-void Prober::take_mappings() {
-  if (!mappings_) return;
-  auto [notices, lost] = mappings_->take();
-  dirty_.merge(notices);
-  if (lost == 0) return;
-  drops_.add(DropCause::kDiscoveryEventsLost, lost);
-  next_scan_ = std::min(next_scan_, std::max(SteadyClock::now(), earliest_scan_));
+void Prober::set_plan(ProbePlan plan) {
+  const bool is_found = finds_the_same(plan_, plan);
+  plan_ = std::move(plan);
+  for (auto& [id, file] : files_) file.stale = true;
+  if (is_found) return reconcile_all();
+  for (auto& [id, file] : files_) {
+    file.wanted.clear();  // positions of another configuration
+    file.refused.clear();
+    file.outdated = true;
+  }
+  is_plan_searched_ = false;
+  is_root_searched_ = false;
+  search_.post_query(make_query(plan_));
+}
+
+void Prober::answer() {
+  if (awaiting_root_.empty()) return;
+  // Before the answer, so that who asks next sees what was changed.
+  changed_ = false;
+  on_report_(make_report());
+  for (const auto& done : std::exchange(awaiting_root_, {})) done();
 }
 
 void Prober::take_writes() {
@@ -311,33 +277,55 @@ void Prober::on_written(int file_id) {
   changed_ = true;
 }
 
-void Prober::scan_all() {
-  const Time begin = SteadyClock::now();
-  next_scan_ =
-      begin + (mappings_ ? std::chrono::milliseconds(kScanPeriod) : kScanPeriodWithoutNotices);
+bool Prober::has_commands() {
+  const MutexLock lock(mutex_);
+  return commands_.plan || commands_.suspended || commands_.launch_reports ||
+         !commands_.done.empty();
+}
+
+void Prober::take_news() {
+  const Time until = SteadyClock::now() + kSlice;
+  while (!stopping_ && !has_commands() && SteadyClock::now() < until) {
+    std::optional<FileSearch::News> news = search_.take();
+    if (!news) return;
+    std::visit([this](auto& told) { apply(std::move(told)); }, *news);
+  }
+}
+
+void Prober::apply(const FileSearch::ScanBegan& /*began*/) {
+  is_scanning_ = true;
+  is_scan_asked_ = false;
+  refused_.clear();
   for (auto& [id, file] : files_) {
     ++file.unseen_scans;
     if (!file.written || SteadyClock::now() < file.quiet_at) continue;
-    // Looked at anew below, if somebody still maps it.
+    // Looked at anew, if somebody still maps it.
     file = File{.path = file.path,
                 .fd = std::move(file.fd),
                 .owner_uid = file.owner_uid,
                 .unseen_scans = file.unseen_scans};
     changed_ = true;
   }
-  auto report = finder_->scan_all();
-  const Time end = SteadyClock::now();
-  earliest_scan_ = end + kScanPauseFactor * (end - begin);
-  if (!report.ok()) {
-    log_error("scan failed", {{"error", std::string(report.status().message())}});
-    return;
+}
+
+void Prober::apply(const FileSearch::RootHanded& /*handed*/) {
+  is_root_searched_ = true;
+  answer();
+  calibrate_once();
+}
+
+void Prober::apply(const FileSearch::AllHanded& handed) {
+  if (handed.scan) {
+    is_scanning_ = false;
+    is_plan_searched_ = handed.is_all_read;
+    reconcile_all();  // those that are in no process any more
+    // A process not read in time may have any of them. To take probes out of its files would wait
+    // for it, too, and every fork on the host with that.
+    if (handed.is_all_read) forget_unseen();
+    explain_scan(*handed.scan);
   }
-  for (const uint32_t pid : report->watched_pids) listeners_.on_watched(pid);
-  refused_.clear();
-  put_off_.assign(report->put_off_pids.begin(), report->put_off_pids.end());
-  put_off_until_ = end + kPutOffPause;
-  add_pending(std::exchange(report->files, {}));
-  scan_ = *std::move(report);
+  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
+  if (std::exchange(has_taken_files_, false)) (void)malloc_trim(0);
 }
 
 void Prober::explain_scan(const ScanReport& report) {
@@ -380,114 +368,16 @@ void Prober::explain_scan(const ScanReport& report) {
   changed_ = true;
 }
 
-void Prober::scan_dirty() {
-  std::map<uint32_t, std::vector<std::string>> by_pid;
-  for (auto& [pid, path] : std::exchange(dirty_, {})) by_pid[pid].push_back(path);
-  for (const auto& [pid, paths] : by_pid) {
-    if (stopping_) return;
-    auto report = finder_->scan_process(pid);
-    listeners_.on_watched(pid);
-    const bool is_late = report.ok() && !report->put_off_pids.empty();
-    if (is_late) put_off(pid);
-    if (report.ok() && !report->files.empty()) {
-      add_pending(std::move(report->files));
-    } else if (!is_late) {
-      // Gone already: its files are still found under their names, for the next process that runs
-      // them.
-      add_pending(finder_->find_named(paths));
-    }
-  }
-}
-
-void Prober::put_off(uint32_t pid) {
-  if (std::ranges::find(put_off_, pid) != put_off_.end()) return;
-  if (put_off_.empty()) put_off_until_ = SteadyClock::now() + kPutOffPause;
-  put_off_.push_back(pid);
-}
-
-// Those of users who are still to wait are refused at once; one that is late again comes behind
-// them, so that each has his turn.
-void Prober::scan_put_off() {
-  const Time begin = SteadyClock::now();
-  if (put_off_.empty() || begin < put_off_until_) return;
-  std::vector<uint32_t> refused;
-  std::vector<uint32_t> late;
-  for (const uint32_t pid : std::exchange(put_off_, {})) {
-    if (stopping_) return;
-    const Time asked = SteadyClock::now();
-    auto report = finder_->scan_process(pid);
-    if (!report.ok()) continue;  // gone
-    const bool took_long = SteadyClock::now() - asked >= kLateRead;
-    if (!report->put_off_pids.empty()) (took_long ? late : refused).push_back(pid);
-    for (const uint32_t watched : report->watched_pids) listeners_.on_watched(watched);
-    add_pending(std::move(report->files));
-  }
-  put_off_ = std::move(refused);
-  std::ranges::copy(late, std::back_inserter(put_off_));
-  const Time end = SteadyClock::now();
-  put_off_until_ = end + std::max<Time::duration>(kPutOffPause, kScanPauseFactor * (end - begin));
-}
-
-void Prober::add_pending(std::vector<FoundFile> files) {
-  for (FoundFile& file : files) {
-    const MappedInode mapped = file.mapped;
-    pending_[file.uid].insert_or_assign(mapped, std::move(file));
-  }
-}
-
-bool Prober::has_commands() {
-  const MutexLock lock(mutex_);
-  return commands_.plan || commands_.suspended || commands_.launch_reports ||
-         !commands_.done.empty();
-}
-
-// Root's all, and others' until then; unless somebody waits for a change.
-void Prober::take_pending(Time until) {
-  bool any = false;
-  while (!pending_.empty() && !stopping_ && !has_commands()) {
-    auto user = pending_.find(ProcessUsers::kRoot);
-    if (user == pending_.end() && SteadyClock::now() >= until) break;
-    if (user == pending_.end()) user = pending_.upper_bound(last_user_);
-    if (user == pending_.end()) user = pending_.begin();
-    last_user_ = user->first;
-    const auto next = user->second.extract(user->second.begin());
-    if (user->second.empty()) pending_.erase(user);
-    take_file(next.mapped());
-    any = true;
-  }
-  if (pending_.empty() && scan_) finish_scan();
-  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
-  if (any && pending_.empty()) (void)malloc_trim(0);
-}
-
-void Prober::finish_scan() {
-  reconcile_all();  // those that are in no process any more
-  // A process not read in time may have any of them. To take probes out of its files would wait for
-  // it, too, and every fork on the host with that.
-  if (put_off_.empty()) forget_unseen();
-  explain_scan(*std::exchange(scan_, std::nullopt));
-}
-
-void Prober::take_file(const FoundFile& found) {
-  auto opened = finder_->open_found(found);
-  if (is_put_off(opened.status())) {
-    for (const FileUser& user : found.users) put_off(user.pid);
-    return;
-  }
-  if (!opened.ok()) {
-    if (unopened_.size() < kMaxUnopened && unopened_.insert(found.path).second) {
-      log_warn("library not opened",
-               {{"library", found.path}, {"error", std::string(opened.status().message())}});
-    }
-    return;
-  }
-  const int id = take_file_id(*opened);
+void Prober::apply(FileSearch::FileOpened file_opened) {
+  auto& [found, opened] = file_opened;
+  has_taken_files_ = true;
+  const int id = take_file_id(opened);
   if (id == 0) return;
   File& file = files_[id];
   file.unseen_scans = 0;
   if (file.written) return;  // its turn comes with the scan at quiet_at
   if (file.path.empty()) file.path = found.path;
-  if (!file.fd.valid()) file.fd = std::move(opened->fd);
+  if (!file.fd.valid()) file.fd = std::move(opened.fd);
   const size_t before = file.wanted.size();
   file.wanted.insert(found.probes.begin(), found.probes.end());
   file.stale = file.stale || file.wanted.size() != before;
@@ -500,11 +390,10 @@ int Prober::take_file_id(const OpenedFile& opened) {
   if (const auto known = ids_.find(opened.identity); known != ids_.end()) return known->second;
   const Shares::Holder owner{.uid = opened.owner_uid};
   if (file_shares_.take(owner) != Shares::Verdict::kTaken) {
-    if (scan_) {
+    if (is_scanning_) {
       ++refused_[owner.uid];
     } else {
-      // The next full scan counts them all, and says so.
-      next_scan_ = std::min(next_scan_, earliest_scan_ + kRefusedPause);
+      search_.post_scan(true);  // which counts them all, and says so
     }
     return 0;
   }
@@ -552,7 +441,7 @@ void Prober::forget_unseen() {
 
 void Prober::reconcile_all() {
   for (auto& [id, file] : files_) {
-    const bool is_expected = file.outdated && !(pending_.empty() && put_off_.empty());
+    const bool is_expected = file.outdated && !is_plan_searched_;
     if (stopping_ || !file.stale || file.written || is_expected) continue;
     reconcile_stale(id, file);
   }
@@ -716,7 +605,7 @@ void Prober::close_retired() {
 // After the first scan: the workloads' probes come first.
 void Prober::calibrate_once() {
   if (std::exchange(calibrated_, true)) return;
-  if (changed_) listeners_.on_report(make_report());
+  if (changed_) on_report_(make_report());
   const Result<ProbeCosts> costs = calibrate(programs_.mechanism());
   changed_ = true;
   if (costs.ok()) {

@@ -26,9 +26,8 @@
 #include "daemon/probe/attach/in_flight.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/probe/attach/self_test.h"
+#include "daemon/probe/discovery/file_search.h"
 #include "daemon/probe/discovery/file_watch.h"
-#include "daemon/probe/discovery/library_finder.h"
-#include "daemon/probe/discovery/mapping_events.h"
 #include "daemon/probe/probe_spec.h"
 
 namespace gpuperf {
@@ -44,31 +43,23 @@ struct ProbePlan {
   bool launch_hooks = true;  // launches may be counted by hooks in the processes
 };
 
-// The probe thread: finds the files that hold configured functions, in whatever process maps them,
-// and keeps exactly the probes in them that the configuration and the budget want.
+// The probe thread: keeps exactly the probes that the configuration and the budget want in the
+// files that the search finds (FileSearch).
 //
-// Owns its thread between start and stop, and the probes. `programs`, `registry` and `drops` must
-// outlive it. Files are found at start, at every executable mapping the kernel tells of, and by a
-// full scan every minute; without those notices the scan runs every 0.8 s and a problem says so. A
-// file that two full scans did not see any more loses its probes. Files are looked at one by one,
-// those of root's processes first and then those of each user in turn; between them the thread
-// hears of what else there is. A process whose mappings are not read in time is looked at later.
-// Bounds: at most kMaxFoundFiles files, of which kMaxFilesOfUser belong to one user other than
-// root; a problem counts those left out. A change of the configuration touches only what differs.
+// Owns its thread between start and stop, the search and the probes. `programs`, `registry` and
+// `drops` must outlive it. Between two files the thread hears of what else there is. A file that
+// two full scans did not see any more loses its probes. Bounds: at most kMaxFoundFiles files, of
+// which kMaxFilesOfUser belong to one user other than root; a problem counts those left out. A
+// change of the configuration touches only what differs.
 // Copies of the injected library are found likewise, and the notes of their launch hooks probed
 // (HookNotes): those are no functions of the configuration.
 class Prober {
  public:
-  struct Listeners {
-    std::function<void(std::shared_ptr<const ProbeReport>)> on_report;  // on the probe thread
-    // A process that maps a file with configured functions, told of again and again; likewise.
-    std::function<void(uint32_t pid)> on_watched;
-    // Every executable mapping made on the host, on the thread that hears of them.
-    std::function<void(uint32_t pid, const std::string& path)> on_mapping;
-  };
+  using OnReport = std::function<void(std::shared_ptr<const ProbeReport>)>;
 
+  // `on_report` is called on the probe thread, the listeners where FileSearch says.
   Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
-         DropCounters& drops, Listeners listeners);
+         DropCounters& drops, OnReport on_report, FileSearch::Listeners listeners);
   ~Prober();
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
@@ -76,7 +67,8 @@ class Prober {
   Status start();
   void stop();  // removes every probe
 
-  // Any thread. `done` is called on the probe thread once the plan is in force.
+  // Any thread. `done` is called on the probe thread once the plan is in force in the files that
+  // are named in the configuration or mapped by root's processes; others follow.
   void post_plan(ProbePlan plan, std::function<void()> done);
   // Any thread. These functions are taken out, all others put in again.
   void post_suspended(std::set<uint32_t> function_ids);
@@ -112,25 +104,21 @@ class Prober {
 
   Status watch(int descriptor);
   void run();
-  Time get_next_wake() const;
-  void wait_for_news(Time until);
+  void ask_for_scan();
+  void wait_for_news();
   void wake();
   bool has_commands();
   void take_commands();
-  void set_finder();
-  MappingEvents::Filter make_filter() const;
-  void take_mappings();
+  void set_plan(ProbePlan plan);
+  void answer();
   void take_writes();
   void on_written(int file_id);
-  void scan_all();
+  void take_news();
+  void apply(const FileSearch::ScanBegan& began);
+  void apply(FileSearch::FileOpened file);
+  void apply(const FileSearch::RootHanded& handed);
+  void apply(const FileSearch::AllHanded& handed);
   void explain_scan(const ScanReport& report);
-  void scan_dirty();
-  void put_off(uint32_t pid);
-  void scan_put_off();
-  void add_pending(std::vector<FoundFile> files);
-  void take_pending(Time until);
-  void finish_scan();
-  void take_file(const FoundFile& found);
   int find_file_id(const OpenedFile& opened);
   int take_file_id(const OpenedFile& opened);
   void forget_unseen();
@@ -148,22 +136,26 @@ class Prober {
   std::shared_ptr<const ProbeReport> make_report() const;
 
   // Set once, before the thread starts.
-  const ProcFiles proc_;
   FunctionRegistry& registry_;
   Programs& programs_;
   DropCounters& drops_;
-  const Listeners listeners_;
+  const OnReport on_report_;
   Fd wake_;
   Fd epoll_;
-  std::unique_ptr<MappingEvents> mappings_;  // null where the kernel does not tell
-  std::optional<FileWatch> writes_;          // likewise
+  std::optional<FileWatch> writes_;  // null where the kernel does not tell
   std::vector<Problem> problems_;
   std::atomic<bool> stopping_ = false;
   Mutex mutex_;
   Commands commands_ ABSL_GUARDED_BY(mutex_);
   // Probe thread only.
   ProbePlan plan_;
-  std::shared_ptr<LibraryFinder> finder_;
+  FileSearch search_;
+  bool is_scan_asked_ = false;  // for files that were written to
+  bool is_scanning_ = false;
+  bool is_plan_searched_ = false;  // every process was looked at since the plan changed
+  bool is_root_searched_ = false;  // those of root, at least
+  bool has_taken_files_ = false;   // since the search was last at rest
+  std::vector<std::function<void()>> awaiting_root_;  // to be answered then
   Attacher attacher_;
   HookNotes notes_;
   gpuperf_launch_reports launch_reports_ = GPUPERF_LAUNCHES_NONE;
@@ -174,20 +166,9 @@ class Prober {
   std::set<uint32_t> suspended_;
   std::map<uint32_t, Function> told_;  // what the kernel was told of each function
   bool told_stacks_ = true;
-  Time next_scan_;
-  Time earliest_scan_;            // after a loss of notices: so that scans are not all it does
-  MappingEvents::Notices dirty_;  // mappings that concern us, not looked at yet
-  // Processes not read in time, and when they are looked at again; those that came late last.
-  std::vector<uint32_t> put_off_;
-  Time put_off_until_;
-  // Found and not looked at yet, by user.
-  std::map<uint32_t, std::map<MappedInode, FoundFile>> pending_;
-  uint32_t last_user_ = 0;          // whose turn it was
-  std::optional<ScanReport> scan_;  // whose files are looked at
-  std::map<int, File> files_;       // by id
+  std::map<int, File> files_;  // by id
   std::map<FileIdentity, int> ids_;
   int next_own_id_ = -1;  // ids of files that cannot be watched; those of watches are positive
-  std::set<std::string> unopened_;  // files already complained about
   std::vector<Problem> scan_problems_;
   Shares file_shares_;                    // by owner
   std::map<uint32_t, uint64_t> refused_;  // files of the last full scan, by owner

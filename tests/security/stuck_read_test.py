@@ -12,12 +12,11 @@ import threading
 import time
 import unittest
 
-from bed import CONFIG, MAX_START_S, AttackTest, as_nobody
+from bed import CONFIG, MAX_CONTROL_S, MAX_START_S, AttackTest, as_nobody
 from gpuperf_system import NOBODY, SOURCE, WORKLOADS, wait_until
 
 PROGRAM = SOURCE / "tests/security/stuck_stack.py"
 OTHER_LIBRARY = "libharm_other.so"
-MAX_LATE_CONTROL_S = 2.0  # behind a worker that is given 500 ms for the file
 THREADS = 8
 STACK_BYTES = 1 << 20
 MS_NOSUID, MS_NODEV, MNT_FORCE, MNT_DETACH = 2, 4, 1, 2
@@ -161,13 +160,17 @@ class StuckReadTest(AttackTest):
     def test_1_a_library_that_only_such_a_process_has_is_put_off(self):
         self.hold_lock()
         self.look_for(OTHER_LIBRARY)
+        orders_s = []
+        end = time.monotonic() + 6  # in which the process is looked at several times
+        while time.monotonic() < end:
+            begin = time.monotonic()
+            self.daemon.ctl("probes", "threshold", "harm_call", "5ms")
+            orders_s.append(time.monotonic() - begin)
 
-        wait_until("a look at the process that is given up", lambda: self.get_drops().get("process_late", 0) > 0)
-
+        print(json.dumps({"orders": len(orders_s), "longest s": max(orders_s)}))
+        self.assertGreater(self.get_drops().get("process_late", 0), 0)
         self.assertFalse([row for row in self.daemon.query("probes") if row["library"].endswith(OTHER_LIBRARY)])
-        begin = time.monotonic()
-        self.daemon.ctl("probes", "threshold", "harm_call", "5ms")
-        self.assertLess(time.monotonic() - begin, MAX_LATE_CONTROL_S)
+        self.assertLess(max(orders_s), MAX_CONTROL_S)
 
     def test_1_a_daemon_that_is_killed_ends_at_once(self):
         self.attack(self.daemon)

@@ -265,21 +265,33 @@ std::vector<FoundFile> LibraryFinder::find_named(const std::vector<std::string>&
   return std::move(scan.report.files);
 }
 
-Result<ScanReport> LibraryFinder::scan_all() {
-  ASSIGN_OR_RETURN(const std::vector<uint32_t> pids, list_pids(options_.proc.root()));
-  Scan scan;
+Status LibraryFinder::scan_processes(const std::vector<uint32_t>& pids, Scan& scan) {
   for (const uint32_t pid : pids) {
-    if (pid == options_.skip_pid) continue;
+    if (options_.is_interrupted && options_.is_interrupted()) {
+      return absl::CancelledError("scan interrupted");
+    }
     const Status status = scan_one(pid, scan);
     if (absl::IsPermissionDenied(status)) ++scan.report.unreadable_processes;
     // Any other failure: the process has gone, which is no error of a scan.
   }
+  return absl::OkStatus();
+}
+
+Result<ScanReport> LibraryFinder::scan_all(const std::function<void(const ScanReport&)>& on_root) {
+  ASSIGN_OR_RETURN(std::vector<uint32_t> pids, list_pids(options_.proc.root()));
+  std::erase(pids, options_.skip_pid);
+  Scan scan;
+  const auto others = std::ranges::stable_partition(
+      pids, [this](uint32_t pid) { return users_.find(pid, 0) == ProcessUsers::kRoot; });
+  RETURN_IF_ERROR(scan_processes({pids.begin(), others.begin()}, scan));
   scan.uid = ProcessUsers::kRoot;  // who wrote the configuration
   for (size_t id = 0; id < targets_.size(); ++id) {
     for (const std::string& glob : targets_[id].globs) {
       if (is_plain_path(glob)) add_named_file(glob, {id}, scan);
     }
   }
+  if (on_root) on_root(scan.report);
+  RETURN_IF_ERROR(scan_processes({others.begin(), others.end()}, scan));
   matches_.clear();
   scan.report.stripped_runtimes.assign(scan.stripped.begin(), scan.stripped.end());
   return std::move(scan.report);

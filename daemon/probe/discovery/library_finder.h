@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -74,12 +75,14 @@ class LibraryFinder {
     ProcFiles proc;
     uint32_t skip_pid = 0;                        // the daemon itself; 0 = none
     std::vector<std::string> further_globs = {};  // of files that are wanted without any probe
+    std::function<bool()> is_interrupted = {};    // asked between processes; any thread
   };
   explicit LibraryFinder(const ProbeConfig& config);  // the real /proc, every process
   LibraryFinder(const ProbeConfig& config, Options options);
 
-  // Every process and every named file. Fails only when /proc cannot be listed.
-  Result<ScanReport> scan_all();
+  // Every named file and every process; `on_root` hears of what there is once root's processes were
+  // looked at. Fails only when /proc cannot be listed; Cancelled = interrupted.
+  Result<ScanReport> scan_all(const std::function<void(const ScanReport&)>& on_root = {});
   // One process. NotFound when it is gone.
   Result<ScanReport> scan_process(uint32_t pid);
 
@@ -112,6 +115,7 @@ class LibraryFinder {
   TargetIds match(const std::string& path) const;
   const TargetIds& match_once(const std::string& path);
   Status scan_one(uint32_t pid, Scan& scan);
+  Status scan_processes(const std::vector<uint32_t>& pids, Scan& scan);
   void add_executable(uint32_t pid, const std::vector<MapEntry>& entries, Scan& scan) const;
   void add_named_file(const std::string& path, const TargetIds& targets, Scan& scan) const;
   void add_targets(const FileUser* user, const std::string& path, const MappedInode& mapped,

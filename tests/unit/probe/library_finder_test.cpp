@@ -329,11 +329,34 @@ TEST_F(LibraryFinderTest, KeepsRoomForTheFilesOfOtherUsers) {
   const ScanReport report = make_finder().scan_all().value();
 
   EXPECT_GT(report.files_left_out, kMaxFoundFiles);
-  std::vector<uint32_t> last_uids;
-  for (size_t i = report.files.size() - 2; i < report.files.size(); ++i) {
-    last_uids.push_back(report.files[i].uid);
-  }
-  EXPECT_EQ(last_uids, (std::vector<uint32_t>{1'000, 0}));
+  EXPECT_EQ(report.files.front().uid, 0u);
+  EXPECT_EQ(report.files.back().uid, 1'000u);
+}
+
+TEST_F(LibraryFinderTest, TellsWhatRootsProcessesMapBeforeItLooksAtOthers) {
+  add_process(7, "/bin/a", {"/lib/libcudart.so.7"});
+  fake_.write_status(7, 1'000);
+  add_process(8, "/bin/a", {"/lib/libcudart.so.8"});
+  fake_.write_status(8, 0);
+  const fs::path named = fake_.add_file(9, "/lib/libnamed.so", "named");
+  ProbeConfig config = make_config();
+  config.libraries["cublas"] = {named};
+
+  std::vector<std::string> of_root;
+  const auto report = make_finder(config).scan_all([&of_root](const ScanReport& so_far) {
+    for (const FoundFile& file : so_far.files) of_root.push_back(file.path);
+  });
+
+  EXPECT_THAT(of_root, UnorderedElementsAre("/bin/a", "/lib/libcudart.so.8", named.string()));
+  EXPECT_EQ(report.value().files.size(), 5u);  // and those of the other process
+}
+
+TEST_F(LibraryFinderTest, EndsAScanThatIsInterrupted) {
+  add_process(7, "/bin/a", {"/lib/libcudart.so.7"});
+  LibraryFinder finder(make_config(),
+                       {.proc = fake_.proc(), .is_interrupted = [] { return true; }});
+
+  EXPECT_TRUE(absl::IsCancelled(finder.scan_all().status()));
 }
 
 TEST_F(LibraryFinderTest, BoundsTheFilesOfAScanAndCountsTheRest) {
