@@ -4,77 +4,16 @@
  * its own cells and records only, and its times are held against the clock.
  */
 #include "bpf/call_state.bpf.h"
-#include "bpf/hooked_call.bpf.h"
+#include "bpf/hooked_process.bpf.h"
 #include "bpf/own_stack.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
 
 #define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, stacks)
-#define NOTED_TOTALS_BYTES __builtin_offsetof(struct gpuperf_noted_calls, buckets)
 
 static __always_inline struct gpuperf_thread *make_thread(void)
 {
 	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
-}
-
-/* The one that lies at `address` in the process. A function of its own for the verifier. */
-__attribute__((noinline)) int add_noted_bucket(struct gpuperf_cell *cell, __u64 address)
-{
-	struct gpuperf_noted_bucket noted;
-	__u32 bucket;
-
-	if (!cell || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
-		return 0;
-	bucket = noted.bucket;
-	barrier_var(bucket);
-	if (bucket < GPUPERF_BUCKETS)
-		__sync_fetch_and_add(&cell->buckets[bucket], noted.count);
-	return 0;
-}
-
-static __always_inline void add_noted_errors(const struct gpuperf_function *function, struct gpuperf_cell *cell,
-					     const struct gpuperf_noted_calls *noted)
-{
-	if (!(function->flags & GPUPERF_FN_STATUS))
-		return;
-	for (__u32 i = 0; i < GPUPERF_ERROR_SLOTS; i++) {
-		__s32 status = (__s32)noted->errors[i].status_tag;
-
-		if (noted->errors[i].count && is_error(function, status))
-			cells_count_errors(cell, status, noted->errors[i].count);
-	}
-	if (noted->other_errors)
-		__sync_fetch_and_add(&cell->other_errors, noted->other_errors);
-}
-
-/* In the order in which the daemon can read a cell at any time: calls first, total_ns last. */
-__attribute__((noinline)) int add_noted_calls(__u64 address)
-{
-	__u8 totals[NOTED_TOTALS_BYTES] __attribute__((aligned(8)));
-	const struct gpuperf_noted_calls *noted = (const void *)totals;
-	const struct gpuperf_noted_calls *from = (const void *)address;
-	const struct gpuperf_function *function;
-	__u32 function_id, cell_index;
-	struct gpuperf_cell *cell;
-
-	if (bpf_probe_read_user(totals, sizeof(totals), from))
-		return 0;
-	function = hooked_call_function(noted->entry, &function_id);
-	if (!function)
-		return 0;
-	cell_index = cells_find(function_id);
-	cell = bpf_map_lookup_elem(&cells, &cell_index);
-	if (!cell)
-		return 0;
-	__sync_fetch_and_add(&cell->calls, noted->calls);
-	__sync_fetch_and_add(&cell->hooked, noted->calls);
-	if (noted->abandoned)
-		__sync_fetch_and_add(&cell->abandoned, noted->abandoned);
-	add_noted_errors(function, cell, noted);
-	for (__u32 i = 0; i < GPUPERF_NOTED_BUCKETS && i < noted->bucket_count; i++)
-		add_noted_bucket(cell, (__u64)&from->buckets[i]);
-	cells_add_times(cell, noted->max_ns, noted->inverted_min_ns, noted->self_ns, noted->total_ns);
-	return 0;
 }
 
 /* `pc`, `sp` and `bp` are read as one. */
@@ -260,7 +199,7 @@ __attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, _
 	return 0;
 }
 
-__attribute__((noinline)) int take_noted_launches(__u64 address)
+int take_noted_launches(__u64 address)
 {
 	const struct gpuperf_noted_launches *from = (const void *)address;
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -268,16 +207,18 @@ __attribute__((noinline)) int take_noted_launches(__u64 address)
 	const struct gpuperf_noted_launches *noted = (const void *)head;
 	struct gpuperf_launches *record;
 	struct noted_thread_key key;
-	__u32 *tid;
+	struct noted_thread *thread;
 
 	if (!wants_launches() || bpf_probe_read_user(head, sizeof(head), from))
 		return 0;
 	key = key_of(noted->thread_address);
-	tid = bpf_map_lookup_elem(&noted_threads, &key);
-	if (!tid) {
+	thread = bpf_map_lookup_elem(&noted_threads, &key);
+	if (!thread) {
 		emit_loss(GPUPERF_LOSS_THREAD_STATE);
 		return 0;
 	}
+	if (thread->taken_ns == noted->base_mono_ns) /* it ended as it was about to forget them */
+		return 0;
 	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
 	if (!record) {
 		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
@@ -289,15 +230,26 @@ __attribute__((noinline)) int take_noted_launches(__u64 address)
 	record->base_mono_ns = noted->base_mono_ns;
 	record->process_start_boot_ns = task->group_leader->start_boottime;
 	record->pid = task->tgid;
-	record->tid = *tid;
+	record->tid = thread->tid;
 	record->count = noted->count;
 	record->site_count = noted->stack_count < GPUPERF_LAUNCH_SITES ? noted->stack_count : GPUPERF_LAUNCH_SITES;
 	for (__u32 i = 0; i < GPUPERF_LAUNCH_SITES && i < noted->stack_count; i++)
 		keep_noted_site(record, i, (__u64)&from->stacks[i]);
 	for (__u32 i = 0; i < GPUPERF_LAUNCHES && i < noted->count; i++)
 		keep_noted_launch(record, i, (__u64)&from->launches[i]);
+	thread->taken_ns = noted->base_mono_ns;
 	bpf_ringbuf_submit(record, emit_wake_flags(bpf_ktime_get_ns()));
 	return 0;
+}
+
+static __always_inline void keep_thread_id(__u64 address)
+{
+	struct noted_thread new_thread = {.tid = (__u32)bpf_get_current_pid_tgid()};
+	struct noted_thread_key key = key_of(address);
+	const struct noted_thread *known = bpf_map_lookup_elem(&noted_threads, &key);
+
+	if (!known || known->tid != new_thread.tid) /* fails: its launches are told as lost */
+		bpf_map_update_elem(&noted_threads, &key, &new_thread, BPF_ANY);
 }
 
 static __always_inline void forget_hooked_call(struct gpuperf_thread *thread)
@@ -312,8 +264,6 @@ __attribute__((noinline)) int take_noted_thread(__u64 address)
 {
 	struct gpuperf_thread *thread = make_thread();
 	struct gpuperf_noted_thread noted;
-	__u32 tid = (__u32)bpf_get_current_pid_tgid();
-	struct noted_thread_key key;
 	__u64 hooked_ns;
 
 	if (!thread || bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
@@ -323,8 +273,8 @@ __attribute__((noinline)) int take_noted_thread(__u64 address)
 	thread->hooked.address = noted.hooked_address;
 	if (!noted.hooked_address)
 		return 0;
-	key = key_of(noted.hooked_address);
-	bpf_map_update_elem(&noted_threads, &key, &tid, BPF_ANY); /* fails: its launches are told as lost */
+	keep_thread_id(noted.hooked_address);
+	hooked_process_note(noted.process_address, noted.entry);
 	hooked_ns = call_stack_read_hooked_ns(thread);
 	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < thread->depth; i++)
 		call_stack_at(thread, i)->hooked_ns = hooked_ns;
@@ -338,7 +288,7 @@ int take_note(struct pt_regs *ctx)
 
 	keep_own_stack(ctx);
 	switch (bpf_get_attach_cookie(ctx)) {
-	case GPUPERF_NOTE_CALLS: return add_noted_calls(address);
+	case GPUPERF_NOTE_CALLS: return hooked_process_take(address);
 	case GPUPERF_NOTE_SLOW: return take_noted_slow_call(address);
 	case GPUPERF_NOTE_LAUNCH: return take_noted_launch(address);
 	case GPUPERF_NOTE_THREAD: return take_noted_thread(address);

@@ -6,18 +6,21 @@
  * one to hand a struct of its own memory to the BPF program on it, whose first argument is the struct's address:
  *
  *   probe    semaphore above 0 means                          called
- *   calls    the hooks count; probes in libcuda see nothing   by the injector's thread, and when the process ends
+ *   count    the hooks count; probes in libcuda see nothing   never
+ *   calls    -                                                when an entry's counts have changed, every 100 ms
  *   slow     -                                                when a hooked call took GPUPERF_NOTED_SLOW_NS or longer
  *   launch   -                                                before a hooked call whose stack BPF has to walk
  *   launches launches are reported, few with a stack          when 64 were kept, or waited for 10 ms
  *   each     each is reported with its stack                  never
- *   thread   -                                                before a thread's first hooked call, once a second, and
- *                                                             when the thread ends
+ *   thread   -                                                before a thread's first hooked call of an entry, once a
+ *                                                             second, and when the thread ends
  *
- * The kernel keeps the semaphores right in every process, across fork, exec and the daemon's death. While `calls` is
+ * The kernel keeps the semaphores right in every process, across fork, exec and the daemon's death. While `count` is
  * attached a hook counts the call and goes past the breakpoint at the driver's function; otherwise it goes through it. So
- * a call is counted exactly once whatever is attached when. Between notes BPF reads what the thread says of its calls
- * (struct gpuperf_hooked_thread). BPF believes nothing here: a process can only spoil its own rows.
+ * a call is counted exactly once whatever is attached when. The others stay attached when counting ends: what was counted
+ * is still taken. Between notes BPF reads what the thread says of its calls (struct gpuperf_hooked_thread), and when the
+ * process ends or executes another program what was counted and not noted (struct gpuperf_hooked_process). BPF believes
+ * nothing here: a process can only spoil its own rows.
  */
 #pragma once
 
@@ -32,7 +35,8 @@ enum gpuperf_note {
 	GPUPERF_NOTE_LAUNCH = 3,
 	GPUPERF_NOTE_THREAD = 4,
 	GPUPERF_NOTE_LAUNCHES = 5,
-	GPUPERF_NOTE_EACH = 6
+	GPUPERF_NOTE_EACH = 6,
+	GPUPERF_NOTE_COUNT = 7
 };
 
 /* X(function): the entries of the driver that are counted by hooks. Append only. */
@@ -71,40 +75,61 @@ struct gpuperf_noted_call {
 	__u32 pad;
 };
 
-#define GPUPERF_NOTED_BUCKETS 64
+#define GPUPERF_HOOKED_THREADS 4096 /* of a process */
 
-struct gpuperf_noted_bucket {
-	__u32 bucket;             /* below GPUPERF_BUCKETS */
-	__u32 count;
-};
-
-/* What the hooks counted of one entry since their last note of it. Calls that spread over more buckets come in several;
- * only the first has `calls`, only the last the times. */
-struct gpuperf_noted_calls {
-	__u32 entry;              /* enum gpuperf_hook_entry */
-	__u32 bucket_count;       /* at most GPUPERF_NOTED_BUCKETS */
-	__u64 calls;              /* entries */
+/* What was counted of one entry, by a thread or by all. Only ever growing. */
+struct gpuperf_entry_counts {
+	__u64 calls;              /* begun */
 	__u64 abandoned;          /* that will never return: longjmp, exceptions */
-	__u64 total_ns;
 	__u64 self_ns;            /* total_ns without the hooked calls inside */
-	__u64 inverted_min_ns;    /* of all calls so far: ~0 - shortest; 0 = none */
-	__u64 max_ns;             /* of all calls so far */
+	__u64 inverted_min_ns;    /* ~0 - shortest; 0 = none */
+	__u64 max_ns;
 	struct gpuperf_error_count errors[GPUPERF_ERROR_SLOTS]; /* status_tag as in cells, benign statuses included */
 	__u64 other_errors;
-	struct gpuperf_noted_bucket buckets[GPUPERF_NOTED_BUCKETS];
+	__u32 buckets[GPUPERF_BUCKETS]; /* together: calls that have ended */
+	__u64 total_ns;           /* written last: all else of the calls in it is there */
 };
 
-/* What a thread says of its outermost hooked calls. Written by that thread only; read by BPF on it. */
+/* What was noted of an entry, in turns: the older is written anew, given its sequence, and noted. */
+struct gpuperf_noted_counts {
+	__u64 sequence[2];        /* of the note; 0 = none, ~0 = being written */
+	struct gpuperf_entry_counts counts[2]; /* of all threads, since the program began */
+};
+
+/* What the hooks of a process say of all its threads. */
+struct gpuperf_hooked_process {
+	__u64 noted;              /* sequence of the last `calls` that has returned; each has the next number, from 1 on */
+	__u64 threads;            /* address of thread_count addresses of struct gpuperf_hooked_thread */
+	__u32 thread_count;       /* at most GPUPERF_HOOKED_THREADS */
+	__u32 pad;
+	__u64 counts[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_noted_counts; 0 = nothing was noted yet */
+	__u64 is_called[(GPUPERF_HOOK_COUNT + 63) / 64]; /* bit per entry that a thread has counts of */
+};
+
+/* The counts of an entry have changed. Of each process by one thread. */
+struct gpuperf_noted_calls {
+	__u64 process_address;    /* of struct gpuperf_hooked_process */
+	__u64 sequence;           /* of what is to be added, less what was noted before */
+	__u32 entry;              /* enum gpuperf_hook_entry */
+	__u32 pad;
+};
+
+/* What a thread says of its hooked calls. Written by that thread only; read by BPF on it, and at the process's end. */
 struct gpuperf_hooked_thread {
-	__u64 total_ns;           /* of those that have ended: a probed call around them does not count it as its own */
+	__u64 total_ns;           /* of the outermost that have ended: a probed call around them does not count it as its own */
 	__u64 start_mono_ns;      /* of the one in flight, written once `call` is; 0 = none. Cleared after its `slow` */
 	struct gpuperf_noted_call call; /* that one */
+	__u64 launches;           /* address of the struct gpuperf_noted_launches that it keeps */
+	__u64 entries[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_entry_counts; 0 = none was called */
 };
 
 /* Where it lies, aligned and for as long as it is not noted anew; a fork's child has none until it notes its own. Noted by
  * `thread`, on that thread. */
 struct gpuperf_noted_thread {
 	__u64 hooked_address;     /* of struct gpuperf_hooked_thread; 0 = the thread has none any more */
+	__u64 process_address;    /* of struct gpuperf_hooked_process */
+	__u32 entry;              /* of the call that begins */
+	__u32 pad;
 };
 
 #define GPUPERF_NOTED_LAUNCHES GPUPERF_LAUNCHES

@@ -247,14 +247,63 @@ struct noted_thread_key {
 	__u32 pad;
 };
 
-/* Thread that noted an address -> its id. Launches may be reported by another thread of its process. Sized as `threads`
+struct noted_thread {
+	__u64 taken_ns; /* base_mono_ns of the launches that were taken last */
+	__u32 tid;
+	__u32 pad;
+};
+
+/* Thread that noted an address. Launches may be reported by another thread of its process. Sized as `threads`
  * that launch: 4,096 of one process, and the least recently used go. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
 	__type(key, struct noted_thread_key);
-	__type(value, __u32);
+	__type(value, struct noted_thread);
 } noted_threads GPUPERF_MAP;
+
+struct hooked_process {
+	__u64 address; /* of struct gpuperf_hooked_process */
+	__u64 taken;   /* sequence of the last note of its calls that was taken */
+	__u64 is_executing; /* another program: its last other thread is the end of this one */
+};
+
+/* Processes whose hooks count, until they end or execute another program: see hooked_process.bpf.c. (set): stats.max_cells. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 1);
+	__type(key, struct gpuperf_process_key);
+	__type(value, struct hooked_process);
+} hooked_processes GPUPERF_MAP;
+
+/* Where counts of hooks are added up: see hooked_counts.bpf.h. */
+struct gpuperf_counts_room {
+	struct gpuperf_entry_counts sum;
+	struct gpuperf_entry_counts read;
+	struct gpuperf_hooked_process process;
+	__u32 base_in_flight; /* of what the sum began with */
+	__u32 reads_left;
+	__u32 launches_left;
+	__u32 pad;
+};
+
+/* By thread: programs may be preempted by those of another thread on their CPU. As many as do so at once. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, struct gpuperf_counts_room);
+} counts_rooms GPUPERF_MAP;
+
+/* What new entries are copied from: never written. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__type(key, __u32);
+	__type(value, struct gpuperf_counts_room);
+} empty_counts_room GPUPERF_MAP;
 
 /* Lane -> the generation whose hits count. */
 struct {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Tasks: calls a dying thread is inside of are abandoned, the daemon hears of a process's end, and may
  * ask what every thread is inside of. */
-#include "bpf/hooked_call.bpf.h"
+#include "bpf/hooked_process.bpf.h"
 
 #define TICKS_NS 20000000ull /* two of the slowest kernels, which tick every 10 ms */
 
@@ -28,25 +28,65 @@ static __always_inline void emit_process_exit(struct task_struct *task)
 	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }
 
+/* The task's thread is over, or the program it ran. */
+static __always_inline void end_thread(struct task_struct *task)
+{
+	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
+
+	if (!thread)
+		return;
+	call_stack_cut(thread, 0);
+	thread->hooked.address = 0; /* its memory may stay with others */
+	thread->hooked.start_ns = 0;
+}
+
+/* Each thread, before it lets go of the process's memory. Loaded before Linux 6.16: there that has gone when process_exit
+ * runs. */
+SEC("fentry/exit_mm_release")
+int BPF_PROG(before_exit, struct task_struct *task)
+{
+	if (task->signal->live.counter == 0)
+		hooked_process_end(1);
+	return 0;
+}
+
+/* Within execve: the process's other threads have gone, and the memory is still that of the program before. Loaded before
+ * Linux 6.16 too, where the next one cannot do without. */
+SEC("fentry/exec_mm_release")
+int BPF_PROG(before_exec, struct task_struct *task)
+{
+	end_thread(task);
+	hooked_process_end(1);
+	return 0;
+}
+
+/* Within execve, before the process's other threads are ended. Since Linux 6.10. */
+SEC("tp_btf/sched_prepare_exec")
+int BPF_PROG(prepare_exec, struct task_struct *task)
+{
+	end_thread(task);
+	hooked_process_exec(task);
+	return 0;
+}
+
 SEC("tp_btf/sched_process_exit")
 int BPF_PROG(process_exit, struct task_struct *task)
 {
-	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	__u32 tid = task->pid;
 
-	if (thread) {
-		call_stack_cut(thread, 0);
-		thread->hooked.address = 0; /* its memory may stay with others */
-	}
+	end_thread(task);
 	bpf_map_delete_elem(&walks_by_thread, &tid);
 	bpf_map_delete_elem(&known_rules_by_thread, &tid);
 	if (task->signal->live.counter == 0) { /* the last thread; two that end at once may both say so */
 		__u32 pid = task->tgid;
 
+		hooked_process_end(task->mm != NULL);
 		bpf_map_delete_elem(&address_spaces, &pid);
 		bpf_map_delete_elem(&code_changes, &pid);
 		bpf_map_delete_elem(&trace_processes, &pid);
 		emit_process_exit(task);
+	} else if (task->signal->live.counter == 1 && task->mm) {
+		hooked_process_leave();
 	}
 	return 0;
 }

@@ -507,7 +507,8 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_STACK_STATE = 12,    /* no task storage for the walk: no stack */
 	GPUPERF_LOSS_TRACE_RING_FULL = 13, /* a launch or call is not in the trace */
 	GPUPERF_LOSS_CELLS_USER_FULL = 14, /* a user's share of the cells is used up: as CELLS_FULL */
-	GPUPERF_LOSS_COUNT = 15
+	GPUPERF_LOSS_HOOKED_CALLS = 15,   /* what a process counted by hooks could not be read, or at its end not all of it */
+	GPUPERF_LOSS_COUNT = 16
 };
 
 #ifdef __cplusplus

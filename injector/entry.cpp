@@ -44,8 +44,7 @@ constexpr uint64_t kStatusMs = 1'000;
 constexpr uint32_t kFlushMsDefault = 250;
 constexpr uint64_t kAbandonMsDefault = 30'000;
 constexpr uint64_t kWatchMs = 1'000;
-// What the launch hooks counted is sent so often: what a process has not sent when it is killed is
-// lost.
+// What the launch hooks counted is sent so often.
 constexpr uint64_t kCountsMs = 100;
 
 struct Injector {
@@ -136,7 +135,7 @@ void work_once(Injector& self) {
   if (is_due) self.next_flush_ms = now_ms + flush_interval_ms(self);
   self.collector.tend(is_due, now_ms);
   self.batch.send(now_ms);
-  if (are_launches_counted()) send_launch_counts();
+  send_launch_counts();
   if (self.link.state() == DaemonLink::State::kTogether && now_ms >= self.next_status_ms) {
     send_status(self, now_ms);
   }
@@ -176,7 +175,7 @@ void* run(void* argument) {
   const uint64_t now_ms = read_mono_ms();
   self.collector.finish(now_ms);
   self.batch.send(now_ms);
-  if (are_launches_counted()) send_launch_counts();
+  send_launch_counts();
   if (self.link.state() == DaemonLink::State::kTogether) send_status(self, now_ms);
   self.link.send_queued(now_ms);
   self.link.disconnect(now_ms);

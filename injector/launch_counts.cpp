@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <new>
 
 #include "injector/note_points.h"
@@ -26,12 +27,28 @@ T load(const T& counter) {
   return __atomic_load_n(&counter, __ATOMIC_ACQUIRE);
 }
 
-void add_error(EntryCounts& counts, uint64_t status_tag, uint64_t count) {
+// Neither before what comes before it nor after what comes behind it.
+void store(__u64& word, uint64_t value) {
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  __atomic_store_n(&word, value, __ATOMIC_RELEASE);
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+}
+
+void add_error(gpuperf_entry_counts& counts, uint64_t status_tag, uint64_t count) {
   for (gpuperf_error_count& slot : counts.errors) {
     if (slot.status_tag == 0) slot.status_tag = status_tag;
     if (slot.status_tag == status_tag) return add(slot.count, count);
   }
   add(counts.other_errors, count);
+}
+
+// Zeroes. Null = there is none.
+void* allocate_resident(size_t size_bytes) {
+  const int before = errno;
+  void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  errno = before;
+  return memory == MAP_FAILED ? nullptr : memory;
 }
 
 }  // namespace
@@ -50,19 +67,53 @@ uint32_t find_bucket(uint64_t duration_ns) {
 void ThreadCounts::drop_frames(uint32_t left) {
   while (depth_ > left) {
     --depth_;
-    if (depth_ < kDepthMax) add(entries_[frames_[depth_].entry].abandoned, 1);
+    if (depth_ < kDepthMax) add(frames_[depth_].counts->abandoned, 1);
   }
   if (left == 0) hide_outermost();
 }
 
-void ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
+// A signal handler that launches meanwhile takes the counts behind these, and whoever is first
+// gives the entry its own.
+__attribute__((noinline, cold)) gpuperf_entry_counts* ThreadCounts::make(uint32_t entry) {
+  const uint32_t index = made_count_.fetch_add(1, std::memory_order_relaxed);
+  if (index >= kChunksMax * kChunkCounts) {
+    made_count_.store(kChunksMax * kChunkCounts, std::memory_order_relaxed);
+    return nullptr;
+  }
+  std::atomic<gpuperf_entry_counts*>& place = chunks_[index / kChunkCounts];
+  gpuperf_entry_counts* chunk = place.load(std::memory_order_relaxed);
+  if (chunk == nullptr) {
+    auto* const made = static_cast<gpuperf_entry_counts*>(allocate_resident(kChunkBytes));
+    if (made == nullptr) return nullptr;
+    if (place.compare_exchange_strong(chunk, made, std::memory_order_relaxed)) {
+      chunk = made;
+    } else {
+      (void)munmap(made, kChunkBytes);
+    }
+  }
+  __atomic_fetch_or(&process_->is_called[entry / 64], uint64_t{1} << entry % 64, __ATOMIC_RELAXED);
+  renote_place();
+  uint64_t none = 0;
+  const auto counts = reinterpret_cast<uint64_t>(chunk + index % kChunkCounts);
+  const bool is_first = __atomic_compare_exchange_n(&hooked_.entries[entry], &none, counts, false,
+                                                    __ATOMIC_RELEASE, __ATOMIC_RELAXED);
+  return reinterpret_cast<gpuperf_entry_counts*>(is_first ? counts : none);
+}
+
+bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
+  gpuperf_entry_counts* counts = find(entry);
+  if (counts == nullptr) [[unlikely]] {
+    counts = make(entry);
+    if (counts == nullptr) return false;
+  }
   // An outer call's frame lies above ours; one at or below it has been left.
   uint32_t live = depth_ < kDepthMax ? depth_ : kDepthMax;
   while (live > 0 && frames_[live - 1].sp <= sp) --live;
   if (live < depth_ && live < kDepthMax) drop_frames(live);
-  if (depth_ < kDepthMax) frames_[depth_] = {sp, 0, entry};
+  if (depth_ < kDepthMax) frames_[depth_] = {sp, 0, counts};
   ++depth_;
-  add(entries_[entry].calls, 1);
+  add(counts->calls, 1);
+  return true;
 }
 
 void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
@@ -70,7 +121,7 @@ void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   --depth_;
   if (depth_ >= kDepthMax) return;
   const Frame& frame = frames_[depth_];
-  EntryCounts& counts = entries_[frame.entry];
+  gpuperf_entry_counts& counts = *frame.counts;
   const uint64_t self_ns =
       duration_ns - (frame.child_ns < duration_ns ? frame.child_ns : duration_ns);
   if (depth_ > 0) {
@@ -86,11 +137,13 @@ void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   add(counts.total_ns, duration_ns);
 }
 
-void ThreadCounts::note_place(uint64_t now_mono_ns) {
-  if (now_mono_ns < next_place_ns_) return;
-  next_place_ns_ = now_mono_ns + 1'000'000'000;
-  launches_.thread_address = reinterpret_cast<uint64_t>(&hooked_);
-  note_thread({.hooked_address = launches_.thread_address});
+void ThreadCounts::note_place(gpuperf_hook_entry entry, uint64_t now_mono_ns) {
+  if (now_mono_ns < next_place_ns_.load(std::memory_order_relaxed)) return;
+  next_place_ns_.store(now_mono_ns + 1'000'000'000, std::memory_order_relaxed);
+  note_thread({.hooked_address = reinterpret_cast<uint64_t>(&hooked_),
+               .process_address = reinterpret_cast<uint64_t>(process_),
+               .entry = entry,
+               .pad = 0});
 }
 
 bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
@@ -152,14 +205,20 @@ void ThreadCounts::send_launches() {
   is_launches_busy_.store(false, std::memory_order_release);
 }
 
-bool ThreadTable::set_up() { return pthread_key_create(&key_, give_back) == 0; }
+bool ThreadTable::set_up() {
+  process_ =
+      static_cast<gpuperf_hooked_process*>(allocate_resident(sizeof(gpuperf_hooked_process)));
+  if (process_ == nullptr) return false;
+  process_->threads = reinterpret_cast<uint64_t>(blocks_);
+  return pthread_key_create(&key_, give_back) == 0;
+}
 
 void ThreadTable::give_back(void* counts) {
   auto& gone = *static_cast<ThreadCounts*>(counts);
   gone.send_launches();
   gone.drop_frames(0);
-  note_thread({.hooked_address = 0});  // the block is another thread's next
-  gone.next_place_ns_ = 0;
+  note_thread({});  // the block is another thread's next
+  gone.renote_place();
   gone.is_taken_.store(false, std::memory_order_release);
 }
 
@@ -170,17 +229,22 @@ ThreadCounts* ThreadTable::take() {
     if (block->is_taken_.load(std::memory_order_relaxed)) continue;
     if (!block->is_taken_.exchange(true, std::memory_order_acq_rel)) return block;
   }
-  void* memory = mmap(nullptr, sizeof(ThreadCounts), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (memory == MAP_FAILED) return nullptr;
+  void* memory = allocate_resident(sizeof(ThreadCounts));
+  if (memory == nullptr) return nullptr;
   auto* block = new (memory) ThreadCounts;
+  static_assert(offsetof(ThreadCounts, hooked_) == 0);
+  static_assert(sizeof(blocks_[0]) == sizeof(uint64_t));
+  block->process_ = process_;
+  block->hooked_.launches = reinterpret_cast<uint64_t>(&block->launches_);
+  block->launches_.thread_address = reinterpret_cast<uint64_t>(&block->hooked_);
   block->is_taken_.store(true, std::memory_order_relaxed);
   for (uint32_t i = count(); i < kThreadsMax; ++i) {
     ThreadCounts* none = nullptr;
     if (!blocks_[i].compare_exchange_strong(none, block, std::memory_order_acq_rel)) continue;
     // Those before it are there: whoever put them there raises the count at least as far.
     uint32_t seen = count();
-    while (seen <= i && !count_.compare_exchange_weak(seen, i + 1, std::memory_order_acq_rel)) {
+    while (seen <= i && !__atomic_compare_exchange_n(&process_->thread_count, &seen, i + 1, true,
+                                                     __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
     }
     return block;
   }
@@ -199,15 +263,27 @@ ThreadCounts* ThreadTable::find() {
   return nullptr;
 }
 
-EntryCounts CallNotes::sum(uint32_t entry) const {
-  EntryCounts sum;
+// Null = there is no memory: it is noted another time.
+gpuperf_noted_counts* CallNotes::get_noted(uint32_t entry) {
+  __u64& place = threads_.process().counts[entry];
+  if (place == 0) {
+    place = reinterpret_cast<uint64_t>(allocate_resident(sizeof(gpuperf_noted_counts)));
+  }
+  return reinterpret_cast<gpuperf_noted_counts*>(place);
+}
+
+void CallNotes::sum(uint32_t entry, const gpuperf_entry_counts& noted,
+                    gpuperf_entry_counts& sum) const {
+  sum = {};
   // Errors keep the slots they have had.
   for (size_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
-    sum.errors[i].status_tag = sent_[entry].errors[i].status_tag;
+    sum.errors[i].status_tag = noted.errors[i].status_tag;
   }
   const uint32_t thread_count = threads_.count();
   for (uint32_t i = 0; i < thread_count; ++i) {
-    const EntryCounts& counts = threads_.at(i).of(entry);
+    const gpuperf_entry_counts* const found = threads_.at(i).find(entry);
+    if (found == nullptr) continue;
+    const gpuperf_entry_counts& counts = *found;
     // Before all else of the calls in it. A call that ends meanwhile is found by the next note.
     sum.total_ns += load(counts.total_ns);
     for (size_t bucket = 0; bucket < GPUPERF_BUCKETS; ++bucket) {
@@ -224,53 +300,44 @@ EntryCounts CallNotes::sum(uint32_t entry) const {
     // After the ends: calls in flight are never fewer than none.
     sum.calls += load(counts.calls);
   }
-  return sum;
 }
 
-bool CallNotes::has_changed(uint32_t entry) const {
+bool CallNotes::has_changed(uint32_t entry, const gpuperf_entry_counts& noted) const {
   uint64_t begun_and_ended = 0;
   const uint32_t thread_count = threads_.count();
   for (uint32_t i = 0; i < thread_count; ++i) {
-    const EntryCounts& counts = threads_.at(i).of(entry);
-    begun_and_ended += load(counts.calls) + load(counts.abandoned) + load(counts.total_ns);
+    const gpuperf_entry_counts* const counts = threads_.at(i).find(entry);
+    if (counts == nullptr) continue;
+    begun_and_ended += load(counts->calls) + load(counts->abandoned) + load(counts->total_ns);
   }
-  const EntryCounts& sent = sent_[entry];
-  return begun_and_ended != sent.calls + sent.abandoned + sent.total_ns;
+  return begun_and_ended != noted.calls + noted.abandoned + noted.total_ns;
 }
 
 void CallNotes::send(Note note) {
+  const gpuperf_hooked_process& process = threads_.process();
   for (uint32_t entry = 0; entry < GPUPERF_HOOK_COUNT; ++entry) {
-    if (has_changed(entry)) send(entry, note);
+    if ((load(process.is_called[entry / 64]) >> entry % 64 & 1) != 0) send(entry, note);
   }
 }
 
+// At each moment one of the two is as it was noted, whether the process still sees the note's end
+// or not.
 void CallNotes::send(uint32_t entry, Note note) {
-  const EntryCounts now = sum(entry);
-  EntryCounts& sent = sent_[entry];
-  gpuperf_noted_calls noted = {};
-  noted.entry = entry;
-  noted.calls = now.calls - sent.calls;
-  for (uint32_t bucket = 0; bucket < GPUPERF_BUCKETS; ++bucket) {
-    const uint32_t gained = now.buckets[bucket] - sent.buckets[bucket];
-    if (gained == 0) continue;
-    if (noted.bucket_count == GPUPERF_NOTED_BUCKETS) {
-      note(noted);
-      noted = {};
-      noted.entry = entry;
-    }
-    noted.buckets[noted.bucket_count++] = {bucket, gained};
-  }
-  noted.abandoned = now.abandoned - sent.abandoned;
-  noted.total_ns = now.total_ns - sent.total_ns;
-  noted.self_ns = now.self_ns - sent.self_ns;
-  noted.inverted_min_ns = now.inverted_min_ns;
-  noted.max_ns = now.max_ns;
-  for (size_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
-    noted.errors[i] = {now.errors[i].status_tag, now.errors[i].count - sent.errors[i].count};
-  }
-  noted.other_errors = now.other_errors - sent.other_errors;
-  note(noted);
-  sent = now;
+  gpuperf_noted_counts* const noted = get_noted(entry);
+  if (noted == nullptr) return;
+  const size_t older = noted->sequence[0] < noted->sequence[1] ? 0 : 1;
+  const gpuperf_entry_counts& before = noted->counts[1 - older];
+  if (!has_changed(entry, before)) return;
+  gpuperf_hooked_process& process = threads_.process();
+  const uint64_t sequence = process.noted + 1;
+  store(noted->sequence[older], ~uint64_t{0});
+  sum(entry, before, noted->counts[older]);
+  store(noted->sequence[older], sequence);
+  note({.process_address = reinterpret_cast<uint64_t>(&process),
+        .sequence = sequence,
+        .entry = entry,
+        .pad = 0});
+  store(process.noted, sequence);
 }
 
 }  // namespace gpuperf::injector

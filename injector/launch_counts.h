@@ -1,12 +1,15 @@
 #pragma once
 
 // What the launch hooks count, per thread and entry of the driver, and how it is handed to the
-// daemon's kernel side: by notes (bpf/hook_notes.h).
+// daemon's kernel side: by notes, and what was not noted when the process ends as it lies in memory
+// (bpf/hook_notes.h).
 //
 // Counting is the launching thread's own: no lock and no shared cache line, and each addition is
 // one instruction, so that a signal handler that launches in the middle of one loses nothing.
-// Memory: 20 KiB per launching thread and its stacks (known_stacks.h), kept for the next one when
-// it ends; kThreadsMax at once, further ones are not counted by hooks.
+// Memory: 4 KiB per launching thread, 12 KiB for each five entries that it calls, and its stacks
+// (known_stacks.h), kept for the next one when it ends; kThreadsMax at once, further ones are not
+// counted by hooks. All of it is resident from the first, for the kernel side reads it when the
+// process ends, where nothing can be brought into memory any more.
 
 #include <atomic>
 #include <cstddef>
@@ -17,25 +20,12 @@
 
 namespace gpuperf::injector {
 
-// Of one entry, on one thread. Only ever growing.
-struct EntryCounts {
-  uint64_t calls = 0;
-  uint64_t abandoned = 0;  // calls that will not return: left by longjmp or an exception
-  uint64_t self_ns = 0;
-  uint64_t inverted_min_ns = 0;
-  uint64_t max_ns = 0;
-  gpuperf_error_count errors[GPUPERF_ERROR_SLOTS] = {};
-  uint64_t other_errors = 0;
-  uint32_t buckets[GPUPERF_BUCKETS] = {};
-  uint64_t total_ns = 0;  // written last: all else of the calls in it is there
-};
-
 // One thread's hooked calls.
 class ThreadCounts {
  public:
   // A call that begins with its caller's stack pointer at `sp`. Calls that were left without a
-  // return are found by it.
-  void begin(gpuperf_hook_entry entry, uint64_t sp);
+  // return are found by it. False: it cannot be counted, for want of memory.
+  bool begin(gpuperf_hook_entry entry, uint64_t sp);
   // The call begun last that has not ended.
   void end(uint64_t duration_ns, int32_t status);
   // Hooked calls that the thread is inside of.
@@ -51,10 +41,17 @@ class ThreadCounts {
     hooked_.start_mono_ns = 0;
     std::atomic_signal_fence(std::memory_order_release);
   }
-  const EntryCounts& of(uint32_t entry) const { return entries_[entry]; }
-  // Tells the kernel side where it finds this thread's hooked calls, once a second: a daemon that
-  // has come since does not know. On the thread itself, as are the next two.
-  void note_place(uint64_t now_mono_ns);
+  // Null = it was not called yet.
+  gpuperf_entry_counts* find(uint32_t entry) const {
+    return reinterpret_cast<gpuperf_entry_counts*>(
+        __atomic_load_n(&hooked_.entries[entry], __ATOMIC_ACQUIRE));
+  }
+  // Tells the kernel side where it finds this thread's hooked calls and the process's, before the
+  // thread's first call of an entry and once a second: a daemon that has come since does not know.
+  // On the thread itself, as are the next two.
+  void note_place(gpuperf_hook_entry entry, uint64_t now_mono_ns);
+  // With the next call. Any thread.
+  void renote_place() { next_place_ns_.store(0, std::memory_order_relaxed); }
   // Whether a launch is to be reported at once, so that its stack can be walked: from time to time.
   bool is_stack_due(uint64_t now_mono_ns);
   // The stack from the caller on, whose registers these are once its call has returned. Null = the
@@ -75,68 +72,77 @@ class ThreadCounts {
   struct Frame {
     uint64_t sp;
     uint64_t child_ns;
-    uint32_t entry;
+    gpuperf_entry_counts* counts;
   };
+  // Counts of entries are made in chunks, in the order of their first calls. Some are left over
+  // where a signal handler launches while they are made.
+  static constexpr size_t kChunkBytes = 12 << 10;
+  static constexpr uint32_t kChunkCounts = kChunkBytes / sizeof(gpuperf_entry_counts);
+  static constexpr uint32_t kChunksMax = 2 * GPUPERF_HOOK_COUNT / kChunkCounts + 1;
   // Launches that are kept wait so long for more, and longer until the injector's thread looks when
   // none comes.
   static constexpr uint64_t kLaunchesNs = 10'000'000;
   // The kernel side takes every second of these, at random.
   static constexpr uint64_t kStackNs = GPUPERF_PACED_STACK_NS / 2;
 
+  gpuperf_entry_counts* make(uint32_t entry);
   void drop_frames(uint32_t left);
   void report_kept();
   uint16_t keep_stack(const gpuperf_noted_stack* stack);
 
+  gpuperf_hooked_thread hooked_ = {};  // read by BPF
   std::atomic<bool> is_taken_ = false;
   uint32_t depth_ = 0;
-  gpuperf_hooked_thread hooked_ = {};  // read by BPF
-  uint64_t next_place_ns_ = 0;
+  gpuperf_hooked_process* process_ = nullptr;
+  std::atomic<uint64_t> next_place_ns_ = 0;
   uint64_t next_stack_ns_ = 0;
   std::atomic<bool> is_launches_busy_ = false;  // whoever finds it set does without
   gpuperf_noted_launches launches_ = {};
   KnownStacks stacks_;
   Frame frames_[kDepthMax] = {};
-  EntryCounts entries_[GPUPERF_HOOK_COUNT];
+  std::atomic<uint32_t> made_count_ = 0;
+  std::atomic<gpuperf_entry_counts*> chunks_[kChunksMax] = {};
 };
 
 // All threads' counts. One in a process: threads are told apart by a key of its own.
 class ThreadTable {
  public:
-  static constexpr uint32_t kThreadsMax = 4096;
+  static constexpr uint32_t kThreadsMax = GPUPERF_HOOKED_THREADS;
 
-  // Before any other; once. False: the system has no key left.
+  // Before any other; once. False: the system has no key or no memory left.
   bool set_up();
   // The calling thread's; null = there are too many threads, or no memory.
   ThreadCounts* find();
   // How many are in use or were. Those below it never go away.
-  uint32_t count() const { return count_.load(std::memory_order_acquire); }
+  uint32_t count() const { return __atomic_load_n(&process_->thread_count, __ATOMIC_ACQUIRE); }
   ThreadCounts& at(uint32_t index) const { return *blocks_[index].load(std::memory_order_acquire); }
+  gpuperf_hooked_process& process() const { return *process_; }
 
  private:
   ThreadCounts* take();
   static void give_back(void* counts);
 
-  std::atomic<ThreadCounts*> blocks_[kThreadsMax] = {};
-  std::atomic<uint32_t> count_ = 0;
+  gpuperf_hooked_process* process_ = nullptr;            // read by BPF, and
+  std::atomic<ThreadCounts*> blocks_[kThreadsMax] = {};  // each a gpuperf_hooked_thread
   unsigned key_ = 0;
 };
 
-// Sends what was counted since it was sent last. Thread: injector's.
+// Notes what was counted. Thread: injector's.
 class CallNotes {
  public:
   explicit CallNotes(const ThreadTable& threads) : threads_(threads) {}
 
-  // A note for each entry that was called. Where no daemon listens they go nowhere.
+  // A note for each entry whose counts have changed. Where no daemon listens they go nowhere.
   using Note = void (*)(const gpuperf_noted_calls&);
   void send(Note note);
 
  private:
-  bool has_changed(uint32_t entry) const;
-  EntryCounts sum(uint32_t entry) const;
+  gpuperf_noted_counts* get_noted(uint32_t entry);
+  bool has_changed(uint32_t entry, const gpuperf_entry_counts& noted) const;
+  void sum(uint32_t entry, const gpuperf_entry_counts& noted, gpuperf_entry_counts& sum) const;
   void send(uint32_t entry, Note note);
 
   const ThreadTable& threads_;
-  EntryCounts sent_[GPUPERF_HOOK_COUNT];
 };
 
 // Index of the bucket that a call of this length belongs to (bpf/records.h).

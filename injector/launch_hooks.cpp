@@ -66,6 +66,7 @@ struct Entry {
 };
 
 Entry g_entries[GPUPERF_HOOK_COUNT];
+bool g_is_installed = false;             // set before the injector's thread is there
 std::atomic<bool> g_is_off = false;      // a forked child
 std::atomic<bool> g_is_awaited = false;  // the injector's thread knows that there are counts
 void (*g_wake)() = nullptr;
@@ -153,12 +154,11 @@ struct Hook<kEntry, kEnter, CUresult(Arguments...)> {
     }
     ThreadCounts* const thread =
         g_is_off.load(std::memory_order_relaxed) ? nullptr : g_threads.find();
-    if (thread == nullptr || !is_unchanged(g_entries[kEntry])) {
-      return reinterpret_cast<Function>(g_entries[kEntry].real)(arguments...);
-    }
     const auto* const frame = static_cast<const Word*>(__builtin_frame_address(0));
     const auto sp = reinterpret_cast<Word>(frame + 2);
-    thread->begin(kEntry, sp);
+    if (thread == nullptr || !is_unchanged(g_entries[kEntry]) || !thread->begin(kEntry, sp)) {
+      return reinterpret_cast<Function>(g_entries[kEntry].real)(arguments...);
+    }
     const bool is_outermost = thread->depth() == 1;
     gpuperf_noted_call nested;
     gpuperf_noted_call& note = is_outermost ? thread->outermost() : nested;
@@ -169,7 +169,7 @@ struct Hook<kEntry, kEnter, CUresult(Arguments...)> {
     note.bp = frame[0];
     keep_arguments(note, arguments...);
     uint64_t start_ns = g_clock.read();
-    thread->note_place(start_ns);
+    thread->note_place(kEntry, start_ns);
     if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]] {
       wake_sender();
     }
@@ -307,20 +307,28 @@ bool install_launch_hooks(void (*wake)()) {
   g_clock.tune();
   set_up_known_stacks();
   replace_pointers(driver, {g_replacements, g_replacement_count});
+  g_is_installed = true;
   return true;
 }
 
 bool are_launches_counted() {
-  const bool are_counted = hooks_count() && g_threads.count() > 0;
+  const bool are_counted = g_is_installed && hooks_count() && g_threads.count() > 0;
   g_is_awaited.store(are_counted, std::memory_order_relaxed);
   return are_counted;
 }
 
 void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
-  g_clock.tune();
+  if (!g_is_installed) return;
+  const bool are_counted = hooks_count();
+  if (are_counted) {
+    g_clock.tune();
+    notice_code_changes();
+  }
   g_notes.send(note);
-  notice_code_changes();
-  for (uint32_t i = 0; i < g_threads.count(); ++i) g_threads.at(i).send_launches();
+  for (uint32_t i = 0; i < g_threads.count(); ++i) {
+    g_threads.at(i).send_launches();
+    if (!are_counted) g_threads.at(i).renote_place();  // whoever counts next may be another daemon
+  }
 }
 
 void set_attention(Attend attend) {

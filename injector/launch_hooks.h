@@ -22,7 +22,8 @@ namespace gpuperf::injector {
 bool install_launch_hooks(void (*wake)());
 // Whether a daemon wants the counts, and there may be some; who asks sends them within 100 ms then.
 bool are_launches_counted();
-// Sends what was counted since the last time. Injector's thread.
+// Sends what was counted since the last time; also when nothing is counted any more, for calls that
+// were in flight then. Injector's thread.
 void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);
 // Asks launching threads for attention: each calls `attend` within its hook, before its call enters
 // the driver, whether a daemon counts or not. Null = no longer; a thread that was asked already may

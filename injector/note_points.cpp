@@ -33,10 +33,12 @@
   }
 
 namespace gpuperf {
-static_assert(offsetof(HookFlags, calls_semaphore) == 0);
+static_assert(offsetof(HookFlags, count_semaphore) == 0);
 extern "C" {
 __attribute__((section(".probes"), visibility("hidden"))) HookFlags gpuperf_hook_flags = {};
-NOTE_POINT(calls, gpuperf_noted_calls, gpuperf_hook_flags)
+NOTE_POINT(count, void, gpuperf_hook_flags)
+SEMAPHORE(calls)
+NOTE_POINT(calls, gpuperf_noted_calls, gpuperf_injector_calls_semaphore)
 SEMAPHORE(slow)
 NOTE_POINT(slow, gpuperf_noted_call, gpuperf_injector_slow_semaphore)
 SEMAPHORE(launch)

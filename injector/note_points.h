@@ -16,6 +16,7 @@
 namespace gpuperf {
 
 extern "C" {
+void gpuperf_note_count(const void* nothing);
 void gpuperf_note_calls(const gpuperf_noted_calls* calls);
 void gpuperf_note_slow(const gpuperf_noted_call* call);
 void gpuperf_note_launch(const gpuperf_noted_call* call);
@@ -25,11 +26,12 @@ void gpuperf_note_each(const void* nothing);
 
 // What a launch hook looks at before anything else, both with one comparison.
 struct alignas(uint32_t) HookFlags {
-  uint16_t calls_semaphore;  // written by the kernel only
+  uint16_t count_semaphore;  // written by the kernel only
   uint16_t attention;        // launching threads are asked for something: see launch_hooks.h
 };
 extern HookFlags gpuperf_hook_flags;
 // Written by the kernel only.
+extern volatile uint16_t gpuperf_injector_calls_semaphore;
 extern volatile uint16_t gpuperf_injector_slow_semaphore;
 extern volatile uint16_t gpuperf_injector_launch_semaphore;
 extern volatile uint16_t gpuperf_injector_thread_semaphore;
@@ -45,7 +47,7 @@ inline void note_launches(const gpuperf_noted_launches& kept) { gpuperf_note_lau
 
 // Whether calls are counted by hooks: a hooked call then passes by the breakpoint.
 inline bool hooks_count() {
-  return __atomic_load_n(&gpuperf_hook_flags.calls_semaphore, __ATOMIC_RELAXED) != 0;
+  return __atomic_load_n(&gpuperf_hook_flags.count_semaphore, __ATOMIC_RELAXED) != 0;
 }
 // Whether launches are to be reported, and then whether each at once: else few need a stack, and
 // the others may be reported together.

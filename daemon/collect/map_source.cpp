@@ -42,6 +42,8 @@ DropCause get_cause(gpuperf_loss loss) {
       return DropCause::kBpfTraceRingFull;
     case GPUPERF_LOSS_CELLS_USER_FULL:
       return DropCause::kBpfCellsUserFull;
+    case GPUPERF_LOSS_HOOKED_CALLS:
+      return DropCause::kBpfHookedCalls;
     case GPUPERF_LOSS_COUNT:
       break;
   }

@@ -192,6 +192,9 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kBpfCellsUserFull, "bpf", "cells_user_full",
      "calls of new (function, process) pairs beyond their user's share of stats.max_cells, counted "
      "under process \"other\""},
+    {DropCause::kBpfHookedCalls, "bpf", "hooked_calls",
+     "times that launches counted in a process could not be taken from its memory: it was killed "
+     "for want of memory, or had some of it moved at that moment"},
     {DropCause::kSessionMemoryFull, "session", "memory_full",
      "what sessions announced or sent beyond their share of limits.memory_mib: kernels without "
      "name, launches without latency, allocations without address"},

@@ -93,6 +93,7 @@ enum class DropCause : size_t {
   kHttpBusy,
   kNamesFileRefused,
   kBpfCellsUserFull,
+  kBpfHookedCalls,
   kSessionMemoryFull,
   kNamesMemoryLate,
   kNamesMapPaused,

@@ -40,6 +40,9 @@ constexpr std::chrono::milliseconds kSlice{50};
 // again soon keeps them.
 constexpr int kUnseenScans = 2;
 
+// Within that processes note what they counted until the end (injector/entry.cpp).
+constexpr std::chrono::milliseconds kLastNotes{150};
+
 // All configured functions of several large libraries at once.
 constexpr std::chrono::seconds kWorkLimit{60};
 
@@ -118,6 +121,14 @@ Status Prober::start() {
   RETURN_IF_ERROR(search_.start());
   RETURN_IF_ERROR(watch(search_.descriptor()));
   std::ranges::copy(search_.problems(), std::back_inserter(problems_));
+  if (!programs_.unseen_ends().empty()) {
+    problems_.push_back({"launch hooks",
+                         "launches of a process's last 100 ms may be missing where it is killed, "
+                         "ends by _exit or executes another program: this kernel does not let be "
+                         "traced: " +
+                             programs_.unseen_ends(),
+                         "use Linux 6.16 or later, or one with CONFIG_FUNCTION_TRACER"});
+  }
   thread_ = std::thread([this] { run(); });
   return absl::OkStatus();
 }
@@ -180,7 +191,9 @@ void Prober::run() {
     }
     wait_for_news();
   }
-  notes_.detach_all();  // first: until then hooks keep calls from the probes
+  // First: until then hooks keep calls from the probes.
+  if (notes_.stop_counting()) std::this_thread::sleep_for(kLastNotes);
+  notes_.detach_all();
   attacher_.detach_all();
 }
 

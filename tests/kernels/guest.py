@@ -3,6 +3,7 @@
 import json
 import pathlib
 import signal
+import subprocess
 import sys
 import traceback
 
@@ -17,7 +18,9 @@ SECONDS = 400  # for the daemon's start and end: the kernel's verifier is emulat
 CONFIG = {"custom_sym": {name: {"symbol": name, "may_throw": may_throw} for name, may_throw in COUNTED.items()} |
                         {"cause_pipe": {"symbol": "cause_pipe", "may_throw": False, "slow_threshold_ms": 20}},
           "libraries": {"custom_sym": [str(WORKLOADS / "libcount_target.so"), str(WORKLOADS / "known_causes")]},
+          "cuda_func_sym": {"cuLaunchKernel": {"symbol": "cuLaunchKernel", "may_throw": False}},
           "slow": {"default_threshold_ms": 0}}
+LAUNCHES = 300
 
 
 def count(daemon):
@@ -50,6 +53,29 @@ def find_slow(daemon):
             "stack": [frame["symbol"] for frame in call["user_stack"]]}
 
 
+def launch_and_end(daemon, way):
+    """Launches that a process counted by itself and never noted, as they are known after its end."""
+    with subprocess.Popen([WORKLOADS / "hooked_launches"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                          text=True) as process:
+        def do(line):
+            process.stdin.write(line + "\n")
+            process.stdin.flush()
+            return json.loads(process.stdout.readline())
+        wait_until("hooks that count", lambda: do("semaphores")["count"] > 0, 60)
+        do(f"launch {LAUNCHES} 0 0")
+        if way == "kill":
+            process.kill()
+        else:
+            do("execute")
+        try:
+            wait_until("the launches", lambda: daemon.functions("--pid", process.pid)["cuLaunchKernel"]["calls"] == LAUNCHES, 20)
+        except AssertionError:
+            pass  # compared by the test
+        row = daemon.functions("--pid", process.pid)["cuLaunchKernel"]
+        process.kill()
+    return [row["calls"], row["calls_hooked"], row["abandoned"], row["in_flight"]]
+
+
 def tell(name, result):
     print(f"RESULT {name} {json.dumps(result)}", flush=True)
 
@@ -62,6 +88,7 @@ def try_all():
         tell("status", {"mechanism": status["mechanism"], "problems": status["problems"]})
         tell("count", count(daemon))
         tell("slow", find_slow(daemon))
+        tell("ends", {way: launch_and_end(daemon, way) for way in ("kill", "execute")})
         tell("drops", daemon.query("status")["drops"])
         daemon.process.send_signal(signal.SIGTERM)
         tell("stop", {"code": daemon.process.wait(SECONDS)})

@@ -73,6 +73,7 @@ class KernelsTest(unittest.TestCase):
         self.assertGreater(slow["blocked_ns"], slow["duration_ns"] / 2, slow)
         self.assertLessEqual(slow["blocked_ns"], slow["duration_ns"], slow)
         self.assertTrue(any("run_pipe" in symbol for symbol in slow["stack"]), slow)
+        self.assertEqual(results["ends"], {way: [300, 300, 0, 0] for way in ("kill", "execute")})
         self.assertEqual(results["stop"], {"code": 0})
 
 

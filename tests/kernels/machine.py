@@ -22,7 +22,8 @@ KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # QEMU 7.2 of Debian 12 crashes newer kernels at boot.
 QEMU_SUITE = "bookworm-backports"
 SUITES = ("bookworm", "bookworm-updates", "bookworm-security", QEMU_SUITE, "trixie-backports")
-WORKLOAD_FILES = ("libcount_target.so", "count_calls", "known_causes")
+WORKLOAD_FILES = ("hooked_launches", "hooked/libcuda.so.1", "hooked/libgpuperf_injector.so",
+                  "libcount_target.so", "count_calls", "known_causes")
 # Of Python's library: as much as may be left out.
 PYTHON_LEFT_OUT = ("test", "idlelib", "tkinter", "ensurepip", "lib2to3", "pydoc_data", "distutils", "turtledemo")
 COMMANDS = ("sh", "mount", "mkdir", "ip", "poweroff", "cat", "sleep")

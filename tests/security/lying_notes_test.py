@@ -37,7 +37,7 @@ class LyingNotesTest(AttackTest):
     def test_20_lies_of_a_process_reach_nobody_elses_rows(self):
         self.check_attack(self.attack, SECONDS)
 
-        wait_until("the hooks count", lambda: '"calls":1' in self.tell_launcher("semaphores"))
+        wait_until("the hooks count", lambda: '"count":1' in self.tell_launcher("semaphores"))
         self.tell_launcher("launch 5000 0 0")
         self.tell_launcher("flush")
         row = wait_until("the honest calls", lambda: self.daemon.functions("--pid", self.launcher.pid).get("cuLaunchKernel"))

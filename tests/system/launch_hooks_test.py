@@ -28,8 +28,8 @@ CONFIG = {"cuda_func_sym": {name: {"symbol": name, "may_throw": False} for name 
                         "custom_sym": [str(WORKLOADS / "hooked_launches")]},
           "slow": {"default_threshold_ms": 0},
           "trace": {"recorder": False}}
-ON = {"calls": True, "slow": True, "launch": True, "thread": True, "launches": False, "each": False}
-OFF = {name: False for name in ON}
+OFF = {name: False for name in ("count", "calls", "slow", "launch", "thread", "launches", "each")}
+ON = OFF | {name: True for name in ("count", "calls", "slow", "launch", "thread")}
 
 
 def setUpModule():

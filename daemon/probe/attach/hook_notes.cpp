@@ -63,29 +63,37 @@ Status HookNotes::set_reports(const ProbedFile& file, const std::vector<UsdtSite
 }
 
 Status HookNotes::set(const ProbedFile& file, const Wanted& wanted) {
+  const auto known = libraries_.find(file.id);
   if (!wanted.count) {
-    detach({file.id});
+    if (known != libraries_.end()) known->second.count.clear();
     return absl::OkStatus();
   }
-  const auto known = libraries_.find(file.id);
-  if (known != libraries_.end() && known->second.reports == wanted.launches) {
+  if (known != libraries_.end() && !known->second.count.empty() &&
+      known->second.reports == wanted.launches) {
     return absl::OkStatus();
   }
   ASSIGN_OR_RETURN(const std::vector<UsdtSite> sites, read_usdt_sites(file.fd));
   // Libraries from before there were notes have none.
   if (sites.empty()) return absl::OkStatus();
-  if (known != libraries_.end()) return set_reports(file, sites, wanted.launches, known->second);
   ASSIGN_OR_RETURN(const ProbePlace launch, find_place(sites, "launch", GPUPERF_NOTE_LAUNCH));
   ASSIGN_OR_RETURN(const ProbePlace thread, find_place(sites, "thread", GPUPERF_NOTE_THREAD));
   ASSIGN_OR_RETURN(const ProbePlace slow, find_place(sites, "slow", GPUPERF_NOTE_SLOW));
   ASSIGN_OR_RETURN(const ProbePlace calls, find_place(sites, "calls", GPUPERF_NOTE_CALLS));
-  Library library;
+  ASSIGN_OR_RETURN(const ProbePlace count, find_place(sites, "count", GPUPERF_NOTE_COUNT));
+  Library fresh;
+  Library& library = known == libraries_.end() ? fresh : known->second;
+  if (library.notes.empty()) {
+    const ProbePlace places[] = {launch, thread, slow, calls};
+    RETURN_IF_ERROR(add_probe_links(programs_, file, "take_note", places, library.notes));
+  }
   RETURN_IF_ERROR(set_reports(file, sites, wanted.launches, library));
   // Last the one from which on hooks count: they find the others there, and till then probes see
   // the calls.
-  const ProbePlace places[] = {launch, thread, slow, calls};
-  RETURN_IF_ERROR(add_probe_links(programs_, file, "take_note", places, library.count));
-  libraries_.emplace(file.id, std::move(library));
+  if (library.count.empty()) {
+    RETURN_IF_ERROR(
+        add_probe_links(programs_, file, "take_note", std::span(&count, 1), library.count));
+  }
+  if (known == libraries_.end()) libraries_.emplace(file.id, std::move(fresh));
   return absl::OkStatus();
 }
 
@@ -95,10 +103,21 @@ void HookNotes::detach(const std::set<int>& file_ids) {
     const auto library = libraries_.extract(id);
     if (library.empty()) continue;
     closing.push_back(std::move(library.mapped().count));
+    closing.push_back(std::move(library.mapped().notes));
     closing.push_back(std::move(library.mapped().launches));
     closing.push_back(std::move(library.mapped().each));
   }
   close_links(std::move(closing));
+}
+
+bool HookNotes::stop_counting() {
+  std::vector<ProbeLinks> closing;
+  for (auto& [id, library] : libraries_) {
+    if (!library.count.empty()) closing.push_back(std::exchange(library.count, {}));
+  }
+  const bool has_counted = !closing.empty();
+  close_links(std::move(closing));
+  return has_counted;
 }
 
 void HookNotes::detach_all() {

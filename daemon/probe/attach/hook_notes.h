@@ -16,10 +16,11 @@ namespace gpuperf {
 
 // Probes the notes by which launch hooks hand over what they counted (bpf/hook_notes.h), in every
 // copy of the injected library. While a file's are probed, the kernel holds the semaphores up by
-// which the hooks know, in every process that maps it.
+// which the hooks know, in every process that maps it. When counting ends, the notes stay probed:
+// what was counted comes within 100 ms, and calls in flight when they have ended.
 //
 // Thread: one. Owns the links; destroying it removes every probe. `programs` must outlive it.
-// Anyone can have the notes in a file of this name probed: six places at most.
+// Anyone can have the notes in a file of this name probed: seven places at most.
 class HookNotes {
  public:
   struct Wanted {
@@ -40,10 +41,13 @@ class HookNotes {
   // Has exactly what is wanted of the file's notes probed. An error leaves it as it was.
   Status set(const ProbedFile& file, const Wanted& wanted);
   void detach(const std::set<int>& file_ids);
+  // Has the hooks count no longer; false = none did.
+  bool stop_counting();
   void detach_all();
 
  private:
   struct Library {
+    ProbeLinks notes;
     ProbeLinks count;
     ProbeLinks launches;
     ProbeLinks each;

@@ -1,6 +1,7 @@
 #include "daemon/probe/attach/programs.h"
 
 #include <bpf/bpf.h>
+#include <bpf/btf.h>
 #include <bpf/libbpf.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -32,6 +33,15 @@ constexpr std::pair<Mechanism, std::string_view> kMechanismNames[] = {
 
 // Of process.bpf.c and stack.bpf.c.
 constexpr const char* kProcessHooks[] = {"process_exit", "inherit_address_space", "inherit_trace"};
+// Of process.bpf.c: what tells of a process's end while its memory is there. Since Linux 6.16 the
+// tracepoints do; before, functions that a kernel may not let be traced.
+constexpr const char* kPrepareExec = "sched_prepare_exec";
+struct EndFunction {
+  const char* program;
+  const char* function;
+};
+constexpr EndFunction kEndFunctions[] = {{"before_exit", "exit_mm_release"},
+                                         {"before_exec", "exec_mm_release"}};
 // Of call_state.bpf.c and ticks.bpf.c.
 constexpr const char* kThreadHooks[] = {"follow_switch", "follow_waking", "follow_tick"};
 
@@ -97,6 +107,37 @@ Status explain_load_failure(int error_number) {
     return absl::FailedPreconditionError(what);
   }
   return errno_status(error_number, what);
+}
+
+// Whether the kernel lets a program be put on this function of its own: some have no way to.
+bool can_trace(const char* function) {
+  const int id = libbpf_find_vmlinux_btf_id(function, BPF_TRACE_FENTRY);
+  if (id <= 0) return false;
+  const bpf_insn nothing[] = {{.code = BPF_ALU64 | BPF_MOV | BPF_K, .dst_reg = BPF_REG_0},
+                              {.code = BPF_JMP | BPF_EXIT}};
+  LIBBPF_OPTS(bpf_prog_load_opts, options, .expected_attach_type = BPF_TRACE_FENTRY,
+              .attach_btf_id = static_cast<uint32_t>(id));
+  const Fd loaded(bpf_prog_load(BPF_PROG_TYPE_TRACING, "gpuperf_try", "GPL", nothing,
+                                std::size(nothing), &options));
+  if (!loaded.valid()) return false;
+  return Fd(bpf_raw_tracepoint_open(nullptr, loaded.get())).valid();
+}
+
+// Linux 6.16 has moved the tracepoint of a thread's end before the release of its memory, and given
+// it an argument more.
+bool has_group_dead() {
+  btf* const kernel = btf__load_vmlinux_btf();
+  const btf_type* type = nullptr;
+  if (kernel != nullptr) {
+    const int id = btf__find_by_name_kind(kernel, "btf_trace_sched_process_exit", BTF_KIND_TYPEDEF);
+    type = btf__type_by_id(kernel, id > 0 ? static_cast<uint32_t>(id) : 0);
+    if (id > 0) type = btf__type_by_id(kernel, type->type);  // a pointer
+    if (id > 0) type = btf__type_by_id(kernel, type->type);  // to a function
+  }
+  constexpr size_t kArguments = 3;  // the first is of no use
+  const bool has = type != nullptr && btf_is_func_proto(type) && btf_vlen(type) == kArguments;
+  btf__free(kernel);
+  return has;
 }
 
 // Of an array that is large, mapped at once: some 100 cells.
@@ -207,9 +248,10 @@ Status Programs::load_form(std::span<const std::byte> object) {
   if (object_ == nullptr) return explain_load_failure(errno);
 
   const std::pair<const char*, uint32_t> entries[] = {
-      {"functions", sizes_.functions}, {"plans", sizes_.functions},
-      {"cell_index", sizes_.cells},    {"cells", sizes_.functions + sizes_.cells},
-      {"free_cells", sizes_.cells},    {"processes", sizes_.cells},
+      {"functions", sizes_.functions},    {"plans", sizes_.functions},
+      {"cell_index", sizes_.cells},       {"cells", sizes_.functions + sizes_.cells},
+      {"free_cells", sizes_.cells},       {"processes", sizes_.cells},
+      {"hooked_processes", sizes_.cells},
   };
   for (const auto& [name, count] : entries) {
     if (const int error =
@@ -232,10 +274,12 @@ Status Programs::load_form(std::span<const std::byte> object) {
   for (const char* name : kThreadHooks) {
     (void)bpf_program__set_autoload(program(name), sizes_.follow_threads);  // not loaded yet
   }
+  choose_end_hooks();
   if (is_trial()) leave_out_what_is_not_tried();
   if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
 
   if (!is_trial()) RETURN_IF_ERROR(attach_hooks(kProcessHooks));
+  if (!is_trial()) RETURN_IF_ERROR(attach_hooks(end_hooks_));
   if (sizes_.follow_threads) RETURN_IF_ERROR(attach_hooks(kThreadHooks));
   ASSIGN_OR_RETURN(cells_, MappedArray::reserve(map_fd("cells"), "cells", sizeof(gpuperf_cell),
                                                 sizes_.functions + sizes_.cells));
@@ -275,6 +319,21 @@ Status Programs::attach_hooks(std::span<const char* const> names) {
     hook_links_.push_back(link);
   }
   return absl::OkStatus();
+}
+
+void Programs::choose_end_hooks() {
+  const bool has_memory_at_exit = has_group_dead();
+  for (const EndFunction& end : kEndFunctions) {
+    const bool is_used = !has_memory_at_exit && can_trace(end.function);
+    (void)bpf_program__set_autoload(program(end.program), is_used);  // not loaded yet
+    if (is_used) end_hooks_.push_back(end.program);
+    if (is_used || has_memory_at_exit) continue;
+    if (!unseen_ends_.empty()) unseen_ends_ += ", ";
+    unseen_ends_ += end.function;
+  }
+  const bool has_prepare = libbpf_find_vmlinux_btf_id(kPrepareExec, BPF_TRACE_RAW_TP) > 0;
+  (void)bpf_program__set_autoload(program("prepare_exec"), has_prepare);  // not loaded yet
+  if (has_prepare) end_hooks_.push_back("prepare_exec");
 }
 
 Status Programs::fill_free_cells() {

@@ -113,6 +113,9 @@ class Programs {
   // it; nullopt = it is not.
   void set_hooked_function(size_t entry, std::optional<uint32_t> function_id);
   bool follows_threads() const { return sizes_.follow_threads; }
+  // Functions of the kernel without which what hooks counted (bpf/hook_notes.h) is not taken at
+  // some ends of processes; empty = it is at all.
+  const std::string& unseen_ends() const { return unseen_ends_; }
   // Generation of a lane and GPUPERF_LANE_CHANGING: see bpf/records.h.
   void set_lane(uint32_t lane, uint32_t word);
   // What is traced of processes without an order of their own; `scoped_count` is ours.
@@ -132,12 +135,15 @@ class Programs {
   bool is_trial() const { return !sizes_.trial.empty(); }
   void leave_out_what_is_not_tried();
   Status attach_hooks(std::span<const char* const> names);
+  void choose_end_hooks();
 
   // Set once by load.
   const Mechanism mechanism_;
   const Sizes sizes_;
   bpf_object* object_ = nullptr;
   std::vector<bpf_link*> hook_links_;
+  std::vector<const char*> end_hooks_;
+  std::string unseen_ends_;
   MappedArray cells_;
   MappedArray functions_;
   MappedArray plans_;

@@ -29,8 +29,13 @@ uint64_t g_calls = 0;
 uint64_t g_errors = 0;
 void add_note(const gpuperf_noted_calls& noted) {
   if (noted.entry != GPUPERF_HOOK_cuLaunchKernel) return;
-  g_calls += noted.calls;
-  for (const gpuperf_error_count& error : noted.errors) g_errors += error.count;
+  const auto& process = *reinterpret_cast<const gpuperf_hooked_process*>(noted.process_address);
+  const auto& all = *reinterpret_cast<const gpuperf_noted_counts*>(process.counts[noted.entry]);
+  const size_t now = all.sequence[0] == noted.sequence ? 0 : 1;
+  g_calls += all.counts[now].calls - all.counts[1 - now].calls;
+  for (size_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
+    g_errors += all.counts[now].errors[i].count - all.counts[1 - now].errors[i].count;
+  }
 }
 
 CUresult launch_by(Launch function, CUfunction kernel = kFunction) {
@@ -38,7 +43,7 @@ CUresult launch_by(Launch function, CUfunction kernel = kFunction) {
 }
 
 // As the kernel does when a daemon comes or goes.
-void set_listening(bool listens) { gpuperf_hook_flags.calls_semaphore = listens ? 1 : 0; }
+void set_listening(bool listens) { gpuperf_hook_flags.count_semaphore = listens ? 1 : 0; }
 
 std::atomic<int> g_woken = 0;
 std::atomic<int> g_attended = 0;

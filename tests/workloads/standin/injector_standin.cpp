@@ -16,15 +16,22 @@ namespace {
 using namespace gpuperf;
 
 struct Hook {
-  uint32_t entry;
-  gpuperf_noted_calls noted;
-  uint32_t buckets[GPUPERF_BUCKETS];
+  gpuperf_hook_entry entry;
+  gpuperf_entry_counts counts;
+  gpuperf_noted_counts noted;
 };
 
-Hook g_launches{.entry = GPUPERF_HOOK_cuLaunchKernel, .noted = {}, .buckets = {}};
-Hook g_graph_launches{.entry = GPUPERF_HOOK_cuGraphLaunch, .noted = {}, .buckets = {}};
+Hook g_launches{.entry = GPUPERF_HOOK_cuLaunchKernel, .counts = {}, .noted = {}};
+Hook g_graph_launches{.entry = GPUPERF_HOOK_cuGraphLaunch, .counts = {}, .noted = {}};
 hooked_totals g_totals;
 gpuperf_hooked_thread g_thread;
+gpuperf_hooked_thread* g_threads[] = {&g_thread};
+gpuperf_hooked_process g_process{.noted = 0,
+                                 .threads = reinterpret_cast<uint64_t>(g_threads),
+                                 .thread_count = 1,
+                                 .pad = 0,
+                                 .counts = {},
+                                 .is_called = {}};
 uint64_t g_noted_slow_ns = GPUPERF_NOTED_SLOW_NS;
 bool g_is_thread_noted;
 
@@ -50,15 +57,15 @@ void* find_behind_entry(const char* name) {
   return entry + 1;
 }
 
-void add_error(gpuperf_noted_calls& noted, int status) {
+void add_error(gpuperf_entry_counts& counts, int status) {
   const uint64_t tag = 1ull << 32 | static_cast<uint32_t>(status);
-  for (gpuperf_error_count& slot : noted.errors) {
+  for (gpuperf_error_count& slot : counts.errors) {
     if (slot.status_tag != 0 && slot.status_tag != tag) continue;
     slot.status_tag = tag;
     slot.count += 1;
     return;
   }
-  noted.other_errors += 1;
+  counts.other_errors += 1;
 }
 
 void begin_call(const gpuperf_noted_call& noted, Hook& hook) {
@@ -67,11 +74,16 @@ void begin_call(const gpuperf_noted_call& noted, Hook& hook) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   call = noted;
   if (!g_is_thread_noted) {
-    note_thread({.hooked_address = reinterpret_cast<uint64_t>(&g_thread)});
+    note_thread({.hooked_address = reinterpret_cast<uint64_t>(&g_thread),
+                 .process_address = reinterpret_cast<uint64_t>(&g_process),
+                 .entry = hook.entry,
+                 .pad = 0});
     g_is_thread_noted = true;
   }
   if (launches_wanted()) note_launch(call);
-  hook.noted.calls += 1;
+  g_thread.entries[hook.entry] = reinterpret_cast<uint64_t>(&hook.counts);
+  g_process.is_called[0] |= 1ull << hook.entry;
+  hook.counts.calls += 1;
   call.start_mono_ns = now_ns();
   std::atomic_signal_fence(std::memory_order_seq_cst);
   g_thread.start_mono_ns = call.start_mono_ns;
@@ -82,13 +94,13 @@ uint64_t end_call(int status, Hook& hook) {
   gpuperf_noted_call& call = g_thread.call;
   const uint64_t ns = now_ns() - call.start_mono_ns;
   g_thread.total_ns += ns;
-  hook.buckets[bucket_of(ns)] += 1;
-  gpuperf_noted_calls& noted = hook.noted;
-  noted.total_ns += ns;
-  noted.self_ns += ns;
-  if (ns > noted.max_ns) noted.max_ns = ns;
-  if (~ns > noted.inverted_min_ns) noted.inverted_min_ns = ~ns;
-  if (status != 0) add_error(noted, status);
+  gpuperf_entry_counts& counts = hook.counts;
+  counts.buckets[bucket_of(ns)] += 1;
+  counts.total_ns += ns;
+  counts.self_ns += ns;
+  if (ns > counts.max_ns) counts.max_ns = ns;
+  if (~ns > counts.inverted_min_ns) counts.inverted_min_ns = ~ns;
+  if (status != 0) add_error(counts, status);
   call.duration_ns = ns;
   call.return_value = static_cast<uint64_t>(status);
   if (ns >= g_noted_slow_ns) note_slow(call);
@@ -96,30 +108,19 @@ uint64_t end_call(int status, Hook& hook) {
   return ns;
 }
 
-// In as many notes as its buckets need.
 void flush(Hook& hook) {
-  gpuperf_noted_calls note = hook.noted;
-  note.entry = hook.entry;
-  note.bucket_count = 0;
-  note.total_ns = note.self_ns = 0;
-  for (uint32_t bucket = 0; bucket < GPUPERF_BUCKETS; ++bucket) {
-    if (hook.buckets[bucket] == 0) continue;
-    if (note.bucket_count == GPUPERF_NOTED_BUCKETS) {
-      note_calls(note);
-      note = {};
-      note.entry = hook.entry;
-    }
-    note.buckets[note.bucket_count++] = {bucket, hook.buckets[bucket]};
-    hook.buckets[bucket] = 0;
-  }
-  note.inverted_min_ns = hook.noted.inverted_min_ns;
-  note.max_ns = hook.noted.max_ns;
-  note.total_ns = hook.noted.total_ns;
-  note.self_ns = hook.noted.self_ns;
+  if (hook.counts.calls == 0) return;
+  const uint64_t sequence = g_process.noted + 1;
+  const size_t older = hook.noted.sequence[0] < hook.noted.sequence[1] ? 0 : 1;
+  g_process.counts[hook.entry] = reinterpret_cast<uint64_t>(&hook.noted);
+  hook.noted.counts[older] = hook.counts;
+  hook.noted.sequence[older] = sequence;
+  const gpuperf_noted_calls note{.process_address = reinterpret_cast<uint64_t>(&g_process),
+                                 .sequence = sequence,
+                                 .entry = hook.entry,
+                                 .pad = 0};
   note_calls(note);
-  hook.noted = {};
-  hook.noted.inverted_min_ns = note.inverted_min_ns;
-  hook.noted.max_ns = note.max_ns;
+  g_process.noted = sequence;
 }
 
 }  // namespace
@@ -162,8 +163,8 @@ int hooked_launch(LAUNCH_PARAMETERS) {
   g_totals.calls += 1;
   g_totals.errors += status != 0;
   g_totals.total_ns += end_call(status, g_launches);
-  g_totals.min_ns = ~g_launches.noted.inverted_min_ns;
-  g_totals.max_ns = g_launches.noted.max_ns;
+  g_totals.min_ns = ~g_launches.counts.inverted_min_ns;
+  g_totals.max_ns = g_launches.counts.max_ns;
   return status;
 }
 
@@ -183,17 +184,17 @@ hooked_totals get_hooked_totals() { return g_totals; }
 void set_noted_slow_ns(uint64_t noted_slow_ns) { g_noted_slow_ns = noted_slow_ns; }
 
 void flush_hooked_calls() {
-  if (!hooks_count()) return;
   flush(g_launches);
   flush(g_graph_launches);
 }
 
-void read_semaphores(unsigned values[6]) {
-  values[0] = gpuperf_hook_flags.calls_semaphore;
-  values[1] = gpuperf_injector_slow_semaphore;
-  values[2] = gpuperf_injector_launch_semaphore;
-  values[3] = gpuperf_injector_thread_semaphore;
-  values[4] = gpuperf_injector_launches_semaphore;
-  values[5] = gpuperf_injector_each_semaphore;
+void read_semaphores(unsigned values[7]) {
+  values[0] = gpuperf_hook_flags.count_semaphore;
+  values[1] = gpuperf_injector_calls_semaphore;
+  values[2] = gpuperf_injector_slow_semaphore;
+  values[3] = gpuperf_injector_launch_semaphore;
+  values[4] = gpuperf_injector_thread_semaphore;
+  values[5] = gpuperf_injector_launches_semaphore;
+  values[6] = gpuperf_injector_each_semaphore;
 }
 }

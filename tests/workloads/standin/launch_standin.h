@@ -39,8 +39,8 @@ struct hooked_totals get_hooked_totals(void);
 void set_noted_slow_ns(uint64_t noted_slow_ns);
 /* As the library's thread does from time to time: hands over what was counted since. */
 void flush_hooked_calls(void);
-/* calls, slow, launch, thread. */
-void read_semaphores(unsigned values[6]);
+/* count, calls, slow, launch, thread, launches, each. */
+void read_semaphores(unsigned values[7]);
 #ifdef __cplusplus
 }
 #endif

@@ -26,9 +26,9 @@ class Liar {
   }
 
   void lie() {
-    fill();
+    fill(0, 8192);
     const void* const place = choose_place();
-    switch (random_() % 6) {
+    switch (random_() % 8) {
       case 0:
         return gpuperf_note_calls(static_cast<const gpuperf_noted_calls*>(place));
       case 1:
@@ -39,6 +39,9 @@ class Liar {
         return gpuperf_note_thread(static_cast<const gpuperf_noted_thread*>(place));
       case 4:
         return lie_of_launches();
+      case 5:
+      case 6:
+        return lie_of_counts();
       default:
         return gpuperf_note_each(place);
     }
@@ -67,8 +70,8 @@ class Liar {
     }
   }
 
-  void fill() {
-    for (size_t at = 0; at < 8192; at += sizeof(uint64_t)) {
+  void fill(size_t from, size_t size_bytes) {
+    for (size_t at = from; at < from + size_bytes; at += sizeof(uint64_t)) {
       const uint64_t word = choose_word();
       std::memcpy(area_ + at, &word, sizeof(word));
     }
@@ -104,11 +107,47 @@ class Liar {
     }
     if (random_() % 2 == 0) {
       // Of a thread that was noted, so that the launches count.
-      gpuperf_noted_thread thread{.hooked_address = reinterpret_cast<uint64_t>(area_)};
+      gpuperf_noted_thread thread{.hooked_address = reinterpret_cast<uint64_t>(area_),
+                                  .process_address = choose_word(),
+                                  .entry = static_cast<uint32_t>(random_() % 10),
+                                  .pad = 0};
       gpuperf_note_thread(&thread);
       launches->thread_address = thread.hooked_address;
     }
     gpuperf_note_launches(launches);
+  }
+
+  // A process that says of its threads and entries what it likes, most of it readable.
+  void lie_of_counts() {
+    auto* const process = reinterpret_cast<gpuperf_hooked_process*>(area_);
+    auto* const threads = reinterpret_cast<uint64_t*>(area_ + 8'192);
+    auto* const thread = reinterpret_cast<gpuperf_hooked_thread*>(area_ + 40'960);
+    auto* const counts = reinterpret_cast<gpuperf_noted_counts*>(area_ + 44'032);
+    fill(44'032, sizeof(*counts));
+    for (size_t i = 0; i < GPUPERF_HOOKED_THREADS; ++i) {
+      threads[i] = random_() % 4'000 == 0 ? choose_word() : reinterpret_cast<uint64_t>(thread);
+    }
+    for (__u64& entry : thread->entries) {
+      entry = random_() % 16 == 0 ? choose_word() : reinterpret_cast<uint64_t>(counts);
+    }
+    for (__u64& place : process->counts) {
+      place = random_() % 16 == 0 ? choose_word() : reinterpret_cast<uint64_t>(counts);
+    }
+    for (__u64& bits : process->is_called) bits = ~uint64_t{0};
+    process->threads = reinterpret_cast<uint64_t>(threads);
+    process->thread_count = random_() % 2 == 0 ? ~0u : GPUPERF_HOOKED_THREADS;
+    process->noted = random_() % 4;
+    for (__u64& sequence : counts->sequence) sequence = random_() % 4;
+    const gpuperf_noted_thread noted{.hooked_address = reinterpret_cast<uint64_t>(thread),
+                                     .process_address = reinterpret_cast<uint64_t>(process),
+                                     .entry = static_cast<uint32_t>(random_() % 10),
+                                     .pad = 0};
+    gpuperf_note_thread(&noted);
+    const gpuperf_noted_calls calls{.process_address = reinterpret_cast<uint64_t>(process),
+                                    .sequence = random_() % 4,
+                                    .entry = static_cast<uint32_t>(random_() % 10),
+                                    .pad = 0};
+    gpuperf_note_calls(&calls);
   }
 
   std::mt19937_64 random_;

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
+/* Sums of what hooks counted: see hooked_counts.bpf.h. */
+#include "bpf/hooked_counts.bpf.h"
+
+#define BUCKET_PAIRS (GPUPERF_BUCKETS / 2)
+#define HIGH_BUCKET 0xffffffff00000000ull
+
+/* Two buckets are one word: most are zero. */
+static __always_inline __u64 bucket_pair(const struct gpuperf_entry_counts *counts, __u32 pair)
+{
+	return ((const __u64 *)counts->buckets)[pair];
+}
+
+static __always_inline __u64 add_pairs(__u64 a, __u64 b)
+{
+	return (__u32)(a + b) | ((a & HIGH_BUCKET) + (b & HIGH_BUCKET));
+}
+
+__attribute__((noinline)) int add_hooked_error(struct gpuperf_entry_counts *sum, __u64 status_tag, __u64 count)
+{
+	if (!sum)
+		return 0;
+	for (__u32 i = 0; i < GPUPERF_ERROR_SLOTS; i++) {
+		if (!sum->errors[i].status_tag)
+			sum->errors[i].status_tag = status_tag;
+		if (sum->errors[i].status_tag == status_tag) {
+			sum->errors[i].count += count;
+			return 0;
+		}
+	}
+	sum->other_errors += count;
+	return 0;
+}
+
+__attribute__((noinline)) int add_hooked_counts(struct gpuperf_entry_counts *sum,
+						const struct gpuperf_entry_counts *counts)
+{
+	if (!sum || !counts)
+		return 0;
+	sum->calls += counts->calls;
+	sum->abandoned += counts->abandoned;
+	sum->self_ns += counts->self_ns;
+	sum->total_ns += counts->total_ns;
+	sum->other_errors += counts->other_errors;
+	if (counts->inverted_min_ns > sum->inverted_min_ns)
+		sum->inverted_min_ns = counts->inverted_min_ns;
+	if (counts->max_ns > sum->max_ns)
+		sum->max_ns = counts->max_ns;
+	for (__u32 i = 0; i < GPUPERF_ERROR_SLOTS; i++) {
+		if (counts->errors[i].count)
+			add_hooked_error(sum, counts->errors[i].status_tag, counts->errors[i].count);
+	}
+	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
+		__u64 pair = bucket_pair(counts, i);
+
+		if (pair)
+			((__u64 *)sum->buckets)[i] = add_pairs(bucket_pair(sum, i), pair);
+	}
+	return 0;
+}
+
+/* Of all that is added up. Errors keep the slots they have. */
+__attribute__((noinline)) int negate_hooked_counts(struct gpuperf_entry_counts *sum)
+{
+	if (!sum)
+		return 0;
+	sum->calls = -sum->calls;
+	sum->abandoned = -sum->abandoned;
+	sum->self_ns = -sum->self_ns;
+	sum->total_ns = -sum->total_ns;
+	sum->other_errors = -sum->other_errors;
+	for (__u32 i = 0; i < GPUPERF_ERROR_SLOTS; i++)
+		sum->errors[i].count = -sum->errors[i].count;
+	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
+		__u64 pair = bucket_pair(sum, i);
+
+		if (pair)
+			((__u64 *)sum->buckets)[i] = add_pairs(~pair, 1ull << 32 | 1);
+	}
+	return 0;
+}
+
+/* Calls that have begun and not ended; right whatever wrapped. */
+__attribute__((noinline)) __u32 count_hooked_in_flight(const struct gpuperf_entry_counts *counts)
+{
+	__u64 ended = 0;
+
+	if (!counts)
+		return 0;
+	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
+		__u64 pair = bucket_pair(counts, i);
+
+		ended += (__u32)pair + (pair >> 32);
+	}
+	return counts->calls - counts->abandoned - ended;
+}
+
+int hooked_counts_begin(struct gpuperf_counts_room *room, __u64 address, __u64 sequence)
+{
+	const struct gpuperf_noted_counts *noted = (const void *)address;
+	const struct gpuperf_counts_room *empty;
+	_Bool is_known[2];
+	__u64 sequences[2];
+	__u32 key = 0, which;
+
+	if (!room)
+		return -1;
+	room->base_in_flight = 0;
+	if (!address) {
+		empty = bpf_map_lookup_elem(&empty_counts_room, &key);
+		return !empty || bpf_probe_read_kernel(&room->sum, sizeof(room->sum), &empty->sum);
+	}
+	if (bpf_probe_read_user(sequences, sizeof(sequences), noted->sequence))
+		return -1;
+	is_known[0] = sequences[0] <= sequence;
+	is_known[1] = sequences[1] <= sequence;
+	if (is_known[0] == is_known[1]) /* the newer; where notes were missed the older is nearer */
+		which = is_known[0] ? sequences[1] > sequences[0] : sequences[1] < sequences[0];
+	else
+		which = is_known[1];
+	if (bpf_probe_read_user(&room->sum, sizeof(room->sum), &noted->counts[which]))
+		return -1;
+	room->base_in_flight = count_hooked_in_flight(&room->sum);
+	return negate_hooked_counts(&room->sum);
+}
+
+int hooked_counts_read(struct gpuperf_counts_room *room, __u64 address)
+{
+	if (!room || bpf_probe_read_user(&room->read, sizeof(room->read), (const void *)address))
+		return -1;
+	return add_hooked_counts(&room->sum, &room->read);
+}
+
+/* A function of its own for the verifier. */
+__attribute__((noinline)) int take_hooked_buckets(struct gpuperf_cell *cell, const struct gpuperf_entry_counts *sum)
+{
+	if (!cell || !sum)
+		return 0;
+	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
+		__u64 pair = bucket_pair(sum, i);
+
+		if (!pair)
+			continue;
+		__sync_fetch_and_add(&cell->buckets[2 * i], (__u32)pair);
+		__sync_fetch_and_add(&cell->buckets[2 * i + 1], pair >> 32);
+	}
+	return 0;
+}
+
+__attribute__((noinline)) int take_hooked_errors(struct gpuperf_cell *cell, const struct gpuperf_entry_counts *sum,
+						 __u32 function_id)
+{
+	const struct gpuperf_function *function = bpf_map_lookup_elem(&functions, &function_id);
+
+	if (!cell || !sum || !function || !(function->flags & GPUPERF_FN_STATUS))
+		return 0;
+	for (__u32 i = 0; i < GPUPERF_ERROR_SLOTS; i++) {
+		__s32 status = (__s32)sum->errors[i].status_tag;
+
+		if (sum->errors[i].count && is_error(function, status))
+			cells_count_errors(cell, status, sum->errors[i].count);
+	}
+	if (sum->other_errors)
+		__sync_fetch_and_add(&cell->other_errors, sum->other_errors);
+	return 0;
+}
+
+/* In the order in which the daemon can read a cell at any time: calls first, total_ns last. */
+int hooked_counts_take(struct gpuperf_counts_room *room, __u32 entry, __u32 is_last)
+{
+	__u32 function_id = 0, cell_index;
+	struct gpuperf_cell *cell;
+	__s32 in_flight;
+
+	if (!room || !hooked_call_function(entry, &function_id))
+		return 0;
+	cell_index = cells_find(function_id);
+	cell = bpf_map_lookup_elem(&cells, &cell_index);
+	if (!cell)
+		return 0;
+	if (is_last) {
+		in_flight = room->base_in_flight + count_hooked_in_flight(&room->sum);
+		if (in_flight > 0)
+			room->sum.abandoned += in_flight;
+	}
+	__sync_fetch_and_add(&cell->calls, room->sum.calls);
+	__sync_fetch_and_add(&cell->hooked, room->sum.calls);
+	if (room->sum.abandoned)
+		__sync_fetch_and_add(&cell->abandoned, room->sum.abandoned);
+	take_hooked_errors(cell, &room->sum, function_id);
+	take_hooked_buckets(cell, &room->sum);
+	cells_add_times(cell, room->sum.max_ns, room->sum.inverted_min_ns, room->sum.self_ns, room->sum.total_ns);
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
