@@ -42,6 +42,36 @@ std::vector<Check> check_not_injected(const DaemonAnswers& answers) {
        "ways"}};
 }
 
+// Launches that went past the hooks of their process.
+std::vector<Check> check_past_hooks(const DaemonAnswers& answers) {
+  struct Past {
+    std::string comm;
+    uint64_t calls = 0;
+    const v1::FunctionStats* most = nullptr;
+  };
+  std::map<uint32_t, Past> processes;
+  for (const v1::FunctionStats& row : answers.cuda_calls) {
+    if (row.pid() == 0 || row.exited() || row.calls_past_hooks() == 0) continue;
+    Past& past = processes[row.pid()];
+    past.comm = row.comm();
+    past.calls += row.calls_past_hooks();
+    if (past.most == nullptr || past.most->calls_past_hooks() < row.calls_past_hooks()) {
+      past.most = &row;
+    }
+  }
+  std::vector<Check> checks;
+  for (const auto& [pid, past] : processes) {
+    checks.push_back(
+        {"injection", CheckState::kHint,
+         fmt::format("{} launches, copies and memsets of process {} ({}) went past its launch "
+                     "hooks, most by {}: probes counted them, at two traps each",
+                     format_count(past.calls), pid, past.comm, past.most->function()),
+         "their caller copied the function's address before cuInit, or this driver's function "
+         "cannot be hooked: docs/decisions/0025-launch-hooks.md"});
+  }
+  return checks;
+}
+
 // Those that do not work are among the daemon's problems.
 std::vector<Check> check_ways(const v1::GetStatusResponse& status) {
   std::vector<Check> checks;
@@ -107,6 +137,7 @@ std::vector<Check> check_sessions(const DaemonAnswers& answers) {
   }
   for (Check& check : check_ways(answers.status)) checks.push_back(std::move(check));
   for (Check& check : check_not_injected(answers)) checks.push_back(std::move(check));
+  for (Check& check : check_past_hooks(answers)) checks.push_back(std::move(check));
   return checks;
 }
 

@@ -23,10 +23,10 @@ class CycleClock {
   // back by some nanoseconds.
   uint64_t read() const {
     const uint32_t before = sequence_.load(std::memory_order_acquire);
-    const uint64_t ratio = ratio_q32_.load(std::memory_order_relaxed);
-    const uint64_t base_cycles = base_cycles_.load(std::memory_order_relaxed);
-    const uint64_t base_ns = base_ns_.load(std::memory_order_relaxed);
-    std::atomic_thread_fence(std::memory_order_acquire);
+    // Before the sequence is looked at again.
+    const uint64_t ratio = ratio_q32_.load(std::memory_order_acquire);
+    const uint64_t base_cycles = base_cycles_.load(std::memory_order_acquire);
+    const uint64_t base_ns = base_ns_.load(std::memory_order_acquire);
     if (ratio == 0 || (before & 1) != 0 || sequence_.load(std::memory_order_relaxed) != before)
         [[unlikely]] {
       return read_mono_ns();

@@ -22,6 +22,10 @@ void add(Counter& counter, uint64_t value) {
 }
 inline void increment(uint32_t& counter) { __asm__("incl %0" : "+m"(counter) : : "cc"); }
 
+void raise_to(__u64& highest, uint64_t value) {
+  if (value > highest) __atomic_store_n(&highest, value, __ATOMIC_RELAXED);
+}
+
 template <typename T>
 T load(const T& counter) {
   return __atomic_load_n(&counter, __ATOMIC_ACQUIRE);
@@ -131,8 +135,8 @@ void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   }
   if (status != 0) add_error(counts, kStatusTag | static_cast<uint32_t>(status), 1);
   increment(counts.buckets[find_bucket(duration_ns)]);
-  if (~duration_ns > counts.inverted_min_ns) counts.inverted_min_ns = ~duration_ns;
-  if (duration_ns > counts.max_ns) counts.max_ns = duration_ns;
+  raise_to(counts.inverted_min_ns, ~duration_ns);
+  raise_to(counts.max_ns, duration_ns);
   add(counts.self_ns, self_ns);
   add(counts.total_ns, duration_ns);
 }

@@ -1,54 +1,20 @@
 #include "injector/launch_hooks.h"
 
-#include <cuda.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <iterator>
 #include <span>
-#include <type_traits>
 
 #include "injector/cycle_clock.h"
 #include "injector/graph_hooks.h"
+#include "injector/hook_code.h"
 #include "injector/known_stacks.h"
 #include "injector/launch_counts.h"
 #include "injector/note_points.h"
 #include "injector/pointer_patch.h"
-
-// In the driver's place: two instructions and the jump to it while nothing is counted and no
-// attention asked for, on the caller's stack as it is.
-//
-// gpuperf_enter_... enters the driver's function behind its first instruction, push %rbp, which is
-// done here: the daemon's breakpoint sits on it (docs/decisions/0005). r11 belongs to nobody
-// between a caller and what it calls. The unwind information is what the function itself has at
-// that place.
-#define GPUPERF_ENTRY_CODE(name)                                                       \
-  extern "C" {                                                                         \
-  __attribute__((visibility("hidden"))) gpuperf::injector::Word gpuperf_real_##name;   \
-  __attribute__((visibility("hidden"))) gpuperf::injector::Word gpuperf_count_##name;  \
-  __attribute__((visibility("hidden"))) gpuperf::injector::Word gpuperf_past_##name;   \
-  __attribute__((naked, noinline, visibility("hidden"))) void gpuperf_hook_##name() {  \
-    __asm__(                                                                           \
-        "cmpl $0, gpuperf_hook_flags(%rip)\n"                                          \
-        "jne 1f\n"                                                                     \
-        "jmp *gpuperf_real_" #name                                                     \
-        "(%rip)\n"                                                                     \
-        "1: jmp *gpuperf_count_" #name "(%rip)\n");                                    \
-  }                                                                                    \
-  __attribute__((naked, noinline, visibility("hidden"))) void gpuperf_enter_##name() { \
-    __asm__("mov gpuperf_past_" #name                                                  \
-            "(%rip), %r11\n"                                                           \
-            "push %rbp\n"                                                              \
-            ".cfi_adjust_cfa_offset 8\n"                                               \
-            ".cfi_rel_offset %rbp, 0\n"                                                \
-            "notrack jmp *%r11\n");                                                    \
-  }                                                                                    \
-  }
-GPUPERF_HOOK_ENTRIES(GPUPERF_ENTRY_CODE)
-#undef GPUPERF_ENTRY_CODE
 
 namespace gpuperf::injector {
 namespace {
@@ -58,8 +24,9 @@ namespace {
 constexpr uint8_t kPushRbp = 0x55;
 constexpr uint8_t kEndbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
 
+// The driver's function; none, or one that begins otherwise, is not hooked.
 struct Entry {
-  Word real = 0;  // 0 = this driver has none, or it begins otherwise
+  Word past = 0;  // behind its first instruction
   // Its first 8 bytes, less the one that the daemon's breakpoint replaces.
   uint64_t first_bytes = 0;
   uint64_t first_bytes_mask = 0;
@@ -74,30 +41,14 @@ CycleClock g_clock;
 ThreadTable g_threads;
 CallNotes g_notes(g_threads);
 
-bool is_unchanged(const Entry& entry) {
+bool is_unchanged(uint32_t entry) {
   uint64_t bytes = 0;
-  std::memcpy(&bytes, reinterpret_cast<const void*>(entry.real), sizeof(bytes));
-  return (bytes & entry.first_bytes_mask) == entry.first_bytes;
+  std::memcpy(&bytes, reinterpret_cast<const void*>(gpuperf_real[entry]), sizeof(bytes));
+  return (bytes & g_entries[entry].first_bytes_mask) == g_entries[entry].first_bytes;
 }
 
-template <typename T>
-Word to_word(T value) {
-  if constexpr (std::is_pointer_v<T>) {
-    return reinterpret_cast<Word>(value);
-  } else {
-    return static_cast<Word>(value);
-  }
-}
-
-// The first arguments, which are in registers. One by one: copies of a whole array wait for its
-// elements to be written.
-template <typename... Arguments>
-void keep_arguments(gpuperf_noted_call& note, Arguments... arguments) {
-  size_t kept = 0;
-  const auto keep = [&](Word word) {
-    if (kept < GPUPERF_ARGUMENTS) note.arguments[kept++] = word;
-  };
-  (keep(to_word(arguments)), ...);
+bool is_graph_launch(uint32_t entry) {
+  return entry == GPUPERF_HOOK_cuGraphLaunch || entry == GPUPERF_HOOK_cuGraphLaunch_ptsz;
 }
 
 // Whether the launch is to be reported now, for the kernel side to walk its stack; where others are
@@ -105,12 +56,10 @@ void keep_arguments(gpuperf_noted_call& note, Arguments... arguments) {
 // whatever else is wanted; and of what is wanted a graph's launch, for which graph its handle means
 // changes with time.
 bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread, uint64_t now_mono_ns) {
-  constexpr uint64_t kGraphs =
-      uint64_t{1} << GPUPERF_HOOK_cuGraphLaunch | uint64_t{1} << GPUPERF_HOOK_cuGraphLaunch_ptsz;
   if (is_capture_open()) return true;
   if (!launches_wanted()) return false;
   const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
-  if ((kGraphs >> entry & 1) != 0) return true;
+  if (is_graph_launch(entry)) return true;
   const gpuperf_noted_stack* stack = nullptr;
   if (each_launch_wanted() || thread.is_stack_due(now_mono_ns)) {
     stack = thread.take_stack(call.pc, call.sp, call.bp, now_mono_ns);
@@ -125,11 +74,13 @@ bool is_attention_wanted() {
   return __atomic_load_n(&gpuperf_hook_flags.attention, __ATOMIC_RELAXED) != 0;
 }
 
-__attribute__((noinline, cold)) void attend(gpuperf_hook_entry entry) {
+// Copies and memsets are not asked: what is done then was tried at launches only.
+__attribute__((noinline, cold)) void attend(uint32_t entry) {
+  if (entry > GPUPERF_HOOK_cuGraphLaunch_ptsz) return;
   const Attend asked = g_attend.load(std::memory_order_acquire);
   if (asked == nullptr || g_is_off.load(std::memory_order_relaxed)) return;
   const int error = errno;
-  asked(entry == GPUPERF_HOOK_cuGraphLaunch || entry == GPUPERF_HOOK_cuGraphLaunch_ptsz);
+  asked(is_graph_launch(entry));
   errno = error;
 }
 
@@ -139,88 +90,13 @@ __attribute__((noinline, cold)) void wake_sender() {
   errno = error;
 }
 
-template <gpuperf_hook_entry kEntry, void (*kEnter)(), typename Function>
-struct Hook;
-
-template <gpuperf_hook_entry kEntry, void (*kEnter)(), typename... Arguments>
-struct Hook<kEntry, kEnter, CUresult(Arguments...)> {
-  using Function = CUresult (*)(Arguments...);
-
-  // Jumped to by gpuperf_hook_...: the frame around this one is the caller's.
-  static CUresult count(Arguments... arguments) {
-    if (is_attention_wanted()) [[unlikely]] {
-      attend(kEntry);
-      if (!hooks_count()) return reinterpret_cast<Function>(g_entries[kEntry].real)(arguments...);
-    }
-    ThreadCounts* const thread =
-        g_is_off.load(std::memory_order_relaxed) ? nullptr : g_threads.find();
-    const auto* const frame = static_cast<const Word*>(__builtin_frame_address(0));
-    const auto sp = reinterpret_cast<Word>(frame + 2);
-    if (thread == nullptr || !is_unchanged(g_entries[kEntry]) || !thread->begin(kEntry, sp)) {
-      return reinterpret_cast<Function>(g_entries[kEntry].real)(arguments...);
-    }
-    const bool is_outermost = thread->depth() == 1;
-    gpuperf_noted_call nested;
-    gpuperf_noted_call& note = is_outermost ? thread->outermost() : nested;
-    note.entry = kEntry;
-    note.pad = 0;
-    note.pc = frame[1];
-    note.sp = sp;
-    note.bp = frame[0];
-    keep_arguments(note, arguments...);
-    uint64_t start_ns = g_clock.read();
-    thread->note_place(kEntry, start_ns);
-    if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]] {
-      wake_sender();
-    }
-    if (is_outermost) {
-      if (is_reported_now(note, *thread, start_ns)) {
-        note_launch(note);
-        start_ns = g_clock.read();
-      }
-      thread->show_outermost(start_ns);
-    }
-    const CUresult result = reinterpret_cast<Function>(kEnter)(arguments...);
-    const uint64_t end_ns = g_clock.read();
-    const uint64_t duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
-    if (duration_ns >= GPUPERF_NOTED_SLOW_NS) [[unlikely]] {
-      note.start_mono_ns = start_ns;
-      note.duration_ns = duration_ns;
-      note.return_value = to_word(result);
-      note_slow(note);
-    }
-    if (is_outermost) thread->hide_outermost();
-    thread->end(duration_ns, result);
-    return result;
-  }
-};
-
-using Signature_cuLaunchKernel = decltype(::cuLaunchKernel);
-using Signature_cuLaunchKernel_ptsz = Signature_cuLaunchKernel;
-using Signature_cuLaunchKernelEx = decltype(::cuLaunchKernelEx);
-using Signature_cuLaunchKernelEx_ptsz = Signature_cuLaunchKernelEx;
-using Signature_cuLaunchCooperativeKernel = decltype(::cuLaunchCooperativeKernel);
-using Signature_cuLaunchCooperativeKernel_ptsz = Signature_cuLaunchCooperativeKernel;
-using Signature_cuGraphLaunch = decltype(::cuGraphLaunch);
-using Signature_cuGraphLaunch_ptsz = Signature_cuGraphLaunch;
-
 struct Hooked {
   const char* name;
-  Word hook;   // of gpuperf_hook_...
-  Word count;  // the function it jumps to while calls are counted
-  Word* to_real;
-  Word* to_count;
-  Word* to_past;
+  uint8_t stack_words;
 };
-const Hooked kHooked[] = {
-#define GPUPERF_HOOKED(function)                                                               \
-  {.name = #function,                                                                          \
-   .hook = reinterpret_cast<Word>(&gpuperf_hook_##function),                                   \
-   .count = reinterpret_cast<Word>(                                                            \
-       &Hook<GPUPERF_HOOK_##function, gpuperf_enter_##function, Signature_##function>::count), \
-   .to_real = &gpuperf_real_##function,                                                        \
-   .to_count = &gpuperf_count_##function,                                                      \
-   .to_past = &gpuperf_past_##function},
+constexpr Hooked kHooked[] = {
+#define GPUPERF_HOOKED(function, arguments) \
+  {#function, (arguments) > kRegisterArguments ? (arguments)-kRegisterArguments : 0},
     GPUPERF_HOOK_ENTRIES(GPUPERF_HOOKED)
 #undef GPUPERF_HOOKED
 };
@@ -231,8 +107,8 @@ PointerReplacement g_replacements[GPUPERF_HOOK_COUNT + kGraphHooksMax + 2];
 size_t g_replacement_count = 0;
 
 // In place of what cuGetProcAddress found.
-void replace_found(CUresult result, void** found) {
-  if (result != CUDA_SUCCESS || found == nullptr) return;
+void replace_found(uint32_t result, void** found) {
+  if (result != 0 || found == nullptr) return;
   for (size_t i = 0; i < g_replacement_count; ++i) {
     if (g_replacements[i].real != reinterpret_cast<Word>(*found)) continue;
     *found = reinterpret_cast<void*>(g_replacements[i].ours);
@@ -240,26 +116,25 @@ void replace_found(CUresult result, void** found) {
   }
 }
 
-// The older form of cuGetProcAddress, which cuda.h no longer declares.
-using LookUp = CUresult (*)(const char*, void**, int, cuuint64_t);
+// cuGetProcAddress and its newer form; results as in enum CUresult.
+using LookUp = uint32_t (*)(const char*, void**, int, uint64_t);
 LookUp g_look_up = nullptr;
-CUresult look_up(const char* name, void** found, int version, cuuint64_t flags) {
-  const CUresult result = g_look_up(name, found, version, flags);
+uint32_t look_up(const char* name, void** found, int version, uint64_t flags) {
+  const uint32_t result = g_look_up(name, found, version, flags);
   replace_found(result, found);
   return result;
 }
 
-using LookUpV2 = decltype(&::cuGetProcAddress);
+using LookUpV2 = uint32_t (*)(const char*, void**, int, uint64_t, void*);
 LookUpV2 g_look_up_v2 = nullptr;
-CUresult look_up_v2(const char* name, void** found, int version, cuuint64_t flags,
-                    CUdriverProcAddressQueryResult* status) {
-  const CUresult result = g_look_up_v2(name, found, version, flags, status);
+uint32_t look_up_v2(const char* name, void** found, int version, uint64_t flags, void* status) {
+  const uint32_t result = g_look_up_v2(name, found, version, flags, status);
   replace_found(result, found);
   return result;
 }
 
 // Whether a function begins as it must, to be entered past its breakpoint.
-bool read_entry(Word real, Entry& entry, Word& past) {
+bool read_entry(Word real, Entry& entry) {
   uint8_t bytes[8];
   std::memcpy(bytes, reinterpret_cast<const void*>(real), sizeof(bytes));
   const size_t push_at = std::memcmp(bytes, kEndbr64, sizeof(kEndbr64)) == 0 ? sizeof(kEndbr64) : 0;
@@ -269,27 +144,85 @@ bool read_entry(Word real, Entry& entry, Word& past) {
   // push %rbp; mov %rsp, %rbp: what else begins with a breakpoint here is not known.
   constexpr uint8_t kMoveRspRbp[] = {0x48, 0x89, 0xe5};
   if (std::memcmp(bytes + push_at + 1, kMoveRspRbp, sizeof(kMoveRspRbp)) != 0) return false;
-  entry.real = real;
   entry.first_bytes_mask = ~(uint64_t{0xff} << (8 * push_at));
   std::memcpy(&entry.first_bytes, bytes, sizeof(bytes));
   entry.first_bytes &= entry.first_bytes_mask;
-  past = real + push_at + 1;
+  entry.past = real + push_at + 1;
   return true;
 }
 
 }  // namespace
 
+// Called by the code of hook_code.cpp: the frame around its own is the caller's.
+extern "C" WayIntoDriver gpuperf_begin_call(Word a, Word b, Word c, Word d, Word e, Word f,
+                                            CallFrame* frame, uint32_t entry) {
+  const WayIntoDriver front_door{0, gpuperf_real[entry]};
+  if (is_attention_wanted()) [[unlikely]] {
+    attend(entry);
+    if (!hooks_count()) return front_door;
+  }
+  ThreadCounts* const thread =
+      g_is_off.load(std::memory_order_relaxed) ? nullptr : g_threads.find();
+  const auto sp = reinterpret_cast<Word>(frame->caller_stack);
+  if (thread == nullptr || !is_unchanged(entry) ||
+      !thread->begin(static_cast<gpuperf_hook_entry>(entry), sp)) {
+    return front_door;
+  }
+  const bool is_outermost = thread->depth() == 1;
+  gpuperf_noted_call& note = is_outermost ? thread->outermost() : frame->nested;
+  frame->thread = thread;
+  frame->note = &note;
+  note.entry = entry;
+  note.pad = 0;
+  note.pc = frame->caller_pc;
+  note.sp = sp;
+  note.bp = frame->caller_bp;
+  note.arguments[0] = a;
+  note.arguments[1] = b;
+  note.arguments[2] = c;
+  note.arguments[3] = d;
+  note.arguments[4] = e;
+  note.arguments[5] = f;
+  uint64_t start_ns = g_clock.read();
+  thread->note_place(static_cast<gpuperf_hook_entry>(entry), start_ns);
+  if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]] {
+    wake_sender();
+  }
+  if (is_outermost) {
+    if (is_reported_now(note, *thread, start_ns)) {
+      note_launch(note);
+      start_ns = g_clock.read();
+    }
+    thread->show_outermost(start_ns);
+  }
+  frame->start_ns = start_ns;
+  return {g_entries[entry].past, kHooked[entry].stack_words};
+}
+
+extern "C" uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result) {
+  const uint64_t end_ns = g_clock.read();
+  const uint64_t start_ns = frame->start_ns;
+  const uint64_t duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
+  if (duration_ns >= GPUPERF_NOTED_SLOW_NS) [[unlikely]] {
+    frame->note->start_mono_ns = start_ns;
+    frame->note->duration_ns = duration_ns;
+    frame->note->return_value = result;
+    note_slow(*frame->note);
+  }
+  if (frame->note != &frame->nested) frame->thread->hide_outermost();
+  frame->thread->end(duration_ns, static_cast<int32_t>(result));
+  return result;
+}
+
 bool install_launch_hooks(void (*wake)()) {
   g_wake = wake;
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr || !g_threads.set_up()) return false;
-  for (size_t i = 0; i < GPUPERF_HOOK_COUNT; ++i) {
-    const Hooked& hooked = kHooked[i];
-    const auto real = reinterpret_cast<Word>(dlsym(driver, hooked.name));
-    if (real == 0 || !read_entry(real, g_entries[i], *hooked.to_past)) continue;
-    *hooked.to_real = real;
-    *hooked.to_count = hooked.count;
-    g_replacements[g_replacement_count++] = {real, hooked.hook};
+  for (uint32_t i = 0; i < GPUPERF_HOOK_COUNT; ++i) {
+    const auto real = reinterpret_cast<Word>(dlsym(driver, kHooked[i].name));
+    if (real == 0 || !read_entry(real, g_entries[i])) continue;
+    gpuperf_real[i] = real;
+    g_replacements[g_replacement_count++] = {real, find_hook(i)};
   }
   if (g_replacement_count == 0) return false;
   g_replacement_count +=

@@ -1,11 +1,12 @@
 #pragma once
 
-// Every launch of GPU work passes through a function of ours, by data alone: slots that hold the
-// addresses of the driver's functions, the driver's symbol table and what cuGetProcAddress answers
-// lead to it. While a daemon listens (the semaphore of bpf/hook_notes.h) the call is counted here
-// and goes past the daemon's breakpoint, so that it costs no trap; else it goes on as it came, in a
-// nanosecond. A pointer that was copied where it is not found leads to the driver as before, and
-// the daemon's probe counts the call.
+// Every call that gives a GPU work (kernels, graphs, copies, memsets: GPUPERF_HOOK_ENTRIES) passes
+// through code of ours (hook_code.h), by data alone: slots that hold the addresses of the driver's
+// functions, the driver's symbol table and what cuGetProcAddress answers lead to it. While a daemon
+// listens (the semaphore of bpf/hook_notes.h) the call is counted here and goes past the daemon's
+// breakpoint, so that it costs no trap; else it goes on as it came, in a nanosecond. A pointer that
+// was copied where it is not found leads to the driver as before, and the daemon's probe counts the
+// call.
 //
 // It stays so for the life of the process: a slot that somebody copied may be called at any time.
 // A function of the driver that does not begin as those of all known drivers do, or was changed by
@@ -25,9 +26,9 @@ bool are_launches_counted();
 // Sends what was counted since the last time; also when nothing is counted any more, for calls that
 // were in flight then. Injector's thread.
 void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);
-// Asks launching threads for attention: each calls `attend` within its hook, before its call enters
-// the driver, whether a daemon counts or not. Null = no longer; a thread that was asked already may
-// still come. Thread: any, one at a time.
+// Asks threads that launch kernels or graphs for attention: each calls `attend` within its hook,
+// before its call enters the driver, whether a daemon counts or not. Null = no longer; a thread
+// that was asked already may still come. Thread: any, one at a time.
 using Attend = void (*)(bool launches_graph);
 void set_attention(Attend attend);
 // A forked child: nobody sends what its hooks would count.

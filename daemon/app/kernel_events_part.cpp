@@ -12,6 +12,7 @@
 #include "daemon/base/proc_text.h"
 #include "daemon/collect/cell_store.h"
 #include "daemon/collect/decode_calls.h"
+#include "daemon/model/api_names.h"
 #include "daemon/owner/container.h"
 #include "daemon/probe/attach/in_flight.h"
 
@@ -141,6 +142,7 @@ void KernelEventsPart::take(Drain::Batch& batch) {
 void KernelEventsPart::take_event(CellDelta& delta) {
   stats_.apply(delta);
   adaptive_.apply(delta);
+  past_hooks_.apply(delta, is_launch_entry((*core_.registry.get())[delta.function_id].symbol));
   others_.probing.apply(delta);
 }
 
@@ -148,6 +150,7 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   stats_.apply(exited, core_.clock.mono_ns());
   others_.slow_calls.apply(exited);
   shapes_.apply(exited);
+  past_hooks_.apply(exited);
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
 }
@@ -169,6 +172,9 @@ void KernelEventsPart::take_event(TotalsRead& read) {
   totals_mono_ns_ = read.mono_ns;
   for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
     others_.kernel.programs()->set_adaptive_threshold(function_id, threshold_ns);
+  }
+  for (const PastHooks::Found& found : past_hooks_.end_window()) {
+    stats_.add_past_hooks(found.process, found.function_id, found.calls);
   }
   others_.probing.judge_budget(read.mono_ns);
 }

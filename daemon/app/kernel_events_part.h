@@ -7,6 +7,7 @@
 #include "daemon/collect/drain.h"
 #include "daemon/state/adaptive_thresholds.h"
 #include "daemon/state/function_stats.h"
+#include "daemon/state/past_hooks.h"
 #include "daemon/state/shape_table.h"
 
 namespace gpuperf {
@@ -58,6 +59,7 @@ class KernelEventsPart final : public Part {
   std::unique_ptr<Drain> drain_;  // null where probes cannot be used
   FunctionStats stats_;
   AdaptiveThresholds adaptive_;
+  PastHooks past_hooks_;
   ShapeTable shapes_;
   std::shared_ptr<const InFlightCalls> in_flight_;
   int64_t totals_mono_ns_ = 0;  // when the kernel's totals last came in

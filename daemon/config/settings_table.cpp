@@ -200,9 +200,9 @@ constexpr SettingRow kRows[] = {
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.overhead.budget_percent; }, 0, 100}},
     {"overhead", "launch_hooks",
-     "Whether processes with the injected library count their kernel and graph launches "
-     "themselves, "
-     "which costs no trap per launch. Off: uprobes count them, as in all other processes.",
+     "Whether processes with the injected library count kernel and graph launches, copies and "
+     "memsets themselves, which costs no trap per call. Off: uprobes count them, as in all other "
+     "processes.",
      Effect::kReload, SwitchSetting{[](Settings& s) -> bool& { return s.overhead.launch_hooks; }}},
     {"limits", "memory_mib",
      "Resident memory of the daemon, MiB. A quarter of it is for what injected processes make it "

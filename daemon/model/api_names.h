@@ -15,8 +15,8 @@ std::string get_api_name(bool is_driver, uint32_t callback_id);
 // "cudaMemcpy".
 std::string_view get_plain_api_name(std::string_view name);
 
-// Whether a function of the driver, by its symbol, gives a GPU work: kernels, graphs, copies, sets.
-// Every launch passes one of these, whichever API it was made through.
+// Whether a function of the driver, by its symbol, gives a GPU work: kernels, graphs, copies,
+// memsets. Every launch passes one of these, whichever API it was made through.
 bool is_launch_entry(std::string_view symbol);
 
 // What a function of the driver does to a CUDA graph, by its symbol: a gpuperf_graph_call.

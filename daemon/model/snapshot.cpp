@@ -89,6 +89,7 @@ void add_delta(FunctionTotals& totals, const CellDelta& delta) {
 void merge_totals(FunctionTotals& totals, const FunctionTotals& other) {
   totals.calls += other.calls;
   totals.hooked += other.hooked;
+  totals.past_hooks += other.past_hooks;
   totals.abandoned += other.abandoned;
   totals.untimed += other.untimed;
   totals.total_ns += other.total_ns;

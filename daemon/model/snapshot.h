@@ -24,7 +24,8 @@ namespace gpuperf {
 // Totals of one function over some set of processes.
 struct FunctionTotals {
   uint64_t calls = 0;
-  uint64_t hooked = 0;  // of `calls`: counted by launch hooks, without a trap
+  uint64_t hooked = 0;      // of `calls`: counted by launch hooks, without a trap
+  uint64_t past_hooks = 0;  // of the others: made while hooks counted
   uint64_t abandoned = 0;
   uint64_t untimed = 0;
   uint64_t total_ns = 0;

@@ -273,6 +273,7 @@ v1::FunctionStats to_proto(const Function& function, const FunctionTotals& total
   stats.set_abandoned(totals.abandoned);
   stats.set_untimed(totals.untimed);
   stats.set_calls_hooked(totals.hooked);
+  stats.set_calls_past_hooks(totals.past_hooks);
   stats.set_coverage(now.coverage);
   stats.set_oldest_in_flight_ns(now.oldest_in_flight_ns);
   stats.set_flops(static_cast<double>(totals.flops));

@@ -105,6 +105,17 @@ void FunctionStats::apply(const CellDelta& delta) {
   if (process.exited) abandon_in_flight(slot);
 }
 
+void FunctionStats::add_past_hooks(const ProcessKey& process, uint32_t function_id,
+                                   uint64_t calls) {
+  loop_thread_.check();
+  const auto known = processes_.find(process);
+  if (known == processes_.end()) return;
+  const auto slot = known->second.rows.find(function_id);
+  if (slot == known->second.rows.end()) return;
+  change(slot->second).past_hooks += calls;
+  change(*slot->second.series).past_hooks += calls;
+}
+
 // The row is gone, so only the series is told; every call the delta leaves open is abandoned, and
 // every call it ends beyond those it begins had been abandoned at the exit.
 void FunctionStats::apply_to_forgotten(const CellDelta& delta) {

@@ -47,6 +47,8 @@ class FunctionStats {
 
   // A delta of a process that has already exited still counts; calls it leaves open are abandoned.
   void apply(const CellDelta& delta);
+  // Of calls that were applied: they went past launch hooks. Unknown ones are ignored.
+  void add_past_hooks(const ProcessKey& process, uint32_t function_id, uint64_t calls);
   // Calls still in flight become abandoned. Unknown processes, a second notice, and pid 0 (which
   // stands for many processes) are ignored.
   void apply(const ProcessExited& exited, int64_t now_mono_ns);

@@ -2,9 +2,11 @@
 """Launches that hooks count in the process: no call is lost, none is counted twice, and slow calls and traces have them
 like those of probes. On stand-ins for the driver and for the injected library, which say what they counted."""
 
+import collections
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -346,6 +348,25 @@ class LaunchHooksTest(unittest.TestCase):
         return read_stored(path.read_bytes())
 
 
+def read_symbols(library, *arguments):
+    """Address and name of a library's symbols."""
+    lines = subprocess.run(["nm", *arguments, "--defined-only", library], check=True, capture_output=True, text=True).stdout
+    return {line.split()[2]: int(line.split()[0], 16) for line in lines.splitlines()}
+
+
+def wait_for_hooks(pid, injector):
+    """Until the hooks of a process count: the kernel holds their semaphore up."""
+    address = read_symbols(injector)["gpuperf_hook_flags"]
+    maps = pathlib.Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
+    base = next(int(line.split("-")[0], 16) for line in maps if line.endswith(str(injector)))
+
+    def do_count():
+        with open(f"/proc/{pid}/mem", "rb") as memory:
+            memory.seek(base + address)
+            return any(memory.read(2))
+    wait_until("the hooks count", do_count)
+
+
 @unittest.skipUnless((FAKES / "libfake_runtime.so").exists(), "the fake CUPTI is not built: it needs the headers of CUPTI 13")
 class InjectedLibraryTest(unittest.TestCase):
     """The library itself, in a program whose runtime has found the driver's functions before."""
@@ -368,7 +389,8 @@ class InjectedLibraryTest(unittest.TestCase):
                                    "CUDA_INJECTION64_PATH": str(self.folder / INJECTOR.name), **environment}) as process:
             self.assertEqual(process.stdout.readline(), b"ready\n")
             daemon.wait_attached("cuLaunchKernel")
-            time.sleep(1)  # the library's notes
+            if environment.get("GPUPERF_LAUNCH_HOOKS") != "0":
+                wait_for_hooks(process.pid, self.folder / INJECTOR.name)
             process.stdin.write(b"\n")
             process.stdin.flush()
             self.assertEqual(process.stdout.readline(), b"done\n")
@@ -383,6 +405,7 @@ class InjectedLibraryTest(unittest.TestCase):
         row = self.launch(daemon, self.THREADS, self.CALLS, calls=calls)
         self.assertEqual((row["calls"], row["calls_hooked"], row["errors"], row["in_flight"], row["abandoned"]),
                          (calls, calls, calls // self.FAILING_EVERY, 0, 0))
+        self.assertEqual(row["calls_past_hooks"], 0)
 
     def test_leaves_launches_to_probes_where_it_is_told_to(self):
         daemon = self.start()
@@ -403,6 +426,138 @@ class InjectedLibraryTest(unittest.TestCase):
         self.assertEqual(len(launches), 40_000)
         with_stack = sum(1 for launch in launches if launch.stack)
         self.assertTrue(20 < with_stack < 10_000, with_stack)
+
+
+# Of the contract: the entries that are counted by hooks.
+ENTRIES = re.findall(r"X\((cu\w+), \d+\)", (SOURCE / "bpf/hook_notes.h").read_text(encoding="utf-8"))
+
+
+@unittest.skipUnless((FAKES / "libfake_runtime.so").exists(), "the fake CUPTI is not built: it needs the headers of CUPTI 13")
+class EveryEntryTest(unittest.TestCase):
+    """All entries by which work comes to a GPU, through hooks, and some past them."""
+
+    ODD = "cuMemcpy3DPeer_ptds"  # begins otherwise in this driver, so that no hook takes its place
+    COPY = "cuMemcpyDtoH_v2"
+
+    def setUp(self):
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gpuperf-hooks-")))
+        for library in (FAKES / "libcuda.so.1", INJECTOR):
+            shutil.copy(library, self.folder)
+        self.make_odd(self.folder / "libcuda.so.1")
+
+    def make_odd(self, driver):
+        """mov %rsp, %rbp, in its other form."""
+        code = bytearray(driver.read_bytes())
+        begin = read_symbols(driver, "-D")[self.ODD]
+        at = code.index(b"\x48\x89\xe5", begin, begin + 8)
+        code[at:at + 3] = b"\x48\x8b\xec"
+        driver.write_bytes(code)
+
+    def start(self, **config):
+        self.daemon = self.enterContext(Daemon(CONFIG | {
+            "cuda_func_sym": {name: {"symbol": name, "may_throw": False} for name in ENTRIES}, "custom_sym": {},
+            "libraries": {"cuda_func_sym": [f"{self.folder}/libcuda.so.1"]}} | config))
+        self.program = self.enterContext(subprocess.Popen(
+            [WORKLOADS / "driver_calls"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={"LD_LIBRARY_PATH": str(self.folder), "GPUPERF_SOCKET": str(self.folder / "none"),
+                 "CUDA_INJECTION64_PATH": str(self.folder / INJECTOR.name)}))
+        self.addCleanup(self.program.stdin.close)
+        self.wait_done()
+        self.daemon.wait_attached(*ENTRIES)
+        wait_for_hooks(self.program.pid, self.folder / INJECTOR.name)
+
+    def begin(self, line):
+        self.program.stdin.write(line + "\n")
+        self.program.stdin.flush()
+
+    def wait_done(self):
+        self.assertEqual(self.program.stdout.readline(), "{}\n")
+
+    def do(self, line):
+        self.begin(line)
+        self.wait_done()
+
+    def list_slow(self):
+        return self.daemon.query("slow", "list", "--pid", self.program.pid)
+
+    def test_each_call_is_counted_once_by_a_hook_or_by_a_probe(self):
+        self.start(overhead={"budget_percent": 0})
+        threads, calls = 8, 200
+        self.do(f"mix {threads} {calls}")
+
+        rows = {}
+
+        def are_all_there():
+            rows.update(self.daemon.functions("--pid", self.program.pid))
+            return sum(row["calls"] for row in rows.values()) >= threads * calls * len(ENTRIES)
+        wait_until("all calls", are_all_there)
+
+        self.assertEqual({name: (row["calls"], row["calls_hooked"], row["errors"], row["in_flight"], row["abandoned"])
+                          for name, row in rows.items()},
+                         {name: (threads * calls, 0 if name == self.ODD else threads * calls * 3 // 4,
+                                 threads * calls // 10, 0, 0) for name in ENTRIES})
+
+    def test_what_goes_past_the_hooks_is_counted_and_the_doctor_says_so(self):
+        self.start(overhead={"budget_percent": 0})
+        rounds = 25
+        for _ in range(rounds):  # windows are of a second
+            self.do("mix 1 8")
+            time.sleep(0.2)
+
+        rows = self.daemon.functions("--pid", self.program.pid)
+        for name, row in rows.items():
+            past = 8 * rounds if name == self.ODD else 2 * rounds
+            self.assertTrue(past // 5 <= row["calls_past_hooks"] < past, (name, row["calls_past_hooks"]))
+        answer = json.loads(self.daemon.ctl("doctor", "-o", "json", check=False).stdout)
+        checks = [check for check in answer if "went past" in check["message"]]
+        self.assertEqual(len(checks), 1)
+        self.assertIn(f"process {self.program.pid} (driver_calls)", checks[0]["message"])
+        self.assertIn(f"most by {self.ODD}", checks[0]["message"])
+
+    def test_a_slow_copy_has_its_stack_its_size_and_its_time_split(self):
+        self.start(slow={"default_threshold_ms": 20, "adaptive_factor": 0})
+
+        self.do(f"sleep {self.COPY} 60")
+
+        (call,) = wait_until("the slow call", self.list_slow)
+        self.assertEqual((call["function"], call["threshold_ns"]), (self.COPY, 20_000_000))
+        self.assertEqual({argument["name"]: argument["value"] for argument in call["arguments"]}["bytes"], "4096")
+        self.assertEqual([frame["symbol"] for frame in call["user_stack"]][0], "call_here")
+        split = call["time_split"]
+        self.assertEqual((split["blocked_on"], split["waits"][0]["syscall"]), ("sleep", "clock_nanosleep"))
+        self.assertTrue(59_900_000 <= split["blocked_ns"] <= call["duration_ns"], split)
+        row = wait_until("its row", lambda: self.daemon.functions("--pid", self.program.pid).get(self.COPY))
+        self.assertEqual((row["calls"], row["calls_hooked"], row["slow_calls"]), (1, 1, 1))
+
+    def test_a_copy_that_hangs_is_reported_in_flight_and_ends_as_the_same_record(self):
+        self.start(slow={"default_threshold_ms": 200, "adaptive_factor": 0})
+
+        self.begin(f"sleep {self.COPY} 4000")
+        (hung,) = wait_until("the call in flight", self.list_slow)
+        self.assertEqual((hung["function"], hung["in_flight"], hung["state"]), (self.COPY, True, "blocked"))
+        self.wait_done()
+        (ended,) = wait_until("its end", lambda: [call for call in self.list_slow() if not call["in_flight"]])
+        self.assertEqual(ended["id"], hung["id"])
+        self.assertGreaterEqual(ended["duration_ns"], 4_000_000_000)
+
+    def test_a_capture_has_every_copy_and_memset_with_its_stack(self):
+        self.start()
+        self.capture(2)  # until the rules of its code are known
+        launches = self.capture(8)
+
+        plain_names = (re.sub("(_v2|_ptds|_ptsz)+$", "", name) for name in ENTRIES)
+        self.assertEqual(collections.Counter(launch.name for launch in launches), collections.Counter(8 * list(plain_names)))
+        self.assertEqual({launch.stack[-1] if launch.stack else None for launch in launches}, {"call_here"})
+
+    def capture(self, calls):
+        row = self.daemon.query("trace", "start", "--pid", self.program.pid)
+        self.do(f"mix 1 {calls}")
+        self.daemon.ctl("trace", "stop", row["id"])
+        wait_until("the capture", lambda: [one for one in self.daemon.query("trace", "list")
+                                           if one["id"] == row["id"] and one["state"] == "stored"], 30)
+        path = self.daemon.path / "raw"
+        self.daemon.ctl("trace", "fetch", row["id"], "--format", "raw", "--output", path)
+        return read_stored(path.read_bytes()).launches
 
 
 if __name__ == "__main__":

@@ -141,6 +141,12 @@ class TracesTest(TracedTest):
                        key=lambda node: (node.launch.start_ns, node.node_id))
         self.assertEqual([int(re.search(r"path_(\d\d)", " ".join(node.capture_site.stack))[1]) for node in order],
                          paths * 7)
+        others = collections.Counter((node.kind, "fake_memcpy" in node.capture_site.stack, "fake_memset" in node.capture_site.stack)
+                                     for node in stored.work if node.kind != "kernel" and node.capture_site)
+        self.assertEqual(others, {("copy", True, False): 7, ("set", False, True): 7})
+        rows = self.daemon.functions("--pid", workload.process.pid)
+        for function in ("cuLaunchKernel", "cuMemcpyAsync", "cuMemsetD8Async"):
+            self.assertEqual(rows[function]["calls_hooked"], rows[function]["calls"], function)
 
     def replay_in_burst(self, workload):
         """Graph launches while nodes are recorded one by one, which begins a little after the capture."""

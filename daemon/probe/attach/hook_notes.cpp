@@ -27,7 +27,7 @@ Result<ProbePlace> find_place(const std::vector<UsdtSite>& sites, std::string_vi
 }  // namespace
 
 const std::array<std::string_view, GPUPERF_HOOK_COUNT> HookNotes::kEntries = {
-#define GPUPERF_HOOK_NAME(name) #name,
+#define GPUPERF_HOOK_NAME(name, arguments) #name,
     GPUPERF_HOOK_ENTRIES(GPUPERF_HOOK_NAME)
 #undef GPUPERF_HOOK_NAME
 };

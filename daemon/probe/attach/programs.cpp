@@ -125,19 +125,20 @@ bool can_trace(const char* function) {
 
 // Linux 6.16 has moved the tracepoint of a thread's end before the release of its memory, and given
 // it an argument more.
-bool has_group_dead() {
-  btf* const kernel = btf__load_vmlinux_btf();
-  const btf_type* type = nullptr;
-  if (kernel != nullptr) {
-    const int id = btf__find_by_name_kind(kernel, "btf_trace_sched_process_exit", BTF_KIND_TYPEDEF);
-    type = btf__type_by_id(kernel, id > 0 ? static_cast<uint32_t>(id) : 0);
-    if (id > 0) type = btf__type_by_id(kernel, type->type);  // a pointer
-    if (id > 0) type = btf__type_by_id(kernel, type->type);  // to a function
-  }
+bool has_memory_at_exit() {
   constexpr size_t kArguments = 3;  // the first is of no use
-  const bool has = type != nullptr && btf_is_func_proto(type) && btf_vlen(type) == kArguments;
+  btf* const kernel = btf__load_vmlinux_btf();
+  const int id = kernel == nullptr ? -1
+                                   : btf__find_by_name_kind(kernel, "btf_trace_sched_process_exit",
+                                                            BTF_KIND_TYPEDEF);
+  size_t arguments = 0;
+  if (id > 0) {
+    const btf_type* pointer =
+        btf__type_by_id(kernel, btf__type_by_id(kernel, static_cast<uint32_t>(id))->type);
+    arguments = btf_vlen(btf__type_by_id(kernel, pointer->type));
+  }
   btf__free(kernel);
-  return has;
+  return arguments == kArguments;
 }
 
 // Of an array that is large, mapped at once: some 100 cells.
@@ -274,8 +275,11 @@ Status Programs::load_form(std::span<const std::byte> object) {
   for (const char* name : kThreadHooks) {
     (void)bpf_program__set_autoload(program(name), sizes_.follow_threads);  // not loaded yet
   }
-  choose_end_hooks();
-  if (is_trial()) leave_out_what_is_not_tried();
+  if (is_trial()) {
+    leave_out_what_is_not_tried();
+  } else {
+    choose_end_hooks();
+  }
   if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
 
   if (!is_trial()) RETURN_IF_ERROR(attach_hooks(kProcessHooks));
@@ -322,12 +326,12 @@ Status Programs::attach_hooks(std::span<const char* const> names) {
 }
 
 void Programs::choose_end_hooks() {
-  const bool has_memory_at_exit = has_group_dead();
+  const bool is_needed = !has_memory_at_exit();
   for (const EndFunction& end : kEndFunctions) {
-    const bool is_used = !has_memory_at_exit && can_trace(end.function);
+    const bool is_used = is_needed && can_trace(end.function);
     (void)bpf_program__set_autoload(program(end.program), is_used);  // not loaded yet
     if (is_used) end_hooks_.push_back(end.program);
-    if (is_used || has_memory_at_exit) continue;
+    if (is_used || !is_needed) continue;
     if (!unseen_ends_.empty()) unseen_ends_ += ", ";
     unseen_ends_ += end.function;
   }

@@ -15,6 +15,8 @@
 #include <thread>
 #include <vector>
 
+#include "tests/fakes/cupti/fake_entries.h"
+
 struct FakeNode {
   FakeWork work;
   FakeWorkKind kind;
@@ -167,10 +169,8 @@ bool enter_graph(FakeGraph& graph) {
 }
 
 // A driver call made by a runtime call has no record of its own.
-CUresult obey(uint32_t callback_id) {
+void obey(uint32_t callback_id, Request& request) {
   t_is_before_driver = false;
-  if (t_request == nullptr) return CUDA_ERROR_INVALID_VALUE;
-  Request& request = *t_request;
   const auto run = [&request](const Call& call) {
     if (FakeGraph* captured = g_captured) {
       const std::scoped_lock lock(g_truth_lock);
@@ -194,12 +194,12 @@ CUresult obey(uint32_t callback_id) {
   } else {
     run(Call(true, callback_id));
   }
-  return CUDA_SUCCESS;
 }
 
 FakeEntries find_entries() {
   if (const FakeEntries* entries = g_entries) return *entries;
-  return {cuLaunchKernel, cuGraphLaunch, cuGraphCreate, cuGraphInstantiate, cuStreamBeginCapture};
+  return {cuLaunchKernel,       cuGraphLaunch, cuGraphCreate,  cuGraphInstantiate,
+          cuStreamBeginCapture, cuMemcpyAsync, cuMemsetD8Async};
 }
 
 template <typename Function, typename... Arguments>
@@ -222,11 +222,6 @@ uint32_t change_memory(uint32_t callback_id, uint64_t address, uint64_t bytes, u
   work.detail = operation;
   call.note(work);
   return call.correlation_id();
-}
-
-void spin(uint64_t duration_ns) {
-  for (const uint64_t end = read_unix_ns() + duration_ns; read_unix_ns() < end;) {
-  }
 }
 
 // As the real driver does in cuInit.
@@ -282,9 +277,25 @@ CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
 CUresult cuGetProcAddress(const char* name, void** found, int, cuuint64_t,
                           CUdriverProcAddressQueryResult*) {
   // By itself, as the real one: whoever calls it gets the driver's own functions.
-  if (std::strcmp(name, "cuLaunchKernel") != 0) return CUDA_ERROR_NOT_FOUND;
-  *found = reinterpret_cast<void*>(&cuLaunchKernel);
-  return CUDA_SUCCESS;
+  for (const FakeEntryRow& row : kFakeEntries) {
+    if (std::strcmp(name, row.name) != 0) continue;
+    *found = reinterpret_cast<void*>(row.function);
+    return CUDA_SUCCESS;
+  }
+  return CUDA_ERROR_NOT_FOUND;
+}
+
+bool fake_cuda_obey(uint32_t entry, uint32_t& result) {
+  if (t_request == nullptr) return false;
+  result = CUDA_SUCCESS;
+  const bool is_graph = t_request->graph != nullptr;
+  if (is_graph) ++g_graph_launches_under_way;
+  obey(kFakeEntries[entry].callback_id, *t_request);
+  if (is_graph) {
+    g_graphs_busy_until_unix_ns = g_busy_until_unix_ns.load();
+    --g_graph_launches_under_way;
+  }
+  return true;
 }
 
 const FakeEntries* fake_cuda_set_entries(const FakeEntries* entries) {
@@ -311,29 +322,6 @@ int fake_cuda_others_in_calls() { return g_calls_under_way - (t_depth > 0 ? 1 : 
 uint64_t fake_cuda_injection_ns() { return g_injection_ns; }
 uint64_t fake_cuda_slowed_launches() { return g_slowed_launches; }
 
-// The entries of the driver that probes sit on. No other code may be merged with or inlined from
-// them. Called by a workload itself, a launch gives the device nothing to do: it takes as many
-// microseconds as it asks for bytes of shared memory, and fails without a function.
-__attribute__((noinline)) CUresult cuLaunchKernel(CUfunction function, unsigned, unsigned, unsigned,
-                                                  unsigned, unsigned, unsigned,
-                                                  unsigned shared_bytes, CUstream, void**, void**) {
-  if (t_request != nullptr) return obey(CUPTI_DRIVER_TRACE_CBID_cuLaunchKernel);
-  if (shared_bytes > 0) spin(uint64_t{shared_bytes} * 1'000);
-  return function != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-__attribute__((noinline)) CUresult cuGraphLaunch(CUgraphExec, CUstream) {
-  ++g_graph_launches_under_way;
-  const CUresult result = obey(CUPTI_DRIVER_TRACE_CBID_cuGraphLaunch);
-  g_graphs_busy_until_unix_ns = g_busy_until_unix_ns.load();
-  --g_graph_launches_under_way;
-  return result;
-}
-__attribute__((noinline)) CUresult cuMemcpyAsync(CUdeviceptr, CUdeviceptr, size_t, CUstream) {
-  return obey(CUPTI_DRIVER_TRACE_CBID_cuMemcpyAsync);
-}
-__attribute__((noinline)) CUresult cuMemsetD8Async(CUdeviceptr, unsigned char, size_t, CUstream) {
-  return obey(CUPTI_DRIVER_TRACE_CBID_cuMemsetD8Async);
-}
 __attribute__((noinline)) CUresult cuGraphCreate(CUgraph* graph, unsigned) {
   *graph = reinterpret_cast<CUgraph>(make_graph());
   return CUDA_SUCCESS;
@@ -383,15 +371,16 @@ uint32_t fake_memcpy(const FakeWork& work, uint64_t duration_ns, bool is_peer) {
                   .kind = is_peer ? FakeWorkKind::kPeerCopy : FakeWorkKind::kCopy,
                   .duration_ns = duration_ns,
                   .by = &call};
-  return ask(request, cuMemcpyAsync, CUdeviceptr{0}, CUdeviceptr{0}, size_t{0}, nullptr);
+  return ask(request, find_entries().memcpy_async, CUdeviceptr{0}, CUdeviceptr{0}, size_t{0},
+             nullptr);
 }
 
 uint32_t fake_memset(const FakeWork& work, uint64_t duration_ns) {
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaMemsetAsync_v3020);
   Request request{
       .work = work, .kind = FakeWorkKind::kSet, .duration_ns = duration_ns, .by = &call};
-  return ask(request, cuMemsetD8Async, CUdeviceptr{0}, static_cast<unsigned char>(0), size_t{0},
-             nullptr);
+  return ask(request, find_entries().memset_d8_async, CUdeviceptr{0}, static_cast<unsigned char>(0),
+             size_t{0}, nullptr);
 }
 
 uint32_t fake_allocate(uint64_t address, uint64_t bytes) {

@@ -59,6 +59,8 @@ struct FakeEntries {
   decltype(&::cuGraphCreate) graph_create;
   decltype(&::cuGraphInstantiate) graph_instantiate;
   decltype(&::cuStreamBeginCapture) begin_capture;
+  decltype(&::cuMemcpyAsync) memcpy_async;
+  decltype(&::cuMemsetD8Async) memset_d8_async;
 };
 
 extern "C" {

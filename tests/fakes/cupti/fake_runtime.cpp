@@ -22,6 +22,8 @@ __attribute__((constructor)) void fill_table() {
   find(g_table.graph_create, "cuGraphCreate");
   find(g_table.graph_instantiate, "cuGraphInstantiateWithFlags");
   find(g_table.begin_capture, "cuStreamBeginCapture_v2");
+  find(g_table.memcpy_async, "cuMemcpyAsync");
+  find(g_table.memset_d8_async, "cuMemsetD8Async");
   (void)fake_cuda_set_entries(g_found);
 }
 

@@ -316,6 +316,26 @@ TEST(DoctorSessionsTest, NamesProcessesThatCallCudaWithoutASession) {
                                    "CUDA_INJECTION64_PATH")));
 }
 
+TEST(DoctorSessionsTest, SaysHowManyLaunchesWentPastTheHooks) {
+  DaemonAnswers answers = make_healthy();
+  answers.sessions = {make_session(7, "waiting", "none")};
+  v1::FunctionStats launches = make_cuda_call(7), copies = make_cuda_call(7);
+  launches.set_calls_past_hooks(30);
+  copies.set_function("cuMemcpyAsync");
+  copies.set_calls_past_hooks(4'000);
+  v1::FunctionStats exited = launches;
+  exited.set_pid(9);
+  exited.set_exited(true);
+  answers.cuda_calls = {launches, copies, make_cuda_call(7), exited};
+
+  EXPECT_THAT(
+      check_sessions(answers),
+      ElementsAre(is_check("injection", CheckState::kHint,
+                           "4,030 launches, copies and memsets of process 7 (train) went past its "
+                           "launch hooks, most by cuMemcpyAsync",
+                           "before cuInit")));
+}
+
 // Those that do not work are problems of the daemon already.
 TEST(DoctorSessionsTest, NamesTheWaysByWhichContainersAreInjected) {
   DaemonAnswers answers = make_healthy();

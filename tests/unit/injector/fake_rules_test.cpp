@@ -40,8 +40,9 @@ CUresult launch_by_hook(CUfunction function, unsigned a, unsigned b, unsigned c,
   g_in_hook.load()();
   return cuLaunchKernel(function, a, b, c, d, e, f, bytes, stream, arguments, extra);
 }
-const FakeEntries kHooked = {launch_by_hook, cuGraphLaunch, cuGraphCreate, cuGraphInstantiate,
-                             cuStreamBeginCapture};
+const FakeEntries kHooked = {launch_by_hook,     cuGraphLaunch,        cuGraphCreate,
+                             cuGraphInstantiate, cuStreamBeginCapture, cuMemcpyAsync,
+                             cuMemsetD8Async};
 void launch_through_hook(void (*in_hook)()) {
   g_in_hook = in_hook;
   (void)fake_cuda_set_entries(&kHooked);

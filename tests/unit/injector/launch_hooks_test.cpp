@@ -8,15 +8,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
 #include <fstream>
-#include <set>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "injector/graph_hooks.h"
 #include "tests/fakes/cupti/fake_cuda.h"
+#include "tests/fakes/cupti/fake_entries.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -27,15 +30,29 @@ extern "C" CUresult fake_runtime_launch(bool by_table, CUfunction function, unsi
 
 uint64_t g_calls = 0;
 uint64_t g_errors = 0;
+struct Noted {
+  uint64_t calls = 0, ended = 0, abandoned = 0;
+  std::map<uint64_t, uint64_t> errors;
+};
+std::map<uint32_t, Noted>& g_noted = *new std::map<uint32_t, Noted>;  // by entry
 void add_note(const gpuperf_noted_calls& noted) {
-  if (noted.entry != GPUPERF_HOOK_cuLaunchKernel) return;
   const auto& process = *reinterpret_cast<const gpuperf_hooked_process*>(noted.process_address);
   const auto& all = *reinterpret_cast<const gpuperf_noted_counts*>(process.counts[noted.entry]);
-  const size_t now = all.sequence[0] == noted.sequence ? 0 : 1;
-  g_calls += all.counts[now].calls - all.counts[1 - now].calls;
+  const size_t newer = all.sequence[0] == noted.sequence ? 0 : 1;
+  const gpuperf_entry_counts& now = all.counts[newer];
+  const gpuperf_entry_counts& before = all.counts[1 - newer];
+  Noted& sum = g_noted[noted.entry];
+  sum.calls += now.calls - before.calls;
+  sum.abandoned += now.abandoned - before.abandoned;
+  for (size_t i = 0; i < GPUPERF_BUCKETS; ++i) sum.ended += now.buckets[i] - before.buckets[i];
   for (size_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
-    g_errors += all.counts[now].errors[i].count - all.counts[1 - now].errors[i].count;
+    const uint64_t count = now.errors[i].count - before.errors[i].count;
+    if (count > 0) sum.errors[static_cast<uint32_t>(now.errors[i].status_tag)] += count;
   }
+  if (noted.entry != GPUPERF_HOOK_cuLaunchKernel) return;
+  g_calls = sum.calls;
+  g_errors = 0;
+  for (const auto& [status, count] : sum.errors) g_errors += count;
 }
 
 CUresult launch_by(Launch function, CUfunction kernel = kFunction) {
@@ -50,14 +67,44 @@ std::atomic<int> g_attended = 0;
 void attend(bool) { ++g_attended; }
 std::vector<bool>& g_graph_steps = *new std::vector<bool>;
 
+// The entry that begins otherwise in this process's driver: mov %rsp, %rbp in its other form.
+constexpr gpuperf_hook_entry kOdd = GPUPERF_HOOK_cuMemcpy3DPeer_ptds;
+bool make_odd() {
+  const auto begin = reinterpret_cast<uintptr_t>(kFakeEntries[kOdd].function);
+  constexpr uint8_t kOne[] = {0x48, 0x89, 0xe5}, kOther[] = {0x48, 0x8b, 0xec};
+  const uintptr_t at = begin + (*reinterpret_cast<const uint8_t*>(begin) == 0x55 ? 1 : 5);
+  if (std::memcmp(reinterpret_cast<const void*>(at), kOne, sizeof(kOne)) != 0) return false;
+  FILE* memory = std::fopen("/proc/self/mem", "r+b");  // code can be written there
+  const bool is_written = memory != nullptr &&
+                          fseek(memory, static_cast<long>(at), SEEK_SET) == 0 &&
+                          std::fwrite(kOther, sizeof(kOther), 1, memory) == 1;
+  return memory != nullptr && std::fclose(memory) == 0 && is_written;
+}
+
+uint32_t call_with(FakeEntry function, const uint64_t (&a)[kFakeArguments]) {
+  return function(a[0], a[1], a[2], a[3], a[4], a[5], a[6], a[7], a[8], a[9], a[10]);
+}
+
+// Both ways by which an entry's address is found once the driver is up.
+std::vector<FakeEntry> find_by_all_ways(const char* name) {
+  void* by_driver = nullptr;
+  EXPECT_EQ(cuGetProcAddress(name, &by_driver, 13000, 0, nullptr), CUDA_SUCCESS) << name;
+  return {reinterpret_cast<FakeEntry>(dlsym(RTLD_DEFAULT, name)),
+          reinterpret_cast<FakeEntry>(by_driver)};
+}
+
 class LaunchHooksTest : public testing::Test {
  protected:
   LaunchHooksTest() {
+    static const bool is_odd = make_odd();
+    EXPECT_TRUE(is_odd);
     set_graph_watcher([](bool begins) { g_graph_steps.push_back(begins); });
     static const bool is_installed = install_launch_hooks([] { ++g_woken; });
     EXPECT_TRUE(is_installed);
     send_launch_counts([](const gpuperf_noted_calls&) {});
     g_calls = g_errors = 0;
+    g_noted.clear();
+    fake_entry_prepare(0, nullptr);
     g_attended = 0;
     g_graph_steps.clear();
   }
@@ -78,6 +125,103 @@ TEST_F(LaunchHooksTest, SeesLaunchesHoweverTheirAddressWasFound) {
 
   EXPECT_EQ(g_calls, 5u);
   EXPECT_EQ(g_errors, 1u);
+}
+
+TEST_F(LaunchHooksTest, HandsEveryEntryOnAsItCameAndCountsIt) {
+  for (const bool listens : {false, true}) {
+    set_listening(listens);
+    for (uint32_t entry = 0; entry < GPUPERF_HOOK_COUNT; ++entry) {
+      const FakeEntryRow& row = kFakeEntries[entry];
+      const uint32_t result = 700 + entry;
+      fake_entry_prepare(result, nullptr);
+      for (const FakeEntry function : find_by_all_ways(row.name)) {
+        EXPECT_EQ(function == row.function, entry == kOdd) << row.name;
+        uint64_t given[kFakeArguments];
+        for (uint64_t i = 0; i < kFakeArguments; ++i)
+          given[i] = (uint64_t{entry} + 1) << 40 | (i + 1);
+        EXPECT_EQ(call_with(function, given), result) << row.name;
+        const FakeEntryCall seen = fake_entry_last();
+        EXPECT_EQ(seen.entry, entry) << row.name;
+        EXPECT_TRUE(seen.is_stack_aligned) << row.name;
+        EXPECT_TRUE(std::equal(given, given + row.argument_count, seen.arguments)) << row.name;
+      }
+    }
+    send_launch_counts(add_note);
+    EXPECT_EQ(g_noted.size(), listens ? GPUPERF_HOOK_COUNT - 1 : 0);
+  }
+  for (const auto& [entry, noted] : g_noted) {
+    EXPECT_EQ(noted.calls, 2u) << kFakeEntries[entry].name;
+    EXPECT_EQ(noted.ended, 2u) << kFakeEntries[entry].name;
+    EXPECT_EQ(noted.errors, (std::map<uint64_t, uint64_t>{{700 + entry, 2}}));
+  }
+  EXPECT_FALSE(g_noted.contains(kOdd));
+}
+
+void* g_caller = nullptr;
+bool g_was_caller_seen = false;
+__attribute__((noinline)) uint32_t call_and_look_back(FakeEntry function) {
+  g_caller = __builtin_return_address(0);
+  g_was_caller_seen = false;
+  fake_entry_prepare(7, [] {
+    std::vector<void*> frames(64);
+    frames.resize(static_cast<size_t>(backtrace(frames.data(), 64)));
+    g_was_caller_seen = std::ranges::find(frames, g_caller) != frames.end();
+  });
+  return call_with(function, {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11});
+}
+
+TEST_F(LaunchHooksTest, HasUnwindInformation) {
+  set_listening(true);
+  for (const FakeEntryRow& row : kFakeEntries) {
+    EXPECT_EQ(call_and_look_back(find_by_all_ways(row.name)[0]), 7u) << row.name;
+    EXPECT_TRUE(g_was_caller_seen) << row.name;
+  }
+}
+
+jmp_buf g_place;
+TEST_F(LaunchHooksTest, SeesThatACallWasLeft) {
+  set_listening(true);
+  const FakeEntry function = find_by_all_ways("cuMemcpyDtoH_v2")[0];
+  if (setjmp(g_place) == 0) {
+    fake_entry_prepare(0, [] { longjmp(g_place, 1); });
+    (void)call_with(function, {});
+  }
+  fake_entry_prepare(0, nullptr);
+  EXPECT_EQ(call_with(function, {}), 0u);
+  send_launch_counts(add_note);
+  const Noted& noted = g_noted[GPUPERF_HOOK_cuMemcpyDtoH_v2];
+  EXPECT_EQ(noted.calls, 2u);
+  EXPECT_EQ(noted.ended, 1u);
+  EXPECT_EQ(noted.abandoned, 1u);
+}
+
+TEST_F(LaunchHooksTest, CountsAMixOfManyThreadsExactly) {
+  constexpr uint64_t kThreads = 8, kRounds = 2'000;
+  set_listening(true);
+  std::vector<FakeEntry> functions;
+  for (const FakeEntryRow& row : kFakeEntries) functions.push_back(find_by_all_ways(row.name)[0]);
+  std::vector<std::thread> threads;
+  for (uint64_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&functions, thread] {
+      for (uint64_t i = 0; i < kRounds * GPUPERF_HOOK_COUNT; ++i) {
+        const uint64_t entry = (i * 37 + thread) % GPUPERF_HOOK_COUNT;
+        const uint64_t given[kFakeArguments] = {i + 1, thread, 3, 4, 5, 6, 7, 0, i, 10, entry};
+        (void)call_with(functions[entry], given);
+        const FakeEntryCall seen = fake_entry_last();
+        if (seen.entry != entry || seen.arguments[0] != i + 1) return;
+      }
+    });
+  }
+  for (std::thread& thread : threads) {
+    send_launch_counts(add_note);
+    thread.join();
+  }
+  send_launch_counts(add_note);
+  EXPECT_EQ(g_noted.size(), size_t{GPUPERF_HOOK_COUNT - 1});
+  for (const auto& [entry, noted] : g_noted) {
+    EXPECT_EQ(noted.calls, kThreads * kRounds) << kFakeEntries[entry].name;
+    EXPECT_EQ(noted.ended, kThreads * kRounds) << kFakeEntries[entry].name;
+  }
 }
 
 TEST_F(LaunchHooksTest, CountsNothingWhileNobodyListens) {
@@ -114,6 +258,11 @@ TEST_F(LaunchHooksTest, AsksForAttentionBeforeTheLaunchWhetherADaemonListensOrNo
   send_launch_counts(add_note);
   EXPECT_EQ(g_calls, 1u);
   EXPECT_EQ(g_attended, 2);
+  set_listening(false);
+  EXPECT_EQ(call_with(find_by_all_ways("cuMemcpyAsync")[0], {}), 0u);
+  send_launch_counts(add_note);
+  EXPECT_EQ(g_attended, 2) << "copies are not asked";
+  EXPECT_FALSE(g_noted.contains(GPUPERF_HOOK_cuMemcpyAsync)) << "nor counted, for nobody listens";
   set_attention(nullptr);
 
   EXPECT_EQ(fake_runtime_launch(true, kFunction, 0), CUDA_SUCCESS);

@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
+#include <string>
+
 #include "bpf/records.h"
+#include "daemon/probe/attach/hook_notes.h"
 
 namespace gpuperf {
 namespace {
@@ -31,6 +35,17 @@ TEST(ApiNamesTest, KnowsWhatGivesAGpuWork) {
                              "cuGraphInstantiate", "cuStreamSynchronize", "cuMemGetInfo_v2"}) {
     EXPECT_FALSE(is_launch_entry(symbol)) << symbol;
   }
+}
+
+// CUPTI's tables have all that the driver exports. cuMemcpy_v2 is in them and in no driver.
+TEST(ApiNamesTest, WhatGivesAGpuWorkIsHooked) {
+  std::set<std::string> launches, hooked;
+  for (uint32_t id = 0; id < 2'000; ++id) {
+    const std::string name = get_api_name(true, id);
+    if (is_launch_entry(name) && name != "cuMemcpy_v2") launches.insert(name);
+  }
+  for (const std::string_view name : HookNotes::kEntries) hooked.emplace(name);
+  EXPECT_EQ(launches, hooked);
 }
 
 TEST(ApiNamesTest, KnowsWhatConcernsGraphs) {

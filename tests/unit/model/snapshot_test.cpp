@@ -120,6 +120,9 @@ TEST(FunctionTotalsTest, MergeLikeTheDeltasOfBoth) {
   EXPECT_EQ(merged, expected);
   merge_totals(merged, FunctionTotals{});
   EXPECT_EQ(merged, expected);
+  merge_totals(merged, {.past_hooks = 3});
+  merge_totals(merged, {.past_hooks = 4});
+  EXPECT_EQ(merged.past_hooks, 7u);
 }
 
 TEST(SnapshotTest, FindsAProcessByItsWholeKey) {

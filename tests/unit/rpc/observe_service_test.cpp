@@ -399,6 +399,7 @@ TEST_F(ObserveServiceTest, SortsFunctionsByEveryNumericField) {
     FunctionTotals totals = make_totals({1'000 * scale, 100'000 * scale});
     totals.calls = 100 * scale;
     totals.hooked = 50 * scale;
+    totals.past_hooks = 20 * scale;
     totals.abandoned = 5 * scale;
     totals.untimed = 7 * scale;
     totals.slow_calls = scale;
@@ -426,7 +427,7 @@ TEST_F(ObserveServiceTest, SortsFunctionsByEveryNumericField) {
       EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << field.name();
     }
   }
-  EXPECT_EQ(sorted, 22);  // 21 numbers and the name
+  EXPECT_EQ(sorted, 23);  // 22 numbers and the name
 }
 
 TEST_F(ObserveServiceTest, SortsDescending) {

@@ -22,6 +22,7 @@ TEST(ToProtoTest, ConvertsARowOfStatistics) {
                   .totals = make_totals({1'000, 3'000})};
   row.totals.calls = 10;
   row.totals.hooked = 7;
+  row.totals.past_hooks = 2;
   row.totals.abandoned = 3;
   row.totals.untimed = 4;
   row.totals.slow_calls = 1;
@@ -47,7 +48,7 @@ TEST(ToProtoTest, ConvertsARowOfStatistics) {
       bytes_by_direction { direction: "device_to_host" bytes: 90 }
       bytes_by_direction { direction: "default" bytes: 80 }
       bytes_by_direction { direction: "host_to_device" bytes: 70 }
-      flops: 600 slurm_job: "4711" slurm_rank: "3" calls_hooked: 7)");
+      flops: 600 slurm_job: "4711" slurm_rank: "3" calls_hooked: 7 calls_past_hooks: 2)");
 }
 
 TEST(ToProtoTest, LeavesDurationsZeroWhereNoCallCompleted) {

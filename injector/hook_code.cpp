@@ -1,0 +1,125 @@
+#include "injector/hook_code.h"
+
+// What stands in the code below.
+#define GPUPERF_STUB_BYTES 32
+#define GPUPERF_FRAME_BYTES 176
+#define GPUPERF_TEXT(number) GPUPERF_TEXT_OF(number)
+#define GPUPERF_TEXT_OF(number) #number
+
+// gpuperf_enter enters the driver's function behind its first instruction, push %rbp, which is done
+// here: the daemon's breakpoint sits on it (docs/decisions/0005). r11 belongs to nobody between a
+// caller and what it calls. The unwind information is what the function itself has at that place.
+#define GPUPERF_STUB(name, arguments) "gpuperf_stub " #name "\n"
+__asm__(
+    ".pushsection .text\n"
+    ".set gpuperf_entry, 0\n"
+    ".macro gpuperf_stub name\n"
+    ".p2align 5, 0xcc\n"
+    ".type gpuperf_hook_\\name, @function\n"
+    "gpuperf_hook_\\name:\n"
+    ".cfi_startproc\n"
+    "endbr64\n"
+    "cmpl $0, gpuperf_hook_flags(%rip)\n"
+    "jne 1f\n"
+    "jmp *gpuperf_real + 8 * gpuperf_entry(%rip)\n"
+    "1: mov $gpuperf_entry, %r11d\n"
+    "jmp gpuperf_count\n"
+    ".cfi_endproc\n"
+    ".size gpuperf_hook_\\name, . - gpuperf_hook_\\name\n"
+    ".set gpuperf_entry, gpuperf_entry + 1\n"
+    ".endm\n"
+    ".p2align 5, 0xcc\n"
+    "gpuperf_hooks:\n"  //
+    GPUPERF_HOOK_ENTRIES(GPUPERF_STUB)  //
+
+    ".macro gpuperf_load_arguments\n"
+    "mov -48(%rbp), %rdi\n"
+    "mov -40(%rbp), %rsi\n"
+    "mov -32(%rbp), %rdx\n"
+    "mov -24(%rbp), %rcx\n"
+    "mov -16(%rbp), %r8\n"
+    "mov -8(%rbp), %r9\n"
+    ".endm\n"
+
+    ".p2align 5, 0xcc\n"
+    ".type gpuperf_count, @function\n"
+    "gpuperf_count:\n"  // with the entry in r11d
+    ".cfi_startproc\n"
+    "push %rbp\n"
+    ".cfi_def_cfa_offset 16\n"
+    ".cfi_offset %rbp, -16\n"
+    "mov %rsp, %rbp\n"
+    ".cfi_def_cfa_register %rbp\n"
+    "sub $" GPUPERF_TEXT(GPUPERF_FRAME_BYTES) ", %rsp\n"
+    "mov %rdi, -48(%rbp)\n"
+    "mov %rsi, -40(%rbp)\n"
+    "mov %rdx, -32(%rbp)\n"
+    "mov %rcx, -24(%rbp)\n"
+    "mov %r8, -16(%rbp)\n"
+    "mov %r9, -8(%rbp)\n"
+    "mov %rsp, %rax\n"
+    "push %r11\n"
+    "push %rax\n"
+    "call gpuperf_begin_call\n"
+    "add $16, %rsp\n"
+    "mov %rax, %r11\n"
+    "test %rax, %rax\n"
+    "je 3f\n"
+    "test %rdx, %rdx\n"
+    "je 2f\n"
+    "mov %rdx, %rax\n"  // an odd number of words would leave the stack unaligned
+    "and $1, %eax\n"
+    "shl $3, %eax\n"
+    "sub %rax, %rsp\n"
+    "1: push 8(%rbp, %rdx, 8)\n"  // the last one first
+    "dec %rdx\n"
+    "jne 1b\n"
+    "2: gpuperf_load_arguments\n"
+    "call gpuperf_enter\n"
+    "lea -" GPUPERF_TEXT(GPUPERF_FRAME_BYTES) "(%rbp), %rsp\n"
+    "mov %rsp, %rdi\n"
+    "mov %eax, %esi\n"
+    "call gpuperf_end_call\n"
+    ".cfi_remember_state\n"
+    "leave\n"
+    ".cfi_def_cfa %rsp, 8\n"
+    ".cfi_restore %rbp\n"
+    "ret\n"
+    ".cfi_restore_state\n"
+    "3: mov %rdx, %r11\n"
+    "gpuperf_load_arguments\n"
+    "leave\n"
+    ".cfi_def_cfa %rsp, 8\n"
+    ".cfi_restore %rbp\n"
+    "jmp *%r11\n"
+    ".cfi_endproc\n"
+    ".size gpuperf_count, . - gpuperf_count\n"
+
+    ".type gpuperf_enter, @function\n"
+    "gpuperf_enter:\n"
+    ".cfi_startproc\n"
+    "push %rbp\n"
+    ".cfi_def_cfa_offset 16\n"
+    ".cfi_offset %rbp, -16\n"
+    "notrack jmp *%r11\n"
+    ".cfi_endproc\n"
+    ".size gpuperf_enter, . - gpuperf_enter\n"
+    ".popsection\n");
+#undef GPUPERF_STUB
+
+namespace gpuperf::injector {
+
+static_assert(offsetof(CallFrame, caller_bp) == GPUPERF_FRAME_BYTES);
+static_assert(GPUPERF_FRAME_BYTES % 16 == 0);
+static_assert(offsetof(CallFrame, arguments) == GPUPERF_FRAME_BYTES - 48);
+
+extern "C" {
+Word gpuperf_real[GPUPERF_HOOK_COUNT];
+__attribute__((visibility("hidden"))) extern const char gpuperf_hooks[];
+}
+
+Word find_hook(uint32_t entry) {
+  return reinterpret_cast<Word>(gpuperf_hooks) + GPUPERF_STUB_BYTES * Word{entry};
+}
+
+}  // namespace gpuperf::injector
