@@ -245,9 +245,10 @@ void Prober::take_commands() {
 
 void Prober::set_plan(ProbePlan plan) {
   const bool is_found = finds_the_same(plan_, plan);
-  plan_ = std::move(plan);
+  const ProbePlan before = std::exchange(plan_, std::move(plan));
   for (auto& [id, file] : files_) file.stale = true;
   if (is_found) return reconcile_all();
+  renumber_probes(before.config);
   for (auto& [id, file] : files_) {
     file.wanted.clear();  // positions of another configuration
     file.refused.clear();
@@ -256,6 +257,25 @@ void Prober::set_plan(ProbePlan plan) {
   is_plan_searched_ = false;
   is_root_searched_ = false;
   search_.post_query(make_query(plan_));
+}
+
+// Probes stay as they are until their file is found again, and are told of meanwhile: but for those
+// of functions that the configuration has no longer.
+void Prober::renumber_probes(const ProbeConfig& before) {
+  const auto name = [](const ProbeSpec& spec) {
+    return std::pair<std::string_view, std::string_view>(spec.category, spec.function);
+  };
+  std::map<std::pair<std::string_view, std::string_view>, size_t> positions;
+  for (size_t i = 0; i < plan_.config.probes.size(); ++i) {
+    positions.emplace(name(plan_.config.probes[i]), i);
+  }
+  for (auto& [id, file] : files_) {
+    std::erase_if(file.probes, [&](FileProbe& probe) {
+      const auto known = positions.find(name(before.probes[probe.spec]));
+      if (known != positions.end()) probe.spec = known->second;
+      return known == positions.end();
+    });
+  }
 }
 
 void Prober::answer() {

@@ -110,6 +110,7 @@ class Prober {
   bool has_commands();
   void take_commands();
   void set_plan(ProbePlan plan);
+  void renumber_probes(const ProbeConfig& before);
   void answer();
   void take_writes();
   void on_written(int file_id);

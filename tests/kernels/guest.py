@@ -21,6 +21,7 @@ CONFIG = {"custom_sym": {name: {"symbol": name, "may_throw": may_throw} for name
           "cuda_func_sym": {"cuLaunchKernel": {"symbol": "cuLaunchKernel", "may_throw": False}},
           "slow": {"default_threshold_ms": 0}}
 LAUNCHES = 300
+WAIT_S = 300  # the daemon measures what a probe costs first, which takes a minute here on a busy machine
 
 
 def count(daemon):
@@ -28,7 +29,7 @@ def count(daemon):
     go = daemon.path / "go"
     process = start_workload("count_calls", "--threads", THREADS, "--calls", CALLS, "--recurse", 10,
                              "--wait-for-file", go)
-    daemon.wait_attached(*COUNTED, seconds=60)
+    daemon.wait_attached(*COUNTED, seconds=WAIT_S)
     go.touch()
     (truth,) = finish_workload(process)
     expected = get_calls(truth)
@@ -42,11 +43,11 @@ def find_slow(daemon):
     """One call that waits on a pipe."""
     go = daemon.path / "go-slow"
     process = start_workload("known_causes", "--cause", "pipe", "--runs", 30, "--ms", 60, "--wait-for-file", go)
-    daemon.wait_attached("cause_pipe", seconds=60)
+    daemon.wait_attached("cause_pipe", seconds=WAIT_S)
     go.touch()
     truth = finish_workload(process)[-1]
     calls = wait_until("slow calls", lambda: [call for call in daemon.query("slow", "list", "--pid", truth["pid"])
-                                              if not call["in_flight"]], 60)
+                                              if not call["in_flight"]], WAIT_S)
     # The last: by then the daemon knows the process.
     call = daemon.query("slow", "show", max(call["id"] for call in calls))
     return {"duration_ns": call["duration_ns"], "blocked_ns": call["time_split"]["blocked_ns"],
@@ -61,8 +62,8 @@ def launch_and_end(daemon, way):
             process.stdin.write(line + "\n")
             process.stdin.flush()
             return json.loads(process.stdout.readline())
-        wait_until("hooks that count", lambda: do("semaphores")["count"] > 0, 60)
-        daemon.wait_attached("cuLaunchKernel", seconds=60)
+        wait_until("hooks that count", lambda: do("semaphores")["count"] > 0, WAIT_S)
+        daemon.wait_attached("cuLaunchKernel", seconds=WAIT_S)
         do(f"launch {LAUNCHES} 0 0")
         if way == "kill":
             process.kill()
