@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
-"""Takes the pictures of the README: the page and a slow call of a program that runs meanwhile, the flame graph of the decode
-that was recorded on an H200, and dashboards. As root, after a build.
+"""Takes the pictures of the README: the flame graph of a decode that was recorded on an H200, dashboards under a load that replays
+a training as it was recorded on an H100, and the page's functions and a slow call of programs that run meanwhile, the latter on
+the tests' own driver. As root, after a build.
 
 usage: docs/images/make.py                      writes the pictures into this folder
        docs/images/make.py --look FOLDER        pictures of all dashboards, whole, into FOLDER
@@ -20,12 +21,15 @@ HERE = pathlib.Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parents[1] / "tests/system"), str(HERE / "dashboards")]
 sys.dont_write_bytecode = True
 import picture  # noqa: E402
+import slow_gpu_test  # noqa: E402
 import web_driver  # noqa: E402
 from gpuperf_system import SOURCE, WORKLOADS, Daemon, wait_until  # noqa: E402
+from injector_workload import Workload  # noqa: E402
 
 RECORDED_ID = 2  # of tests/recordings/decode.capture, within the file
 WIDTH, HEIGHT = 1280, 900
 README_DASHBOARDS = {"gpuperf-fleet": "Hosts", "gpuperf-kernels": "Copies, graphs and memory"}  # up to this row
+NOTHING = {"none_func_sym": {"nothing_has_this": "gpuperf_no_such_symbol"}, "ingest": {"enabled": False}}
 LIVE = "return document.querySelector('#live').className === 'is-live'"
 
 
@@ -37,38 +41,43 @@ def open_page(browser, daemon, view):
     browser.run("location.hash = arguments[0]", view)
 
 
-def take_page(browser):
+def take_functions(browser):
     config = json.loads((SOURCE / "deploy/config.json").read_text(encoding="utf-8"))
-    config["custom_sym"] = {name: {"symbol": name, "slow_threshold_ms": 20}
-                            for name in ("cause_pipe", "cause_spin_user", "cause_sleep", "cause_futex")}
-    config["libraries"] = {"custom_sym": [str(WORKLOADS / "known_causes")]}
-    config["slow"] = {"default_threshold_ms": 0.1, "adaptive_factor": 0}
-    with Daemon(config) as daemon:
-        programs = [subprocess.Popen([WORKLOADS / "cuda_calls", "--seconds", "30"], stdout=subprocess.DEVNULL,
-                                     stderr=subprocess.DEVNULL),
-                    subprocess.Popen([WORKLOADS / "known_causes", "--cause", "pipe", "--runs", "200", "--ms", "40"],
-                                     stdout=subprocess.DEVNULL)]
+    with Daemon(config | {"slow": {"default_threshold_ms": 0.1}}) as daemon:
+        program = subprocess.Popen([WORKLOADS / "cuda_calls", "--seconds", "30"], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
         time.sleep(20)
         open_page(browser, daemon, "functions")
         time.sleep(6)
         browser.screenshot(HERE / "page_functions.png")
-        slow = wait_until("a slow call", lambda: daemon.query("slow", "list", "--function", "cause_pipe", "--limit", 1))
-        open_page(browser, daemon, f"slow/{slow[0]['id']}")
+        program.terminate()
+        program.wait()
+
+
+def take_slow_call(browser):
+    with Daemon(slow_gpu_test.make_config()) as daemon, Workload(daemon.path / "run/ingest.sock") as workload:
+        workload.do("init")
+        workload.do("launch 10 1")  # so that the library is found
+        for function in slow_gpu_test.PROBES:
+            daemon.wait_for_probe(function)
+        for path, duration_ms in ((3, 200), (4, 100), (3, 100), (5, 40)) * 2:
+            workload.do(f"path {path} {duration_ms * 1_000_000}")
+        workload.do("sync")
+        calls = wait_until("a slow call", lambda: [call for call in daemon.query(
+            "slow", "list", "--function", "cuCtxSynchronize") if not call["in_flight"]], 30)
+        open_page(browser, daemon, f"slow/{calls[0]['id']}")
         time.sleep(3)
         browser.screenshot(HERE / "page_slow.png")
-        for program in programs:
-            program.terminate()
-            program.wait()
 
 
 def take_flame_graph(browser):
-    daemon = Daemon({"none_func_sym": {"nothing_has_this": "gpuperf_no_such_symbol"}, "ingest": {"enabled": False}})
+    daemon = Daemon(NOTHING)
     folder = daemon.path / "store/captures"
     folder.mkdir(parents=True)
     shutil.copy(SOURCE / "tests/recordings/decode.capture", folder / f"{RECORDED_ID}.capture")
     with daemon:
         target = daemon.path / "flamegraph.svg"
-        daemon.ctl("flamegraph", daemon.query("trace", "list")[0]["id"], "--output", target)
+        daemon.ctl("flamegraph", daemon.query("trace", "list")[0]["id"], "--file", target)
         browser.open(target)
         time.sleep(2)
         browser.screenshot(HERE / "flamegraph.png")
@@ -81,7 +90,8 @@ def main(arguments):
     if arguments:
         sys.exit(__doc__)
     with web_driver.Browser(WIDTH, HEIGHT) as browser:
-        take_page(browser)
+        take_functions(browser)
+        take_slow_call(browser)
         take_flame_graph(browser)
     picture.take(HERE, README_DASHBOARDS)
 

@@ -1,5 +1,5 @@
-"""Pictures of the dashboards: their queries answered by a real Prometheus that scrapes a real gpuperfd under the load of the tests,
-their panels drawn by Grafana's own components in a browser (draw.jsx). Grafana itself is not run."""
+"""Pictures of the dashboards: their queries answered by a real Prometheus that scrapes a real gpuperfd under the load of the tests
+and a recorded training that is replayed at its real rate, their panels drawn by Grafana's own components in a browser (draw.jsx). Grafana itself is not run."""
 
 import contextlib
 import functools
@@ -8,6 +8,7 @@ import json
 import os
 import pathlib
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -15,13 +16,14 @@ import time
 import dashboards_test
 import monitored_load
 import web_driver
-from gpuperf_system import BUILD
+from gpuperf_system import BUILD, SOURCE
 
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = BUILD / "dashboards"  # what npm installs, what esbuild makes, and the last answers
 ANSWERS = FOLDER / "answers.json"
 SECONDS = 180  # of load, and of time in the pictures
 SCRAPE_SECONDS, STEP_SECONDS = 2, 3
+STEADY_SECONDS = 0.775  # at the end of the recording: what its last batches hold, all of it steps
 HOST = "gpu-host"  # instead of 127.0.0.1 and a port
 WIDTH, MARGINS = 1248, 32  # of the grid, and of the page beside it, pixels: as wide as the other pictures
 PAGE = """<!doctype html><meta charset="utf-8"><link rel="icon" href="data:,"><link rel="stylesheet" href="draw.css">
@@ -64,11 +66,19 @@ def ask(prometheus, panel, start, end):
     return answers
 
 
+@contextlib.contextmanager
+def train(socket):
+    with subprocess.Popen([sys.executable, SOURCE / "tests/system/session_replay.py", SOURCE / "tests/recordings/pretrain.session",
+                           socket, str(STEADY_SECONDS)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        yield
+        process.stdin.close()
+
+
 def collect():
     """Answers of all dashboards after SECONDS of load, into ANSWERS."""
     rules = [str(dashboards_test.PROMETHEUS / f"gpuperf-{name}.yaml") for name in ("rules", "alerts")]
     with tempfile.TemporaryDirectory(prefix="gpuperf-pictures-") as folder, contextlib.ExitStack() as stack:
-        with monitored_load.Load() as load:
+        with monitored_load.Load() as load, train(load.daemon.path / "run/ingest.sock"):
             scrape = {"job_name": "gpuperf", "static_configs": [
                 {"targets": [f"127.0.0.1:{load.daemon.port}"], "labels": {"instance": HOST}}]}
             prometheus = stack.enter_context(monitored_load.Prometheus(
