@@ -124,12 +124,13 @@ start_daemon() {
     "$WORK_DIR/gpuperfd.log"
 }
 
-# Waits until the number of attached probes is above 0 and has stopped growing.
+# Waits until the number of probes in files that the workload maps is above 0 and has stopped growing.
 wait_for_probes() {
   local before=0 attached=0
   for ((half = 0; half < ATTACH_LIMIT_SECONDS * 2; half++)); do
     sleep 0.5
-    attached=$(ctl status -o json | jq .probes.attached)
+    attached=$(ctl probes -o json | jq --rawfile maps "/proc/$workload_pid/maps" \
+      '[.[] | select(.state == "attached" and (.library as $file | $maps | contains($file + "\n")))] | length')
     if [[ $attached -gt 0 && $attached -eq $before ]]; then
       echo "$attached functions probed, entry and return"
       return 0
@@ -198,9 +199,9 @@ show_capture() {
   until [[ $(ctl trace show "$id" -o json | jq -r .capture.state) == stored ]]; do sleep 0.2; done
   work=$(ctl trace show "$id" -o json | jq -r .capture.work)
   [[ $work == 0 ]] || weight=gpu
-  ctl flamegraph "$id" --weight "$weight" --output "$WORK_DIR/flamegraph.svg"
-  ctl trace fetch "$id" --format chrome --output "$WORK_DIR/timeline.json"
-  ctl trace fetch "$id" --format report --output "$WORK_DIR/report.html"
+  ctl flamegraph "$id" --weight "$weight" --file "$WORK_DIR/flamegraph.svg"
+  ctl trace fetch "$id" --format chrome --file "$WORK_DIR/timeline.json"
+  ctl trace fetch "$id" --format report --file "$WORK_DIR/report.html"
   echo "Flame graph of the $weight's time: $WORK_DIR/flamegraph.svg"
   echo "Timeline, for ui.perfetto.dev or chrome://tracing: $WORK_DIR/timeline.json"
   echo "Both and more in one page: $WORK_DIR/report.html"

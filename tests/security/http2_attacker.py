@@ -42,8 +42,8 @@ def make_field(name, value):
     return b"\0" + make_length(name) + name + make_length(value) + value
 
 
-def make_headers(method):
-    return (b"\x83\x86" + make_field(b":path", OBSERVE + method) + make_field(b":authority", b"x") +
+def make_headers(method, service=OBSERVE):
+    return (b"\x83\x86" + make_field(b":path", service + method) + make_field(b":authority", b"x") +
             make_field(b"content-type", b"application/grpc") + make_field(b"te", b"trailers"))
 
 

@@ -7,7 +7,7 @@ import re
 import unittest
 import urllib.request
 
-from bed import WARM_UP_S, AttackTest, as_nobody
+from bed import AttackTest, as_nobody
 
 ATTACKS = pathlib.Path(__file__).with_name("http_attacks.py").read_text(encoding="utf-8")
 # Idle, and what HttpLimits and HttpRequestReader let 256 connections of one address hold: some 32 MiB, and as much again for
@@ -43,14 +43,14 @@ class HttpTest(AttackTest):
             self.begin("ranges")
             self.begin("headers")
 
-        before_mib = self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB, warm_up_s=WARM_UP_S)
+        self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB)
 
         self.assertGreater(self.count_refused()["request_too_large"], 5)
         self.assertEqual(self.read_answers("chunked"), {"413"})
         self.assertEqual(self.read_answers("no_length"), {"404"})
         self.assertEqual(self.read_answers("ranges"), {"200"})
         self.assertEqual(self.read_answers("headers"), {"431"})
-        self.check_memory_comes_back(before_mib)
+        self.check_aftermath(attack)
 
     def test_finding_9_scrapes_are_served_whatever_connections_others_hold(self):
         def attack(_):
@@ -61,12 +61,10 @@ class HttpTest(AttackTest):
             self.begin("reconnects")
             self.begin("scrapes", processes=2)
 
-        before_mib = self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB, warm_up_s=WARM_UP_S)
+        self.check_attack(attack, seconds=4, ceiling_mib=CEILING_MIB)
 
         self.assertGreater(self.count_refused()["connections_full"], 500)
-        self.check_memory_comes_back(before_mib)
-        attack(self.daemon)
-        self.check_ends()
+        self.check_aftermath(attack)
 
 
 if __name__ == "__main__":

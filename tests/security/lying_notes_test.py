@@ -45,7 +45,7 @@ class LyingNotesTest(AttackTest):
         liars = {process.pid for process in self.attackers}
         rows = [one for one in self.daemon.query("functions", "--per-process") if one["function"] == "cuLaunchKernel"]
         self.assertEqual({one["pid"] for one in rows}, {self.launcher.pid} | liars, rows)
-        self.check_ends()
+        self.check_aftermath(self.attack)
 
 
 if __name__ == "__main__":

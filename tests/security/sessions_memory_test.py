@@ -4,8 +4,8 @@
 
 import unittest
 
-from bed import WARM_UP_S, AttackTest
-from session_crowd import Forked, hold_sessions, make_flood
+from bed import AttackTest
+from session_crowd import Forked, crowd, hold_sessions, make_flood
 
 PROCESSES = 34
 NAMES = 65_535
@@ -21,12 +21,11 @@ class SessionsMemoryTest(AttackTest):
         path = self.daemon.path / "run/ingest.sock"
 
         def attack(_):
-            for _ in range(PROCESSES):
-                self.add_attacker(Forked(lambda: hold_sessions(path, 2, flood)))
-        before_mib = self.check_attack(attack, 10, warm_up_s=WARM_UP_S)
+            self.add_attacker(Forked(crowd(PROCESSES, lambda: hold_sessions(path, 2, flood))))
+        self.check_attack(attack, 10)
         drops = self.daemon.query("status")["drops"]
         self.assertTrue([row for row in drops if row["reason"] == "memory_full"], drops)
-        self.check_memory_comes_back(before_mib)
+        self.check_aftermath(attack)
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ import unittest
 
 from bed import AttackTest, as_nobody
 from gpuperf_system import AS_NOBODY, COUNT_LIBRARY, NOBODY, WORKLOADS, run_ctl, wait_until
-from session_crowd import Forked, hold_sessions
+from session_crowd import Forked, crowd, hold_sessions
 
 OTHER_USERS = (NOBODY - 1, NOBODY - 2, NOBODY - 3)
 
@@ -36,16 +36,16 @@ class SessionSharesTest(SharesTest):
 
         def attack(_):
             for uid in (NOBODY, *OTHER_USERS[:2]):
-                for _ in range(24):
-                    self.fork(open_two, uid, [welcomed])
+                self.fork(crowd(24, open_two), uid, [welcomed])
         self.check_attack(attack, 3)
 
         os.set_blocking(welcomes, False)
         self.assertGreater(len(os.read(welcomes, 1000)), 40)
-        self.assertGreater(self.count_drops("session", "sessions_full"), 20)
+        wait_until("sessions are refused", lambda: self.count_drops("session", "sessions_full") > 20, 30)
         for uid in (0, OTHER_USERS[2]):
             self.fork(open_two, uid, [welcomed])
             wait_until(f"a session of user {uid}", lambda: self.read_some(welcomes))
+        self.check_aftermath(attack)
         os.close(welcomed)
 
     @staticmethod
@@ -74,8 +74,7 @@ class CellSharesTest(SharesTest):
                 time.sleep(0.1)
 
         def attack(_):
-            for _ in range(20):
-                self.fork(call)
+            self.fork(crowd(20, call))
         self.fork(call)  # so that there is something to attach to
         self.daemon.wait_attached("count_fast", "count_recurse")
         self.check_attack(attack, 3)
@@ -86,6 +85,7 @@ class CellSharesTest(SharesTest):
             wait_until(f"rows of a process of user {uid}",
                        lambda pid=child.pid: self.daemon.query("functions", "--pid", pid), 5)
         self.assertEqual(self.count_drops("bpf", "cells_full"), 0)
+        self.check_aftermath(attack)
 
 
 class CaptureSharesTest(SharesTest):
@@ -97,7 +97,7 @@ class CaptureSharesTest(SharesTest):
         results = [self.start(prefix=AS_NOBODY, pid=own.pid) for _ in range(8)]
 
         self.assertEqual([result.returncode == 0 for result in results], [True] * 3 + [False] * 5, results)
-        self.assertIn("of this user", results[-1].stderr)
+        self.assertIn("this user already has 3 running captures", results[-1].stderr)
         for _ in range(2):
             started = self.start()
             self.assertEqual(started.returncode, 0, started.stderr)

@@ -38,7 +38,7 @@ class SlowFloodTest(MadeCodeTest):
         self.assertGreater(self.get_drops("thinned"), 100)  # the attack did what it is meant to
         self.assertGreater(flooded, stored)
         self.assertGreaterEqual(stored, made - 5)  # those on their way
-        self.check_ends()
+        self.check_aftermath(self.attack)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,8 @@ GPUPERFD = BUILD / "daemon/gpuperfd"
 GPUPERFCTL = BUILD / "client/gpuperfctl"
 WORKLOADS = BUILD / "tests/workloads"
 LONG = bool(os.environ.get("GPUPERF_LONG_TESTS"))  # tests/run.sh --long
+# How many times as long as on a machine with nothing else to do may something take.
+PATIENCE = 1 if LONG else 5
 # The library of count_calls, for probes of its functions in section custom_sym.
 COUNT_LIBRARY = {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}
 NOBODY = 65534
@@ -30,7 +32,9 @@ def require_root():
 
 
 def wait_until(what, condition, seconds=10.0):
-    """Polls `condition` and returns its first true answer; fails naming `what` when time is up."""
+    """Polls `condition` and returns its first true answer; fails naming `what` when time is up: after `seconds` on a machine
+    with nothing else to do (PATIENCE)."""
+    seconds *= PATIENCE
     deadline = time.monotonic() + seconds
     while True:
         answer = condition()
@@ -49,6 +53,7 @@ def free_port():
 
 class Daemon:
     """gpuperfd with its own directory, socket and port; a context manager that stops it."""
+    CTL_OPTIONS = ()  # of every gpuperfctl
 
     def __init__(self, config, *arguments, prefix=()):
         self.folder = tempfile.TemporaryDirectory(prefix="gpuperf-test-")
@@ -112,7 +117,7 @@ class Daemon:
             self.folder.cleanup()
 
     def ctl(self, *arguments, check=True):
-        return run_ctl("--address", f"unix:{self.socket}", *arguments, check=check)
+        return run_ctl("--address", f"unix:{self.socket}", *self.CTL_OPTIONS, *arguments, check=check)
 
     def query(self, *arguments):
         return json.loads(self.ctl(*arguments, "-o", "json").stdout)
@@ -121,7 +126,7 @@ class Daemon:
         """Statistics by function name."""
         return {row["function"]: row for row in self.query("functions", *arguments)}
 
-    def wait_for_counts(self, pid, expected):
+    def wait_for_counts(self, pid, expected, seconds=10.0):
         """Statistics of one process by function, once they show the calls expected, or the last seen."""
         seen = {}
 
@@ -130,7 +135,7 @@ class Daemon:
             seen.update(self.functions("--pid", pid))
             return {name: row["calls"] for name, row in seen.items()} == expected
         try:
-            wait_until("the expected counts", match, 10)
+            wait_until("the expected counts", match, seconds)
         except AssertionError:
             pass  # the caller compares, and shows both sides
         return seen
@@ -161,7 +166,7 @@ class SharedDaemonTest(unittest.TestCase):
 
 def run_ctl(*arguments, check=True, prefix=()):
     result = subprocess.run([*prefix, GPUPERFCTL, *map(str, arguments)], capture_output=True, text=True,
-                            timeout=60, check=False)
+                            timeout=120, check=False)
     if check and result.returncode != 0:
         raise AssertionError(f"gpuperfctl {arguments}: exit {result.returncode}: {result.stderr}")
     return result
