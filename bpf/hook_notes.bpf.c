@@ -9,7 +9,7 @@
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
 
-#define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, stacks)
+#define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, sites)
 
 static __always_inline struct gpuperf_thread *make_thread(void)
 {
@@ -162,40 +162,58 @@ static __always_inline struct noted_thread_key key_of(__u64 address)
 	return key;
 }
 
-/* One launch of a record, which lies at `address` in the process. A function of its own for the verifier. */
-__attribute__((noinline)) int keep_noted_launch(struct gpuperf_launches *record, __u32 at, __u64 address)
-{
-	const struct gpuperf_function *function = NULL;
-	struct gpuperf_noted_launch noted;
-	__u32 function_id = 0;
-
-	if (!record || at >= GPUPERF_LAUNCHES)
-		return 0;
-	if (!bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
-		function = hooked_call_function(noted.entry, &function_id);
-	if (!function || !(function->flags & GPUPERF_FN_LAUNCH)) {
-		record->function_id[at] = GPUPERF_NO_FUNCTION;
-		return 0;
-	}
-	record->offset_ns[at] = noted.offset_ns;
-	record->function_id[at] = function_id;
-	record->site[at] = noted.stack <= record->site_count ? noted.stack : 0;
-	return 0;
-}
-
-/* One of its sites. A function of its own for the verifier. */
-__attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, __u32 at, __u64 address)
+/* One of a record's sites, of a stack that was noted. A function of its own for the verifier. */
+__attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, __u32 at, __u32 wants_each)
 {
 	struct gpuperf_thread *thread;
-	__u64 stack, stack_id;
+	struct gpuperf_launch_site *site;
+	__u64 address;
 
 	if (!record || at >= GPUPERF_LAUNCH_SITES)
 		return 0;
+	site = &record->sites[at];
+	address = site->stack_address;
+	site->id = 0;
+	site->stack_address = 0;
 	thread = make_thread();
-	if (bpf_probe_read_user(&stack, sizeof(stack), (const void *)address) || !wants_stack(thread))
+	if (address && (wants_each || wants_stack(thread)))
+		site->id = trace_plain_site(thread, take_noted_stack(address));
+	return 0;
+}
+
+/* What the sites are called. In its caller: the verifier allows no more calls below than there are. */
+static __always_inline void keep_noted_sites(struct gpuperf_launches *record)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	__u32 wants_each = wants_each_stack();
+
+	for (__u32 i = 0; i < GPUPERF_LAUNCH_SITES && i < record->site_count; i++) {
+		if (wants_each && !record->sites[i].stack_address)
+			record->sites[i].id = plain_site_of(noted_stack_id(task, record->sites[i].id));
+		else
+			keep_noted_site(record, i, wants_each);
+	}
+}
+
+/* The functions of the launches, of which most are one and the same. A function of its own for the verifier. */
+__attribute__((noinline)) int keep_noted_functions(struct gpuperf_launches *record)
+{
+	__u32 last_entry = GPUPERF_HOOK_COUNT, last_function = GPUPERF_NO_FUNCTION;
+
+	if (!record)
 		return 0;
-	stack_id = take_noted_stack(stack);
-	record->sites[at] = trace_plain_site(thread, stack_id);
+	for (__u32 i = 0; i < GPUPERF_LAUNCHES && i < record->count; i++) {
+		__u32 entry = record->launches[i].entry;
+
+		if (entry != last_entry) {
+			const struct gpuperf_function *function = hooked_call_function(entry, &last_function);
+
+			if (!function || !(function->flags & GPUPERF_FN_LAUNCH))
+				last_function = GPUPERF_NO_FUNCTION;
+			last_entry = entry;
+		}
+		record->function_id[i] = last_function;
+	}
 	return 0;
 }
 
@@ -224,7 +242,12 @@ int take_noted_launches(__u64 address)
 		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
 		return 0;
 	}
-	__builtin_memset(record, 0, sizeof(*record));
+	__builtin_memset(record->function_id, 0, sizeof(record->function_id));
+	if (bpf_probe_read_user(record->sites, sizeof(record->sites), from->sites) ||
+	    bpf_probe_read_user(record->launches, sizeof(record->launches), from->launches)) {
+		bpf_ringbuf_discard(record, 0);
+		return 0;
+	}
 	record->header.kind = GPUPERF_RECORD_LAUNCHES;
 	record->header.length_bytes = sizeof(*record);
 	record->base_mono_ns = noted->base_mono_ns;
@@ -232,11 +255,9 @@ int take_noted_launches(__u64 address)
 	record->pid = task->tgid;
 	record->tid = thread->tid;
 	record->count = noted->count;
-	record->site_count = noted->stack_count < GPUPERF_LAUNCH_SITES ? noted->stack_count : GPUPERF_LAUNCH_SITES;
-	for (__u32 i = 0; i < GPUPERF_LAUNCH_SITES && i < noted->stack_count; i++)
-		keep_noted_site(record, i, (__u64)&from->stacks[i]);
-	for (__u32 i = 0; i < GPUPERF_LAUNCHES && i < noted->count; i++)
-		keep_noted_launch(record, i, (__u64)&from->launches[i]);
+	record->site_count = noted->site_count;
+	keep_noted_sites(record);
+	keep_noted_functions(record);
 	thread->taken_ns = noted->base_mono_ns;
 	bpf_ringbuf_submit(record, emit_wake_flags(bpf_ktime_get_ns()));
 	return 0;

@@ -165,15 +165,12 @@ struct gpuperf_noted_thread {
 	__u32 pad;
 };
 
-#define GPUPERF_NOTED_LAUNCHES GPUPERF_LAUNCHES
-
-#define GPUPERF_NOTED_STACKS GPUPERF_LAUNCH_SITES
-
-/* A stack that the launching thread has walked by itself. Behind it lie frame_count struct gpuperf_native_frame, the
- * caller of the launch first, and then python_count struct gpuperf_python_frame. No probed call is in it: a replaced
- * return address is where the kernel side has to walk. */
+/* A stack that the launching thread has walked by itself. No probed call is in it: a replaced return address is where the
+ * kernel side has to walk. */
 struct gpuperf_noted_stack {
 	__u64 stack_id;           /* of equal stacks the same; the process's own */
+	__u64 frames_address;     /* of frame_count struct gpuperf_native_frame, the caller of the launch first */
+	__u64 python_address;     /* of python_count struct gpuperf_python_frame */
 	__u64 exact_frames[GPUPERF_STACK_FRAMES / 64]; /* bit per frame that a signal interrupted */
 	__u16 frame_count;        /* at most GPUPERF_STACK_FRAMES */
 	__u16 python_count;       /* at most GPUPERF_PYTHON_FRAMES */
@@ -182,19 +179,13 @@ struct gpuperf_noted_stack {
 	__u16 pad;
 };
 
-struct gpuperf_noted_launch {
-	__u32 offset_ns;          /* from base_mono_ns */
-	__u16 entry;              /* enum gpuperf_hook_entry */
-	__u16 stack;              /* 1 + index in `stacks`; 0 = none was taken */
-};
-
 /* Launches of one thread that were kept to be reported together, oldest first. Noted by `launches`, on any thread of the
  * process. */
 struct gpuperf_noted_launches {
 	__u64 thread_address;     /* hooked_address of the launching thread, as it noted it */
 	__u64 base_mono_ns;
-	__u32 count;              /* at most GPUPERF_NOTED_LAUNCHES */
-	__u32 stack_count;        /* at most GPUPERF_NOTED_STACKS */
-	__u64 stacks[GPUPERF_NOTED_STACKS]; /* addresses of struct gpuperf_noted_stack */
-	struct gpuperf_noted_launch launches[GPUPERF_NOTED_LAUNCHES];
+	__u32 count;              /* at most GPUPERF_LAUNCHES */
+	__u32 site_count;         /* at most GPUPERF_LAUNCH_SITES */
+	struct gpuperf_launch_site sites[GPUPERF_LAUNCH_SITES];
+	struct gpuperf_kept_launch launches[GPUPERF_LAUNCHES];
 };

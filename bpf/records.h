@@ -408,6 +408,18 @@ struct gpuperf_launch {
 #define GPUPERF_LAUNCH_SITES 32   /* likewise */
 #define GPUPERF_NO_FUNCTION 0xffffffffu
 
+/* Where launches come from: as noted by launch hooks, and as sent to the daemon. */
+struct gpuperf_launch_site {
+	__u64 id;                 /* noted: stack_id of a stack; sent: site_id of a struct gpuperf_site, 0 = it was lost */
+	__u64 stack_address;      /* noted: of struct gpuperf_noted_stack, 0 = it was noted within the last second; sent: 0 */
+};
+
+struct gpuperf_kept_launch {
+	__u32 offset_ns;          /* from base_mono_ns */
+	__u16 entry;              /* enum gpuperf_hook_entry */
+	__u16 site;               /* 1 + index of its site; 0 = no stack was taken */
+};
+
 /* Launches that a process kept to report them together; none is a graph's. Producer: BPF, from what launch hooks noted
  * (hook_notes.h). Consumer: drain. Since 7. */
 struct gpuperf_launches {
@@ -418,10 +430,9 @@ struct gpuperf_launches {
 	__u32 tid;
 	__u32 count;              /* at most GPUPERF_LAUNCHES */
 	__u32 site_count;         /* at most GPUPERF_LAUNCH_SITES */
-	__u64 sites[GPUPERF_LAUNCH_SITES];   /* site_id of a struct gpuperf_site; 0 = could not be told */
-	__u32 offset_ns[GPUPERF_LAUNCHES];   /* from base_mono_ns */
-	__u32 function_id[GPUPERF_LAUNCHES]; /* GPUPERF_NO_FUNCTION = not a configured one */
-	__u8 site[GPUPERF_LAUNCHES];         /* 1 + index in `sites`; 0 = none was taken */
+	struct gpuperf_launch_site sites[GPUPERF_LAUNCH_SITES];
+	struct gpuperf_kept_launch launches[GPUPERF_LAUNCHES];
+	__u32 function_id[GPUPERF_LAUNCHES]; /* of `launches`; GPUPERF_NO_FUNCTION = not a configured one */
 };
 
 /* A call that made, changed or ended a graph has returned with success; of the end of a capture also one that

@@ -501,9 +501,8 @@ __u64 take_noted_stack(__u64 address)
 
 	if (bpf_probe_read_user(&noted, sizeof(noted), (const void *)address))
 		return 0;
-	/* Whatever the process calls it: no other's stack has this name. */
-	id = mix(mix(noted.stack_id, task->tgid), task->group_leader->start_boottime) | 1;
-	if (!bpf_map_lookup_elem(&sent_stacks, &id) && !send_noted_stack(&noted, address + sizeof(noted), id))
+	id = noted_stack_id(task, noted.stack_id);
+	if (!bpf_map_lookup_elem(&sent_stacks, &id) && !send_noted_stack(&noted, id))
 		return 0;
 	return id;
 }

@@ -41,6 +41,12 @@ static __always_inline __u64 take_entry_stack(__u64 sp, __u64 bp)
 	return take_stack(caller, sp + 8, bp);
 }
 
+/* What records call a stack that the process calls `said_id`: no other process's stack has this name. */
+static __always_inline __u64 noted_stack_id(struct task_struct *task, __u64 said_id)
+{
+	return mix(mix(said_id, task->tgid), task->group_leader->start_boottime) | 1;
+}
+
 /* The stack that the process has walked by itself: a struct gpuperf_noted_stack (hook_notes.h) at `address` in it. Sends
  * it unless it was sent. As take_stack() names it. */
 __u64 take_noted_stack(__u64 address);

@@ -249,10 +249,8 @@ static __attribute__((noinline)) int send_copy(struct gpuperf_walk *walk)
 	return 1;
 }
 
-/* The part behind a noted stack's head, as the head says; 1 = it is not there, or cannot be. A function of its own for the
- * verifier. */
-__attribute__((noinline)) int fill_noted_frames(struct gpuperf_stack *record, const struct gpuperf_noted_stack *noted,
-						__u64 address)
+/* A noted stack's frames, as it says; 1 = they are not there, or cannot be. A function of its own for the verifier. */
+__attribute__((noinline)) int fill_noted_frames(struct gpuperf_stack *record, const struct gpuperf_noted_stack *noted)
 {
 	__u64 native_bytes, python_bytes;
 
@@ -265,12 +263,12 @@ __attribute__((noinline)) int fill_noted_frames(struct gpuperf_stack *record, co
 	if (native_bytes > sizeof(record->frames) || python_bytes > sizeof(record->python) ||
 	    noted->end > GPUPERF_STACK_BROKEN || noted->end == GPUPERF_STACK_UNKNOWN)
 		return 1;
-	return bpf_probe_read_user(record->frames, native_bytes, (const void *)address) ||
-	       bpf_probe_read_user(record->python, python_bytes, (const void *)(address + native_bytes));
+	return bpf_probe_read_user(record->frames, native_bytes, (const void *)noted->frames_address) ||
+	       bpf_probe_read_user(record->python, python_bytes, (const void *)noted->python_address);
 }
 
 /* Sends a stack that the process has walked; 0 = it was lost, or is none. A function of its own for the verifier. */
-__attribute__((noinline)) int send_noted_stack(const struct gpuperf_noted_stack *noted, __u64 address, __u64 id)
+__attribute__((noinline)) int send_noted_stack(const struct gpuperf_noted_stack *noted, __u64 id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_stack *record;
@@ -283,7 +281,7 @@ __attribute__((noinline)) int send_noted_stack(const struct gpuperf_noted_stack 
 		emit_loss(GPUPERF_LOSS_STACK_RING_FULL);
 		return 0;
 	}
-	if (fill_noted_frames(record, noted, address)) {
+	if (fill_noted_frames(record, noted)) {
 		bpf_ringbuf_discard(record, 0);
 		return 0;
 	}

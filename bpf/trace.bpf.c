@@ -156,7 +156,7 @@ __attribute__((noinline)) __u64 take_site(struct gpuperf_thread *thread, __u64 s
 
 __u64 trace_plain_site(struct gpuperf_thread *thread, __u64 stack_id)
 {
-	return send_site(thread, mix(stack_id, 1) | 1, stack_id, 0);
+	return send_site(thread, plain_site_of(stack_id), stack_id, 0);
 }
 
 /* Whether the thread is inside of a launch already: what a launch function calls of its kind is no other. */
@@ -329,6 +329,13 @@ int wants_stack(struct gpuperf_thread *thread)
 	const struct gpuperf_trace_order *order = find_trace_order(bpf_get_current_task_btf());
 
 	return order && takes_stack(order, thread);
+}
+
+int wants_each_stack(void)
+{
+	const struct gpuperf_trace_order *order = find_trace_order(bpf_get_current_task_btf());
+
+	return order && order->flags & GPUPERF_TRACE_STACKS && order->stack_interval_ns < GPUPERF_PACED_STACK_NS;
 }
 
 static __always_inline __u64 off_cpu_of(const struct gpuperf_frame *frame)

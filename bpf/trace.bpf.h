@@ -26,6 +26,14 @@ int wants_launches(void);
 /* Whether a launch of the current thread is to carry a stack now. `thread` may be NULL. */
 int wants_stack(struct gpuperf_thread *thread);
 
+/* Whether hooks of the current process note each launch with its stack: enum gpuperf_launch_reports. */
+int wants_each_stack(void);
+
+static __always_inline __u64 plain_site_of(__u64 stack_id)
+{
+	return mix(stack_id, 1) | 1;
+}
+
 /* The site of launches with this stack that no probed call is around; 0 = it could not be sent. `thread` may be NULL. */
 __u64 trace_plain_site(struct gpuperf_thread *thread, __u64 stack_id);
 

@@ -18,7 +18,7 @@ using Write = std::function<Status(std::string_view)>;
 Status read_stream(Connection& connection, const v1::FetchCaptureRequest& request,
                    const Write& write) {
   Progress progress;
-  progress.show(fmt::format("capture {}: is made ready", request.id()));
+  progress.show(fmt::format("capture {}: preparing", request.id()));
   Status written = absl::OkStatus();
   uint64_t total_bytes = 0;
   uint64_t got_bytes = 0;
@@ -34,54 +34,51 @@ Status read_stream(Connection& connection, const v1::FetchCaptureRequest& reques
       connection.fetch_capture(fmt::format("fetch capture {}", request.id()), request, on_piece));
   RETURN_IF_ERROR(written);
   if (got_bytes == total_bytes) return absl::OkStatus();
-  return absl::DataLossError(fmt::format("cannot fetch capture {}: {} of {} bytes came",
-                                         request.id(), got_bytes, total_bytes));
+  return absl::DataLossError(
+      fmt::format("cannot fetch capture {}: received {} of {} bytes; try again", request.id(),
+                  got_bytes, total_bytes));
 }
 
 }  // namespace
 
 void add_path_flags(CLI::App& app, PathFlags& flags) {
   app.add_option("--weight", flags.weight,
-                 "What is added up: time on the GPU, on the CPU, or off it")
+                 "Which time to sum: on the GPU, on the CPU or off the CPU; default: gpu, or cpu "
+                 "if there was no GPU work")
       ->check(CLI::IsMember({"gpu", "cpu", "off-cpu"}).description(""))
-      ->type_name("gpu|cpu|off-cpu")
-      ->capture_default_str();
+      ->type_name("gpu|cpu|off-cpu");
   app.add_flag_callback(
       "--per-process", [&flags] { flags.path.set_per_process(true); },
-      "Processes apart: \"comm (pid)\" first");
+      "Separate stacks by process: \"comm (pid)\" is the first frame");
   app.add_flag_callback(
       "--per-thread", [&flags] { flags.path.set_per_thread(true); },
-      "Threads apart: \"comm (tid)\" behind it");
+      "Separate stacks by thread: \"comm (tid)\" follows");
   app.add_flag_callback(
-      "--lines", [&flags] { flags.path.set_lines(true); }, "Frames with the line that called");
+      "--lines", [&flags] { flags.path.set_lines(true); }, "Show source lines in frames");
   app.add_flag_callback(
       "--by-capture-site", [&flags] { flags.path.set_by_capture_site(true); },
-      "Nodes of CUDA graphs at who put them there, not at who launched the graph");
+      "Attribute CUDA graph nodes to their capture site, not to the launch of the graph");
+  add_interpreter_flag(app, [&flags] { flags.path.set_interpreter_frames(true); });
 }
 
 v1::CaptureWeight find_weight(const std::string& name) {
+  if (name.empty()) return v1::CAPTURE_WEIGHT_UNSPECIFIED;
   if (name == "cpu") return v1::CAPTURE_WEIGHT_CPU_TIME;
   return name == "off-cpu" ? v1::CAPTURE_WEIGHT_OFF_CPU_TIME : v1::CAPTURE_WEIGHT_GPU_TIME;
 }
 
 void add_file_flag(CLI::App& app, std::string& file) {
-  app.add_option("--output", file, "File to write; standard output where that is no terminal")
+  app.add_option("--file", file, "File to write; default: standard output, if it is not a terminal")
       ->type_name("FILE")
-      ->check(make_text_check())
-      ->check(CLI::Validator(
-          [](std::string& text) -> std::string {
-            if (text != "table" && text != "json" && text != "csv") return "";
-            return fmt::format("\"{}\": here it names the file; write ./{} for a file of that name",
-                               text, text);
-          },
-          ""));
+      ->check(make_text_check());
 }
 
 Status check_destination(const Invocation& invocation, const std::string& file) {
   if (!file.empty()) return check_writable(file);
   if (!invocation.output.is_terminal()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      "standard output is a terminal: name a file with --output FILE, or send it on with > or |");
+      "standard output is a terminal: write to a file with --file FILE, or redirect it with > or "
+      "|");
 }
 
 Status fetch_capture(Connection& connection, const v1::FetchCaptureRequest& request,

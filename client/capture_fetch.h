@@ -8,15 +8,16 @@
 
 namespace gpuperf::client {
 
-// --per-process, --per-thread, --lines, --by-capture-site, --weight.
+// --per-process, --per-thread, --lines, --by-capture-site, --interpreter-frames, --weight.
 struct PathFlags {
   v1::PathOptions path;
-  std::string weight = "gpu";
+  std::string weight;
 };
 void add_path_flags(CLI::App& app, PathFlags& flags);
-v1::CaptureWeight find_weight(const std::string& name);  // "gpu", "cpu", "off-cpu"
+// "gpu", "cpu", "off-cpu"; empty = what the capture has.
+v1::CaptureWeight find_weight(const std::string& name);
 
-// --output FILE: beside it, -o stays the form of messages.
+// --file FILE.
 void add_file_flag(CLI::App& app, std::string& file);
 // Where no file is named, standard output has to be one or a pipe: before work is begun.
 Status check_destination(const Invocation& invocation, const std::string& file);

@@ -97,11 +97,10 @@ std::string describe_capture(const v1::Capture& capture, const v1::CaptureMatche
   add("GPU work",
       fmt::format("{}, {} matched, {} without their call's record", format_count(matches->work()),
                   format_count(matches->work_matched()), format_count(matches->work_no_call())));
-  add("graph nodes",
-      matches->nodes() == 0
-          ? ""
-          : fmt::format("{}, {} with the call that put them into the graph",
-                        format_count(matches->nodes()), format_count(matches->nodes_placed())));
+  add("graph nodes", matches->nodes() == 0 ? ""
+                                           : fmt::format("{}, {} with their capture site",
+                                                         format_count(matches->nodes()),
+                                                         format_count(matches->nodes_placed())));
   return text;
 }
 
@@ -115,7 +114,8 @@ std::string describe_progress(const v1::Capture& capture, uint64_t now_unix_ns) 
 }
 
 std::string describe_recorder(const v1::Recorder& recorder) {
-  if (!recorder.enabled()) return "The flight recorder is off: trace.recorder";
+  if (!recorder.enabled())
+    return "The flight recorder is off: set trace.recorder = true and restart gpuperfd";
   return fmt::format("The flight recorder holds the last {}: {} events, {} of {}",
                      format_duration(recorder.span_ns()), format_count(recorder.events()),
                      format_bytes(recorder.bytes()), format_bytes(recorder.max_bytes()));

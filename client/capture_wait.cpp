@@ -63,10 +63,10 @@ Result<v1::GetCaptureResponse> wait_until_stored(Connection& connection, const v
                               describe_progress(capture, read_wall_clock_ns()),
                               describe_left(capture, length_ns)));
     if (!sleep(kStep)) {
-      return absl::AbortedError(fmt::format(
-          "interrupted; capture {} goes on: gpuperfctl trace show {}; end it: gpuperfctl trace "
-          "stop {}",
-          begun.id(), begun.id(), begun.id()));
+      return absl::AbortedError(
+          fmt::format("interrupted; capture {} continues: gpuperfctl trace show {}; stop it: "
+                      "gpuperfctl trace stop {}",
+                      begun.id(), begun.id(), begun.id()));
     }
   }
 }
@@ -86,6 +86,20 @@ Result<v1::GetCaptureResponse> freeze_and_wait(Connection& connection,
   v1::FreezeRecorderResponse response;
   RETURN_IF_ERROR(connection.call("freeze the flight recorder", request, &response));
   return wait_until_stored(connection, response.capture(), 0, sleep);
+}
+
+void discard_capture(Connection& connection, uint64_t id) {
+  v1::DeleteCaptureRequest request;
+  request.set_id(id);
+  v1::DeleteCaptureResponse response;
+  const Status deleted = connection.call(fmt::format("delete capture {}", id), request, &response);
+  if (!deleted.ok()) {
+    std::cerr << "gpuperfctl: " << make_printable(std::string(deleted.message())) << "\n";
+  }
+}
+
+void add_keep_flag(CLI::App& app, bool& keep) {
+  app.add_flag("--keep", keep, "Keep the data as a capture; see trace list");
 }
 
 v1::CaptureTarget make_target(const Options& options) {

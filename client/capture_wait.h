@@ -2,6 +2,8 @@
 
 // Captures from their order to the disk: asking for them and waiting, with progress on a terminal.
 
+#include <CLI/CLI.hpp>
+
 #include <chrono>
 #include <cstdint>
 #include <functional>
@@ -44,6 +46,12 @@ Result<v1::GetCaptureResponse> capture_and_wait(Connection& connection,
 Result<v1::GetCaptureResponse> freeze_and_wait(Connection& connection,
                                                const v1::FreezeRecorderRequest& request,
                                                const Sleep& sleep);
+
+// Deletes a capture that was made only to be shown once. A failure is reported on stderr and
+// changes nothing: the output is complete by then.
+void discard_capture(Connection& connection, uint64_t id);
+// --keep, of commands that make such a capture.
+void add_keep_flag(CLI::App& app, bool& keep);
 
 // --pid, --container, --pod.
 v1::CaptureTarget make_target(const Options& options);

@@ -15,6 +15,9 @@ std::string render_change(const v1::ProbeChange& change, const TextStyle& style)
   std::string text = fmt::format("{} added, {} removed, {} changed, {} unchanged\n",
                                  format_count(change.added()), format_count(change.removed()),
                                  format_count(change.changed()), format_count(change.unchanged()));
+  for (const std::string& warning : change.warnings()) {
+    text += paint("Warning: ", Tone::kWarning, style) + make_printable(warning) + "\n";
+  }
   if (change.restart_needed().empty()) return text;
   const std::string settings = absl::StrJoin(change.restart_needed(), ", ");
   return text + paint("Takes effect when gpuperfd is restarted: ", Tone::kWarning, style) +

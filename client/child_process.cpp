@@ -72,8 +72,8 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::make(std::vector<std::string
   Pipe failed = {-1, -1};
   const int signal_fd = signalfd(-1, &signals, SFD_CLOEXEC | SFD_NONBLOCK);
   if (signal_fd < 0 || pipe2(go.data(), O_CLOEXEC) != 0 || pipe2(failed.data(), O_CLOEXEC) != 0) {
-    return absl::InternalError(
-        fmt::format("cannot begin the command: {}; end other programs", strerror(errno)));
+    return absl::InternalError(fmt::format(
+        "cannot start the command: {}; stop other programs and try again", strerror(errno)));
   }
   sigprocmask(SIG_BLOCK, &signals, &before);
   const pid_t pid = fork();
@@ -87,8 +87,8 @@ Result<std::unique_ptr<ChildProcess>> ChildProcess::make(std::vector<std::string
   std::unique_ptr<ChildProcess> child(
       new ChildProcess(pid < 0 ? 0 : pid, go[1], failed[0], signal_fd, before));
   if (pid >= 0) return child;
-  return absl::InternalError(
-      fmt::format("cannot begin the command: {}; end other programs", strerror(error_number)));
+  return absl::InternalError(fmt::format(
+      "cannot start the command: {}; stop other programs and try again", strerror(error_number)));
 }
 
 ChildProcess::ChildProcess(pid_t pid, int go_fd, int failed_fd, int signal_fd,

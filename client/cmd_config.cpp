@@ -34,8 +34,10 @@ void add_settings(Table& table, const std::string& name, const ordered_json& val
 }
 
 std::string render_config(const v1::GetConfigResponse& config, const TextStyle& style) {
-  std::string text = fmt::format("Read from {}; settings in force, defaults included:\n\n",
-                                 make_printable(config.path()));
+  std::string files = config.path();
+  for (const std::string& drop_in : config.drop_ins()) files += ", " + drop_in;
+  std::string text =
+      fmt::format("Read from {}; settings in use, including defaults:\n\n", make_printable(files));
   const auto settings = ordered_json::parse(config.effective_json(), nullptr, false);
   if (settings.is_discarded()) return text + make_printable(config.effective_json()) + "\n";
   Table table({{"SETTING"}, {"VALUE"}});
@@ -120,16 +122,16 @@ Status run_check(const Invocation& invocation, const std::string& file) {
 
 void declare_config(CLI::App& app, Invocation& invocation) {
   app.require_subcommand(1);
-  app.add_subcommand("show", "Every setting in force, defaults included")->callback([&invocation] {
+  app.add_subcommand("show", "All settings in use, including defaults")->callback([&invocation] {
     invocation.run = [&invocation] { return run_view(invocation, draw_config); };
   });
-  CLI::App& check = *app.add_subcommand("check", "Have the daemon validate a file, not use it");
+  CLI::App& check = *app.add_subcommand("check", "Validate a file without applying it");
   const auto file = std::make_shared<std::string>();
-  check.add_option("FILE", *file, "The file; - is standard input")->required();
+  check.add_option("FILE", *file, "Configuration file; - reads standard input")->required();
   check.callback([&invocation, file] {
     invocation.run = [&invocation, file] { return run_check(invocation, *file); };
   });
-  app.add_subcommand("reload", "Have the daemon read its file anew (root)")
+  app.add_subcommand("reload", "Make the daemon reload its configuration file (root)")
       ->callback([&invocation] {
         invocation.run = [&invocation] {
           return run_change<v1::ReloadConfigResponse>(invocation, "reload the configuration",

@@ -91,8 +91,8 @@ Result<std::string> draw_diff(Connection& connection, const View& view, const Op
   if (rows.empty()) notes = "Nothing changed.\n";
   if (asked.scale == "per-second") notes += "Times are per second of the captures' windows.\n";
   if (response.total_rows() > rows.size()) {
-    notes +=
-        fmt::format("{} more rows: --limit\n", format_count(response.total_rows() - rows.size()));
+    notes += fmt::format("{} more rows; show them with --limit\n",
+                         format_count(response.total_rows() - rows.size()));
   }
   return text + (notes.empty() ? "" : "\n") + paint(notes, Tone::kDim, view.style);
 }
@@ -123,15 +123,18 @@ Status run_diff(Invocation& invocation, const Diff& asked) {
 
 void declare_diff(CLI::App& app, Invocation& invocation) {
   const auto asked = std::make_shared<Diff>();
-  for (auto& [name, id, help] : {std::tuple("A", &asked->before, "The capture before"),
-                                 std::tuple("B", &asked->after, "The capture after")}) {
+  for (auto& [name, id, help] :
+       {std::tuple("A", &asked->before, "Capture to compare with (before)"),
+        std::tuple("B", &asked->after, "Capture to explain (after)")}) {
     app.add_option(name, *id, help)->required()->check(make_whole_number_check(1, UINT64_MAX));
   }
-  app.add_option("--by", asked->by, "Rows: functions that explain the change, whole paths, kernels")
+  app.add_option("--by", asked->by,
+                 "What a row is: a frame that explains the change, a whole path, or a kernel")
       ->check(CLI::IsMember({"path", "frame", "kernel"}).description(""))
       ->type_name("path|frame|kernel")
       ->capture_default_str();
-  app.add_option("--scale", asked->scale, "What is compared: time per second, time, share of all")
+  app.add_option("--scale", asked->scale,
+                 "What to compare: time per second, absolute time, or share of the total")
       ->check(CLI::IsMember({"per-second", "absolute", "share"}).description(""))
       ->type_name("per-second|absolute|share")
       ->capture_default_str();

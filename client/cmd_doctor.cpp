@@ -48,11 +48,6 @@ Status read_answers(Connection& connection, bool here, DaemonAnswers& answers) {
   return absl::OkStatus();
 }
 
-Check explain_unreachable(const Status& status) {
-  return {"daemon", CheckState::kProblem, std::string(status.message()),
-          "the checks of this host may say why; journalctl -u gpuperfd has the daemon's own words"};
-}
-
 Check describe_daemon(const v1::GetStatusResponse& status, const Address& address) {
   return {"daemon", CheckState::kOk,
           fmt::format("gpuperfd {}, process {}, answers at {}", status.version(), status.pid(),
@@ -66,20 +61,25 @@ void append(std::vector<Check>& checks, std::vector<Check> more) {
 
 std::vector<Check> run_checks(const Invocation& invocation, const Address& address) {
   const bool here = !address.unix_path.empty();
-  std::vector<Check> checks;
-  if (here) checks.push_back(check_socket(address));
+  std::optional<Check> socket;
+  if (here) socket = check_socket(address);
   DaemonAnswers answers;
   const auto connection = connect(invocation, nullptr);
   const Status answered =
       connection.ok() ? read_answers(**connection, here, answers) : connection.status();
-  checks.push_back(answered.ok() ? describe_daemon(answers.status, address)
-                                 : explain_unreachable(answered));
-  checks.push_back(check_caller(geteuid() == 0));
-  if (answered.ok()) {
-    append(checks, check_daemon(answers));
-  } else if (here) {
-    append(checks, check_host(HostPaths()));
+  const Check caller = check_caller(geteuid() == 0);
+  if (!answered.ok()) {
+    std::vector<Check> checks =
+        explain_unreachable(std::string(answered.message()), socket,
+                            here ? check_host(HostPaths()) : std::vector<Check>());
+    checks.push_back(caller);
+    return checks;
   }
+  std::vector<Check> checks;
+  if (here) checks.push_back(*socket);
+  checks.push_back(describe_daemon(answers.status, address));
+  checks.push_back(caller);
+  append(checks, check_daemon(answers));
   return checks;
 }
 

@@ -21,6 +21,7 @@ struct Flamegraph {
   std::string title;
   std::string duration;
   std::string last;
+  bool keep = false;
   PathFlags flags;
 };
 
@@ -61,9 +62,14 @@ Status run_flamegraph(const Invocation& invocation, const Flamegraph& asked) {
   request.set_title(asked.title);
   request.set_weight(find_weight(asked.flags.weight));
   *request.mutable_path() = asked.flags.path;
-  RETURN_IF_ERROR(fetch_capture(*connection, request, invocation.output, asked.file));
+  const Status fetched = fetch_capture(*connection, request, invocation.output, asked.file);
+  if (asked.id == 0 && !asked.keep) {
+    discard_capture(*connection, id);
+    return fetched;
+  }
+  RETURN_IF_ERROR(fetched);
   std::cerr << fmt::format(
-      "gpuperfctl: capture {}; its other forms: gpuperfctl trace fetch {} --help\n", id, id);
+      "gpuperfctl: capture {}; other formats: gpuperfctl trace fetch {} --help\n", id, id);
   return absl::OkStatus();
 }
 
@@ -73,19 +79,22 @@ void declare_flamegraph(CLI::App& app, Invocation& invocation) {
   const auto asked = std::make_shared<Flamegraph>();
   CLI::Option* id =
       app.add_option("ID", asked->id,
-                     "A capture of trace list; without it the flight recorder is frozen")
+                     "Capture id from trace list; default: what the flight recorder holds now")
           ->check(make_whole_number_check(1, UINT64_MAX));
   add_file_flag(app, asked->file);
   add_path_flags(app, asked->flags);
-  app.add_option("--title", asked->title, "Its title")->check(make_text_check());
+  app.add_option("--title", asked->title, "Title of the flame graph")->check(make_text_check());
   CLI::Option* duration =
-      app.add_option("--duration", asked->duration, "Without ID: capture for so long instead")
+      app.add_option("--duration", asked->duration, "Without ID: capture for this long instead")
           ->type_name("10s|500ms|1m")
           ->excludes(id);
-  app.add_option("--last", asked->last, "Without ID: only so much of the recorder's past")
+  app.add_option("--last", asked->last,
+                 "Without ID: only the last part of what the flight recorder holds")
       ->type_name("5s|30s|1m")
       ->excludes(id)
       ->excludes(duration);
+  add_keep_flag(app, asked->keep);
+  app.get_option("--keep")->excludes(id);
   add_process_flags(app, invocation.options);
   for (const char* name : {"--pid", "--container", "--pod"}) app.get_option(name)->excludes(id);
   app.callback([&invocation, asked] {

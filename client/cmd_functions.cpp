@@ -152,13 +152,13 @@ std::string render_notes(const std::vector<FunctionStats>& rows,
                       : "No call was counted yet. What is probed: gpuperfctl probes\n";
   }
   if (untimed > 0) {
-    notes += fmt::format("Rows with calls counted without a duration: {}. Why: gpuperfctl probes\n",
+    notes += fmt::format("Rows whose calls are counted but not timed: {}. Why: gpuperfctl probes\n",
                          format_count(untimed));
   }
   if (partly > 0) {
-    notes += fmt::format(
-        "Rows probed for a part of the time only (COVERAGE): {}. Why: gpuperfctl status\n",
-        format_count(partly));
+    notes +=
+        fmt::format("Rows probed only part of the time (COVERAGE): {}. Why: gpuperfctl status\n",
+                    format_count(partly));
   }
   if (abandoned > 0) {
     notes +=
@@ -219,11 +219,13 @@ Result<std::string> draw_in_flight(Connection& connection, const View& view,
                                 look_age_ns = page.look_age_ns();
                               }));
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
-  std::string note = "gpuperfd has not looked for calls in flight yet.\n";
+  std::string note =
+      "gpuperfd has not scanned for calls in flight yet; try again in a few seconds.\n";
   if (look_age_ns != 0) {
-    const std::string_view none = has_filter(options) ? "No call matches. " : "No call was found. ";
-    note =
-        fmt::format("{}Looked {} ago.\n", rows.empty() ? none : "", format_duration(look_age_ns));
+    const std::string_view none =
+        has_filter(options) ? "No call matches. " : "No call is in flight. ";
+    note = fmt::format("{}Last scan: {} ago.\n", rows.empty() ? none : "",
+                       format_duration(look_age_ns));
   }
   return fmt::format("{}\n{}", render_in_flight_table(rows, view.style),
                      paint(note, Tone::kDim, view.style));
@@ -254,16 +256,16 @@ void declare_functions(CLI::App& app, Invocation& invocation) {
   add_process_flags(app, options);
   add_function_flags(app, options);
   add_sort_flag(app, options,
-                "any number of the JSON form, like calls or p99_ns, or function; with --shapes: "
+                "function, or any number in the JSON output, like calls or p99_ns; with --shapes: "
                 "flops, calls or total_ns");
   add_limit_flag(app, options);
   add_watch_flag(app, options);
-  CLI::Option* per_process = app.add_flag("--per-process", choice->per_process,
-                                          "One row per function and process, not summed");
-  CLI::Option* shapes = app.add_flag("--shapes", choice->shapes,
-                                     "The shapes of matrix products instead: m, n, k, types");
-  CLI::Option* in_flight = app.add_flag("--in-flight", choice->in_flight,
-                                        "The calls that have not returned instead, longest first");
+  CLI::Option* per_process =
+      app.add_flag("--per-process", choice->per_process, "One row per function and process");
+  CLI::Option* shapes =
+      app.add_flag("--shapes", choice->shapes, "Show GEMM shapes instead: m, n, k, types");
+  CLI::Option* in_flight =
+      app.add_flag("--in-flight", choice->in_flight, "Show calls in flight instead, longest first");
   shapes->excludes(per_process)->excludes(in_flight);
   in_flight->excludes(per_process)->excludes(app.get_option("--sort"));
   app.callback([&invocation, choice] {

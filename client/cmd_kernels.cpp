@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,7 +28,7 @@ Table make_kernel_table(bool per_process) {
   std::vector<Column> columns;
   if (per_process) columns = {{"PID", kRight}, {.title = "COMM", .shrink_to = 8}};
   for (const Column& column :
-       std::vector<Column>{{.title = "KERNEL", .shrink_to = 30},
+       std::vector<Column>{{.title = "KERNEL", .shrink_to = 30, .cut = Cut::kMiddle},
                            {"LAUNCHES", kRight},
                            {.title = "IN GRAPHS", .align = kRight, .optional = true},
                            {"TOTAL", kRight},
@@ -43,19 +45,37 @@ Table make_kernel_table(bool per_process) {
   return Table(std::move(columns));
 }
 
-std::string render_table(const std::vector<KernelStats>& rows, bool per_process,
+struct KernelFlags {
+  bool per_process = false;
+  bool full_names = false;
+};
+
+// Short names that several kernels of the table have: overloads, and equal names in namespaces.
+std::set<std::string> find_shared_names(const std::vector<KernelStats>& rows) {
+  std::map<std::string, std::string> kernels;  // by short name
+  std::set<std::string> shared;
+  for (const KernelStats& row : rows) {
+    const auto [found, is_new] = kernels.try_emplace(row.short_name(), row.kernel());
+    if (!is_new && found->second != row.kernel()) shared.insert(row.short_name());
+  }
+  return shared;
+}
+
+std::string render_table(const std::vector<KernelStats>& rows, const KernelFlags& flags,
                          const TextStyle& style) {
-  Table table = make_kernel_table(per_process);
+  Table table = make_kernel_table(flags.per_process);
+  const std::set<std::string> shared = find_shared_names(rows);
   for (const KernelStats& row : rows) {
     const auto latency = [&row](uint64_t ns) {
       return Cell{row.joined_launches() == 0 ? "" : format_duration(ns)};
     };
     std::vector<Cell> cells;
-    if (per_process) {
+    if (flags.per_process) {
       cells = {{std::to_string(row.pid())}, {row.comm() + (row.exited() ? " (exited)" : "")}};
     }
     for (Cell& cell : std::vector<Cell>{
-             {row.short_name()},
+             {flags.full_names || shared.contains(row.short_name()) ? row.kernel()
+                                                                    : row.short_name()},
              {format_count(row.launches())},
              {row.graph_launches() == 0 ? "" : format_count(row.graph_launches())},
              {format_duration(row.total_ns())},
@@ -88,16 +108,16 @@ std::string render_notes(const std::vector<KernelStats>& rows, const v1::GetStat
   } else if (rows.empty() && count_sessions(status.sessions()) == 0) {
     notes +=
         "No process is injected. Start the workload with "
-        "CUDA_INJECTION64_PATH=…/libgpuperf_injector.so; why not: gpuperfctl doctor\n";
+        "CUDA_INJECTION64_PATH=…/libgpuperf_injector.so; if you did: gpuperfctl doctor\n";
   } else if (rows.empty()) {
-    notes += "No kernel was seen yet. What the sessions do: gpuperfctl sessions\n";
+    notes += "No kernel was seen yet. State of the injected processes: gpuperfctl sessions\n";
   }
   uint64_t sampled = 0;
   for (const KernelStats& row : rows) sampled += row.coverage() < 1 ? 1 : 0;
   if (sampled > 0) {
     notes += fmt::format(
-        "Rows that show a sample of the launches, unscaled (COVERAGE): {}. Who samples: "
-        "gpuperfctl sessions\n",
+        "Rows that count only a sample of the launches, unscaled (COVERAGE): {}. Sessions that "
+        "sample: gpuperfctl sessions\n",
         format_count(sampled));
   }
   if (status.session_lost_records() > 0) {
@@ -108,44 +128,48 @@ std::string render_notes(const std::vector<KernelStats>& rows, const v1::GetStat
 }
 
 Result<std::string> draw_kernels(Connection& connection, const View& view, const Options& options,
-                                 bool per_process) {
+                                 const KernelFlags& flags) {
   ListKernelsRequest request;
   ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
   request.set_sort(options.sort);
-  request.set_per_process(per_process);
+  request.set_per_process(flags.per_process);
   ASSIGN_OR_RETURN(const std::vector<KernelStats> rows,
                    read_pages(connection, kListKernels, request, options.limit));
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
   v1::GetStatusResponse status;
   RETURN_IF_ERROR(connection.call("read the status", v1::GetStatusRequest(), &status));
   const std::string notes = render_notes(rows, status, has_filter(options));
-  return fmt::format("{}{}{}", render_table(rows, per_process, view.style),
-                     notes.empty() ? "" : "\n", paint(notes, Tone::kDim, view.style));
+  return fmt::format("{}{}{}", render_table(rows, flags, view.style), notes.empty() ? "" : "\n",
+                     paint(notes, Tone::kDim, view.style));
 }
 
 }  // namespace
 
 void declare_kernels(CLI::App& app, Invocation& invocation) {
   Options& options = invocation.options;
-  const auto per_process = std::make_shared<bool>(false);
+  const auto flags = std::make_shared<KernelFlags>();
   add_process_flags(app, options);
   app.add_option("--kernel", options.function,
-                 "Only kernels of this name, short or full; * matches any run of characters")
+                 "Only kernels of this name, short or full; * matches any characters")
       ->check(make_text_check());
-  add_sort_flag(app, options, "any number of the JSON form, like launches or p99_ns, or kernel");
+  add_sort_flag(app, options, "kernel, or any number in the JSON output, like launches or p99_ns");
   add_limit_flag(app, options);
   add_watch_flag(app, options);
-  app.add_flag("--per-process", *per_process, "One row per kernel and process, not summed");
+  app.add_flag("--per-process", flags->per_process, "One row per kernel and process");
+  app.add_flag("--full-names", flags->full_names,
+               "Show kernel names with return type, namespaces and parameters");
   const auto by = std::make_shared<KernelsBy>();
   add_kernels_by_flags(app, *by);
-  app.callback([&invocation, per_process, by] {
+  app.callback([&invocation, flags, by] {
     if (!by->by.empty()) {
-      invocation.run = [&invocation, by] { return run_kernels_by(invocation, *by); };
+      invocation.run = [&invocation, flags, by] {
+        return run_kernels_by(invocation, *by, flags->full_names);
+      };
       return;
     }
-    invocation.run = [&invocation, per_process] {
+    invocation.run = [&invocation, flags] {
       return run_view(invocation, [&](Connection& connection, const View& view) {
-        return draw_kernels(connection, view, invocation.options, *per_process);
+        return draw_kernels(connection, view, invocation.options, *flags);
       });
     };
   });

@@ -54,8 +54,8 @@ std::string render_table(const v1::SummariseCaptureResponse& response, const std
                          : by == "line" ? "LINE"
                                         : "NAME",
                 .shrink_to = 30,
-                .cut = by == "stack" ? Cut::kStart : Cut::kEnd},
-               {.title = "MOSTLY", .optional = true, .shrink_to = 20}});
+                .cut = by == "stack" ? Cut::kStart : Cut::kMiddle},
+               {.title = "MOSTLY", .optional = true, .shrink_to = 20, .cut = Cut::kMiddle}});
   for (const v1::CaptureWorkRow& row : response.rows()) {
     table.add_row({{format_duration(row.gpu_ns())},
                    {format_ratio(row.share_ratio())},
@@ -70,24 +70,29 @@ std::string render_table(const v1::SummariseCaptureResponse& response, const std
 }
 
 Result<std::string> draw_rows(Connection& connection, const View& view, const Options& options,
-                              const std::string& by, uint64_t id) {
+                              const KernelsBy& asked, bool full_names, uint64_t id, bool is_kept) {
   v1::SummariseCaptureRequest request;
   request.set_id(id);
-  request.set_by(find_grouping(by));
+  request.set_by(find_grouping(asked.by));
   request.set_kernel(options.function);
+  request.set_short_names(view.format == Format::kTable && !full_names);
+  request.set_depth(asked.depth);
+  request.set_module(asked.module);
+  request.set_interpreter_frames(asked.interpreter_frames);
   request.set_limit(static_cast<uint32_t>(std::min<uint64_t>(options.limit, 10'000)));
   v1::SummariseCaptureResponse response;
   RETURN_IF_ERROR(connection.call(fmt::format("add up capture {}", id), request, &response));
   const std::vector<v1::CaptureWorkRow> rows(response.rows().begin(), response.rows().end());
   if (view.format != Format::kTable) return render_rows(rows, view.format, view.shape, view.style);
-  std::string notes =
-      fmt::format("Capture {}, {} of GPU time.\n", id, format_duration(response.total_gpu_ns()));
-  if (rows.empty()) notes += "No GPU work in it. Why: gpuperfctl doctor\n";
+  std::string notes = fmt::format("{}, {} of GPU time.\n",
+                                  is_kept ? fmt::format("Capture {}", id) : "The flight recorder",
+                                  format_duration(response.total_gpu_ns()));
+  if (rows.empty()) notes += "It contains no GPU work. Why: gpuperfctl doctor\n";
   if (response.total_rows() > rows.size()) {
-    notes +=
-        fmt::format("{} more rows: --limit\n", format_count(response.total_rows() - rows.size()));
+    notes += fmt::format("{} more rows; show them with --limit\n",
+                         format_count(response.total_rows() - rows.size()));
   }
-  return render_table(response, by, view.style) + "\n" + paint(notes, Tone::kDim, view.style);
+  return render_table(response, asked.by, view.style) + "\n" + paint(notes, Tone::kDim, view.style);
 }
 
 }  // namespace
@@ -95,20 +100,34 @@ Result<std::string> draw_rows(Connection& connection, const View& view, const Op
 void add_kernels_by_flags(CLI::App& app, KernelsBy& asked) {
   CLI::Option* by =
       app.add_option("--by", asked.by,
-                     "GPU work of a capture, added up by what launched it; without it, kernels of "
-                     "the running statistics")
+                     "Summarise the GPU work of a capture by this; default: kernel statistics "
+                     "since gpuperfd started")
           ->check(CLI::IsMember({"operator", "stack", "kernel", "line", "library"}).description(""))
           ->type_name("operator|stack|kernel|line|library");
   CLI::Option* capture =
-      app.add_option("--capture", asked.capture,
-                     "With --by: a capture of trace list; without it the flight recorder is frozen")
+      app.add_option(
+             "--capture", asked.capture,
+             "With --by: capture id from trace list; default: what the flight recorder holds now")
           ->type_name("ID")
           ->needs(by)
           ->check(make_whole_number_check(1, UINT64_MAX));
-  app.add_option("--last", asked.last, "With --by: only so much of the recorder's past")
+  app.add_option("--last", asked.last,
+                 "With --by: only the last part of what the flight recorder holds")
       ->type_name("5s|30s|1m")
       ->needs(by)
       ->excludes(capture);
+  add_keep_flag(app, asked.keep);
+  app.get_option("--keep")->needs(by)->excludes(capture);
+  app.add_option("--depth", asked.depth,
+                 "With --by line: 2 = the line's caller, 3 = its caller, and so on")
+      ->type_name("N")
+      ->needs(by)
+      ->check(make_whole_number_check(1, UINT32_MAX));
+  app.add_option("--module", asked.module,
+                 "With --by line: only lines of this package, module or file, like transformers")
+      ->needs(by)
+      ->check(make_text_check());
+  add_interpreter_flag(app, [&asked] { asked.interpreter_frames = true; })->needs(by);
   for (const char* name : {"--sort", "--watch", "--per-process"}) {
     app.get_option(name)->excludes(by);
   }
@@ -116,13 +135,19 @@ void add_kernels_by_flags(CLI::App& app, KernelsBy& asked) {
     app.get_option(name)->excludes(capture);
 }
 
-Status run_kernels_by(Invocation& invocation, const KernelsBy& asked) {
+Status run_kernels_by(Invocation& invocation, const KernelsBy& asked, bool full_names) {
+  if (asked.by != "line" && (asked.depth != 0 || !asked.module.empty())) {
+    return absl::InvalidArgumentError("--depth and --module need --by line");
+  }
   ASSIGN_OR_RETURN(const uint64_t id, find_capture(invocation, asked));
   if (!invocation.options.timeout_seconds.has_value()) {
     invocation.options.timeout_seconds = kRenderSeconds;
   }
+  const bool is_kept = asked.capture != 0 || asked.keep;
   return run_view(invocation, [&](Connection& connection, const View& view) {
-    return draw_rows(connection, view, invocation.options, asked.by, id);
+    auto text = draw_rows(connection, view, invocation.options, asked, full_names, id, is_kept);
+    if (!is_kept) discard_capture(connection, id);
+    return text;
   });
 }
 

@@ -1,5 +1,5 @@
-// gpuperfctl probes [list]|add|enable|disable|threshold: every configured function and what became
-// of it, file by file; and changing, until the daemon ends, what is probed and what is slow.
+// gpuperfctl probes [list]|add|remove|enable|disable|threshold: every configured function and what
+// became of it, file by file; and changing, until the daemon ends, what is probed and what is slow.
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -86,6 +86,24 @@ struct NewProbe {
   std::string value;  // a symbol, or the JSON object that would stand in the configuration
 };
 
+std::string_view find_category(std::string_view section) {
+  for (const std::string_view ending : {"_func_sym", "_sym"}) {
+    if (section.ends_with(ending)) return section.substr(0, section.size() - ending.size());
+  }
+  return section;
+}
+
+// What became of it: where it is attached, or what it waits for. Matches of a wildcard have names
+// of their own and are not shown.
+Status show_state(const Invocation& invocation, Connection& connection, const NewProbe& probe) {
+  ListProbesRequest request;
+  request.mutable_filter()->set_category(std::string(find_category(probe.section)));
+  request.mutable_filter()->set_function(probe.name);
+  ASSIGN_OR_RETURN(const std::vector<Probe> rows, read_pages(connection, kListProbes, request, 0));
+  if (rows.empty()) return absl::OkStatus();
+  return invocation.output.write("\n" + render_table(rows, invocation.output.read_style()));
+}
+
 Status run_add(const Invocation& invocation, const NewProbe& probe) {
   using nlohmann::ordered_json;
   v1::AddProbeRequest request;
@@ -97,7 +115,21 @@ Status run_add(const Invocation& invocation, const NewProbe& probe) {
     return absl::InvalidArgumentError(
         fmt::format("cannot add {}: not valid JSON: {}", probe.name, probe.value));
   }
-  return run_change<v1::AddProbeResponse>(invocation, fmt::format("add {}", probe.name), request);
+  const std::string action = fmt::format("add {}", probe.name);
+  ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
+  v1::AddProbeResponse response;
+  const Status called = connection->call(action, request, &response);
+  RETURN_IF_ERROR(show_change(invocation, action, called, response.change()));
+  if (find_format(invocation.options) != Format::kTable) return absl::OkStatus();
+  return show_state(invocation, *connection, probe);
+}
+
+Status run_remove(const Invocation& invocation, const std::string& section,
+                  const std::string& name) {
+  v1::RemoveProbeRequest request;
+  request.set_section(section);
+  request.set_name(name);
+  return run_change<v1::RemoveProbeResponse>(invocation, fmt::format("remove {}", name), request);
 }
 
 // Enabling and disabling ask for the same thing in two messages.
@@ -117,7 +149,8 @@ Result<std::optional<uint64_t>> parse_threshold_ns(const std::string& text) {
   const Result<uint64_t> parsed = parse_duration_ns(text);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(
-        fmt::format("{}; or 0 for never, or config", std::string(parsed.status().message())));
+        fmt::format("{}; 0 means no call is slow, config means the configured threshold",
+                    std::string(parsed.status().message())));
   }
   if (*parsed < kLimitNs) return *parsed;
   return absl::InvalidArgumentError(fmt::format("\"{}\": longer than 146 years", text));
@@ -148,15 +181,13 @@ Status run_threshold(const Invocation& invocation, const NewThreshold& threshold
 }
 
 void declare_add(CLI::App& app, Invocation& invocation) {
-  CLI::App& add = *app.add_subcommand("add", "Probe one more function until gpuperfd ends (root)");
+  CLI::App& add = *app.add_subcommand("add", "Probe another function until gpuperfd stops (root)");
   const auto probe = std::make_shared<NewProbe>();
   add.add_option("SECTION", probe->section, "Section of the configuration, like cuda_func_sym")
       ->required()
       ->check(make_text_check());
-  add.add_option("NAME", probe->name, "Name to show it under")
-      ->required()
-      ->check(make_text_check());
-  add.add_option("VALUE", probe->value, "A symbol, or a JSON object as in the configuration")
+  add.add_option("NAME", probe->name, "Display name")->required()->check(make_text_check());
+  add.add_option("VALUE", probe->value, "Symbol, or a JSON object as in the configuration")
       ->required()
       ->check(make_text_check());
   add.callback([&app, &invocation, probe] {
@@ -165,9 +196,26 @@ void declare_add(CLI::App& app, Invocation& invocation) {
   });
 }
 
+void declare_remove(CLI::App& app, Invocation& invocation) {
+  CLI::App& remove =
+      *app.add_subcommand("remove", "Remove a function that you added with probes add (root)");
+  const auto section = std::make_shared<std::string>();
+  const auto name = std::make_shared<std::string>();
+  remove.add_option("SECTION", *section, "Section it was added to, like cuda_func_sym")
+      ->required()
+      ->check(make_text_check());
+  remove.add_option("NAME", *name, "Its display name")->required()->check(make_text_check());
+  remove.callback([&app, &invocation, section, name] {
+    refuse_list_flags(app);
+    invocation.run = [&invocation, section, name] {
+      return run_remove(invocation, *section, *name);
+    };
+  });
+}
+
 // Which functions a change is for.
 void add_pattern(CLI::App& command, Options& options, std::string& pattern) {
-  command.add_option("PATTERN", pattern, "Names of functions; * matches any run of characters")
+  command.add_option("PATTERN", pattern, "Function names; * matches any characters")
       ->required()
       ->check(make_text_check());
   command.add_option("--category", options.category, "Only in this category, like cuda")
@@ -189,12 +237,12 @@ void declare_switch(CLI::App& app, Invocation& invocation, const char* verb, con
 
 void declare_threshold(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand(
-      "threshold", "Set from where on calls are slow until gpuperfd ends (root)");
+      "threshold", "Set the threshold for slow calls until gpuperfd stops (root)");
   const auto threshold = std::make_shared<NewThreshold>();
   add_pattern(command, invocation.options, threshold->pattern);
   command
       .add_option("DURATION", threshold->value,
-                  "The threshold; 0 = no call is slow by it; config = as the configuration says")
+                  "Threshold; 0 = no call is slow; config = back to the configured one")
       ->required()
       ->type_name("20ms|1.5s|0|config")
       ->check(make_threshold_check());
@@ -208,17 +256,19 @@ void declare_threshold(CLI::App& app, Invocation& invocation) {
 
 void declare_probes(CLI::App& app, Invocation& invocation) {
   Options& options = invocation.options;
-  for (CLI::App* named : {&app, app.add_subcommand("list", "The same as probes alone")}) {
+  for (CLI::App* named :
+       {&app, app.add_subcommand("list", "Same as probes without a subcommand")}) {
     add_function_flags(*named, options);
     add_sort_flag(*named, options, list_sort_fields(*Probe::descriptor()));
     add_limit_flag(*named, options);
     add_watch_flag(*named, options);
   }
   declare_add(app, invocation);
+  declare_remove(app, invocation);
   declare_switch<v1::EnableProbesRequest, v1::EnableProbesResponse>(
-      app, invocation, "enable", "Put functions in again that are disabled (root)");
+      app, invocation, "enable", "Probe disabled functions again (root)");
   declare_switch<v1::DisableProbesRequest, v1::DisableProbesResponse>(
-      app, invocation, "disable", "Take functions out until gpuperfd ends (root)");
+      app, invocation, "disable", "Stop probing functions until gpuperfd stops (root)");
   declare_threshold(app, invocation);
   app.callback([&invocation] {
     if (invocation.run) return;  // a subcommand's callback came first

@@ -13,13 +13,7 @@ namespace gpuperf::client {
 namespace {
 
 using v1::ListProcessesRequest;
-using v1::ListProcessesResponse;
 using v1::Process;
-
-constexpr ListCall<ListProcessesRequest, ListProcessesResponse, Process> kListProcesses = {
-    .rows = &ListProcessesResponse::mutable_processes,
-    .action = "list processes",
-    .page_rows = 1000};
 
 std::string render_table(const std::vector<Process>& rows, const TextStyle& style) {
   constexpr auto kRight = Column::Align::kRight;

@@ -84,8 +84,8 @@ Result<ChildProcess::Environment> make_environment(Connection& connection, const
     environment.emplace_back("GPUPERF_SOCKET", status.ingest_socket());
   } else if (status.has_recorder()) {  // it would tell, and does not take sessions
     return absl::FailedPreconditionError(
-        "cannot record GPU work: gpuperfd takes no sessions; set ingest.enabled, or record without "
-        "it: --cpu-only");
+        "cannot record GPU work: gpuperfd accepts no sessions; set ingest.enabled = true, or "
+        "record CPU work only: --cpu-only");
   }
   if (asked.nodes) environment.emplace_back("GPUPERF_NODE_BURSTS", "1");
   return environment;
@@ -103,8 +103,8 @@ void report(const v1::GetCaptureResponse& stored, const std::vector<Form>& forms
       format_count(matches.launches_ambiguous())));
   if (capture.lost_events() > 0) {
     say(
-        fmt::format("{} events are missing: there was no room for them; raise "
-                    "trace.max_capture_mib, or run for a shorter time",
+        fmt::format("{} events are missing: trace.max_capture_mib was reached; raise it, or record "
+                    "a shorter run",
                     format_count(capture.lost_events())));
   }
   std::vector<std::string> files;
@@ -120,7 +120,7 @@ Status finish(Connection& connection, const Invocation& invocation, ChildProcess
   v1::StopCaptureResponse stopped;
   const Status ended = connection.call(fmt::format("end capture {}", begun.id()), stop, &stopped);
   if (absl::IsFailedPrecondition(ended)) {
-    say("the capture ended before the command did: trace.max_capture_seconds");
+    say("the capture ended before the command did; raise trace.max_capture_seconds");
   } else if (!ended.ok()) {
     return ended;
   }
@@ -199,22 +199,24 @@ void declare_record(CLI::App& app, Invocation& invocation) {
         ->check(make_text_check())
         ->capture_default_str();
   };
-  add_file("-c,--cpu", asked->cpu_file, "Launches and their stacks, one a line (extended folded)");
-  add_file("-p,--profile", asked->gpu_file, "Calls, launches and GPU work (Chrome trace)");
-  add_file("-m,--merged", asked->merged_file, "Stacks with the GPU time they caused (folded)");
-  add_file("--flamegraph", asked->flamegraph_file, "The same as a flame graph (SVG)");
-  CLI::Option* cpu =
-      app.add_flag("--cpu-only", asked->cpu_only, "No GPU work: the injector is not loaded");
-  app.add_flag("--gpu-only", asked->gpu_only, "GPU work alone: no stacks, no probed calls")
+  add_file("-c,--cpu", asked->cpu_file,
+           "Write launches with their stacks, one per line (extended folded)");
+  add_file("-p,--profile", asked->gpu_file, "Write calls, launches and GPU work (Chrome trace)");
+  add_file("-m,--merged", asked->merged_file,
+           "Write stacks with the GPU time they caused (folded)");
+  add_file("--flamegraph", asked->flamegraph_file, "Write these stacks as a flame graph (SVG)");
+  CLI::Option* cpu = app.add_flag("--cpu-only", asked->cpu_only,
+                                  "Do not record GPU work; the injected library is not loaded");
+  app.add_flag("--gpu-only", asked->gpu_only, "Record GPU work only: no stacks, no probed calls")
       ->excludes(cpu);
-  app.add_flag("--nodes", asked->nodes, "Also the kernels inside CUDA graphs, one by one")
+  app.add_flag("--nodes", asked->nodes, "Also record each kernel inside CUDA graphs")
       ->excludes(cpu);
   app.add_option("--injector", asked->injector, "Path of libgpuperf_injector.so")
       ->envname("GPUPERF_INJECTOR")
       ->type_name("FILE");
   app.callback([&invocation, asked] {
     if (invocation.command.empty() || invocation.command[0].empty()) {
-      throw CLI::ValidationError("COMMAND", "what is to be run? gpuperfctl record -- COMMAND");
+      throw CLI::ValidationError("COMMAND", "no command given: gpuperfctl record -- COMMAND");
     }
     invocation.run = [&invocation, asked] { return run_record(invocation, *asked); };
   });

@@ -86,7 +86,7 @@ Status run_order(const Invocation& invocation, const std::string& action,
     return invocation.output.write(render_message(response, view.format, view.shape, view.style));
   }
   return invocation.output.write(
-      fmt::format("{} {} told; what came of it: gpuperfctl sessions --pid {}\n",
+      fmt::format("Sent to {} {}. Check the new state: gpuperfctl sessions --pid {}\n",
                   format_count(response.sessions()),
                   response.sessions() == 1 ? "session" : "sessions", request.pid()));
 }
@@ -94,7 +94,7 @@ Status run_order(const Invocation& invocation, const std::string& action,
 void add_pid(CLI::App& command, v1::SetSessionRequest& request) {
   command
       .add_option_function<uint32_t>(
-          "PID", [&request](uint32_t pid) { request.set_pid(pid); }, "Process to tell")
+          "PID", [&request](uint32_t pid) { request.set_pid(pid); }, "Process id")
       ->required()
       ->type_name("PID")
       ->check(make_whole_number_check(1, UINT32_MAX));
@@ -119,13 +119,13 @@ CLI::App& declare_order(CLI::App& app, Invocation& invocation, const char* verb,
 
 void declare_run(CLI::App& app, Invocation& invocation) {
   const auto request = std::make_shared<v1::SetSessionRequest>();
-  CLI::App& command =
-      declare_order(app, invocation, "run", "Collect again, or one of so many launches (root)",
-                    request, v1::SESSION_MODE_RUN);
+  CLI::App& command = declare_order(app, invocation, "run",
+                                    "Resume collecting, optionally a sample of the launches (root)",
+                                    request, v1::SESSION_MODE_RUN);
   command
       .add_option_function<uint32_t>(
           "--sample-every", [request](uint32_t every) { request->set_sample_every(every); },
-          "Keep one of so many launches")
+          "Keep one of every COUNT launches")
       ->type_name("COUNT")
       ->check(make_whole_number_check(1, 1'000'000));
 }
@@ -133,19 +133,19 @@ void declare_run(CLI::App& app, Invocation& invocation) {
 void declare_burst(CLI::App& app, Invocation& invocation) {
   const auto request = std::make_shared<v1::SetSessionRequest>();
   const auto length = std::make_shared<std::string>("5s");
-  CLI::App& command = *app.add_subcommand("burst", "Collect more for a while (root)");
+  CLI::App& command = *app.add_subcommand("burst", "Collect more detail for a limited time (root)");
   add_pid(command, *request);
   command.add_flag_callback(
       "--nodes", [request] { request->set_burst_nodes(true); },
-      "The kernels inside CUDA graphs, one by one");
+      "Record each kernel inside CUDA graphs");
   command.add_flag_callback(
       "--all-apis", [request] { request->set_burst_all_apis(true); },
-      "Every call of the CUDA runtime and driver");
-  command.add_option("--for", *length, "How long, at most 1m")->type_name("5s|500ms|1m");
+      "Record every call of the CUDA runtime and driver");
+  command.add_option("--for", *length, "How long to collect, at most 1m")->type_name("5s|500ms|1m");
   command.callback([&app, &invocation, request, length] {
     refuse_list_flags(app);
     if (!request->burst_nodes() && !request->burst_all_apis()) {
-      throw CLI::ValidationError("burst", "of what? --nodes, --all-apis, or both");
+      throw CLI::ValidationError("burst", "give --nodes, --all-apis, or both");
     }
     const Result<uint64_t> parsed = parse_duration_ns(*length);
     if (!parsed.ok()) throw CLI::ValidationError("--for", std::string(parsed.status().message()));
@@ -167,17 +167,18 @@ void declare_burst(CLI::App& app, Invocation& invocation) {
 void declare_sessions(CLI::App& app, Invocation& invocation) {
   Options& options = invocation.options;
   const auto all = std::make_shared<bool>(false);
-  for (CLI::App* named : {&app, app.add_subcommand("list", "The same as sessions alone")}) {
+  for (CLI::App* named :
+       {&app, app.add_subcommand("list", "Same as sessions without a subcommand")}) {
     add_process_flags(*named, options);
-    named->add_flag("--all", *all, "Also sessions that have ended lately");
+    named->add_flag("--all", *all, "Also show sessions that ended recently");
     add_sort_flag(*named, options, list_sort_fields(*Session::descriptor()));
     add_limit_flag(*named, options);
     add_watch_flag(*named, options);
   }
   declare_run(app, invocation);
-  declare_order(app, invocation, "pause", "Collect nothing, but stay ready (root)",
+  declare_order(app, invocation, "pause", "Stop collecting, but stay connected (root)",
                 std::make_shared<v1::SetSessionRequest>(), v1::SESSION_MODE_PAUSE);
-  declare_order(app, invocation, "off", "Collect nothing and give CUPTI up (root)",
+  declare_order(app, invocation, "off", "Stop collecting and release CUPTI for other tools (root)",
                 std::make_shared<v1::SetSessionRequest>(), v1::SESSION_MODE_OFF);
   declare_burst(app, invocation);
   app.callback([&invocation, all] {

@@ -11,6 +11,7 @@
 
 #include "client/pages.h"
 #include "client/slow_call_text.h"
+#include "client/stack_text.h"
 #include "client/time_split_text.h"
 #include "client/view.h"
 
@@ -18,16 +19,7 @@ namespace gpuperf::client {
 namespace {
 
 using v1::ListSlowCallsRequest;
-using v1::ListSlowCallsResponse;
 using v1::SlowCall;
-
-// A slow call with a stack of 127 long C++ names is about 100 kB.
-constexpr uint32_t kPageRows = 100;
-
-constexpr ListCall<ListSlowCallsRequest, ListSlowCallsResponse, SlowCall> kListSlowCalls = {
-    .rows = &ListSlowCallsResponse::mutable_slow_calls,
-    .action = "list slow calls",
-    .page_rows = kPageRows};
 
 // `streamed` rows are printed one by one: their columns have room for what usually comes later.
 Table make_table(bool streamed) {
@@ -80,19 +72,39 @@ Result<std::string> draw_list(Connection& connection, const View& view, const Op
   if (rows.empty()) {
     const std::string_view note =
         has_filter(options) ? "\nNo slow call matches. Without filters: gpuperfctl slow list\n"
-                            : "\nNo call was slow yet. Thresholds: gpuperfctl probes\n";
+                            : "\nNo slow call yet. Thresholds: gpuperfctl probes\n";
     text += paint(note, Tone::kDim, view.style);
   }
   return text;
 }
 
-Result<std::string> draw_one(Connection& connection, const View& view, uint64_t id) {
+// Of the call's own stack and of its waits.
+std::string draw_folded(SlowCall call, const TextStyle& style) {
+  int folded = fold_interpreter_frames(*call.mutable_user_stack());
+  if (call.has_time_split()) {
+    for (v1::Wait& wait : *call.mutable_time_split()->mutable_waits()) {
+      folded += fold_interpreter_frames(*wait.mutable_waker()->mutable_stack());
+    }
+  }
+  std::string text = explain_slow_call(call, read_wall_clock_ns(), style);
+  if (folded == 0) return text;
+  return text +
+         paint(fmt::format(
+                   "\n{} of the Python interpreter {} hidden; show {} with --interpreter-frames\n",
+                   folded == 1 ? "1 frame" : fmt::format("{} frames", folded),
+                   folded == 1 ? "is" : "are", folded == 1 ? "it" : "them"),
+               Tone::kDim, style);
+}
+
+Result<std::string> draw_one(Connection& connection, const View& view, uint64_t id,
+                             bool interpreter_frames) {
   v1::GetSlowCallRequest request;
   request.set_id(id);
   v1::GetSlowCallResponse response;
   RETURN_IF_ERROR(connection.call(fmt::format("show slow call {}", id), request, &response));
   const SlowCall& call = response.slow_call();
   if (view.format == Format::kTable) {
+    if (!interpreter_frames) return draw_folded(call, view.style);
     return explain_slow_call(call, read_wall_clock_ns(), view.style);
   }
   return render_message(call, view.format, view.shape, view.style);
@@ -129,8 +141,8 @@ class SlowCallPrinter {
 
 void report_missed(uint64_t missed_count) {
   std::cerr << "gpuperfctl: missed " << missed_count
-            << ": slow calls came faster than they were read; narrow the filter, or ask for "
-               "those kept: gpuperfctl slow list\n";
+            << ": slow calls came faster than they were read; narrow the filter, or list those "
+               "that were kept: gpuperfctl slow list\n";
 }
 
 // Reads until `limit` calls were printed (0 = no limit), the user interrupts or the daemon stops.
@@ -160,7 +172,7 @@ Status run_watch(const Invocation& invocation) {
 
 void declare_list(CLI::App& slow, Invocation& invocation) {
   Options& options = invocation.options;
-  CLI::App& app = *slow.add_subcommand("list", "Slow calls kept, the longest first");
+  CLI::App& app = *slow.add_subcommand("list", "List the slow calls that were kept, longest first");
   add_process_flags(app, options);
   add_function_flags(app, options);
   add_time_flags(app, options);
@@ -177,15 +189,17 @@ void declare_list(CLI::App& slow, Invocation& invocation) {
 }
 
 void declare_show(CLI::App& slow, Invocation& invocation) {
-  CLI::App& app = *slow.add_subcommand("show", "One slow call, explained");
+  CLI::App& app = *slow.add_subcommand("show", "Explain one slow call");
   const auto id = std::make_shared<uint64_t>(0);
-  app.add_option("ID", *id, "Its number in slow list")
+  app.add_option("ID", *id, "Id from slow list")
       ->required()
       ->check(make_whole_number_check(1, UINT64_MAX));
-  app.callback([&invocation, id] {
-    invocation.run = [&invocation, id] {
+  const auto interpreter_frames = std::make_shared<bool>(false);
+  add_interpreter_flag(app, [interpreter_frames] { *interpreter_frames = true; });
+  app.callback([&invocation, id, interpreter_frames] {
+    invocation.run = [&invocation, id, interpreter_frames] {
       return run_view(invocation, [&](Connection& connection, const View& view) {
-        return draw_one(connection, view, *id);
+        return draw_one(connection, view, *id, *interpreter_frames);
       });
     };
   });
@@ -193,11 +207,12 @@ void declare_show(CLI::App& slow, Invocation& invocation) {
 
 void declare_watch(CLI::App& slow, Invocation& invocation) {
   Options& options = invocation.options;
-  CLI::App& app = *slow.add_subcommand("watch", "Slow calls as they happen, until interrupted");
+  CLI::App& app =
+      *slow.add_subcommand("watch", "Print slow calls as they happen, until interrupted");
   add_process_flags(app, options);
   add_function_flags(app, options);
   add_time_flags(app, options);
-  app.add_option("--limit", options.limit, "End after so many calls; 0 = never")
+  app.add_option("--limit", options.limit, "Stop after this many calls; 0 = never")
       ->check(make_whole_number_check(0, UINT64_MAX))
       ->capture_default_str();
   app.callback([&invocation] { invocation.run = [&invocation] { return run_watch(invocation); }; });

@@ -118,8 +118,7 @@ std::string describe_overhead(const GetStatusResponse& status) {
 
 std::string render_suspensions(const GetStatusResponse& status, const TextStyle& style) {
   if (status.suspensions().empty()) return "";
-  const std::string words =
-      fmt::format("{} taken out for a while by the overhead budget", status.suspensions_size());
+  const std::string words = fmt::format("{} by the overhead budget", status.suspensions_size());
   return make_line("Suspended", paint(words, Tone::kWarning, style), style) +
          render_suspension_table(status.suspensions(), "  ", style);
 }

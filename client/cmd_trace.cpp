@@ -16,11 +16,6 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr ListCall<v1::ListCapturesRequest, v1::ListCapturesResponse, v1::Capture> kListCaptures = {
-    .rows = &v1::ListCapturesResponse::mutable_captures,
-    .action = "list captures",
-    .page_rows = 1000};
-
 // How `trace start` and `trace freeze` were asked for.
 struct Order {
   std::string name;
@@ -74,7 +69,7 @@ Sleep make_sleep(Interrupt& interrupt) {
 Status run_start(const Invocation& invocation, const Order& order) {
   ASSIGN_OR_RETURN(const v1::StartCaptureRequest request, make_start(invocation.options, order));
   if (order.wait && request.duration_ms() == 0) {
-    return absl::InvalidArgumentError("--wait: for how long? give --duration, too");
+    return absl::InvalidArgumentError("--wait needs --duration");
   }
   if (!order.wait) {
     ASSIGN_OR_RETURN(const std::unique_ptr<Connection> connection, connect_to_change(invocation));
@@ -155,26 +150,27 @@ Status run_fetch(const Invocation& invocation, const v1::FetchCaptureRequest& re
 
 void add_order_flags(CLI::App& app, Options& options, Order& order) {
   add_process_flags(app, options);
-  app.add_option("--name", order.name, "A name to find it by, at most 128 bytes")
+  app.add_option("--name", order.name, "Name of the capture, at most 128 bytes")
       ->check(make_text_check());
 }
 
 void declare_start(CLI::App& trace, Invocation& invocation) {
   const auto order = std::make_shared<Order>();
-  CLI::App& app =
-      *trace.add_subcommand("start", "Capture launches, calls and GPU work from now on");
+  CLI::App& app = *trace.add_subcommand("start", "Start a capture of launches, calls and GPU work");
   add_order_flags(app, invocation.options, *order);
-  app.add_option("--duration", order->duration, "How long; without it until trace stop")
+  app.add_option("--duration", order->duration, "How long to capture; default: until trace stop")
       ->type_name("10s|500ms|1m");
-  app.add_option("--align", order->align,
-                 "Begin at the next multiple of it by the wall clock, the same on every host")
+  app.add_option(
+         "--align", order->align,
+         "Start at the next multiple of this on the wall clock, so that hosts start together")
       ->type_name("10s|60s|5m");
-  CLI::Option* cpu = app.add_flag("--cpu-only", order->cpu_only, "Calls and launches, no GPU work");
-  app.add_flag("--gpu-only", order->gpu_only, "GPU work alone: no stacks, no probed calls")
+  CLI::Option* cpu =
+      app.add_flag("--cpu-only", order->cpu_only, "Capture calls and launches only, no GPU work");
+  app.add_flag("--gpu-only", order->gpu_only, "Capture GPU work only: no stacks, no probed calls")
       ->excludes(cpu);
   app.add_flag("--nodes", order->nodes,
-               "Also the kernels inside CUDA graphs, where the process allows it");
-  app.add_flag("--wait", order->wait, "Wait until it can be fetched, and show it");
+               "Also capture each kernel inside CUDA graphs, if the process allows it");
+  app.add_flag("--wait", order->wait, "Wait until the capture is stored, then show it");
   app.callback([&invocation, order] {
     invocation.run = [&invocation, order] { return run_start(invocation, *order); };
   });
@@ -183,9 +179,9 @@ void declare_start(CLI::App& trace, Invocation& invocation) {
 void declare_freeze(CLI::App& trace, Invocation& invocation) {
   const auto order = std::make_shared<Order>();
   CLI::App& app =
-      *trace.add_subcommand("freeze", "Keep what the flight recorder holds, as a capture");
+      *trace.add_subcommand("freeze", "Store what the flight recorder holds as a capture");
   add_order_flags(app, invocation.options, *order);
-  app.add_option("--last", order->last, "Only so much of the past; without it all there is")
+  app.add_option("--last", order->last, "Only the last part of it; default: all")
       ->type_name("5s|30s|1m");
   app.callback([&invocation, order] {
     invocation.run = [&invocation, order] { return run_freeze(invocation, *order); };
@@ -193,7 +189,8 @@ void declare_freeze(CLI::App& trace, Invocation& invocation) {
 }
 
 void declare_capture_list(CLI::App& trace, Invocation& invocation) {
-  CLI::App& app = *trace.add_subcommand("list", "Captures, newest first, and the flight recorder");
+  CLI::App& app = *trace.add_subcommand(
+      "list", "List captures, newest first, and the state of the flight recorder");
   add_limit_flag(app, invocation.options);
   add_watch_flag(app, invocation.options);
   app.callback([&invocation] {
@@ -208,7 +205,7 @@ void declare_capture_list(CLI::App& trace, Invocation& invocation) {
 CLI::App& declare_of_one(CLI::App& trace, const char* verb, const char* summary,
                          const std::shared_ptr<uint64_t>& id) {
   CLI::App& app = *trace.add_subcommand(verb, summary);
-  app.add_option("ID", *id, "Its number in trace list")
+  app.add_option("ID", *id, "Id from trace list")
       ->required()
       ->check(make_whole_number_check(1, UINT64_MAX));
   return app;
@@ -216,7 +213,8 @@ CLI::App& declare_of_one(CLI::App& trace, const char* verb, const char* summary,
 
 void declare_capture_show(CLI::App& trace, Invocation& invocation) {
   const auto id = std::make_shared<uint64_t>(0);
-  CLI::App& app = declare_of_one(trace, "show", "One capture, and how well it was matched", id);
+  CLI::App& app = declare_of_one(trace, "show",
+                                 "Show one capture and how much of its GPU work was matched", id);
   app.callback([&invocation, id] {
     invocation.run = [&invocation, id] {
       return run_view(invocation, [&](Connection& connection, const View& view) {
@@ -234,8 +232,8 @@ void declare_fetch(CLI::App& trace, Invocation& invocation) {
   };
   const auto id = std::make_shared<uint64_t>(0);
   const auto fetch = std::make_shared<Fetch>();
-  CLI::App& app = declare_of_one(trace, "fetch", "One capture in one of its forms", id);
-  app.add_option("--format", fetch->format, "Form; raw is the stored gpuperf.v1.StoredCapture")
+  CLI::App& app = declare_of_one(trace, "fetch", "Write a capture in one of several formats", id);
+  app.add_option("--format", fetch->format, "Format; raw is the stored gpuperf.v1.StoredCapture")
       ->required()
       ->check(make_text_check())  // the daemon knows its forms, and names them
       ->type_name("chrome|perfetto|pprof|folded|extended-folded|flamegraph|report|raw");
@@ -255,15 +253,14 @@ void declare_fetch(CLI::App& trace, Invocation& invocation) {
 
 void declare_changes(CLI::App& trace, Invocation& invocation) {
   const auto stopped = std::make_shared<uint64_t>(0);
-  declare_of_one(trace, "stop", "End a capture that runs", stopped)
-      .callback([&invocation, stopped] {
-        invocation.run = [&invocation, stopped] {
-          return run_change<v1::StopCaptureRequest, v1::StopCaptureResponse>(invocation, "stop",
-                                                                             *stopped);
-        };
-      });
+  declare_of_one(trace, "stop", "Stop a running capture", stopped).callback([&invocation, stopped] {
+    invocation.run = [&invocation, stopped] {
+      return run_change<v1::StopCaptureRequest, v1::StopCaptureResponse>(invocation, "stop",
+                                                                         *stopped);
+    };
+  });
   const auto deleted = std::make_shared<uint64_t>(0);
-  declare_of_one(trace, "delete", "Delete a stored or failed capture for good", deleted)
+  declare_of_one(trace, "delete", "Delete a stored or failed capture", deleted)
       .callback([&invocation, deleted] {
         invocation.run = [&invocation, deleted] {
           return run_change<v1::DeleteCaptureRequest, v1::DeleteCaptureResponse>(

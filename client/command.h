@@ -18,7 +18,7 @@ struct Invocation {
   Options options;
   Output output;
   std::function<Status()> run;       // set by the command that the command line names
-  std::vector<std::string> command;  // of `record`: what stands behind "--"
+  std::vector<std::string> command;  // of `record` and `demo`: what stands behind "--"
   std::optional<int> exit_code;      // of `record`: what its command ended with
 };
 
@@ -46,6 +46,7 @@ void declare_gpus(CLI::App& app, Invocation& invocation);
 void declare_config(CLI::App& app, Invocation& invocation);
 void declare_top(CLI::App& app, Invocation& invocation);
 void declare_doctor(CLI::App& app, Invocation& invocation);
+void declare_demo(CLI::App& app, Invocation& invocation);
 void declare_completion(CLI::App& app, Invocation& invocation);
 void declare_version(CLI::App& app, Invocation& invocation);
 

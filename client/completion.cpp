@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -71,9 +72,20 @@ bool is_plain(const std::string& name) {
   return !name.empty() && name.find_first_not_of(kPlain) == std::string::npos;
 }
 
-// A flag's or argument's values: its type "a|b|c", or names that the daemon knows.
+std::optional<KnownKind> find_known_kind(const CLI::Option& option, const CLI::App& app) {
+  if (option.check_lname("category")) return KnownKind::kCategory;
+  if (option.check_lname("function") || option.check_name("PATTERN")) return KnownKind::kFunction;
+  if (option.check_lname("pid")) return KnownKind::kProcess;
+  if (option.check_lname("capture")) return KnownKind::kCapture;
+  const bool is_id = option.get_positional() &&
+                     (option.check_name("ID") || option.check_name("A") || option.check_name("B"));
+  if (!is_id) return std::nullopt;
+  return app.get_parent()->get_name() == "slow" ? KnownKind::kSlowCall : KnownKind::kCapture;
+}
+
+// A flag's or argument's values: its type "a|b|c", or what the daemon knows.
 std::vector<Candidate> list_values(const CLI::Option& option, const Place& place,
-                                   const KnownNames& names) {
+                                   const ListKnown& list_known) {
   std::vector<Candidate> values;
   const std::string type = option.get_type_name();
   if (type.find('|') != std::string::npos) {
@@ -81,15 +93,11 @@ std::vector<Candidate> list_values(const CLI::Option& option, const Place& place
       values.push_back({std::string(choice), ""});
     return values;
   }
-  const bool category = option.check_lname("category");
-  const bool function = option.check_lname("function") || option.check_name("PATTERN");
-  if (!category && !function) return values;
+  const std::optional<KnownKind> kind = find_known_kind(option, *place.app);
+  if (!kind.has_value()) return values;
   std::set<std::string> seen;
-  for (const auto& [its_category, name] : names.list_functions(place.address)) {
-    const std::string& value = category ? its_category : name;
-    if (is_plain(value) && seen.insert(value).second) {
-      values.push_back({value, category ? "" : its_category});
-    }
+  for (Candidate& known : list_known(*kind, place.address)) {
+    if (is_plain(known.text) && seen.insert(known.text).second) values.push_back(std::move(known));
   }
   return values;
 }
@@ -111,7 +119,7 @@ std::vector<Candidate> list_flags(const CLI::App* app) {
   return flags;
 }
 
-std::vector<Candidate> list_words(const Place& place, const KnownNames& names) {
+std::vector<Candidate> list_words(const Place& place, const ListKnown& list_known) {
   std::vector<Candidate> words;
   if (place.positionals == 0) {
     for (const CLI::App* command : place.app->get_subcommands({})) {
@@ -121,7 +129,8 @@ std::vector<Candidate> list_words(const Place& place, const KnownNames& names) {
   }
   const CLI::Option* positional = find_positional(*place.app, place.positionals);
   if (positional == nullptr) return words;
-  for (Candidate& value : list_values(*positional, place, names)) words.push_back(std::move(value));
+  for (Candidate& value : list_values(*positional, place, list_known))
+    words.push_back(std::move(value));
   return words;
 }
 
@@ -180,7 +189,7 @@ complete -c gpuperfctl -f -a '(__gpuperfctl_candidates)'
 }  // namespace
 
 std::vector<Candidate> find_candidates(const CLI::App& root, const std::vector<std::string>& words,
-                                       const KnownNames& names) {
+                                       const ListKnown& list_known) {
   Place place = {.app = &root};
   for (size_t i = 0; i + 1 < words.size(); ++i) take_word(place, words[i]);
   std::string current = words.empty() ? "" : words.back();
@@ -195,9 +204,9 @@ std::vector<Candidate> find_candidates(const CLI::App& root, const std::vector<s
     if (place.awaited == nullptr) return {};
   }
   std::vector<Candidate> candidates = place.awaited != nullptr
-                                          ? list_values(*place.awaited, place, names)
+                                          ? list_values(*place.awaited, place, list_known)
                                       : current.starts_with('-') ? list_flags(place.app)
-                                                                 : list_words(place, names);
+                                                                 : list_words(place, list_known);
   std::erase_if(candidates,
                 [&](const Candidate& candidate) { return !candidate.text.starts_with(current); });
   for (Candidate& candidate : candidates) candidate.text.insert(0, before);

@@ -15,17 +15,17 @@ struct Candidate {
   std::string description;  // empty = none
 };
 
-// Names the daemon knows, asked for only when a word may be one of them.
-struct KnownNames {
-  // Each (category, function) that was called; `address` as on the command line, empty = not given.
-  std::function<std::vector<std::pair<std::string, std::string>>(const std::string& address)>
-      list_functions;
-};
+// What the daemon has a name or number for.
+enum class KnownKind { kFunction, kCategory, kProcess, kCapture, kSlowCall };
+
+// Asked for only when a word may be one of them. `address` as on the command line, empty = not
+// given.
+using ListKnown = std::function<std::vector<Candidate>(KnownKind kind, const std::string& address)>;
 
 // `words` follow the program's name; the last is the one under the cursor, perhaps empty. No
 // candidate begins otherwise than it does. None = perhaps a file.
 std::vector<Candidate> find_candidates(const CLI::App& root, const std::vector<std::string>& words,
-                                       const KnownNames& names);
+                                       const ListKnown& list_known);
 
 // The script a shell loads, for "bash", "zsh" or "fish".
 std::string_view get_completion_script(std::string_view shell);

@@ -161,10 +161,10 @@ Status Connection::Channel::explain_change(const grpc::Status& status,
     case grpc::StatusCode::ALREADY_EXISTS:
       return absl::AlreadyExistsError(fmt::format("cannot {}: {}", action, status.error_message()));
     case grpc::StatusCode::DEADLINE_EXCEEDED:
-      return absl::UnavailableError(fmt::format(
-          "cannot {}: gpuperfd at {} did not answer within {:g} s; the change may still "
-          "come into force, see: gpuperfctl probes; or wait longer: --timeout",
-          action, connection.address_.text, to_seconds(connection.timeout_)));
+      return absl::UnavailableError(
+          fmt::format("cannot {}: gpuperfd at {} did not answer within {:g} s; the change may "
+                      "still take effect, see: gpuperfctl probes; or wait longer: --timeout",
+                      action, connection.address_.text, to_seconds(connection.timeout_)));
     default:  // the remaining codes mean what they mean for a question
       return explain(status, action);
   }
@@ -247,6 +247,7 @@ GPUPERF_OBSERVE(GetConfig)
 GPUPERF_OBSERVE(CheckConfig)
 GPUPERF_CONTROL(ReloadConfig)
 GPUPERF_CONTROL(AddProbe)
+GPUPERF_CONTROL(RemoveProbe)
 GPUPERF_CONTROL(EnableProbes)
 GPUPERF_CONTROL(DisableProbes)
 GPUPERF_CONTROL(SetSlowThreshold)

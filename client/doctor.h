@@ -40,6 +40,10 @@ struct HostPaths {
 std::vector<Check> check_host(const HostPaths& paths);  // its process, the kernel, BTF
 Check check_socket(const Address& address);
 Check check_caller(bool root);
+// Why no daemon answers: what `host` and `socket` found, with the cause once. Without `socket`, for
+// a daemon elsewhere, the call's own words.
+std::vector<Check> explain_unreachable(const std::string& message,
+                                       const std::optional<Check>& socket, std::vector<Check> host);
 
 // What the daemon says of itself.
 struct DaemonAnswers {
@@ -60,7 +64,9 @@ std::vector<Check> check_sessions(const DaemonAnswers& answers);
 // What GPUs are slow, and why; what is wrong with them is among the daemon's problems.
 std::vector<Check> check_gpus(const v1::ListGpusResponse& response);
 
-// The checks in their three forms.
+// "1 problem and 2 hints: gpuperfd is not running", the first problem's words.
+std::string summarise_checks(const std::vector<Check>& checks);
+// The checks in their three forms; as a table behind the summary.
 std::string render_checks(const std::vector<Check>& checks, const TextStyle& style);
 nlohmann::ordered_json to_json(const std::vector<Check>& checks);
 

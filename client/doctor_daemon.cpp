@@ -26,21 +26,26 @@ Check check_version(const v1::GetStatusResponse& status) {
       fmt::format("gpuperfctl {}, gpuperfd {}", get_client_version(), status.version());
   if (status.version() == get_client_version()) return {"version", CheckState::kOk, text, ""};
   return {"version", CheckState::kHint, text,
-          "use the same version of both; after an upgrade: sudo systemctl restart gpuperfd"};
+          "install the same version of both; after an upgrade: sudo systemctl restart gpuperfd"};
 }
 
-Check check_mechanism(const v1::GetStatusResponse& status) {
+bool can_probe(const v1::GetStatusResponse& status) { return status.mechanism() != "none"; }
+
+// Where nothing can be probed, the daemon's problems say why.
+std::vector<Check> check_mechanism(const v1::GetStatusResponse& status) {
   const std::string& mechanism = status.mechanism();
-  if (mechanism == "none") {
-    return {"mechanism", CheckState::kProblem, "nothing can be probed",
-            "the problems below say why; gpuperfd needs root, or CAP_BPF, CAP_PERFMON and "
-            "CAP_SYS_PTRACE"};
+  if (!can_probe(status) && !status.problems().empty()) return {};
+  if (!can_probe(status)) {
+    return {{"mechanism", CheckState::kProblem, "nothing can be probed",
+             "run gpuperfd as root, or with CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and "
+             "CAP_DAC_READ_SEARCH; what failed: journalctl -u gpuperfd"}};
   }
   const std::string text =
-      fmt::format("probes attach by \"{}\" on kernel {}", mechanism, status.kernel());
-  if (mechanism != "perf") return {"mechanism", CheckState::kOk, text, ""};
-  return {"mechanism", CheckState::kHint, text + ", one by one: reloading and stopping are slow",
-          "a kernel from 6.6 on attaches all probes of a file at once"};
+      fmt::format("probes attach with mechanism \"{}\" on kernel {}", mechanism, status.kernel());
+  if (mechanism != "perf") return {{"mechanism", CheckState::kOk, text, ""}};
+  return {{"mechanism", CheckState::kHint,
+           text + ", one by one: starting, reloading and stopping are slow",
+           "kernel 6.6 and later attach all probes of a file at once"}};
 }
 
 std::vector<Check> check_recorder(const v1::GetStatusResponse& status) {
@@ -53,8 +58,8 @@ std::vector<Check> check_recorder(const v1::GetStatusResponse& status) {
                          format_bytes(recorder.bytes()), format_bytes(recorder.max_bytes())),
              ""}};
   }
-  return {{"recorder", CheckState::kHint, "the flight recorder is off: nothing of the past is kept",
-           "trace.recorder = true; until then: gpuperfctl trace start"}};
+  return {{"recorder", CheckState::kHint, "the flight recorder is off: gpuperfd keeps no history",
+           "set trace.recorder = true and restart gpuperfd; until then: gpuperfctl trace start"}};
 }
 
 std::vector<Check> check_problems(const v1::GetStatusResponse& status) {
@@ -71,13 +76,14 @@ Check check_config(const DaemonAnswers& answers) {
     return {"config", CheckState::kHint, path + " has changed since gpuperfd read it",
             fmt::format("gpuperfctl config check {}; sudo gpuperfctl config reload", path)};
   }
-  const std::string state = answers.config_file.has_value() ? "in force as it is now" : "in force";
+  const std::string state =
+      answers.config_file.has_value() ? "in use, unchanged on disk" : "in use";
   return {"config", CheckState::kOk, fmt::format("{} is {}", path, state), ""};
 }
 
 Check check_overhead(const v1::GetStatusResponse& status) {
   if (status.overhead_ratio() == 0) {
-    return {"overhead", CheckState::kOk, "no process was slowed down measurably", ""};
+    return {"overhead", CheckState::kOk, "probes slow down no process measurably", ""};
   }
   return {"overhead", CheckState::kOk,
           fmt::format("probes take at most {} of a process's time (process {})",
@@ -85,31 +91,47 @@ Check check_overhead(const v1::GetStatusResponse& status) {
           ""};
 }
 
+// One line per process: its functions have one cause.
 std::vector<Check> check_suspensions(const v1::GetStatusResponse& status) {
-  std::vector<Check> checks;
+  struct Suspended {
+    std::string comm;
+    std::vector<std::string> functions;
+    double share_ratio = 0;
+    uint64_t remaining_ns = 0;  // of the one that is back last
+  };
+  std::map<uint32_t, Suspended> processes;
   for (const v1::Suspension& row : status.suspensions()) {
-    const std::string back = row.remaining_ns() == 0
-                                 ? "any moment"
-                                 : fmt::format("in {}", format_duration(row.remaining_ns()));
+    Suspended& suspended = processes[row.pid()];
+    suspended.comm = row.comm();
+    suspended.functions.push_back(row.function());
+    suspended.share_ratio += row.share_ratio();
+    suspended.remaining_ns = std::max<uint64_t>(suspended.remaining_ns, row.remaining_ns());
+  }
+  std::vector<Check> checks;
+  for (const auto& [pid, suspended] : processes) {
+    const std::string back =
+        suspended.remaining_ns == 0
+            ? "any moment"
+            : fmt::format("within {}", format_duration(suspended.remaining_ns));
     checks.push_back(
         {"budget", CheckState::kProblem,
-         fmt::format("{} {} is not counted for a while: its probe took {} of process {} ({})",
-                     row.category(), row.function(), format_ratio(row.share_ratio()), row.pid(),
-                     row.comm()),
-         fmt::format(
-             "it is back {}; raise overhead.budget_percent, or leave it out: sudo gpuperfctl "
-             "probes disable {}",
-             back, row.function())});
+         fmt::format("suspended by the overhead budget in process {} ({}): {}; their probes took "
+                     "{} of its time",
+                     pid, suspended.comm, name_some(suspended.functions),
+                     format_ratio(suspended.share_ratio)),
+         fmt::format("probed again {}; raise overhead.budget_percent, or disable some of them: "
+                     "sudo gpuperfctl probes disable NAME",
+                     back)});
   }
   return checks;
 }
 
 std::vector<Check> check_drops(const v1::GetStatusResponse& status) {
-  if (status.drops().empty()) return {{"drops", CheckState::kOk, "nothing was lost", ""}};
+  if (status.drops().empty()) return {{"drops", CheckState::kOk, "no data was dropped", ""}};
   std::vector<Check> checks;
   for (const v1::Drop& drop : status.drops()) {
     checks.push_back({"drops", CheckState::kHint,
-                      fmt::format("{} {}: lost {} since the daemon started", drop.stage(),
+                      fmt::format("{} {}: {} dropped since gpuperfd started", drop.stage(),
                                   drop.reason(), format_count(drop.count())),
                       drop.meaning()});
   }
@@ -124,7 +146,7 @@ Check check_calls(const v1::GetStatusResponse& status) {
             ""};
   }
   return {"calls", CheckState::kHint, "no probed function has been called yet",
-          "does the workload run on this host, and use a library named above?"};
+          "check that the workload runs on this host and uses a library listed above"};
 }
 
 // The probes of one category: functions by what became of them.
@@ -139,6 +161,12 @@ struct Category {
   }
 };
 
+// A category of the shipped configuration: not every host uses each, nor has each version of it.
+bool is_shipped(std::string_view category) {
+  constexpr std::string_view kShipped[] = {"cuda", "cublas", "cudnn", "nccl", "libtorch"};
+  return std::ranges::find(kShipped, category) != std::end(kShipped);
+}
+
 void add_once(std::vector<std::string>& list, const std::string& text) {
   if (!text.empty() && std::find(list.begin(), list.end(), text) == list.end()) {
     list.push_back(text);
@@ -152,17 +180,18 @@ Check describe_probed(const std::string& name, const Category& category) {
   const size_t waiting = category.count(v1::PROBE_STATE_WAITING);
   const std::string see = fmt::format("gpuperfctl probes --category {}", name);
   if (timed + entry_only == 0 && waiting > 0) {
-    return {
-        name, CheckState::kHint,
-        fmt::format("no running process maps a library of it; functions that wait: {}", waiting),
-        fmt::format("start the workload; where the library has an unusual name: libraries, in "
-                    "the configuration; {}",
-                    see)};
+    return {name, is_shipped(name) ? CheckState::kOk : CheckState::kHint,
+            fmt::format("no running process has loaded one of its libraries; functions waiting: {}",
+                        waiting),
+            is_shipped(name) ? ""
+                             : fmt::format("start the workload; if its library has an unusual "
+                                           "name, add it to libraries in the configuration; {}",
+                                           see)};
   }
   if (timed + entry_only == 0) return {name, CheckState::kHint, "no function is probed", see};
   std::string text =
       fmt::format("functions probed: {}, in files: {}", timed + entry_only, category.files.size());
-  if (entry_only > 0) text += fmt::format("; counted without durations: {}", entry_only);
+  if (entry_only > 0) text += fmt::format("; counted but not timed: {}", entry_only);
   const size_t aliases = category.count(v1::PROBE_STATE_ALIAS);
   if (aliases > 0) text += fmt::format("; counted under another name: {}", aliases);
   return {name, CheckState::kOk, text, ""};
@@ -177,12 +206,13 @@ void add_findings(const std::string& name, const Category& category, std::vector
   };
   constexpr Finding kFindings[] = {
       {v1::PROBE_STATE_FAILED, CheckState::kProblem, "attaching failed", ""},
-      {v1::PROBE_STATE_SUSPENDED, CheckState::kProblem, "taken out by the overhead budget",
-       "they come back by themselves; raise overhead.budget_percent, or leave them out"},
-      {v1::PROBE_STATE_SYMBOL_MISSING, CheckState::kHint, "not in the libraries that were found",
-       "another version of the library? remove them, or mend their symbols in the configuration"},
-      {v1::PROBE_STATE_DISABLED, CheckState::kHint, "switched off",
+      {v1::PROBE_STATE_SYMBOL_MISSING, CheckState::kHint, "not found in the loaded libraries",
+       "the library may be of another version: correct or remove these symbols in the "
+       "configuration"},
+      {v1::PROBE_STATE_DISABLED, CheckState::kHint, "disabled",
        "sudo gpuperfctl probes enable NAME"}};
+  const bool is_probed =
+      category.count(v1::PROBE_STATE_ATTACHED) + category.count(v1::PROBE_STATE_ENTRY_ONLY) > 0;
   for (const Finding& finding : kFindings) {
     const auto found = category.functions.find(finding.state);
     if (found == category.functions.end()) continue;
@@ -191,6 +221,11 @@ void add_findings(const std::string& name, const Category& category, std::vector
     const bool told = reason == category.reasons.end() || reason->second == finding.words;
     if (!told) text += fmt::format(" ({})", reason->second);
     const std::string see = fmt::format("gpuperfctl probes --category {}", name);
+    // The shipped list is of several versions of a library.
+    if (finding.state == v1::PROBE_STATE_SYMBOL_MISSING && is_shipped(name) && is_probed) {
+      checks.push_back({name, CheckState::kOk, std::move(text), ""});
+      continue;
+    }
     checks.push_back({name, finding.weight, std::move(text),
                       finding.hint.empty() ? see : std::string(finding.hint)});
   }
@@ -218,20 +253,23 @@ std::vector<Check> check_probes(const std::vector<v1::Probe>& probes) {
   }
   if (checks.empty()) {
     checks.push_back({"probes", CheckState::kProblem, "no function is configured",
-                      "gpuperfctl config show; docs/configuration.md has the sections"});
+                      "add a section of functions to the configuration (docs/configuration.md), "
+                      "then: sudo gpuperfctl config reload"});
   }
   return checks;
 }
 
 std::vector<Check> check_daemon(const DaemonAnswers& answers) {
   const v1::GetStatusResponse& status = answers.status;
-  std::vector<Check> checks = {check_version(status), check_mechanism(status),
-                               check_config(answers)};
+  std::vector<Check> checks = {check_version(status)};
+  const bool probes = can_probe(status);  // else all of them have the one cause
   for (auto& list :
-       {check_problems(status), check_probes(answers.probes),
-        std::vector<Check>{check_calls(status), check_overhead(status)}, check_sessions(answers),
-        answers.gpus ? check_gpus(*answers.gpus) : std::vector<Check>(), check_suspensions(status),
-        check_recorder(status), check_drops(status)}) {
+       {check_mechanism(status), std::vector<Check>{check_config(answers)}, check_problems(status),
+        probes ? check_probes(answers.probes) : std::vector<Check>(),
+        probes ? std::vector<Check>{check_calls(status), check_overhead(status)}
+               : std::vector<Check>(),
+        check_sessions(answers), answers.gpus ? check_gpus(*answers.gpus) : std::vector<Check>(),
+        check_suspensions(status), check_recorder(status), check_drops(status)}) {
     checks.insert(checks.end(), list.begin(), list.end());
   }
   return checks;

@@ -28,16 +28,16 @@ std::vector<Check> check_gpus(const v1::ListGpusResponse& response) {
   }
   if (!response.events_problem().empty()) {
     checks.push_back({"gpus", CheckState::kHint,
-                      "the driver does not tell of errors (XID): " + response.events_problem(),
-                      "gpuperfd needs root for that; dmesg | grep -i xid has them, too"});
+                      "the driver does not report GPU errors (XID): " + response.events_problem(),
+                      "run gpuperfd as root to receive them; dmesg | grep -i xid also shows them"});
   }
   for (const v1::GpuCallCost& cost : response.costs()) {
     if (cost.slow_down() <= 1) continue;
     checks.push_back(
         {"gpus", CheckState::kHint,
-         fmt::format("reading {} takes {} and is done {} times rarer", cost.call(),
+         fmt::format("reading {} takes {}, so gpuperfd reads it {} times less often", cost.call(),
                      format_duration(cost.p99_ns()), cost.slow_down()),
-         "the driver is slow, which workloads feel, too: nvidia-smi -pm 1 keeps GPUs initialised"});
+         "the driver is slow, for workloads as well; keep the GPUs initialised: nvidia-smi -pm 1"});
   }
   return checks;
 }

@@ -37,7 +37,7 @@ std::vector<int> find_processes(const std::string& proc, std::string_view name) 
 Check check_process(const HostPaths& paths) {
   const std::vector<int> pids = find_processes(paths.proc, kDaemonName);
   if (pids.empty()) {
-    return {"process", CheckState::kProblem, "no process named gpuperfd is to be seen here",
+    return {"process", CheckState::kProblem, "no process named gpuperfd found on this host",
             "sudo systemctl start gpuperfd; in a container, look on the host"};
   }
   std::string text = "gpuperfd runs as process";
@@ -54,19 +54,19 @@ Check check_kernel(const std::string& release) {
   }
   if (std::pair(major, minor) < std::pair(kOldestMajor, kOldestMinor)) {
     return {"kernel", CheckState::kProblem,
-            fmt::format("kernel {} is too old: uprobes with cookies came with 5.15", release),
-            "boot a newer kernel; from 6.6 on probes also attach and detach fast"};
+            fmt::format("kernel {} is too old: gpuperfd needs 5.15 or later", release),
+            "boot a newer kernel; from 6.6 on, probes also attach and detach quickly"};
   }
   const bool fast = std::pair(major, minor) >= std::pair(6, 6);
   return {"kernel", fast ? CheckState::kOk : CheckState::kHint,
           fmt::format("kernel {}{}", release, fast ? "" : ": probes attach and detach one by one"),
-          fast ? "" : "a kernel from 6.6 on attaches all probes of a file at once"};
+          fast ? "" : "kernel 6.6 and later attach all probes of a file at once"};
 }
 
 Check check_btf(const std::string& path) {
   if (access(path.c_str(), R_OK) == 0) return {"btf", CheckState::kOk, path + " is there", ""};
   return {"btf", CheckState::kProblem, fmt::format("{}: {}", path, strerror(errno)),
-          "gpuperfd needs a kernel built with CONFIG_DEBUG_INFO_BTF"};
+          "boot a kernel built with CONFIG_DEBUG_INFO_BTF"};
 }
 
 }  // namespace
@@ -77,19 +77,40 @@ std::vector<Check> check_host(const HostPaths& paths) {
   return {check_process(paths), check_kernel(name.release), check_btf(paths.btf)};
 }
 
+std::vector<Check> explain_unreachable(const std::string& message,
+                                       const std::optional<Check>& socket,
+                                       std::vector<Check> host) {
+  const auto process = std::ranges::find(host, "process", &Check::check);
+  const bool runs = process == host.end() || process->state == CheckState::kOk;
+  const bool has_cause = socket.has_value() && socket->state != CheckState::kOk;
+  if (!has_cause) {
+    host.insert(host.begin(), {"daemon", CheckState::kProblem, message,
+                               "read the daemon's log: journalctl -u gpuperfd"});
+  } else if (runs) {
+    host.insert(host.begin(), *socket);
+  } else {
+    host.erase(process);
+    host.insert(host.begin(), {"daemon", CheckState::kProblem,
+                               fmt::format("gpuperfd is not running ({})", socket->message),
+                               "sudo systemctl start gpuperfd; in a container, look on the host; "
+                               "a daemon elsewhere: --address"});
+  }
+  return host;
+}
+
 Check check_socket(const Address& address) {
   const std::string& path = address.unix_path;
   struct stat info = {};
   if (stat(path.c_str(), &info) != 0) {
     const bool hidden = errno == EACCES;
     return {"socket", CheckState::kProblem, fmt::format("{}: {}", path, strerror(errno)),
-            hidden
-                ? "run this as root: sudo gpuperfctl doctor"
-                : "is gpuperfd running, and does it listen there (grpc.listen)? another address: "
-                  "--address"};
+            hidden ? "run this as root: sudo gpuperfctl doctor"
+                   : "check that gpuperfd is running and that grpc.listen is this path; for "
+                     "another address: --address"};
   }
   if (!S_ISSOCK(info.st_mode)) {
-    return {"socket", CheckState::kProblem, path + " is not a socket", "name another: --address"};
+    return {"socket", CheckState::kProblem, path + " is not a socket",
+            "give the path of gpuperfd's socket: --address"};
   }
   if (access(path.c_str(), W_OK) != 0) {
     return {
@@ -97,13 +118,13 @@ Check check_socket(const Address& address) {
         "reading needs root or membership of group gpuperf: sudo usermod -aG gpuperf \"$USER\", "
         "then log in again"};
   }
-  return {"socket", CheckState::kOk, path + " is there and may be opened", ""};
+  return {"socket", CheckState::kOk, path + " is accessible", ""};
 }
 
 Check check_caller(bool root) {
   if (root) return {"caller", CheckState::kOk, "root: may read and change", ""};
   return {"caller", CheckState::kOk, "not root: may read, not change",
-          "what changes the daemon needs root: sudo gpuperfctl …"};
+          "run commands that change the daemon as root: sudo gpuperfctl …"};
 }
 
 }  // namespace gpuperf::client

@@ -32,14 +32,12 @@ std::vector<Check> check_not_injected(const DaemonAnswers& answers) {
     names += fmt::format("{}{} ({})", names.empty() ? "" : ", ", pid, comm);
   }
   if (missing.size() > kNamed) names += fmt::format(" and {} more", missing.size() - kNamed);
-  return {
-      {"injection", CheckState::kHint,
-       fmt::format("processes that call CUDA and are not injected, so that their kernels are "
-                   "not seen: {}",
-                   names),
-       "start them with CUDA_INJECTION64_PATH=…/libgpuperf_injector.so in their environment; in "
-       "a container the library and ingest.sock must be there, too: docs/injection.md has all "
-       "ways"}};
+  return {{"injection", CheckState::kHint,
+           fmt::format("processes that call CUDA but are not injected, so gpuperfd does not see "
+                       "their kernels: {}",
+                       names),
+           "start them with CUDA_INJECTION64_PATH=…/libgpuperf_injector.so in their environment; "
+           "in a container, also mount the library and ingest.sock: docs/injection.md"}};
 }
 
 // Launches that went past the hooks of their process.
@@ -63,11 +61,11 @@ std::vector<Check> check_past_hooks(const DaemonAnswers& answers) {
   for (const auto& [pid, past] : processes) {
     checks.push_back(
         {"injection", CheckState::kHint,
-         fmt::format("{} launches, copies and memsets of process {} ({}) went past its launch "
-                     "hooks, most by {}: probes counted them, at two traps each",
+         fmt::format("{} launches, copies and memsets of process {} ({}) bypassed its launch "
+                     "hooks, most of them {}: probes counted these, at two traps each",
                      format_count(past.calls), pid, past.comm, past.most->function()),
-         "their caller copied the function's address before cuInit, or this driver's function "
-         "cannot be hooked: docs/decisions/0025-launch-hooks.md"});
+         "the caller copied the function's address before cuInit, or this driver version cannot be "
+         "hooked: docs/decisions/0025-launch-hooks.md"});
   }
   return checks;
 }
@@ -111,7 +109,7 @@ std::vector<Check> check_session(const v1::Session& session) {
     checks.push_back({"session", CheckState::kHint,
                       fmt::format("{} lost {} records: {}", name_process(session),
                                   format_count(session.lost_records()), reasons),
-                      fmt::format("they are in no statistics; where it goes on, keep fewer: sudo "
+                      fmt::format("statistics do not include them; if this continues, sample: sudo "
                                   "gpuperfctl sessions run {} --sample-every 10",
                                   session.pid())});
   }
@@ -128,12 +126,13 @@ std::vector<Check> check_sessions(const DaemonAnswers& answers) {
     for (Check& check : check_session(session)) checks.push_back(std::move(check));
   }
   if (collecting > 0) {
-    checks.insert(checks.begin(),
-                  {"sessions", CheckState::kOk,
-                   fmt::format("processes that send their kernels: {}", collecting), ""});
+    checks.insert(
+        checks.begin(),
+        {"sessions", CheckState::kOk,
+         fmt::format("injected processes that report their kernels: {}", collecting), ""});
   } else if (answers.sessions.empty() && answers.cuda_calls.empty()) {
     checks.push_back(
-        {"sessions", CheckState::kOk, "no process is injected, and none calls CUDA", ""});
+        {"sessions", CheckState::kOk, "no process is injected, and no process calls CUDA", ""});
   }
   for (Check& check : check_ways(answers.status)) checks.push_back(std::move(check));
   for (Check& check : check_not_injected(answers)) checks.push_back(std::move(check));

@@ -24,11 +24,29 @@ Tone find_tone(CheckState state) {
 
 }  // namespace
 
+std::string summarise_checks(const std::vector<Check>& checks) {
+  const auto count = [&](CheckState state) {
+    return std::ranges::count(checks, state, &Check::state);
+  };
+  const auto name = [](auto number, std::string_view what) {
+    return fmt::format("{} {}{}", number, what, number == 1 ? "" : "s");
+  };
+  const auto problems = count(CheckState::kProblem);
+  const auto hints = count(CheckState::kHint);
+  if (problems == 0 && hints == 0) {
+    return fmt::format("No problems: {}", name(checks.size(), "check"));
+  }
+  if (problems == 0) return fmt::format("No problems, {}", name(hints, "hint"));
+  const auto first = std::ranges::find(checks, CheckState::kProblem, &Check::state);
+  return fmt::format("{}{}: {}", name(problems, "problem"),
+                     hints == 0 ? "" : " and " + name(hints, "hint"), first->message);
+}
+
 // One line a check, whole however narrow the terminal: a reason cut off is none.
 std::string render_checks(const std::vector<Check>& checks, const TextStyle& style) {
   constexpr int kStateColumns = 9;
   constexpr int kNameColumns = 12;
-  std::string text;
+  std::string text = paint(make_printable(summarise_checks(checks)), Tone::kHeader, style) + "\n\n";
   for (const Check& check : checks) {
     const std::string state = fmt::format("{:<{}}", get_name(check.state), kStateColumns);
     text +=

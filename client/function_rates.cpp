@@ -37,6 +37,8 @@ FunctionRate compute_rate(const v1::FunctionStats& before, const v1::FunctionSta
   const uint64_t time_ns = subtract(now.total_ns(), before.total_ns());
   return {.category = now.category(),
           .function = now.function(),
+          .pid = now.pid(),
+          .comm = now.comm(),
           .time_ratio = per_second(now.total_ns(), before.total_ns()) / kNsPerSecond,
           .calls_per_second = per_second(now.calls(), before.calls()),
           .errors_per_second = per_second(now.errors(), before.errors()),
@@ -51,13 +53,13 @@ FunctionRate compute_rate(const v1::FunctionStats& before, const v1::FunctionSta
 }  // namespace
 
 FunctionRates compute_rates(const FunctionTotalsSample& before, const FunctionTotalsSample& now) {
-  std::map<std::pair<std::string, std::string>, const v1::FunctionStats*> known;
+  std::map<std::tuple<std::string, std::string, uint32_t>, const v1::FunctionStats*> known;
   for (const v1::FunctionStats& row : before.functions) {
-    known[{row.category(), row.function()}] = &row;
+    known[{row.category(), row.function(), row.pid()}] = &row;
   }
   FunctionRates rates = {.interval_seconds = find_interval_seconds(before, now), .functions = {}};
   for (const v1::FunctionStats& row : now.functions) {
-    const auto found = known.find({row.category(), row.function()});
+    const auto found = known.find({row.category(), row.function(), row.pid()});
     const v1::FunctionStats& earlier =
         found == known.end() ? v1::FunctionStats::default_instance() : *found->second;
     FunctionRate rate = compute_rate(earlier, row, rates.interval_seconds);

@@ -21,6 +21,8 @@ struct FunctionTotalsSample {
 struct FunctionRate {
   std::string category;
   std::string function;
+  uint32_t pid = 0;  // of samples per process; 0 = summed
+  std::string comm;
   double time_ratio = 0;  // time inside it per time: 1.85 = on average 1.85 threads
   double calls_per_second = 0;
   double errors_per_second = 0;

@@ -22,7 +22,7 @@ std::string plural(uint64_t count, std::string_view one, std::string_view many) 
 
 // "by this thread at forward (attention.py:88), in cublasGemmEx, with cudaLaunchKernel"
 std::string describe_launcher(const v1::GpuLauncher& launcher) {
-  if (launcher.function().empty()) return "by a launch that is not known";
+  if (launcher.function().empty()) return "by an unknown launch";
   std::string text = "by this thread";
   if (!launcher.calling_thread()) {
     text = fmt::format("by thread {}", launcher.tid());

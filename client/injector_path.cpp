@@ -24,14 +24,15 @@ std::string find_fault(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   char magic[4] = {};
   if (!file.read(magic, sizeof magic)) return strerror(errno == 0 ? EINVAL : errno);
-  return memcmp(magic, "\177ELF", sizeof magic) == 0 ? "" : "no shared library";
+  return memcmp(magic, "\177ELF", sizeof magic) == 0 ? "" : "not a shared library";
 }
 
 Result<std::string> make_absolute(const std::string& path) {
   errno = 0;
   if (const std::string fault = find_fault(path); !fault.empty()) {
     return absl::NotFoundError(
-        fmt::format("cannot load {}: {}; name {} with --injector, or record without it: --cpu-only",
+        fmt::format("cannot load {}: {}; give the path of {} with --injector, or record CPU work "
+                    "only: --cpu-only",
                     path, fault, kName));
   }
   std::error_code error;
@@ -68,8 +69,8 @@ Result<std::string> find_injector(const std::string& asked) {
     if (access(place.c_str(), R_OK) == 0) return make_absolute(place);
   }
   return absl::NotFoundError(
-      fmt::format("cannot find {}; looked at {}; name it with --injector, or record without it: "
-                  "--cpu-only",
+      fmt::format("cannot find {}; looked at {}; give its path with --injector, or record CPU work "
+                  "only: --cpu-only",
                   kName, absl::StrJoin(places, ", ")));
 }
 

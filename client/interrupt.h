@@ -34,17 +34,21 @@ class Interrupt {
   bool happened() const;
   // False when interrupted meanwhile.
   bool wait_for(std::chrono::nanoseconds duration);
+  // The same, and true at once when there is something to read.
+  bool wait_for_input(int input_fd, std::chrono::nanoseconds duration);
 
   // Cancels `context` when the interrupt comes, or at once if it has. nullptr = nothing to cancel.
   void set_call(grpc::ClientContext* context);
 
  private:
-  Interrupt(int signal_fd, int stop_fd, int output_fd, const sigset_t& mask_before);
+  Interrupt(int signal_fd, int stop_fd, int happened_fd, int output_fd,
+            const sigset_t& mask_before);
   void wait_for_event(int output_fd);
 
   // Set once in the constructor.
   int signal_fd_;
   int stop_fd_;
+  int happened_fd_;  // readable from the interrupt on
   sigset_t mask_before_;
 
   mutable std::mutex mutex_;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <array>
 #include <exception>
 #include <iostream>
@@ -15,69 +16,113 @@
 #include <vector>
 
 #include "client/command.h"
+#include "client/suggestion.h"
 #include "client/text.h"
 #include "client/version.h"
 
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 17> kCommands = {{
-    {"status", "The daemon's state: probes, problems, drops, cost", declare_status},
-    {"top", "Where the time goes right now, and which calls do not come back", declare_top},
+constexpr std::array<Command, 18> kCommands = {{
+    {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
+    {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
     {"kernels", "Statistics per GPU kernel: launches, durations, launch latency", declare_kernels},
-    {"slow", "Slow calls: list, show one, watch them happen", declare_slow},
-    {"trace", "Captures: start, stop, list, show, fetch in many forms, delete; freeze the recorder",
+    {"slow", "Slow calls: list them, explain one, watch for new ones", declare_slow},
+    {"trace", "Captures: start, stop, list, show, fetch, delete; freeze the flight recorder",
      declare_trace},
-    {"flamegraph", "A flame graph of a capture, or of what the flight recorder holds now",
+    {"flamegraph", "Flame graph of a capture, or of what the flight recorder holds now",
      declare_flamegraph},
-    {"diff", "What changed between two captures", declare_diff},
-    {"record", "Runs a command and writes what it did on the CPU and the GPU", declare_record},
-    {"probes", "Configured functions and what became of each; add, enable, disable, threshold",
+    {"diff", "Compare two captures", declare_diff},
+    {"record", "Run a command, given after --, and write profiles of its CPU and GPU work",
+     declare_record},
+    {"probes", "Probes and their state; add, remove, enable, disable, set thresholds",
      declare_probes},
     {"processes", "Processes that call the probed functions", declare_processes},
-    {"sessions", "Injected processes: what they send, why not; run, pause, off, burst",
+    {"sessions",
+     "Injected processes: what each collects, or why it does not; run, pause, off, burst",
      declare_sessions},
-    {"gpus", "The GPUs: clocks and what limits them, power, heat, errors", declare_gpus},
-    {"config", "The configuration: show what is in force, check a file, reload", declare_config},
-    {"doctor", "Check by check: why there is no data", declare_doctor},
-    {"completion", "Completion of commands and flags for bash, zsh and fish", declare_completion},
+    {"gpus", "GPUs: clocks and what limits them, power, temperature, errors", declare_gpus},
+    {"config", "Configuration: show the settings in use, check a file, reload", declare_config},
+    {"doctor", "Find out why data is missing: checks the host, the daemon and the workloads",
+     declare_doctor},
+    {"demo", "Explore a capture of an LLM decode on an H200; needs no GPU and no running gpuperfd",
+     declare_demo},
+    {"completion", "Shell completion for bash, zsh and fish", declare_completion},
     {"version", "Versions of gpuperfctl and gpuperfd", declare_version},
 }};
 
 constexpr const char* kFooter =
-    "Exit codes: 0 done, 1 failed, 2 usage or invalid configuration, 3 daemon unreachable,\n"
-    "4 not permitted. NO_COLOR switches colours off.";
+    "Exit codes: 0 success, 1 failure, 2 usage or invalid configuration, 3 daemon unreachable,\n"
+    "4 not permitted. Set NO_COLOR to turn colours off.";
 constexpr const char* kCommandFooter =
-    "Every command takes -o table|json|csv, --address and --timeout: gpuperfctl --help";
+    "All commands also take -o table|json|csv, --address and --timeout; see gpuperfctl --help";
 
 // One line; what it quotes from files and daemons cannot steer the terminal.
 void report(std::string_view message) {
   std::cerr << "gpuperfctl: " << make_printable(message) << "\n";
 }
 
-// "gpuperfctl slow list", as far as the command line named commands.
-std::string find_command_words(const CLI::App& app) {
-  std::string words = app.get_name();
+// The innermost command that the command line names.
+const CLI::App* find_deepest(const CLI::App& app) {
   const CLI::App* deepest = &app;
-  while (!deepest->get_subcommands().empty()) {
-    deepest = deepest->get_subcommands().front();
-    words += fmt::format(" {}", deepest->get_name());
+  while (!deepest->get_subcommands().empty()) deepest = deepest->get_subcommands().front();
+  return deepest;
+}
+
+// "gpuperfctl slow list".
+std::string find_command_words(const CLI::App& app) {
+  std::string words;
+  for (const CLI::App* command = find_deepest(app); command != nullptr;
+       command = command->get_parent()) {
+    words = command->get_name() + (words.empty() ? "" : " ") + words;
   }
   return words;
+}
+
+// Commands or flags that could stand where the unknown word does.
+std::vector<std::string> list_known(const CLI::App& app, bool flags) {
+  const CLI::App* deepest = find_deepest(app);
+  std::vector<std::string> known;
+  if (!flags) {
+    for (const CLI::App* command : deepest->get_subcommands({})) {
+      if (!command->get_group().empty()) known.push_back(command->get_name());
+    }
+    return known;
+  }
+  for (const CLI::App* around = deepest; around != nullptr; around = around->get_parent()) {
+    for (const CLI::Option* option : around->get_options()) {
+      for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+    }
+  }
+  return known;
+}
+
+// "no such flag: --limt; did you mean --limit?"
+std::string describe_unknown(const CLI::App& app, const std::string& word) {
+  const bool flag = word.starts_with('-');
+  const std::string name = word.substr(0, word.find('='));
+  const std::string nearest = find_nearest(name, list_known(app, flag));
+  return fmt::format("no such {}: {}{}", flag ? "flag" : "command", name,
+                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
 }
 
 ExitCode report_usage(const CLI::App& app, const CLI::ParseError& error) {
   std::string text = error.what();
   while (!text.empty() && text.back() == '\n') text.pop_back();  // an error is one line
-  // CLI11 misses the command before it sees the word that stands in its place.
   const std::vector<std::string> unknown = app.remaining(/*recurse=*/true);
-  if (error.get_exit_code() == static_cast<int>(CLI::ExitCodes::RequiredError) &&
-      !unknown.empty()) {
-    const bool flag = unknown.front().starts_with('-');
-    text = fmt::format("no such {}: {}", flag ? "flag" : "command", unknown.front());
+  const auto code = static_cast<CLI::ExitCodes>(error.get_exit_code());
+  // CLI11 misses the command before it sees the word that stands in its place; a word too many
+  // where no command may stand is said as it says it.
+  auto word = unknown.begin();
+  if (code == CLI::ExitCodes::ExtrasError && find_deepest(app)->get_subcommands({}).empty()) {
+    word = std::ranges::find_if(unknown, [](const auto& name) { return name.starts_with('-'); });
   }
-  report(fmt::format("{}; see: {} --help", text, find_command_words(app)));
+  const bool is_unknown =
+      code == CLI::ExitCodes::ExtrasError || code == CLI::ExitCodes::RequiredError;
+  if (is_unknown && word != unknown.end()) text = describe_unknown(app, *word);
+  report(fmt::format("{}{}: {} --help", text, text.ends_with('?') ? " See" : "; see",
+                     find_command_words(app)));
   return ExitCode::kUsage;
 }
 
@@ -99,17 +144,17 @@ void declare_commands(CLI::App& app, Invocation& invocation) {
   }
 }
 
-// The words behind "record … --" are another program's: nothing here may read them.
+// The words behind "record … --" and "demo --" are another command's: nothing here may read them.
 int take_command(int argc, char** argv, std::vector<std::string>& command) {
-  bool is_record = false;
+  bool takes_command = false;
   for (int i = 1; i < argc; ++i) {
     const std::string_view word = argv[i];
     if (word == "--") {
-      if (!is_record) return argc;
+      if (!takes_command) return argc;
       command.assign(argv + i + 1, argv + argc);
       return i;
     }
-    is_record = is_record || word == "record";
+    takes_command = takes_command || word == "record" || word == "demo";
   }
   return argc;
 }

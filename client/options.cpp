@@ -51,6 +51,17 @@ CLI::Validator make_equals_sign_remover() {
           ""};
 }
 
+// Elsewhere -o often names a file.
+CLI::Validator make_form_check() {
+  return {[](std::string& text) -> std::string {
+            if (text == "table" || text == "json" || text == "csv") return "";
+            const bool file = text.find_first_of("./") != std::string::npos;
+            return fmt::format("\"{}\" is not table, json or csv{}", text,
+                               file ? fmt::format("; files: --file {0}, or > {0}", text) : "");
+          },
+          ""};
+}
+
 CLI::Validator make_since_check() {
   return {[](std::string& text) {
             const auto parsed = parse_since_unix_ns(text, read_wall_clock_ns());
@@ -99,48 +110,50 @@ void add_text_flag(CLI::App& app, const std::string& name, std::string& value,
 }  // namespace
 
 void add_connection_flags(CLI::App& app, Options& options) {
-  app.add_option("-o,--output", options.format_name, "Form of the answer: table, json or csv")
+  app.add_option("-o,--output", options.format_name, "Output format: table, json or csv")
       ->transform(make_equals_sign_remover())
-      ->check(CLI::IsMember({"table", "json", "csv"}).description(""))
+      ->check(make_form_check())
       ->type_name("table|json|csv")
       ->capture_default_str();
   options.address = std::string(kDefaultAddress);
-  app.add_option("--address", options.address, "Where gpuperfd listens: unix:/path or host:port")
+  app.add_option("--address", options.address, "Address of gpuperfd: unix:/path or host:port")
       ->envname("GPUPERF_ADDRESS")
       ->capture_default_str();
-  app.add_option("--ca-file", options.tls.ca_file,
-                 "For host:port: authorities that gpuperfd's certificate must come from, PEM")
-      ->envname("GPUPERF_CA_FILE");
-  app.add_option("--cert-file", options.tls.cert_file,
-                 "For host:port: certificate to show gpuperfd, PEM")
-      ->envname("GPUPERF_CERT_FILE");
-  app.add_option("--key-file", options.tls.key_file, "For host:port: its key, PEM")
-      ->envname("GPUPERF_KEY_FILE");
   app.add_option(
-         "--timeout", options.timeout_seconds,
-         fmt::format("Seconds to wait for each answer; {:g}, for what changes gpuperfd {:g}",
-                     kTimeoutSeconds, kChangeTimeoutSeconds))
+         "--ca-file", options.tls.ca_file,
+         "For host:port: CA certificates that gpuperfd's certificate is checked against (PEM)")
+      ->envname("GPUPERF_CA_FILE");
+  app.add_option("--cert-file", options.tls.cert_file, "For host:port: client certificate (PEM)")
+      ->envname("GPUPERF_CERT_FILE");
+  app.add_option("--key-file", options.tls.key_file,
+                 "For host:port: private key of the client certificate (PEM)")
+      ->envname("GPUPERF_KEY_FILE");
+  app.add_option("--timeout", options.timeout_seconds,
+                 fmt::format("Seconds to wait for each answer; default {:g}, or {:g} for commands "
+                             "that change gpuperfd",
+                             kTimeoutSeconds, kChangeTimeoutSeconds))
       ->check(make_seconds_check(kShortestTimeoutSeconds));
 }
 
 void add_process_flags(CLI::App& app, Options& options) {
   app.add_option("--pid", options.pid, "Only this process")
       ->check(make_whole_number_check(1, UINT32_MAX));
-  add_text_flag(app, "--container", options.container, "Only this container id, or its beginning");
+  add_text_flag(app, "--container", options.container, "Only this container id, or a prefix of it");
   add_text_flag(app, "--pod", options.pod, "Only this pod name or uid");
 }
 
 void add_function_flags(CLI::App& app, Options& options) {
   add_text_flag(app, "--category", options.category, "Only this category, like cuda or cublas");
   add_text_flag(app, "--function", options.function,
-                "Only this function; * matches any run of characters");
+                "Only this function; * matches any characters");
 }
 
 void add_time_flags(CLI::App& app, Options& options) {
   app.add_option("--since", options.since,
-                 "Only what started since then: 10m, 2h, 1d, or 2026-05-01T10:00:00Z")
+                 "Only calls that started since then: 10m, 2h, 1d, or 2026-05-01T10:00:00Z")
       ->check(make_since_check());
-  app.add_option("--min-duration", options.min_duration, "Only calls at least this long, like 5ms")
+  app.add_option("--min-duration", options.min_duration,
+                 "Only calls that took at least this long, like 5ms")
       ->check(make_duration_check());
 }
 
@@ -149,7 +162,7 @@ void add_sort_flag(CLI::App& app, Options& options, const std::string& fields) {
 }
 
 void add_limit_flag(CLI::App& app, Options& options) {
-  app.add_option("--limit", options.limit, "At most so many rows; 0 = all")
+  app.add_option("--limit", options.limit, "Maximum number of rows; 0 = all")
       ->check(make_whole_number_check(0, UINT64_MAX))
       ->capture_default_str();
 }
@@ -160,10 +173,16 @@ void add_watch_flag(CLI::App& app, Options& options) {
          [&options](const std::vector<double>& seconds) {
            options.watch_seconds = seconds.empty() ? kDefaultWatchSeconds : seconds.front();
          },
-         "Ask again every so many seconds (2 without a number) until interrupted")
+         "Refresh every SECONDS (default 2) until interrupted")
       ->expected(0, 1)
       ->type_name("[SECONDS]")
       ->check(make_seconds_check(kShortestWatchSeconds));
+}
+
+CLI::Option* add_interpreter_flag(CLI::App& app, std::function<void()> show) {
+  return app.add_flag_callback(
+      "--interpreter-frames", std::move(show),
+      "Also show the Python interpreter's own frames, like _PyEval_Vector");
 }
 
 Format find_format(const Options& options) {

@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,7 @@
 
 namespace CLI {
 class App;
+class Option;
 class Validator;
 }  // namespace CLI
 
@@ -50,6 +52,8 @@ void add_time_flags(CLI::App& app, Options& options);      // --since --min-dura
 void add_sort_flag(CLI::App& app, Options& options, const std::string& fields);
 void add_limit_flag(CLI::App& app, Options& options);
 void add_watch_flag(CLI::App& app, Options& options);
+// --interpreter-frames, of all that shows stacks.
+CLI::Option* add_interpreter_flag(CLI::App& app, std::function<void()> show);
 
 // Of a command that lists when it stands alone, and so has flags: before another subcommand they
 // would be accepted and ignored.

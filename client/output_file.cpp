@@ -15,7 +15,7 @@ namespace {
 
 Status explain(const std::string& path, const char* action, int error_number) {
   return absl::InternalError(
-      fmt::format("{}: cannot {}: {}; name another file", path, action, strerror(error_number)));
+      fmt::format("{}: cannot {}: {}; choose another file", path, action, strerror(error_number)));
 }
 
 bool is_special(const std::string& path) {
@@ -33,7 +33,7 @@ Result<OutputFile> OutputFile::make(const std::string& path) {
   }
   std::string unfinished = path + ".XXXXXX";
   const int fd = mkostemp(unfinished.data(), O_CLOEXEC);
-  if (fd < 0) return explain(path, "make a file beside it", errno);
+  if (fd < 0) return explain(path, "create a file next to it", errno);
   const mode_t mask = umask(0);
   (void)umask(mask);
   (void)fchmod(fd, 0666 & ~mask);  // as files are made otherwise; 0600 serves, too

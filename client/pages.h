@@ -34,6 +34,22 @@ inline constexpr ListCall<v1::ListSessionsRequest, v1::ListSessionsResponse, v1:
                      .action = "list sessions",
                      .page_rows = 1000};
 
+inline constexpr ListCall<v1::ListProcessesRequest, v1::ListProcessesResponse, v1::Process>
+    kListProcesses = {.rows = &v1::ListProcessesResponse::mutable_processes,
+                      .action = "list processes",
+                      .page_rows = 1000};
+
+inline constexpr ListCall<v1::ListCapturesRequest, v1::ListCapturesResponse, v1::Capture>
+    kListCaptures = {.rows = &v1::ListCapturesResponse::mutable_captures,
+                     .action = "list captures",
+                     .page_rows = 1000};
+
+// A slow call with a stack of 127 long C++ names is about 100 kB.
+inline constexpr ListCall<v1::ListSlowCallsRequest, v1::ListSlowCallsResponse, v1::SlowCall>
+    kListSlowCalls = {.rows = &v1::ListSlowCallsResponse::mutable_slow_calls,
+                      .action = "list slow calls",
+                      .page_rows = 100};
+
 template <typename Response>
 using PageReader = std::type_identity_t<std::function<void(const Response&)>>;
 

@@ -18,28 +18,29 @@ struct CauseText {
 };
 
 constexpr CauseText kCauses[] = {
-    {"control", "told so", "sudo gpuperfctl sessions run PID takes it up again"},
-    {"other_client", "CUPTI is left to another client in the process",
-     "ends by itself with torch.profiler and the like; a process has one client of CUPTI at a "
-     "time"},
-    {"nsight", "an Nsight tool or a debugger is in the process",
-     "run the workload without it; then start it anew"},
+    {"control", "on request", "resume it: sudo gpuperfctl sessions run PID"},
+    {"other_client", "another CUPTI client in the process has priority",
+     "collection resumes when the other client (such as torch.profiler) ends; CUPTI serves one "
+     "client per process"},
+    {"nsight", "an Nsight tool or a debugger is attached to the process",
+     "restart the workload without it"},
     {"no_cupti", "no libcupti found",
-     "install CUPTI beside the CUDA runtime (in wheels: nvidia-cuda-cupti), or name its folder in "
+     "install CUPTI next to the CUDA runtime (as a wheel: nvidia-cuda-cupti), or add its folder to "
      "LD_LIBRARY_PATH"},
-    {"cupti_version", "a CUPTI that does not fit the CUDA runtime, or is too old",
+    {"cupti_version", "CUPTI is too old or does not match the CUDA runtime",
      "use the CUPTI of the CUDA toolkit that the workload runs with"},
-    {"cupti_error", "a call of CUPTI failed",
-     "the detail names it; where it says that privileges are missing: the driver's option "
-     "NVreg_RestrictProfilingToAdminUsers=0, or run the workload as root"},
-    {"daemon_gone", "the daemon took nothing for a while", ""},
-    {"device_buffers", "the GPU's buffers ran out, so that times were missing",
-     "sample: fewer launches are kept; the workload itself is not affected"},
-    {"burst", "collection is being re-arranged for a burst, or the process does not allow one", ""},
+    {"cupti_error", "a CUPTI call failed",
+     "the detail names the call; if privileges are missing, set the driver option "
+     "NVreg_RestrictProfilingToAdminUsers=0 or run the workload as root"},
+    {"daemon_gone", "gpuperfd did not read from it for some time", ""},
+    {"device_buffers", "the GPU's buffers were full, so timestamps were missing",
+     "keep a sample of the launches: sudo gpuperfctl sessions run PID --sample-every 10; the "
+     "workload itself is not affected"},
+    {"burst", "collection is being changed for a burst, or the process does not allow bursts", ""},
     {"graphs_unseen",
-     "CUDA graphs were made before the session began: their launches are not recorded",
-     "start gpuperfd before the workload; or look inside for a while: sudo gpuperfctl sessions "
-     "burst PID --nodes, where it was started with GPUPERF_NODE_BURSTS=1"},
+     "CUDA graphs were created before the session began: their launches are not recorded",
+     "start gpuperfd before the workload; if the workload was started with GPUPERF_NODE_BURSTS=1, "
+     "you can also record graph nodes: sudo gpuperfctl sessions burst PID --nodes"},
 };
 
 const CauseText* find_cause(std::string_view cause) {

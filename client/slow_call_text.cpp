@@ -131,9 +131,10 @@ std::string render_arguments(const v1::SlowCall& call, const TextStyle& style) {
 std::string_view explain_stack_end(std::string_view end) {
   constexpr std::pair<std::string_view, std::string_view> kEnds[] = {
       {"cut", "further frames are not kept"},
-      {"unknown", "seen for the first time, and too many stacks at once: later ones go further"},
+      {"unknown",
+       "new code, while too many stacks were new at the same time: later stacks go further"},
       {"unreadable", "the memory above could not be read"},
-      {"broken", "the code here does not say who called it"},
+      {"broken", "the code here has no information about its caller"},
   };
   const auto row =
       std::ranges::find(kEnds, end, &std::pair<std::string_view, std::string_view>::first);
@@ -142,8 +143,9 @@ std::string_view explain_stack_end(std::string_view end) {
 
 std::string render_stack(const v1::SlowCall& call, const TextStyle& style) {
   if (call.user_stack().empty()) {
-    return make_line(
-        "Stack", "none was taken (slow.stacks is off, or it was lost: see drops in status)", style);
+    return make_line("Stack",
+                     "none (slow.stacks is off, or it was dropped: see Drops in gpuperfctl status)",
+                     style);
   }
   std::string text = make_line("Stack", "of the caller, innermost frame first", style) +
                      render_frames(call.user_stack(), "  ");

@@ -36,6 +36,20 @@ std::string describe_frame(const v1::StackFrame& frame) {
   return frame.module().empty() ? text : fmt::format("{}  ({})", text, frame.module());
 }
 
+int fold_interpreter_frames(Frames& frames) {
+  const auto is_python = [](const v1::StackFrame& frame) { return frame.kind() == "python"; };
+  if (std::ranges::none_of(frames, is_python)) return 0;
+  const auto is_interpreter = [&](const v1::StackFrame& frame) {
+    const std::string_view module = std::string_view(frame.module());
+    const std::string_view file = module.substr(module.rfind('/') + 1);
+    return !is_python(frame) &&
+           (file == "python" || file.starts_with("python3") || file.starts_with("libpython3"));
+  };
+  const int before = frames.size();
+  frames.erase(std::remove_if(frames.begin(), frames.end(), is_interpreter), frames.end());
+  return before - frames.size();
+}
+
 std::string render_frames(const Frames& frames, std::string_view indent) {
   return render_first(frames, frames.size(), indent);
 }

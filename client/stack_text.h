@@ -16,6 +16,9 @@ using Frames = google::protobuf::RepeatedPtrField<v1::StackFrame>;
 // of the frame as is known.
 std::string describe_frame(const v1::StackFrame& frame);
 
+// Takes out, of stacks with frames of Python, the interpreter's machine code. Returns how many.
+int fold_interpreter_frames(Frames& frames);
+
 // A numbered line for each frame, behind `indent`.
 std::string render_frames(const Frames& frames, std::string_view indent);
 

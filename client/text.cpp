@@ -165,6 +165,11 @@ std::string truncate(std::string_view printable, int columns, Cut cut) {
     }
     return std::string(kEllipsis) + std::string(printable.substr(position));
   }
+  if (cut == Cut::kMiddle) {
+    const int end_columns = columns / 2;
+    return truncate(printable, columns - end_columns, Cut::kEnd) +
+           truncate(printable, end_columns + 1, Cut::kStart).substr(kEllipsis.size());
+  }
   int used_columns = 0;
   while (position < printable.size()) {
     const CodePoint point = decode_first(printable.substr(position));

@@ -20,7 +20,7 @@ std::string make_printable(std::string_view text);
 // Columns a terminal needs for text that make_printable returned.
 int measure_width(std::string_view printable);
 
-enum class Cut { kEnd, kStart };
+enum class Cut { kEnd, kStart, kMiddle };
 // The text in at most `columns` columns, with "…" where something was cut off.
 std::string truncate(std::string_view printable, int columns, Cut cut);
 

@@ -156,8 +156,8 @@ std::string describe_samples(const v1::TimeSplit& split, double total_ns) {
   const uint32_t samples = split.cpu_samples();
   const bool little = static_cast<double>(get_on_cpu_ns(split)) <= kMuchOnCpu * total_ns;
   if (samples >= kFewSamples || little) return "";
-  if (samples == 0) return "no sample fell on the CPU: the time there counts as user space";
-  return fmt::format("user and kernel told apart by {} sample{}", samples, samples == 1 ? "" : "s");
+  if (samples == 0) return "no CPU sample: all CPU time counts as user space";
+  return fmt::format("user and kernel split by {} sample{}", samples, samples == 1 ? "" : "s");
 }
 
 std::string render_notes(const v1::TimeSplit& split, double total_ns, const TextStyle& style) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the Debian packages that gpuperf needs, and only those that are missing.
 #
-# usage: install_packages.sh GROUP...     GROUP: build | tests | kubernetes (tests/kubernetes only)
+# usage: install_packages.sh GROUP...     GROUP: build | release | tests | kubernetes (tests/kubernetes only)
 #
 # Needs root and apt when something is missing; does nothing, and needs no network, when nothing is.
 set -euo pipefail
@@ -14,6 +14,9 @@ readonly BUILD_PACKAGES=(
   libgtest-dev libgmock-dev
   jq python3 util-linux
 )
+readonly RELEASE_PACKAGES=(
+  binutils dpkg-dev git patchelf
+)
 readonly TESTS_PACKAGES=(
   binutils clang-format curl git openssl procps psmisc
   prometheus prometheus-alertmanager
@@ -21,7 +24,7 @@ readonly TESTS_PACKAGES=(
   libtorch-dev systemtap-sdt-dev libpython3-dev
   podman runc
   zsh fish
-  systemd dpkg-dev lintian mandoc
+  systemd dpkg-dev lintian mandoc patchelf
   chromium chromium-driver fonts-dejavu-core
   busybox-static cpio
 )
@@ -49,14 +52,15 @@ run_apt() {
   fi
 }
 
-[[ $# -gt 0 ]] || fail "name at least one group: build, tests, kubernetes"
+[[ $# -gt 0 ]] || fail "name at least one group: build, release, tests, kubernetes"
 wanted=()
 for group in "$@"; do
   case "$group" in
     build) wanted+=("${BUILD_PACKAGES[@]}") ;;
+    release) wanted+=("${RELEASE_PACKAGES[@]}") ;;
     tests) wanted+=("${TESTS_PACKAGES[@]}") ;;
     kubernetes) wanted+=("${KUBERNETES_PACKAGES[@]}") ;;
-    *) fail "no group named '$group'; the groups are: build, tests, kubernetes" ;;
+    *) fail "no group named '$group'; the groups are: build, release, tests, kubernetes" ;;
   esac
 done
 

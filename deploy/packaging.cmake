@@ -8,6 +8,7 @@ install(FILES deploy/systemd/gpuperf.sysusers DESTINATION lib/sysusers.d RENAME 
 install(FILES deploy/systemd/gpuperf.tmpfiles DESTINATION lib/tmpfiles.d RENAME gpuperf.conf COMPONENT gpuperfd)
 
 install(TARGETS gpuperfctl RUNTIME DESTINATION bin COMPONENT gpuperfctl)
+install(FILES tests/recordings/decode.capture DESTINATION share/gpuperf RENAME demo.capture COMPONENT gpuperfctl)
 # Each is what `gpuperfctl completion SHELL` prints; shell, folder, file.
 foreach(COMPLETION bash:bash-completion/completions:gpuperfctl zsh:zsh/vendor-completions:_gpuperfctl
                    fish:fish/vendor_completions.d:gpuperfctl.fish)
@@ -119,32 +120,32 @@ set(CPACK_DEBIAN_GPUPERFD_PACKAGE_SUGGESTS "libgpuperf-injector, gpuperf-dashboa
 set(CPACK_DEBIAN_GPUPERFD_PACKAGE_CONTROL_EXTRA
     ${CONTROL}/conffiles ${CONTROL}/postinst ${CONTROL}/prerm ${CONTROL}/postrm)
 set(CPACK_COMPONENT_GPUPERFD_DESCRIPTION
-"observes calls of GPU libraries on the whole host
-A daemon that counts and times every call of the CUDA runtime and driver,
-cuBLAS, cuDNN, NCCL and PyTorch in all processes and containers, by probes
-in the kernel: nothing is changed or restarted. Slow calls are kept with
-their arguments, their stacks and where their time went. It serves metrics
-to Prometheus and everything else to gpuperfctl.")
+"observability daemon for GPU hosts
+Counts and times calls of the CUDA runtime and driver, cuBLAS, cuDNN, NCCL
+and PyTorch in all processes and containers. It uses uprobes of the Linux
+kernel, so no process is changed or restarted. Slow calls are kept with
+their arguments, stacks and time split. It serves metrics to Prometheus and
+everything else to gpuperfctl.")
 
 set(CPACK_DEBIAN_GPUPERFCTL_PACKAGE_NAME gpuperfctl)
 set(CPACK_DEBIAN_GPUPERFCTL_PACKAGE_SECTION admin)
 set(CPACK_DEBIAN_GPUPERFCTL_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_GPUPERFCTL_PACKAGE_SUGGESTS "gpuperfd, bash-completion")
 set(CPACK_COMPONENT_GPUPERFCTL_DESCRIPTION
-"asks gpuperfd which GPU library calls are slow, and why
-The command line of gpuperfd: statistics of functions and GPU kernels, slow
-calls, captures with flame graphs and timelines, the state of GPUs, and a
-doctor that says why there is no data.")
+"command-line client of gpuperfd
+Shows statistics of functions and GPU kernels, slow calls and why they were
+slow, captures with flame graphs and timelines, the state of GPUs, and why
+data is missing.")
 
 set(CPACK_DEBIAN_LIBGPUPERF-INJECTOR_PACKAGE_NAME libgpuperf-injector)
 set(CPACK_DEBIAN_LIBGPUPERF-INJECTOR_PACKAGE_SECTION libs)
 set(CPACK_DEBIAN_LIBGPUPERF-INJECTOR_PACKAGE_SHLIBDEPS ON)
 set(CPACK_COMPONENT_LIBGPUPERF-INJECTOR_DESCRIPTION
-"library in workloads that tells gpuperfd what their GPU does
-NVIDIA's driver loads it into processes whose environment names it in
-CUDA_INJECTION64_PATH. It reads kernels, copies and waits from CUPTI and
-sends them to gpuperfd; without the daemon it does nothing. It depends on
-the C library alone.")
+"library in CUDA processes that reports GPU work to gpuperfd
+NVIDIA's driver loads it into processes whose environment variable
+CUDA_INJECTION64_PATH names it. It reads kernels, copies and waits from
+CUPTI and sends them to gpuperfd; without the daemon it does nothing. It
+depends only on the C library.")
 
 set(CPACK_DEBIAN_GPUPERF-DASHBOARDS_PACKAGE_NAME gpuperf-dashboards)
 set(CPACK_DEBIAN_GPUPERF-DASHBOARDS_PACKAGE_SECTION admin)

@@ -19,10 +19,23 @@ std::atomic<bool> g_can_walk = false;
 std::atomic<const OwnPython*> g_python = nullptr;
 std::atomic<uint32_t> g_generation = 1;
 std::atomic<uint32_t> g_shared_chunks = 0;
+std::atomic<uint32_t> g_daemon_number = 1;
 
 // One walk at a time: the next thread has the kernel side do it.
 std::atomic<bool> g_is_walking = false;
 WalkedStack g_walked;
+
+uint64_t hash_bytes(const void* bytes, size_t size_bytes) {
+  uint64_t hash = size_bytes;
+  for (size_t at = 0; at < size_bytes; at += sizeof(uint64_t)) {
+    uint64_t word = 0;
+    std::memcpy(&word, static_cast<const std::byte*>(bytes) + at, sizeof(word));
+    hash = mix(hash, word);
+  }
+  return hash;
+}
+
+size_t get_bucket(uint64_t hash) { return hash >> 56; }  // of 256
 
 struct LoadCounts {
   unsigned long long loads;
@@ -80,15 +93,32 @@ void notice_code_changes() {
   seen = {now.loads, now.unloads, g_python.load()};
 }
 
-bool KnownStacks::is_same(const Known& known, const WalkStart& start) {
+void forget_noted_stacks() { g_daemon_number.fetch_add(1, std::memory_order_release); }
+uint32_t read_daemon_number() { return g_daemon_number.load(std::memory_order_acquire); }
+
+// What one stack has shown of them in this search holds for the next one: so do those before them.
+bool KnownStacks::is_same(Run& run) const {
+  if (run.same_in == search_) return true;
+  if (run.other_in == search_) return false;
+  for (uint32_t i = 0; i < run.word_count; ++i) {
+    if (load(run.words[i]) != run.words[i].value) {
+      run.other_in = search_;
+      return false;
+    }
+  }
+  run.same_in = search_;
+  return true;
+}
+
+bool KnownStacks::is_same(Known& known, const WalkStart& start) {
   if (known.start.pc != start.pc || known.start.sp != start.sp ||
       known.start.python_thread != start.python_thread ||
       (known.starts_by_bp && known.start.bp != start.bp)) {
     return false;
   }
-  const StackWord* const words = known.words();
-  for (uint32_t i = 0; i < known.word_count; ++i) {
-    if (load(words[i]) != words[i].value) return false;
+  Run** const runs = known.runs();
+  for (uint32_t i = 0; i < known.run_count; ++i) {
+    if (!is_same(*runs[i])) return false;
   }
   return true;
 }
@@ -99,7 +129,7 @@ bool KnownStacks::must_clear() const {
 }
 
 void KnownStacks::clear() {
-  std::memset(buckets_, 0, sizeof(buckets_));
+  buckets_ = nullptr;
   last_ = nullptr;
   chunk_ = 0;
   used_bytes_ = 0;
@@ -108,20 +138,29 @@ void KnownStacks::clear() {
 }
 
 size_t KnownStacks::bucket_of(const WalkStart& start) {
-  // 2^64 / the golden ratio: Fibonacci hashing.
-  const uint64_t hash = (start.pc ^ start.sp << 20) * 0x9e3779b97f4a7c15ull;
-  static_assert(kBuckets == size_t{1} << (64 - 58));
-  return hash >> 58;
+  static_assert(kBuckets == 256);
+  return get_bucket(mix(start.pc, start.sp));
 }
 
-KnownStacks::Known* KnownStacks::find(const WalkStart& start) const {
+KnownStacks::Known* KnownStacks::find(const WalkStart& start) {
+  if (buckets_ == nullptr) return nullptr;
+  ++search_;
   if (last_ != nullptr && last_->follows != nullptr && is_same(*last_->follows, start)) {
     return last_->follows;
   }
-  for (Known* known = buckets_[bucket_of(start)]; known != nullptr; known = known->next) {
+  for (Known* known = buckets_->known[bucket_of(start)]; known != nullptr; known = known->next) {
     if (is_same(*known, start)) return known;
   }
   return nullptr;
+}
+
+bool KnownStacks::set_up_buckets() {
+  static_assert(sizeof(Buckets) < kChunkBytes);
+  if (buckets_ != nullptr) return true;
+  void* const memory = allocate(sizeof(Buckets));
+  if (memory == nullptr) return false;
+  buckets_ = new (memory) Buckets{};
+  return true;
 }
 
 void* KnownStacks::allocate(size_t size_bytes) {
@@ -149,35 +188,75 @@ void* KnownStacks::allocate(size_t size_bytes) {
   return at;
 }
 
+KnownStacks::Run* KnownStacks::keep_run(const StackWord* words, uint32_t count) {
+  const size_t bytes = count * sizeof(*words);
+  Run*& first = buckets_->runs[get_bucket(hash_bytes(words, bytes))];
+  for (Run* run = first; run != nullptr; run = run->next) {
+    if (run->word_count == count && std::memcmp(run->words, words, bytes) == 0) return run;
+  }
+  void* const memory = allocate(sizeof(Run));
+  if (memory == nullptr) return nullptr;
+  auto* const run = new (memory)
+      Run{.next = first, .same_in = 0, .other_in = 0, .word_count = count, .pad = 0, .words = {}};
+  std::memcpy(run->words, words, bytes);
+  first = run;
+  return run;
+}
+
+const gpuperf_native_frame* KnownStacks::keep_frames(const gpuperf_native_frame* frames,
+                                                     uint32_t count) {
+  const size_t bytes = count * sizeof(*frames);
+  Frames*& first = buckets_->frames[get_bucket(hash_bytes(frames, bytes))];
+  for (Frames* kept = first; kept != nullptr; kept = kept->next) {
+    if (kept->count == count && std::memcmp(kept->frames(), frames, bytes) == 0) {
+      return kept->frames();
+    }
+  }
+  void* const memory = allocate(sizeof(Frames) + bytes);
+  if (memory == nullptr) return nullptr;
+  auto* const kept = new (memory) Frames{.next = first, .count = count, .pad = 0};
+  std::memcpy(kept->frames(), frames, bytes);
+  first = kept;
+  return kept->frames();
+}
+
 KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack& walked,
                                       bool is_whole) {
-  const size_t words_bytes = walked.word_count * sizeof(StackWord);
-  const size_t native_bytes = walked.head.frame_count * sizeof(gpuperf_native_frame);
-  const size_t python_bytes = walked.head.python_count * sizeof(gpuperf_python_frame);
-  const size_t stack_bytes = is_whole ? sizeof(walked.head) + native_bytes + python_bytes : 0;
-  static_assert(sizeof(Known) % 8 == 0 && sizeof(walked.head) % 8 == 0);
-  static_assert(sizeof(Known) + sizeof(WalkedStack) < kChunkBytes);
-  void* const memory = allocate(sizeof(Known) + words_bytes + stack_bytes);
-  if (memory == nullptr) {
-    is_full_ = true;
-    return nullptr;
+  static_assert(sizeof(Known) % 8 == 0 && sizeof(Run) % 8 == 0 && sizeof(Frames) % 8 == 0);
+  static_assert(sizeof(Known) + sizeof(WalkedStack) + sizeof(Buckets) < kChunkBytes);
+  is_full_ = true;  // until there was room for all of it
+  if (!set_up_buckets()) return nullptr;
+  const uint32_t run_count = (walked.word_count + kRunWords - 1) / kRunWords;
+  const size_t python_bytes =
+      is_whole ? walked.head.python_count * sizeof(gpuperf_python_frame) : 0;
+  void* const memory = allocate(sizeof(Known) + run_count * sizeof(Run*) + python_bytes);
+  if (memory == nullptr) return nullptr;
+  Known*& first = buckets_->known[bucket_of(start)];
+  auto* const known =
+      new (memory) Known{.next = first,
+                         .follows = nullptr,
+                         .start = start,
+                         .stack = {.noted = walked.head, .noted_until_ns = 0, .noted_to = 0},
+                         .is_whole = is_whole,
+                         .starts_by_bp = walked.starts_by_bp,
+                         .run_count = run_count};
+  for (uint32_t i = 0; i < run_count; ++i) {
+    const uint32_t at = i * kRunWords;
+    const uint32_t left = walked.word_count - at;
+    Run* const run = keep_run(walked.words + at, left < kRunWords ? left : kRunWords);
+    if (run == nullptr) return nullptr;
+    known->runs()[i] = run;
   }
-  auto* const known = new (memory) Known{.next = buckets_[bucket_of(start)],
-                                         .follows = nullptr,
-                                         .start = start,
-                                         .stack = nullptr,
-                                         .word_count = walked.word_count,
-                                         .starts_by_bp = walked.starts_by_bp};
-  auto* const words = static_cast<std::byte*>(memory) + sizeof(Known);
-  std::memcpy(words, walked.words, words_bytes);
   if (is_whole) {
-    std::byte* const stack = words + words_bytes;
-    std::memcpy(stack, &walked.head, sizeof(walked.head));
-    std::memcpy(stack + sizeof(walked.head), walked.frames, native_bytes);
-    std::memcpy(stack + sizeof(walked.head) + native_bytes, walked.python, python_bytes);
-    known->stack = reinterpret_cast<const gpuperf_noted_stack*>(stack);
+    const gpuperf_native_frame* const frames = keep_frames(walked.frames, walked.head.frame_count);
+    if (frames == nullptr) return nullptr;
+    auto* const python = reinterpret_cast<std::byte*>(known->runs() + run_count);
+    std::memcpy(python, walked.python, python_bytes);
+    known->stack.noted.frames_address = reinterpret_cast<uint64_t>(frames);
+    known->stack.noted.python_address = reinterpret_cast<uint64_t>(python);
   }
-  buckets_[bucket_of(start)] = known;
+  first = known;
+  is_full_ = false;
   return known;
 }
 
@@ -197,8 +276,7 @@ KnownStacks::Known* KnownStacks::learn(const WalkStart& start, uint64_t now_mono
   return known;
 }
 
-const gpuperf_noted_stack* KnownStacks::take(uint64_t pc, uint64_t sp, uint64_t bp,
-                                             uint64_t now_mono_ns) {
+KnownStack* KnownStacks::take(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns) {
   if (!g_can_walk.load(std::memory_order_acquire) || is_busy_) return nullptr;
   is_busy_ = true;
   if (generation_ == 0) generation_ = g_generation.load(std::memory_order_acquire);
@@ -211,7 +289,7 @@ const gpuperf_noted_stack* KnownStacks::take(uint64_t pc, uint64_t sp, uint64_t 
   if (last_ != nullptr && known != nullptr && last_->follows != known) last_->follows = known;
   last_ = known;
   is_busy_ = false;
-  return known == nullptr ? nullptr : known->stack;
+  return known == nullptr || !known->is_whole ? nullptr : &known->stack;
 }
 
 }  // namespace gpuperf::injector

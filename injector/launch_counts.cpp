@@ -159,11 +159,10 @@ bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
 void ThreadCounts::report_kept() {
   note_launches(launches_);
   launches_.count = 0;
-  launches_.stack_count = 0;
+  launches_.site_count = 0;
 }
 
-const gpuperf_noted_stack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp, uint64_t bp,
-                                                    uint64_t now_mono_ns) {
+KnownStack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns) {
   if (stacks_.must_clear()) [[unlikely]] {
     // Launches that are kept name stacks by where they lie.
     if (is_launches_busy_.exchange(true, std::memory_order_acquire)) return nullptr;
@@ -175,30 +174,37 @@ const gpuperf_noted_stack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp, ui
 }
 
 // 1 + its index; 0 = there is no room for it.
-uint16_t ThreadCounts::keep_stack(const gpuperf_noted_stack* stack) {
-  const auto address = reinterpret_cast<uint64_t>(stack);
-  for (uint16_t i = 0; i < launches_.stack_count; ++i) {
-    if (launches_.stacks[i] == address) return static_cast<uint16_t>(i + 1);
+uint16_t ThreadCounts::keep_stack(KnownStack& stack, uint64_t now_mono_ns, bool each) {
+  const uint64_t id = stack.noted.stack_id;
+  for (uint32_t i = launches_.site_count; i-- > 0;) {
+    if (launches_.sites[i].id == id) return static_cast<uint16_t>(i + 1);
   }
-  if (launches_.stack_count == GPUPERF_NOTED_STACKS) return 0;
-  launches_.stacks[launches_.stack_count++] = address;
-  return static_cast<uint16_t>(launches_.stack_count);
+  if (launches_.site_count == GPUPERF_LAUNCH_SITES) return 0;
+  const uint32_t daemon = read_daemon_number();
+  const bool is_known = each && stack.noted_to == daemon && now_mono_ns < stack.noted_until_ns;
+  if (!is_known) {
+    stack.noted_to = each ? daemon : 0;
+    stack.noted_until_ns = now_mono_ns + kNotedNs;
+  }
+  launches_.sites[launches_.site_count++] = {
+      id, is_known ? 0 : reinterpret_cast<uint64_t>(&stack.noted)};
+  return static_cast<uint16_t>(launches_.site_count);
 }
 
-bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns,
-                               const gpuperf_noted_stack* stack) {
+bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, KnownStack* stack,
+                               bool each) {
   // Set: the injector's thread reports them just now, or a signal handler launches here.
   if (is_launches_busy_.exchange(true, std::memory_order_acquire)) return false;
   if (launches_.count > 0 && now_mono_ns - launches_.base_mono_ns > kLaunchesNs) report_kept();
-  uint16_t place = 0;
-  if (stack != nullptr && (place = keep_stack(stack)) == 0) {
+  uint16_t site = 0;
+  if (stack != nullptr && (site = keep_stack(*stack, now_mono_ns, each)) == 0) {
     report_kept();
-    place = keep_stack(stack);
+    site = keep_stack(*stack, now_mono_ns, each);
   }
   if (launches_.count == 0) launches_.base_mono_ns = now_mono_ns;
   launches_.launches[launches_.count] = {
-      static_cast<uint32_t>(now_mono_ns - launches_.base_mono_ns), entry, place};
-  if (++launches_.count == GPUPERF_NOTED_LAUNCHES) report_kept();
+      static_cast<uint32_t>(now_mono_ns - launches_.base_mono_ns), entry, site};
+  if (++launches_.count == GPUPERF_LAUNCHES) report_kept();
   is_launches_busy_.store(false, std::memory_order_release);
   return true;
 }

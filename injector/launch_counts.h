@@ -56,12 +56,11 @@ class ThreadCounts {
   bool is_stack_due(uint64_t now_mono_ns);
   // The stack from the caller on, whose registers these are once its call has returned. Null = the
   // kernel side has to walk it.
-  const gpuperf_noted_stack* take_stack(uint64_t pc, uint64_t sp, uint64_t bp,
-                                        uint64_t now_mono_ns);
+  KnownStack* take_stack(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns);
   // Keeps a launch to be reported with others, within kLaunchesNs; `stack` from take_stack, null =
-  // without. False: it cannot be kept.
-  bool keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns,
-                   const gpuperf_noted_stack* stack);
+  // without. `each`: the kernel side takes every stack, so that it knows those it was told lately.
+  // False: it cannot be kept.
+  bool keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, KnownStack* stack, bool each);
   // Reports what was kept. Any thread.
   void send_launches();
 
@@ -84,11 +83,13 @@ class ThreadCounts {
   static constexpr uint64_t kLaunchesNs = 10'000'000;
   // The kernel side takes every second of these, at random.
   static constexpr uint64_t kStackNs = GPUPERF_PACED_STACK_NS / 2;
+  // A stack is noted again so often: the kernel side may have lost it.
+  static constexpr uint64_t kNotedNs = 1'000'000'000;
 
   gpuperf_entry_counts* make(uint32_t entry);
   void drop_frames(uint32_t left);
   void report_kept();
-  uint16_t keep_stack(const gpuperf_noted_stack* stack);
+  uint16_t keep_stack(KnownStack& stack, uint64_t now_mono_ns, bool each);
 
   gpuperf_hooked_thread hooked_ = {};  // read by BPF
   std::atomic<bool> is_taken_ = false;

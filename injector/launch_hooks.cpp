@@ -60,12 +60,13 @@ bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread, uint6
   if (!launches_wanted()) return false;
   const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
   if (is_graph_launch(entry)) return true;
-  const gpuperf_noted_stack* stack = nullptr;
-  if (each_launch_wanted() || thread.is_stack_due(now_mono_ns)) {
+  KnownStack* stack = nullptr;
+  const bool each = each_launch_wanted();
+  if (each || thread.is_stack_due(now_mono_ns)) {
     stack = thread.take_stack(call.pc, call.sp, call.bp, now_mono_ns);
     if (stack == nullptr) return true;
   }
-  return !thread.keep_launch(entry, now_mono_ns, stack);
+  return !thread.keep_launch(entry, now_mono_ns, stack, each);
 }
 
 std::atomic<Attend> g_attend = nullptr;
@@ -257,10 +258,11 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
     g_clock.tune();
     notice_code_changes();
   }
+  if (!are_counted) forget_noted_stacks();  // a daemon that starts later has none of them
   g_notes.send(note);
   for (uint32_t i = 0; i < g_threads.count(); ++i) {
     g_threads.at(i).send_launches();
-    if (!are_counted) g_threads.at(i).renote_place();  // whoever counts next may be another daemon
+    if (!are_counted) g_threads.at(i).renote_place();
   }
 }
 

@@ -105,11 +105,6 @@ int python_read_first_line(void* memory, uint64_t address, uint32_t* first_line)
 
 WordReader g_reader;
 
-uint64_t mix(uint64_t hash, uint64_t word) {
-  hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
-  return hash ^ hash >> 29;
-}
-
 // Whether the thread's frames are all of one interpreter. Others' states are found by a search that
 // needs the thread to stand still for longer than its own hook may take.
 bool has_one_interpreter(const OwnPython& python) {

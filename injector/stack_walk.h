@@ -43,6 +43,12 @@ struct WalkedStack {
   bool starts_by_bp;  // start.bp had a part in it
 };
 
+// Of stacks, a word at a time.
+inline uint64_t mix(uint64_t hash, uint64_t word) {
+  hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
+  return hash ^ hash >> 29;
+}
+
 // False: the kernel side has to walk this stack. It leads through a call whose return address a
 // probe has replaced, through code that no loaded file holds or that has no rule, or to memory that
 // cannot be read; `stack.words` then say when it is the same one again. `python` null = there is

@@ -1,7 +1,5 @@
 #include "daemon/app/control.h"
 
-#include <unistd.h>
-
 #include <utility>
 #include <variant>
 
@@ -15,11 +13,11 @@ namespace {
 constexpr LogEvent kNotReloaded{"configuration not reloaded, nothing has changed",
                                 "2777bf7d3d8e4ed78e43810d4e1717c8"};
 
-Result<Config> read_config(const std::string& path) {
-  ASSIGN_OR_RETURN(const std::string text, read_config_file(path));
-  auto parsed = parse_config(text);
+Result<Config> read_config(const ConfigPlace& place) {
+  ASSIGN_OR_RETURN(const std::vector<ConfigFile> files, read_config_files(place));
+  auto parsed = parse_config(files);
   if (const auto* errors = std::get_if<std::vector<ConfigError>>(&parsed)) {
-    return absl::InvalidArgumentError(render_config_errors(path, *errors));
+    return absl::InvalidArgumentError(render_config_errors(place.path, *errors));
   }
   return std::get<Config>(std::move(parsed));
 }
@@ -40,6 +38,13 @@ void Control::post_add_probe(std::string section, std::string name, std::string 
     }
     put_in_force(probing_.config().add(std::get<ProbeSpec>(std::move(parsed))), done);
   });
+}
+
+void Control::post_remove_probe(std::string section, std::string name, Done done) {
+  core_.loop->post(
+      [this, section = std::move(section), name = std::move(name), done = std::move(done)] {
+        put_in_force(probing_.config().remove(section, name), done);
+      });
 }
 
 void Control::post_set_enabled(std::string category, std::string name, bool enabled, Done done) {
@@ -64,6 +69,8 @@ void Control::on_reload_signal() {
       log_error(kNotReloaded, {{"error", std::string(change.status().message())}});
       return;
     }
+    for (const std::string& warning : change->warnings)
+      log_warn("configuration", {{"warning", warning}});
     log_info("configuration reloaded", {{"added", std::to_string(change->added)},
                                         {"removed", std::to_string(change->removed)},
                                         {"changed", std::to_string(change->changed)},
@@ -80,12 +87,7 @@ void Control::reload(Done done) {
 }
 
 Result<ProbeChange> Control::reload_file() {
-  const std::string& path = core_.options.config_path;
-  if (access(path.c_str(), F_OK) != 0) {
-    return absl::FailedPreconditionError(
-        path + ": there is no such file to read anew; start gpuperfd with --config FILE");
-  }
-  ASSIGN_OR_RETURN(Config config, read_config(path));
+  ASSIGN_OR_RETURN(Config config, read_config(core_.options.config));
   ProbeChange change = probing_.config().replace_file(std::move(config));
   core_.apply_settings();
   return change;
@@ -99,7 +101,7 @@ void Control::put_in_force(Result<ProbeChange> change, Done done) {
     done(change);
   });
   if (is_posted) return;
-  done(absl::UnavailableError(
+  done(absl::FailedPreconditionError(
       "nothing can be probed: gpuperfctl status says why; the change is kept"));
 }
 

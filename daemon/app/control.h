@@ -25,6 +25,7 @@ class Control final : public ControlPort {
   void post_reload(Done done) override;
   void post_add_probe(std::string section, std::string name, std::string value_json,
                       Done done) override;
+  void post_remove_probe(std::string section, std::string name, Done done) override;
   void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override;
   void post_set_threshold(std::string category, std::string name,
                           std::optional<uint64_t> threshold_ns, Done done) override;

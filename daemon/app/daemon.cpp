@@ -17,6 +17,7 @@
 #include "daemon/app/leaf_parts.h"
 #include "daemon/app/otlp_part.h"
 #include "daemon/app/probing_part.h"
+#include "daemon/app/rights.h"
 #include "daemon/app/service_status.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/app/slow_calls_part.h"
@@ -34,8 +35,12 @@ constexpr std::chrono::milliseconds kPublishPeriod{250};
 // The share of the ceiling, one in so many, left free for growth until the next check.
 constexpr uint64_t kMemoryMargin = 8;
 
+constexpr const char* kApiGroup = "gpuperf";  // may use the API's socket, where that group exists
+
 // An event that somebody may wait for.
 constexpr LogEvent kReady{"gpuperfd ready", "eef2e8cdbbf1473bb4a7a3eeb81d1491"};
+constexpr LogEvent kReadyWithoutProbes{
+    "gpuperfd ready without probes: no calls are seen; see: gpuperfctl status", kReady.id};
 
 uint64_t read_cpu_ns() {
   rusage usage{};
@@ -65,7 +70,28 @@ Result<LockFile> lock_runtime_dir(const std::string& path) {
     return absl::UnavailableError("runtime directory " + path + ": " + error.message() +
                                   "; choose another with --runtime-dir");
   }
-  return LockFile::acquire(path + "/gpuperfd.lock");
+  return LockFile::acquire(path + "/gpuperfd.lock", "--runtime-dir");
+}
+
+void drop_own_rights(std::optional<Mechanism> mechanism) {
+  const Status dropped = drop_rights(kApiGroup, mechanism == Mechanism::kPerf);
+  if (dropped.ok()) return;
+  log_warn("privileges not dropped", {{"error", std::string(dropped.message())}});
+}
+
+void describe_config(const Config& config, const ConfigPlace& place, DaemonFacts& facts) {
+  facts.config_path = "(built-in)";
+  facts.config_json = default_config_text();
+  facts.config_drop_ins.clear();
+  for (const ConfigFile& file : config.files) {
+    if (file.path != place.path) {
+      facts.config_drop_ins.push_back(file.path);
+      continue;
+    }
+    facts.config_path = file.path;
+    facts.config_json = file.text;
+  }
+  facts.effective_json = render_settings_json(config.settings);
 }
 
 }  // namespace
@@ -115,7 +141,9 @@ Daemon::Daemon(DaemonOptions options, Config config)
 Daemon::~Daemon() = default;
 
 Status Daemon::run() {
+  // First: it may take a dying predecessor's ports, which the rights kept do not allow.
   ASSIGN_OR_RETURN(const LockFile lock, lock_runtime_dir(core_.options.runtime_dir));
+  drop_own_rights(core_.options.mechanism);
   RETURN_IF_ERROR(start_loop());
   Status status = run_parts();
   core_.loop.reset();
@@ -128,10 +156,10 @@ Status Daemon::start_loop() {
   *core_.facts = {.version = GPUPERF_VERSION,
                   .pid = static_cast<uint32_t>(getpid()),
                   .start_unix_ns = static_cast<uint64_t>(core_.clock.unix_ns()),
-                  .kernel = read_kernel_release(),
-                  .config_path = core_.options.config_path,
-                  .config_json = config.text(),
-                  .effective_json = render_settings_json(config.settings())};
+                  .kernel = read_kernel_release()};
+  describe_config(config.file(), core_.options.config, *core_.facts);
+  for (const ConfigError& warning : config.file().warnings)
+    log_warn("configuration", {{"warning", render_config_error("configuration", warning)}});
   // Before any thread starts, so that all inherit the blocked signals.
   RETURN_IF_ERROR(core_.loop->add_signals({SIGTERM, SIGINT, SIGHUP}, [this](int signal) {
     if (signal != SIGHUP) return core_.loop->stop();
@@ -164,12 +192,15 @@ Status Daemon::run_loop() {
     RETURN_IF_ERROR(core_.loop->add_timer(*alive, [this] { core_.service.tell_alive(); }));
   }
   const size_t functions = parts_->probing.config().make_plan().config.probes.size();
-  log_info(kReady, {{"version", GPUPERF_VERSION},
-                    {"mechanism", core_.board.get()->probes->mechanism},
-                    {"functions", std::to_string(functions)},
-                    {"config", core_.options.config_path},
-                    {"metrics", core_.facts->metrics_address},
-                    {"api", core_.settings.grpc.listen}});
+  const std::string& mechanism = core_.board.get()->probes->mechanism;
+  const bool probes_work = mechanism != "none";
+  const auto log_ready = probes_work ? log_info : log_warn;
+  log_ready(probes_work ? kReady : kReadyWithoutProbes, {{"version", GPUPERF_VERSION},
+                                                         {"mechanism", mechanism},
+                                                         {"functions", std::to_string(functions)},
+                                                         {"config", core_.facts->config_path},
+                                                         {"metrics", core_.facts->metrics_address},
+                                                         {"api", core_.settings.grpc.listen}});
   core_.service.tell_ready();
   core_.loop->run();
   core_.service.tell_stopping();
@@ -183,8 +214,7 @@ void Daemon::apply_settings() {
   set_up_log(config.settings().log.level);
   for (Part* part : parts_->in_order) part->apply_settings(config.settings());
   core_.facts = std::make_shared<DaemonFacts>(*core_.facts);
-  core_.facts->config_json = config.text();
-  core_.facts->effective_json = render_settings_json(config.settings());
+  describe_config(config.file(), core_.options.config, *core_.facts);
 }
 
 // Close to the ceiling, sessions may store nothing more, whatever used the memory.

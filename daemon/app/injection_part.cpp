@@ -22,7 +22,7 @@ class InjectionPart final : public Part {
     const auto& ingest = core_.settings.ingest;
     const bool is_wanted = !ingest.cdi_spec.empty() || ingest.device_plugin;
     if (!sessions_.is_running()) {
-      return is_wanted ? go_without("sessions of injected processes are not taken") : Status();
+      return is_wanted ? go_without("gpuperfd accepts no sessions") : Status();
     }
     Result<SocketFolder> folder = SocketFolder::make(core_.facts->ingest_socket);
     if (!folder.ok()) return go_without(std::string(folder.status().message()));
@@ -55,8 +55,8 @@ class InjectionPart final : public Part {
  private:
   Status go_without(std::string why) {
     add_problem({"injection", std::move(why),
-                 "no container is injected until this is mended and gpuperfd restarted"},
-                "no injection of containers");
+                 "no container is injected until you fix this and restart gpuperfd"},
+                "containers are not injected");
     return absl::OkStatus();
   }
 

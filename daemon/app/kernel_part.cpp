@@ -45,9 +45,9 @@ void KernelPart::fill(Snapshot& snapshot) const {
   const size_t stuck = core_.reader.count_stuck();
   if (stuck == 0) return;
   snapshot.problems.push_back(
-      {"memory", std::to_string(stuck) + " workers that read processes were killed and do not end",
-       "the memory of a process is backed by a file system that does not answer; stacks in flight, "
-       "Python names and new libraries of its user are left out"});
+      {"memory", std::to_string(stuck) + " workers that read processes were killed but do not exit",
+       "a process's memory is backed by a file system that does not respond; until it does, stacks "
+       "in flight, Python names and new libraries of the process's user are missing"});
 }
 
 Status KernelPart::choose_mechanism() {
@@ -70,10 +70,9 @@ Status KernelPart::load(Mechanism mechanism) {
                         .follow_threads = core_.settings.slow.time_split};
   auto programs = Programs::load(mechanism, sizes);
   if (!programs.ok() && sizes.follow_threads) {
-    problems_.push_back(
-        {"time split", std::string(programs.status().message()),
-         "slow calls come without where their time went; kernel 5.18 and later have what that "
-         "needs, and slow.time_split = false says that it is not wanted"});
+    problems_.push_back({"time split", std::string(programs.status().message()),
+                         "slow calls have no time split; use kernel 5.18 or later, or set "
+                         "slow.time_split = false"});
     sizes.follow_threads = false;
     programs = Programs::load(mechanism, sizes);
   }

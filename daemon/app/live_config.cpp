@@ -114,6 +114,8 @@ ProbeChange LiveConfig::replace_file(Config config) {
   });
   ProbeChange change = compare_probes(before, merge());
   change.restart_needed = std::move(restart);
+  for (const ConfigError& warning : file_.warnings)
+    change.warnings.push_back(render_config_error("configuration", warning));
   return change;
 }
 
@@ -125,8 +127,31 @@ Result<ProbeChange> LiveConfig::add(ProbeSpec spec) {
         "category " + spec.category + " has a function \"" + spec.function +
         "\" already: choose another name, or change it in the configuration file and reload");
   }
+  const bool is_new_category =
+      std::ranges::find(before.probes, spec.category, &ProbeSpec::category) == before.probes.end();
+  const bool names_libraries = !spec.library.empty() || before.libraries.contains(spec.category);
+  const auto warning = find_section_warning(spec.category);
   added_.push_back(std::move(spec));
-  return compare_probes(before, merge());
+  ProbeChange change = compare_probes(before, merge());
+  if (warning && is_new_category && !names_libraries)
+    change.warnings.push_back(render_config_error("probe", *warning));
+  return change;
+}
+
+Result<ProbeChange> LiveConfig::remove(std::string_view section, std::string_view name) {
+  const std::string category(find_section_category(section).value_or(section));
+  const auto is_meant = [&](const ProbeSpec& spec) {
+    return spec.category == category && spec.function == name;
+  };
+  const ProbeConfig before = merge();
+  if (std::erase_if(added_, is_meant) > 0) return compare_probes(before, merge());
+  const std::string what = "\"" + std::string(name) + "\" in category " + category;
+  if (std::ranges::any_of(file_.probes.probes, is_meant)) {
+    return absl::FailedPreconditionError(what +
+                                         " is in the configuration: disable it with gpuperfctl "
+                                         "probes disable, or remove it from the file and reload");
+  }
+  return absl::NotFoundError("no function " + what + " was added: gpuperfctl probes lists them");
 }
 
 Result<ProbeChange> LiveConfig::set_enabled(ProbeOverride change, const FunctionList& functions) {

@@ -20,13 +20,15 @@ class LiveConfig {
   explicit LiveConfig(Config config) : file_(std::move(config)) {}
 
   const Settings& settings() const { return file_.settings; }
-  const std::string& text() const { return file_.text; }
+  const Config& file() const { return file_; }
   // What the prober is to do.
   ProbePlan make_plan() const;
 
   ProbeChange replace_file(Config config);
   // AlreadyExists when the category has a function of this name.
   Result<ProbeChange> add(ProbeSpec spec);
+  // Takes one away that was added. NotFound; FailedPrecondition when the file has it.
+  Result<ProbeChange> remove(std::string_view section, std::string_view name);
   // NotFound when no configured function, and none of `functions` (those found so far, which
   // wildcards add to), matches.
   Result<ProbeChange> set_enabled(ProbeOverride change, const FunctionList& functions);

@@ -6,10 +6,11 @@
 
 #include <CLI/CLI.hpp>
 #include <iostream>
+#include <span>
+#include <string>
 
 #include "daemon/app/daemon.h"
 #include "daemon/app/memory_limits.h"
-#include "daemon/app/rights.h"
 #include "daemon/base/heap_trim.h"
 #include "daemon/base/log.h"
 #include "daemon/config/config.h"
@@ -18,7 +19,6 @@
 namespace {
 
 constexpr const char* kDefaultConfigPath = "/etc/gpuperf/config.json";
-constexpr const char* kApiGroup = "gpuperf";  // may use the API's socket, where that group exists
 
 struct CommandLine {
   std::string config_path;
@@ -27,34 +27,38 @@ struct CommandLine {
   bool check = false;
 };
 
-int run(CommandLine line) {
-  gpuperf::Result<std::string> text{std::string(gpuperf::default_config_text())};
-  const bool use_file = !line.config_path.empty() || access(kDefaultConfigPath, F_OK) == 0;
-  if (line.config_path.empty()) line.config_path = use_file ? kDefaultConfigPath : "(built-in)";
-  if (use_file) text = gpuperf::read_config_file(line.config_path);
-  if (!text.ok()) {
-    std::cerr << "gpuperfd: " << text.status().message() << "\n";
+// Where the configuration comes from, for people.
+std::string describe_files(std::span<const gpuperf::ConfigFile> files) {
+  std::string paths;
+  for (const gpuperf::ConfigFile& file : files) paths += (paths.empty() ? "" : ", ") + file.path;
+  return paths.empty() ? "(built-in)" : paths;
+}
+
+int run(const CommandLine& line) {
+  const gpuperf::ConfigPlace place = {
+      .path = line.config_path.empty() ? kDefaultConfigPath : line.config_path,
+      .may_be_missing = line.config_path.empty()};
+  const auto files = gpuperf::read_config_files(place);
+  if (!files.ok()) {
+    std::cerr << "gpuperfd: " << files.status().message() << "\n";
     return 2;
   }
-  auto parsed = gpuperf::parse_config(*text);
+  auto parsed = gpuperf::parse_config(*files);
   if (const auto* errors = std::get_if<std::vector<gpuperf::ConfigError>>(&parsed)) {
-    std::cerr << gpuperf::render_config_errors(line.config_path, *errors);
+    std::cerr << gpuperf::render_config_errors(place.path, *errors);
     return 2;
-  }
-  if (line.check) {
-    std::cout << line.config_path << ": valid\n";
-    return 0;
   }
   auto& config = std::get<gpuperf::Config>(parsed);
+  if (line.check) {
+    for (const gpuperf::ConfigError& warning : config.warnings)
+      std::cerr << "warning: " << gpuperf::render_config_error(place.path, warning) << "\n";
+    std::cout << describe_files(*files) << ": valid\n";
+    return 0;
+  }
   gpuperf::set_up_log(config.settings.log.level);
   const auto mechanism = gpuperf::find_mechanism(line.mechanism);
-  const bool through_perf = mechanism == gpuperf::Mechanism::kPerf;
-  if (const auto dropped = gpuperf::drop_rights(kApiGroup, through_perf); !dropped.ok()) {
-    gpuperf::log_warn("rights kept that are not needed",
-                      {{"error", std::string(dropped.message())}});
-  }
   const gpuperf::DaemonOptions options{
-      .config_path = line.config_path, .runtime_dir = line.runtime_dir, .mechanism = mechanism};
+      .config = place, .runtime_dir = line.runtime_dir, .mechanism = mechanism};
   gpuperf::Status status =
       gpuperf::check_memory_limits(gpuperf::read_memory_limits("/proc", "/sys/fs/cgroup"));
   if (status.ok()) status = gpuperf::Daemon(options, std::move(config)).run();
@@ -78,14 +82,18 @@ int main(int argc, char** argv) {
   gpuperf::run_if_worker({argv, static_cast<size_t>(argc)});
   gpuperf::set_up_heap();
   CommandLine line;
-  CLI::App app("Keeps probes on GPU library functions and serves what they tell.", "gpuperfd");
+  CLI::App app(
+      "Observability daemon for GPU hosts: probes GPU library calls, serves metrics, slow calls "
+      "and traces.",
+      "gpuperfd");
   app.add_option("--config", line.config_path,
-                 "Configuration file (default " + std::string(kDefaultConfigPath) +
-                     ", or the built-in one where that is missing)");
-  app.add_flag("--check", line.check, "Validate the configuration and exit: 0 valid, 2 not");
-  app.add_option("--runtime-dir", line.runtime_dir, "Directory of the lock file")
+                 "Configuration file; conf.d/*.json next to it are merged into it (default " +
+                     std::string(kDefaultConfigPath) + ", or the built-in one if that is missing)");
+  app.add_flag("--check", line.check, "Validate the configuration and exit: 0 if valid, 2 if not");
+  app.add_option("--runtime-dir", line.runtime_dir,
+                 "Runtime directory, for the lock file and sockets")
       ->capture_default_str();
-  app.add_option("--mechanism", line.mechanism, "How to probe")
+  app.add_option("--mechanism", line.mechanism, "How to attach probes")
       ->check(CLI::IsMember({"auto", "session", "multi", "perf"}))
       ->capture_default_str();
   app.set_version_flag("--version", "gpuperfd " GPUPERF_VERSION);

@@ -32,7 +32,7 @@ Status OtlpPart::start() {
   auto options = otlp::read_options(core_.settings, std::getenv);
   if (!options.ok()) {
     add_problem({"otlp", std::string(options.status().message()),
-                 "nothing is sent until this is mended and gpuperfd restarted"},
+                 "nothing is sent until you fix this and restart gpuperfd"},
                 "nothing is sent over OTLP");
     return absl::OkStatus();
   }

@@ -23,7 +23,7 @@
 namespace gpuperf {
 
 struct DaemonOptions {
-  std::string config_path;  // where the configuration was read, for status
+  ConfigPlace config;  // where a reload reads it anew
   std::string runtime_dir = "/run/gpuperf";
   std::optional<Mechanism> mechanism;  // empty = the best that works
 };

@@ -35,7 +35,7 @@ Status ProbingPart::start() {
     const std::string why(kernel_.programs_status().message());
     *report = explain_no_probes(config_.make_plan().config, why);
     report->problems.push_back(
-        {"probes", why, "nothing is probed until this is mended and gpuperfd restarted"});
+        {"probes", why, "no probes until you fix this and restart gpuperfd"});
     return absl::OkStatus();
   }
   report->mechanism = get_mechanism_name(programs->mechanism());
@@ -116,7 +116,8 @@ void ProbingPart::judge_budget(int64_t now_mono_ns) {
   }
   for (const uint32_t function_id : decision.resume) {
     suspended_.erase(function_id);
-    log_info("probe back after suspension", {{"function", (*functions)[function_id].name}});
+    log_info("probe attached again after suspension",
+             {{"function", (*functions)[function_id].name}});
   }
   if (prober_) prober_->post_suspended(suspended_);
 }

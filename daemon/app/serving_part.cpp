@@ -58,13 +58,15 @@ class ServingPart final : public Part {
       on_alert = [this](const std::string& name) { return tracing_->post_alert(name); };
     }
     if (settings.metrics.page) make_page();
-    ASSIGN_OR_RETURN(http_, HttpServer::start(
-                                settings.metrics.listen,
-                                {.metrics = core_.metrics,
-                                 .board = core_.board,
-                                 .drops = core_.drops,
-                                 .on_alert = on_alert,
-                                 .page = page_ ? page_->list_routes() : std::vector<HttpRoute>()}));
+    ASSIGN_OR_RETURN(
+        http_,
+        HttpServer::start(settings.metrics.listen,
+                          {.metrics = core_.metrics,
+                           .board = core_.board,
+                           .drops = core_.drops,
+                           .on_alert = on_alert,
+                           .list_exemplars = [this] { return core_.metrics.list_exemplars(); },
+                           .page = page_ ? page_->list_routes() : std::vector<HttpRoute>()}));
     core_.facts->metrics_address = format_host_port(http_->address());
     const std::optional<HostPort> address = find_page_address(http_->address());
     if (page_ && address) {
@@ -82,7 +84,7 @@ class ServingPart final : public Part {
       return;
     }
     add_problem({"page", std::string(page.status().message()),
-                 "mend it and restart gpuperfd, or set metrics.page = false"},
+                 "fix this and restart gpuperfd, or set metrics.page = false"},
                 "no page");
   }
 

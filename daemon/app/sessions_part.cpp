@@ -43,9 +43,9 @@ Status SessionsPart::start() {
   if (absl::IsAlreadyExists(source.status())) return source.status();
   if (!source.ok()) {
     add_problem({"sessions", std::string(source.status().message()),
-                 "no process can tell what its GPU does until this is mended and gpuperfd "
-                 "restarted; ingest.enabled = false says that none is wanted"},
-                "no sessions");
+                 "gpuperfd sees no GPU work until you fix this and restart it; if you do not need "
+                 "it, set ingest.enabled = false"},
+                "sessions not accepted");
     return absl::OkStatus();
   }
   source_ = *std::move(source);
@@ -105,7 +105,9 @@ bool SessionsPart::take_batch() {
 void SessionsPart::post_order(const SessionTarget& target, const SessionOrder& order,
                               ControlPort::SessionsDone done) {
   if (source_ == nullptr) {
-    return done(absl::UnavailableError("sessions of injected processes are not taken"));
+    return done(
+        absl::FailedPreconditionError("gpuperfd accepts no sessions: ingest.enabled is false, or "
+                                      "its socket does not work; see: gpuperfctl status"));
   }
   source_->post_order(target, order, [this, done = std::move(done)](Result<size_t> told) {
     core_.loop->post([done, told = std::move(told)] { done(told); });

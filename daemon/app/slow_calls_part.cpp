@@ -34,12 +34,12 @@ void SlowCallsPart::stop() {
 void SlowCallsPart::open_store() {
   const auto& storage = core_.settings.storage;
   (void)make_folders(storage.path);  // without them the lock file says what is wrong
-  auto lock = LockFile::acquire(storage.path + "/gpuperfd.lock");
+  auto lock = LockFile::acquire(storage.path + "/gpuperfd.lock", "storage.path");
   if (!lock.ok()) {
     return add_problem({"storage", std::string(lock.status().message()),
-                        "slow calls are kept in memory only, until this is mended and gpuperfd "
-                        "restarted; storage.path = \"\" says that no store is wanted"},
-                       "no store of slow calls");
+                        "slow calls are kept in memory only until you fix this and restart "
+                        "gpuperfd; if you do not need a store, set storage.path = \"\""},
+                       "slow calls are not stored");
   }
   store_lock_.emplace(*std::move(lock));
   store_ = SlowCallStore::start(
@@ -62,7 +62,7 @@ void SlowCallsPart::fill(Snapshot& snapshot) const {
   snapshot.store = {.path = core_.settings.storage.path, .used_bytes = store_->used_bytes()};
   if (const std::string problem = store_->problem(); !problem.empty()) {
     snapshot.problems.push_back(
-        {"storage", problem, "until then slow calls are kept in memory only"});
+        {"storage", problem, "fix this; until then, slow calls are kept in memory only"});
   }
 }
 

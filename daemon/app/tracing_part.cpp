@@ -41,7 +41,7 @@ Status TracingPart::start() {
           .profile_period_ns = static_cast<uint64_t>(profile_period.count()),
           .on_profile = [this](const Capture& capture) { otlp_.exporter()->on_profile(capture); }});
   if (const auto& problem = tracing_->captures().problem()) {
-    add_problem(*problem, "no store of captures");
+    add_problem(*problem, "captures are not stored");
   }
   tracing_->follow(sessions_.registry());
   slow_calls_.start_pipeline(*tracing_, sessions_.registry());

@@ -23,7 +23,7 @@ class WatchPart final : public Part {
       if (!late_.contains(thread)) log_warn("thread hangs", {{"thread", thread}});
     }
     for (const std::string& thread : late_) {
-      if (!late.contains(thread)) log_info("thread goes on", {{"thread", thread}});
+      if (!late.contains(thread)) log_info("thread recovered", {{"thread", thread}});
     }
     late_ = std::move(late);
     core_.changed = true;
@@ -31,10 +31,9 @@ class WatchPart final : public Part {
 
   void fill(Snapshot& snapshot) const override {
     for (const std::string& thread : late_) {
-      snapshot.problems.push_back({"thread " + thread,
-                                   "it has been at one piece of work for too long",
-                                   "what it does waits meanwhile, and /readyz answers 503; if it "
-                                   "stays so, restart gpuperfd"});
+      snapshot.problems.push_back({"thread " + thread, "one piece of its work takes too long",
+                                   "its other work waits, and /readyz answers 503; if it does not "
+                                   "recover, restart gpuperfd"});
     }
   }
 

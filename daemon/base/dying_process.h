@@ -10,4 +10,9 @@ namespace gpuperf {
 // ever.
 bool is_dying(std::string_view proc_root, uint32_t pid);
 
+// Ends listening on every socket of a dying process, so that their ports can be taken anew. Needs
+// CAP_SYS_PTRACE and, where the process's first thread has ended, Linux 6.9; without them, or
+// without a thread that still has descriptors, nothing happens.
+void stop_listening_of(uint32_t pid);
+
 }  // namespace gpuperf

@@ -14,7 +14,8 @@ void set_up_heap();
 //
 // Thread: one. Looks at most every kPeriodNs, which takes some 10 us. Trims when kWorthBytes fewer
 // are in use than at some time since the last trim, and that has settled: it takes some ms for 100
-// MiB, and what is in use rises and falls while much is going on. Waits kLongestNs at most.
+// MiB, and what is in use rises and falls while much is going on. Trims every kLongestNs in any
+// case: of what is taken and freed between two looks nothing is seen.
 class HeapTrim {
  public:
   static constexpr int64_t kPeriodNs = 2'000'000'000;

@@ -7,6 +7,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <optional>
 
 #include "daemon/base/dying_process.h"
 #include "daemon/base/proc_text.h"
@@ -57,11 +58,11 @@ bool is_gone(const Owner& owner) {
   return is_dying("/proc", owner.pid);
 }
 
-Status make_held_error(const std::string& path, const Owner& owner) {
+Status make_held_error(const std::string& path, const Owner& owner, std::string_view setting) {
   return absl::AlreadyExistsError("another gpuperfd is running: pid " +
                                   (owner.pid == 0 ? "unknown" : std::to_string(owner.pid)) +
-                                  " holds " + path +
-                                  "; stop it, or give this one its own --runtime-dir");
+                                  " holds " + path + "; stop it, or give this one its own " +
+                                  std::string(setting));
 }
 
 // Whether `path` still names the file behind `fd`: its last owner may have removed it meanwhile.
@@ -74,13 +75,13 @@ bool is_same_file(int fd, const std::string& path) {
 
 }  // namespace
 
-Result<LockFile> LockFile::acquire_file(const std::string& path) {
+Result<LockFile> LockFile::acquire_file(const std::string& path, std::string_view setting) {
   while (true) {
     Fd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600));
     if (!fd.valid()) return errno_status(errno, "lock " + path + ": open");
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return errno_status(errno, "lock " + path);
-      return make_held_error(path, read_owner(fd.get()));
+      return make_held_error(path, read_owner(fd.get()), setting);
     }
     if (!is_same_file(fd.get(), path)) continue;
     if (fchmod(fd.get(), 0600) != 0 || !write_owner(fd.get())) {
@@ -90,20 +91,25 @@ Result<LockFile> LockFile::acquire_file(const std::string& path) {
   }
 }
 
-Result<LockFile> LockFile::acquire(const std::string& path) {
-  Result<LockFile> lock = acquire_file(path);
+Result<LockFile> LockFile::acquire(const std::string& path, std::string_view setting) {
+  Result<LockFile> lock = acquire_file(path, setting);
   if (!absl::IsAlreadyExists(lock.status())) return lock;
-  const auto is_owner_gone = [&path] {
+  const auto find_gone_owner = [&path]() -> std::optional<Owner> {
     const Fd held(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    return held.valid() && is_gone(read_owner(held.get()));
+    if (!held.valid()) return std::nullopt;
+    const Owner owner = read_owner(held.get());
+    return is_gone(owner) ? std::optional(owner) : std::nullopt;
   };
-  if (!is_owner_gone()) return lock;
+  if (!find_gone_owner()) return lock;
   // One at a time replaces it, and looks again: another may have done so.
-  Result<LockFile> fresh = acquire_file(path + ".new");
-  if (!fresh.ok() || !is_owner_gone()) return lock;
+  Result<LockFile> fresh = acquire_file(path + ".new", setting);
+  if (!fresh.ok()) return lock;
+  const std::optional<Owner> owner = find_gone_owner();
+  if (!owner) return lock;
   if (rename(fresh->path_.c_str(), path.c_str()) != 0) {
     return errno_status(errno, "lock " + path + ": replace");
   }
+  if (is_dying("/proc", owner->pid)) stop_listening_of(owner->pid);
   fresh->path_ = path;
   return fresh;
 }

@@ -11,7 +11,7 @@ Result<std::string> read_pem_file(const std::string& path) {
   std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   if (!file.is_open() || file.bad()) return errno_status(errno, path + ": read");
   if (text.find("-----BEGIN") == std::string::npos) {
-    return absl::InvalidArgumentError(path + ": holds no PEM text (-----BEGIN …)");
+    return absl::InvalidArgumentError(path + ": contains no PEM text (-----BEGIN …)");
   }
   return text;
 }

@@ -99,7 +99,7 @@ Status prepare_unix_socket(const std::string& path, int type) {
   }
   if (!S_ISSOCK(status.st_mode)) {
     return absl::AlreadyExistsError(
-        path + ": exists and is no socket; move it away or choose another path");
+        path + ": exists and is not a socket; move it away or choose another path");
   }
   ASSIGN_OR_RETURN(const bool stale, is_stale(path, address, type));
   if (stale && unlink(path.c_str()) != 0 && errno != ENOENT) {

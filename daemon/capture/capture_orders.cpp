@@ -18,7 +18,7 @@ constexpr uint64_t kExpirePeriodNs = 3'600'000'000'000;
 Status check_owner(uint32_t pid, uint32_t uid) {
   struct stat facts {};
   if (stat(get_proc_path("/proc", pid, "").c_str(), &facts) != 0) {
-    return absl::NotFoundError("there is no process " + std::to_string(pid));
+    return absl::NotFoundError("pid " + std::to_string(pid) + " is not running");
   }
   if (facts.st_uid == uid) return absl::OkStatus();
   return absl::PermissionDeniedError("process " + std::to_string(pid) +
@@ -51,7 +51,7 @@ std::unique_ptr<CaptureStore> CaptureOrders::open_store() {
                                   sources_.clock);
   if (store.ok()) return *std::move(store);
   problem_ = {"captures", std::string(store.status().message()),
-              "captures cannot be kept until this is mended and gpuperfd restarted"};
+              "captures cannot be stored until you fix this and restart gpuperfd"};
   return nullptr;
 }
 
@@ -59,13 +59,15 @@ std::unique_ptr<CaptureStore> CaptureOrders::open_store() {
 Result<std::vector<ProcessKey>> CaptureOrders::find_processes(const CaptureTarget& target,
                                                               uint32_t requester_uid) const {
   if (store_ == nullptr) {
-    return absl::UnavailableError(
-        "captures cannot be kept: no storage.path, or it does not work; gpuperfctl status says "
-        "more");
+    return absl::FailedPreconditionError(
+        problem_
+            ? "captures cannot be stored: " + problem_->message + "; fix it and restart gpuperfd"
+            : "captures cannot be stored: storage.path is empty; set it to a folder and "
+              "restart gpuperfd");
   }
   if (target.pid == 0 && requester_uid != 0) {
     return absl::PermissionDeniedError(
-        "only root may capture other users' processes; name one of your own by its pid");
+        "only root may capture other users' processes; give the pid of one of yours");
   }
   const bool names_owner = !target.container.empty() || !target.pod.empty();
   std::vector<ProcessKey> found;

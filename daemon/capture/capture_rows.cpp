@@ -5,7 +5,7 @@
 #include "daemon/base/demangle.h"
 #include "daemon/capture/capture_builder.h"
 #include "daemon/model/api_names.h"
-#include "daemon/state/kernel_texts.h"
+#include "daemon/model/kernel_name.h"
 
 namespace gpuperf {
 namespace {

@@ -22,16 +22,17 @@ Status check_order(const std::string& name, const CaptureTarget& target,
     return absl::InvalidArgumentError("with_children: needs a pid");
   }
   if (has_target(target) && processes.empty()) {
-    return absl::NotFoundError(
-        "no running process is meant by this target; gpuperfctl processes and gpuperfctl sessions "
-        "list those that are known");
+    const bool only_pid = target.pid != 0 && target.container.empty() && target.pod.empty();
+    return absl::NotFoundError((only_pid ? "pid " + std::to_string(target.pid) + " is not running"
+                                         : "no running process matches") +
+                               "; list processes: gpuperfctl processes");
   }
   return absl::OkStatus();
 }
 
 Status make_unknown_error(uint64_t id) {
   return absl::NotFoundError("there is no capture " + std::to_string(id) +
-                             "; gpuperfctl trace list lists them");
+                             "; list captures: gpuperfctl trace list");
 }
 
 CaptureScope make_scope(uint64_t id, const std::string& name, const std::string& trigger,
@@ -73,14 +74,14 @@ Status Captures::take_place(uint32_t requester_uid) {
       return absl::OkStatus();
     case Shares::Verdict::kUserFull:
       return absl::ResourceExhaustedError(
-          "as many captures of this user run as may at once (3); end one with gpuperfctl trace "
-          "stop ID");
+          "this user already has 3 running captures, the maximum; stop one: "
+          "gpuperfctl trace stop ID");
     case Shares::Verdict::kFull:
     case Shares::Verdict::kProcessFull:
       break;
   }
   return absl::ResourceExhaustedError(
-      "as many captures run as may at once (8, of which 2 are kept for root); end one with "
+      "the maximum number of captures is running (8, 2 of them reserved for root); stop one: "
       "gpuperfctl trace stop ID");
 }
 
@@ -91,7 +92,7 @@ Result<CaptureRow> Captures::start(const CaptureOrder& order, std::vector<Proces
   loop_thread_.check();
   RETURN_IF_ERROR(check_order(order.name, order.target, processes));
   if (!order.cpu && !order.gpu) {
-    return absl::InvalidArgumentError("neither of the CPU nor of the GPU: nothing to capture");
+    return absl::InvalidArgumentError("nothing to capture: neither CPU nor GPU is selected");
   }
   if (order.duration_ms > options_.max_duration_ns / kNsPerMs) {
     return absl::InvalidArgumentError("duration_ms: longer than trace.max_capture_seconds");
@@ -120,6 +121,7 @@ Result<CaptureRow> Captures::start(const CaptureOrder& order, std::vector<Proces
 
 void Captures::begin(Running& running, const Now& now, uint64_t lost_hits) {
   running.pin = recorder_.pin(now.mono_ns, options_.max_bytes / kMaxRunning * 4);
+  running.events_before = running.pin->count_events();
   running.scope.start_mono_ns = now.mono_ns;
   running.scope.start_unix_ns = now.unix_ns;
   const uint64_t duration_ns = running.order.duration_ms * kNsPerMs;
@@ -138,8 +140,8 @@ Result<CaptureRow> Captures::freeze(const FreezeOrder& order, std::vector<Proces
   const RecorderRow recorder = recorder_.row(static_cast<int64_t>(now.mono_ns));
   if (!recorder.enabled) {
     return absl::FailedPreconditionError(
-        "the flight recorder is off; trace.recorder = true and a restart switch it on, and "
-        "gpuperfctl trace start captures what happens from now on");
+        "the flight recorder is off; set trace.recorder = true and restart gpuperfd, or start a "
+        "capture: gpuperfctl trace start");
   }
   RETURN_IF_ERROR(take_place(order.requester_uid));
   uint64_t span_ns = recorder.span_ns;
@@ -226,7 +228,7 @@ void Captures::update_rows(const Now& now) {
   for (const Running& running : running_) {
     if (running.pin == nullptr) continue;
     CaptureRow& row = *find_row(running.id);
-    row.events = running.pin->count_events();
+    row.events = running.pin->count_events() - running.events_before;
     row.lost_events = running.pin->lost_events;
     row.duration_ns = std::min(now.mono_ns, running.end_mono_ns) - running.scope.start_mono_ns;
   }
@@ -238,7 +240,6 @@ void Captures::set_stored(const CaptureRow& stored) {
   if (row == nullptr) return;
   const CaptureRow before = *row;
   *row = stored;
-  row->events = before.events;
   row->lost_events = before.lost_events;
   row->requester_uid = before.requester_uid;
 }

@@ -100,6 +100,7 @@ class Captures {
     uint64_t end_mono_ns = 0;  // 0 = not yet begun
     bool is_traced = false;    // else it takes what the recorder has
     uint64_t lost_hits_before = 0;
+    uint64_t events_before = 0;               // that the recorder held when it began
     std::shared_ptr<TraceRecorder::Pin> pin;  // null = not yet begun
   };
 

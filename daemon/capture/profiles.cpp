@@ -35,7 +35,7 @@ void Profiles::advance() {
                           const Capture& capture) { on_profile_(capture); },
        .on_refused =
            [] {
-             log_warn("profile left out", {{"reason", "captures wait"}});
+             log_warn("profile skipped", {{"reason", "captures are waiting"}});
            }});
 }
 

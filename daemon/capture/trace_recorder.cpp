@@ -12,6 +12,10 @@ namespace {
 
 constexpr uint64_t kChunkBytes = TraceRecorder::kChunkEvents * sizeof(TraceEvent);
 
+// At least so many make up the span: the recorder holds a tenth more than it is to, at most. Fewer
+// than fit into the smallest recorder, 1 MiB.
+constexpr uint64_t kChunksOfSpan = 10;
+
 uint64_t make_process_code(const ProcessKey& process) {
   return (process.start_boot_ns / kTickNs) << 22 ^ process.pid;
 }
@@ -413,11 +417,17 @@ void TraceRecorder::expire(int64_t now_mono_ns) {
            (!next.events.empty() && next.events.front().start_mono_ns < oldest);
   };
   while (chunks_.size() > 1 && is_old_chunk(*chunks_[0], *chunks_[1])) drop_oldest();
+  // Chunks leave whole, so none may span much. A capture, which has room for so many of them, fills
+  // them all.
+  std::erase_if(pins_, [](const std::weak_ptr<Pin>& pin) { return pin.expired(); });
+  const bool is_long =
+      !chunks_.empty() && !chunks_.back()->events.empty() &&
+      chunks_.back()->events.front().start_mono_ns + options_.span_ns / kChunksOfSpan < now;
+  if (is_long && pins_.empty()) begin_chunk();
   // Of processes that may have gone; those that have not say again what is in it.
   const bool is_old_epoch = epoch_mono_ns_ + options_.span_ns / 2 < now;
   if (is_old_epoch && tables_->bytes > kSmallTableBytes) begin_epoch();
   if (is_old_epoch) epoch_mono_ns_ = now;
-  std::erase_if(pins_, [](const std::weak_ptr<Pin>& pin) { return pin.expired(); });
   if (!pins_.empty()) return;
   const uint64_t keep_ns = options_.span_ns + kKeepSitesNs;
   std::erase_if(sites_,

@@ -127,7 +127,7 @@ void Tracing::order_traces() {
         .flags = kTraceAll | (one.with_children ? GPUPERF_TRACE_INHERIT : 0),
         .long_call_ns = everyone.long_call_ns};
     if (!programs_->set_trace_of(pids, own)) {
-      log_warn("not every process of a capture is traced", {{"reason", "too many"}});
+      log_warn("capture does not trace all its processes", {{"reason", "too many"}});
     }
   }
 }
@@ -189,7 +189,8 @@ bool Tracing::post_alert(const std::string& name) {
 
 void Tracing::freeze(const std::string& name, const std::string& trigger) {
   const auto row = captures_.freeze({.name = name, .trigger = trigger});
-  if (!row.ok()) log_warn("recorder not frozen", {{"error", std::string(row.status().message())}});
+  if (!row.ok())
+    log_warn("flight recorder not frozen", {{"error", std::string(row.status().message())}});
 }
 
 }  // namespace gpuperf

@@ -205,9 +205,10 @@ Result<DecodedRecord> decode_launches(std::span<const std::byte> bytes) {
   launches.reserve(GPUPERF_LAUNCHES);
   for (size_t i = 0; i < std::min<size_t>(record.count, GPUPERF_LAUNCHES); ++i) {
     if (record.function_id[i] == GPUPERF_NO_FUNCTION) continue;
-    const size_t site = record.site[i];  // from 1 on
-    launches.push_back({.mono_ns = record.base_mono_ns + record.offset_ns[i],
-                        .site_id = site != 0 && site <= sites.size() ? sites[site - 1] : 0,
+    const gpuperf_kept_launch& launch = record.launches[i];
+    const size_t site = launch.site;  // from 1 on
+    launches.push_back({.mono_ns = record.base_mono_ns + launch.offset_ns,
+                        .site_id = site != 0 && site <= sites.size() ? sites[site - 1].id : 0,
                         .process = {record.pid, record.process_start_boot_ns},
                         .tid = record.tid,
                         .function_id = record.function_id[i]});

@@ -22,7 +22,7 @@ bool parses_as(int family, const std::string& host) {
 // Of any path: what no file or folder can be named.
 std::optional<std::string> find_path_fault(std::string_view path) {
   constexpr size_t kPathMaxBytes = 4000;  // PATH_MAX, and room for the file's name
-  if (has_control_character(path)) return "the path holds a control character";
+  if (has_control_character(path)) return "the path contains a control character";
   if (path.size() > kPathMaxBytes) {
     return "a path has at most " + std::to_string(kPathMaxBytes) + " bytes";
   }
@@ -37,22 +37,22 @@ bool is_host_character(char c) {
 std::optional<std::string> find_host_fault(const std::string& host) {
   if (host.find(':') != host.npos) {
     if (parses_as(AF_INET6, host)) return std::nullopt;
-    return quote_for_message(host) + " is no IPv6 address";
+    return quote_for_message(host) + " is not an IPv6 address";
   }
   if (host.find_first_not_of("0123456789.") == host.npos) {
     if (parses_as(AF_INET, host)) return std::nullopt;
-    return quote_for_message(host) + " is no IPv4 address";
+    return quote_for_message(host) + " is not an IPv4 address";
   }
   if (host.size() <= kHostNameMaxBytes && std::ranges::all_of(host, is_host_character))
     return std::nullopt;
-  return quote_for_message(host) + " is no host name";
+  return quote_for_message(host) + " is not a host name";
 }
 
 }  // namespace
 
 std::optional<std::string> find_tcp_address_fault(std::string_view address) {
   if (address.empty()) return std::nullopt;
-  if (address.find("://") != address.npos) return "leave out what stands before the host";
+  if (address.find("://") != address.npos) return "remove what comes before the host";
   const Result<HostPort> parsed = parse_host_port(address);
   if (parsed.ok()) return find_host_fault(parsed->host);
   // The error repeats the address, which our message has already.
@@ -72,7 +72,7 @@ std::optional<std::string> find_rpc_address_fault(std::string_view address) {
   const std::string_view path = address.substr(kUnix.size());
   if (!path.starts_with('/')) return "the path must be absolute: unix:/run/gpuperf/api.sock";
   if (path.ends_with('/')) return "the path must name a file: unix:/run/gpuperf/api.sock";
-  if (has_control_character(path)) return "the path holds a control character";
+  if (has_control_character(path)) return "the path contains a control character";
   if (path.size() > kPathMaxBytes)
     return "a socket's path has at most " + std::to_string(kPathMaxBytes) + " bytes";
   return std::nullopt;
@@ -90,23 +90,25 @@ std::optional<std::string> find_endpoint_fault(std::string_view endpoint) {
 std::optional<std::string> find_header_fault(std::string_view name, std::string_view value) {
   if (name.empty() || !std::ranges::all_of(name, is_host_character)) {
     return quote_for_message(name) +
-           " is no name of a header: letters, digits, \".\", \"-\", \"_\"";
+           " is not a header name: use letters, digits, \".\", \"-\" and \"_\"";
   }
   if (name.starts_with("grpc-") || name.ends_with("-bin")) {
-    return quote_for_message(name) + " cannot be set: gRPC keeps grpc-… to itself, …-bin is binary";
+    return quote_for_message(name) +
+           " cannot be set: gRPC reserves grpc-…, and …-bin headers are binary";
   }
   const auto is_printable = [](char c) { return c >= ' ' && c <= '~'; };
   if (std::ranges::all_of(value, is_printable)) return std::nullopt;
-  return "the value of " + quote_for_message(name) + " may hold printable ASCII characters only";
+  return "the value of " + quote_for_message(name) + " may contain only printable ASCII characters";
 }
 
 std::optional<std::string> find_attribute_fault(std::string_view name, std::string_view value) {
   const auto is_allowed = [](char c) { return is_host_character(c) || c == '/'; };
   if (name.empty() || !std::ranges::all_of(name, is_allowed)) {
-    return quote_for_message(name) + " is no name of an attribute: write deployment.environment";
+    return quote_for_message(name) +
+           " is not an attribute name: write for example deployment.environment";
   }
   if (has_control_character(value)) {
-    return "the value of " + quote_for_message(name) + " holds a control character";
+    return "the value of " + quote_for_message(name) + " contains a control character";
   }
   return std::nullopt;
 }
@@ -146,7 +148,7 @@ std::optional<std::string> find_socket_path_fault(std::string_view path) {
   if (!path.starts_with('/') || path.ends_with('/')) {
     return "the path must be absolute and name a socket: /run/gpuperf/ingest.sock";
   }
-  if (has_control_character(path)) return "the path holds a control character";
+  if (has_control_character(path)) return "the path contains a control character";
   return std::nullopt;
 }
 

@@ -22,21 +22,21 @@ constexpr std::string_view kRaw = "raw";
 constexpr std::string_view kListHint =
     R"(write [{"name": "rows", "arg": 0, "type": "u64"}], a decoder's name, or "raw")";
 constexpr std::string_view kDerefHint =
-    "each number is an offset in bytes: [16] reads 16 bytes behind the pointer, [16, 0] follows "
-    "the pointer found there";
+    "each number is an offset in bytes: [16] reads at pointer + 16, [16, 0] follows the pointer "
+    "found there";
 
 constexpr ArgumentKeyRow kKeys[] = {
-    {"name", "Name the value is shown under; needed."},
+    {"name", "Name of the value. Required."},
     {"arg",
-     "Which argument, from 0, counting integers and pointers only; from 6 on they lie on the "
-     "stack. Needed."},
+     "Index of the argument, from 0, counting integers and pointers only; from 6 on, arguments are "
+     "on the stack. Required."},
     {"type",
-     "i8 to i64, u8 to u64, f32, f64, bool, hex, string, or an array such as i64[4]. A "
-     "string or an array lies where the argument points to. Needed."},
+     "i8 to i64, u8 to u64, f32, f64, bool, hex, string, or an array such as i64[4]. For a string "
+     "or an array, the argument is a pointer to it. Required."},
     {"deref",
-     "Offsets in bytes of a pointer chain: [16] reads 16 bytes behind the argument, [16, 0] "
-     "follows the pointer found there."},
-    {"bytes", "true: the function's bytes are this value, times the others marked so."},
+     "Offsets in bytes of a pointer chain: [16] reads at argument + 16, [16, 0] follows the "
+     "pointer found there."},
+    {"bytes", "true: the function's bytes are the product of all values marked like this."},
 };
 
 // Integers as JSON writes them: 16, and 1e3 or 16.0 as in JSON Schema.
@@ -95,14 +95,15 @@ class Item {
     } else {
       std::vector<std::string_view> keys;
       for (const ArgumentKeyRow& row : kKeys) keys.push_back(row.key);
-      place.report("unknown key",
-                   hint_for_unknown(member.key, keys, "an argument holds " + join_names(keys)));
+      place.report(
+          "unknown key",
+          hint_for_unknown(member.key, keys, "the keys of an argument are " + join_names(keys)));
     }
     seen_.insert(member.key);
   }
 
   void read_name(const JsonNode& node, const FaultPlace& place) {
-    constexpr std::string_view kHint = "it is what the value is shown under: \"rows\"";
+    constexpr std::string_view kHint = "this is the name of the value in the output, like \"rows\"";
     const auto* name = std::get_if<std::string>(&node.value);
     if (!name || name->empty() || name->size() > kArgumentNameMaxBytes ||
         has_control_character(*name)) {
@@ -160,7 +161,7 @@ class Item {
     const auto* value = std::get_if<bool>(&node.value);
     if (!value) {
       place.report("must be true or false, is " + describe_node(node),
-                   "with true the function's bytes are this value, times the others marked so");
+                   "true: the function's bytes are the product of all values marked like this");
       return;
     }
     is_bytes_ = *value;
@@ -174,13 +175,13 @@ class Item {
     const bool in_register = field_.capture.source < GPUPERF_ARGUMENTS;
     if (field_.format == ArgumentFormat::kFloat && in_register && offsets_.empty()) {
       place_.child("type").report(
-          "a float passed by value is in a register that is not seen",
+          "a float passed by value is in a register that gpuperf does not read",
           "only floats behind a pointer (\"deref\") or on the stack (\"arg\" from 6) can be read");
     }
     const bool is_integer =
         field_.format == ArgumentFormat::kSigned || field_.format == ArgumentFormat::kUnsigned;
     if (is_bytes_ && !is_integer) {
-      place_.child("bytes").report("only integers can be added up as bytes",
+      place_.child("bytes").report("only integers can be used as bytes",
                                    "mark a value of type u8 to u64 or i8 to i64");
     }
   }
@@ -205,8 +206,8 @@ class Item {
 
 void report_bound(const FaultPlace& place, std::string_view what, size_t most, size_t given) {
   place.report("at most " + std::to_string(most) + " " + std::string(what) +
-                   " are kept, these are " + std::to_string(given),
-               "leave out what you need least");
+                   " are kept, but the list has " + std::to_string(given),
+               "remove what you need least");
 }
 
 // The fields of a list and what adds up to bytes.
@@ -224,7 +225,7 @@ void read_list(const JsonArray& array, const FaultPlace& place, ProbeSpec& spec)
     std::optional<ArgumentField> field = item.read(array[i]);
     if (!field) continue;
     if (!names.insert(field->name).second)
-      item_place.report("there is a " + quote_for_message(field->name) + " before it",
+      item_place.report("there is already an argument " + quote_for_message(field->name),
                         "give each argument a name of its own");
     if (field->capture.blob != 0) field->capture.blob = static_cast<uint8_t>(++blobs);
     plan.fields.push_back(*std::move(field));
@@ -248,10 +249,10 @@ void read_decoder_name(const std::string& name, const FaultPlace& place, ProbeSp
   }
   constexpr std::string_view kSome[] = {"raw", "cudaMemcpyAsync", "cuLaunchKernel", "cublasGemmEx",
                                         "ncclAllReduce"};
-  place.report("no argument decoder is called " + quote_for_message(name),
-               hint_for_unknown(name, argument_decoder_names(),
-                                "they are named after the function they are for; some are " +
-                                    join_names(kSome)));
+  place.report(
+      "no argument decoder is called " + quote_for_message(name),
+      hint_for_unknown(name, argument_decoder_names(),
+                       "decoders are named after their function; some are " + join_names(kSome)));
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/config/config_merge.h"
 #include "daemon/config/error_text.h"
 #include "daemon/config/json_document.h"
 #include "daemon/config/probe_config.h"
@@ -14,6 +15,7 @@ namespace gpuperf {
 namespace {
 
 constexpr std::string_view kLibrariesKey = "libraries";
+constexpr std::string_view kShippedKey = "shipped_functions";
 constexpr std::string_view kSchemaKey = "$schema";  // for editors; not looked at
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
@@ -21,8 +23,6 @@ bool contains(std::span<const std::string_view> names, std::string_view name) {
 }
 
 std::optional<ConfigError> find_text_fault(std::string_view text) {
-  constexpr std::string_view kEmptyHint =
-      R"(the smallest configuration is {"cuda_func_sym": {"cudaMalloc": "cudaMalloc"}})";
   if (text.size() > kConfigMaxBytes) {
     return ConfigError{"$",
                        "the file has " + std::to_string(text.size()) + " bytes, at most " +
@@ -30,7 +30,7 @@ std::optional<ConfigError> find_text_fault(std::string_view text) {
                        "keep only the functions you want to see"};
   }
   if (text.find_first_not_of(" \t\r\n") == text.npos)
-    return ConfigError{"$", "the file is empty", std::string(kEmptyHint)};
+    return ConfigError{"$", "the file is empty", "the smallest configuration is {}"};
   return std::nullopt;
 }
 
@@ -38,10 +38,13 @@ ConfigError unknown_key_error(std::string_view key) {
   std::vector<std::string_view> known(settings_sections().begin(), settings_sections().end());
   for (const BuiltInSection& section : built_in_sections()) known.push_back(section.key);
   known.push_back(kLibrariesKey);
-  return {json_child_path("$", key), "unknown key",
-          hint_for_unknown(key, known,
-                           "a probe section ends in \"_func_sym\" or \"_sym\"; settings stand in " +
-                               join_names(settings_sections()))};
+  known.push_back(kShippedKey);
+  return {
+      json_child_path("$", key), "unknown key",
+      hint_for_unknown(
+          key, known,
+          "a section of functions ends in \"_func_sym\" or \"_sym\"; sections of settings are " +
+              join_names(settings_sections()))};
 }
 
 // The file's top level. Keys are handled in file order, so that errors come in that order too.
@@ -57,7 +60,8 @@ class TopLevel {
     for (const JsonMember& member : root) parse_member(member, config);
     if (entries_ == 0) {
       errors_.push_back({"$", "no function to probe",
-                         R"(add a section such as "cuda_func_sym": {"cudaMalloc": "cudaMalloc"})"});
+                         R"(add a section such as "cuda_func_sym": {"cudaMalloc": "cudaMalloc"}, )"
+                         R"(or "shipped_functions": true)"});
     }
   }
 
@@ -73,6 +77,11 @@ class TopLevel {
       parse_settings_section(member.key, member.value, config.settings, errors_);
     } else if (member.key == kLibrariesKey) {
       config.probes.libraries = parse_libraries(&member.value, section_keys_, errors_);
+    } else if (member.key == kShippedKey) {
+      if (std::holds_alternative<bool>(member.value.value)) return;
+      errors_.push_back({"$.shipped_functions",
+                         "must be true or false, is " + describe_node(member.value),
+                         "true also probes the functions that gpuperf ships"});
     } else if (member.key != kSchemaKey) {
       errors_.push_back(unknown_key_error(member.key));
     }
@@ -105,11 +114,89 @@ std::optional<ConfigError> find_grpc_fault(const Settings& settings) {
   if (grpc.client_ca_file.empty()) missing.push_back("grpc.client_ca_file");
   if (missing.empty()) return std::nullopt;
   return ConfigError{"$.grpc.listen",
-                     "over TCP both sides must show a certificate; not set: " + join_names(missing),
+                     "TCP needs certificates on both sides; not set: " + join_names(missing),
                      "set them, or listen on a Unix socket: unix:/run/gpuperf/api.sock"};
 }
 
+// The file's object; nothing when it has none, which is reported.
+std::optional<JsonObject> parse_file(std::string_view text, std::vector<ConfigError>& errors) {
+  if (std::optional<ConfigError> fault = find_text_fault(text)) {
+    errors.push_back(*std::move(fault));
+    return std::nullopt;
+  }
+  std::optional<JsonNode> root = parse_json_document(text, errors);
+  if (!root) return std::nullopt;
+  if (auto* object = std::get_if<JsonObject>(&root->value)) return std::move(*object);
+  errors.push_back({"$", "must be an object, is " + describe_node(*root),
+                    "put the whole configuration in one pair of braces"});
+  return std::nullopt;
+}
+
+// Unless the files say so, only those that name no functions mean the shipped ones.
+bool wants_shipped_functions(const JsonObject& root) {
+  for (const JsonMember& member : root) {
+    if (member.key != kShippedKey) continue;
+    const bool* wanted = std::get_if<bool>(&member.value.value);
+    return !wanted || *wanted;  // anything else is reported where it is parsed
+  }
+  return std::ranges::none_of(
+      root, [](const JsonMember& member) { return find_section_category(member.key).has_value(); });
+}
+
+JsonObject add_shipped_functions(const JsonObject& root) {
+  std::vector<ConfigError> errors;  // none: a test parses the shipped text
+  JsonObject merged = parse_file(default_config_text(), errors).value_or(JsonObject{});
+  merge_config(merged, root, [](const std::string&, const JsonNode*, const JsonNode&) {});
+  return merged;
+}
+
+// The key of the section that was probably meant, a letter or two away.
+std::optional<std::string_view> find_meant_section(std::string_view category) {
+  std::vector<std::string_view> names;
+  std::vector<std::string_view> keys;  // of the names
+  for (const BuiltInSection& known : built_in_sections()) {
+    for (const size_t end : {known.key.rfind("_func_sym"), known.key.rfind("_sym")}) {
+      if (end == known.key.npos) continue;
+      names.push_back(known.key.substr(0, end));
+      keys.push_back(known.key);
+    }
+  }
+  const auto nearest = find_misspelt_name(category, names);
+  if (!nearest) return std::nullopt;
+  return keys[std::ranges::find(names, *nearest) - names.begin()];
+}
+
+// Of sections whose functions are looked for in executables only because nothing else is said.
+void add_section_warnings(const JsonObject& root, const ConfigMerge& merge, Config& config) {
+  for (const JsonMember& member : root) {
+    const auto category = find_section_category(member.key);
+    if (!category || config.probes.libraries.contains(std::string(*category))) continue;
+    const bool names_libraries = std::ranges::any_of(
+        config.probes.probes,
+        [&](const ProbeSpec& spec) { return spec.category == *category && !spec.library.empty(); });
+    auto warning = find_section_warning(member.key);
+    if (names_libraries || !warning || !find_meant_section(*category)) continue;
+    warning->file = merge.find_file(warning->path);
+    config.warnings.push_back(*std::move(warning));
+  }
+}
+
 }  // namespace
+
+std::optional<ConfigError> find_section_warning(std::string_view section) {
+  const std::string_view category = find_section_category(section).value_or(section);
+  std::vector<std::string_view> keys;
+  for (const BuiltInSection& known : built_in_sections()) {
+    if (*find_section_category(known.key) == category) return std::nullopt;
+    keys.push_back(known.key);
+  }
+  const auto meant = find_meant_section(category);
+  return ConfigError{json_child_path("$", section),
+                     "unknown section: its functions are looked for in executables only",
+                     (meant ? "did you mean \"" + std::string(*meant) + "\"?"
+                            : "gpuperf knows " + join_names(keys) + ";") +
+                         " to keep it, list its libraries under \"libraries\""};
+}
 
 std::variant<ProbeSpec, std::vector<ConfigError>> parse_probe(std::string_view section,
                                                               std::string_view name,
@@ -135,22 +222,34 @@ std::variant<ProbeSpec, std::vector<ConfigError>> parse_probe(std::string_view s
 }
 
 std::variant<Config, std::vector<ConfigError>> parse_config(std::string_view text) {
-  if (std::optional<ConfigError> fault = find_text_fault(text))
-    return std::vector<ConfigError>{*std::move(fault)};
+  const ConfigFile file{.path = "", .text = std::string(text)};
+  return parse_config(std::span(&file, 1));
+}
+
+std::variant<Config, std::vector<ConfigError>> parse_config(std::span<const ConfigFile> files) {
   std::vector<ConfigError> errors;
-  const std::optional<JsonNode> root = parse_json_document(text, errors);
-  if (!root) return errors;
-  const auto* object = std::get_if<JsonObject>(&root->value);
-  if (!object) {
-    errors.push_back({"$", "must be an object, is " + describe_node(*root),
-                      "the whole configuration stands in one pair of braces"});
-    return errors;
+  ConfigMerge merge;
+  bool is_complete = true;  // otherwise much would only seem to be missing
+  for (const ConfigFile& file : files) {
+    const size_t errors_before = errors.size();
+    const auto object = parse_file(file.text, errors);
+    if (object) merge.add(*object, file.path);
+    is_complete = is_complete && object;
+    for (size_t i = errors_before; i < errors.size(); ++i) errors[i].file = file.path;
   }
+  if (!is_complete) return errors;
+  JsonObject root = merge.root();
+  if (wants_shipped_functions(root)) root = add_shipped_functions(root);
+  const size_t errors_before = errors.size();
   Config config;
-  TopLevel(errors).parse(*object, config);
+  TopLevel(errors).parse(root, config);
   if (auto fault = find_grpc_fault(config.settings)) errors.push_back(*std::move(fault));
+  for (size_t i = errors_before; i < errors.size(); ++i)
+    errors[i].file = merge.find_file(errors[i].path);
   if (!errors.empty()) return errors;
-  config.text = text;
+  config.files.assign(files.begin(), files.end());
+  config.warnings = merge.conflicts();
+  add_section_warnings(root, merge, config);
   return config;
 }
 

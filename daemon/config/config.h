@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -109,26 +110,46 @@ struct Settings {
   } log;
 };
 
-struct Config {
-  std::string text;  // as read
-  Settings settings;
-  ProbeConfig probes;
-};
-
-// One error, with its place and a way out.
+// One error or warning, with its place and a way out.
 struct ConfigError {
   std::string
       path;  // JSON path ("$.slow.recent"), or "line 3, column 7" where the text is not JSON
   std::string message;
   std::string hint;
+  std::string file;  // of several; empty = the only one
   bool operator==(const ConfigError&) const = default;
+};
+
+// One of the files that make up a configuration.
+struct ConfigFile {
+  std::string path;
+  std::string text;  // as read
+};
+
+struct Config {
+  std::vector<ConfigFile> files;  // in the order in which they were merged
+  Settings settings;
+  ProbeConfig probes;
+  std::vector<ConfigError> warnings;
 };
 
 // Largest configuration that is read: room for some ten thousand functions.
 inline constexpr size_t kConfigMaxBytes = 1 << 20;
 
+// Drop-in files that are read beside the configuration file.
+inline constexpr size_t kConfigMaxDropIns = 64;
+
 // The text of a configuration file. Reads only regular files, so a pipe or a device cannot hang it.
 Result<std::string> read_config_file(const std::string& path);
+
+// Where a configuration is read.
+struct ConfigPlace {
+  std::string path;
+  bool may_be_missing = false;  // then drop-ins, where there are any, are the whole configuration
+};
+
+// The file and the drop-ins beside it, conf.d/*.json, in the order of their names.
+Result<std::vector<ConfigFile>> read_config_files(const ConfigPlace& place);
 
 // The configuration built into the daemon (deploy/config.json), for hosts without a file.
 std::string_view default_config_text();
@@ -136,16 +157,27 @@ std::string_view default_config_text();
 // Every error of the text, or the configuration. Duplicate keys come first, the rest in file order.
 std::variant<Config, std::vector<ConfigError>> parse_config(std::string_view text);
 
+// The same of files, each over those before. Where two give a key different values, the later one
+// counts and a warning names both. No file: the functions shipped with the daemon.
+std::variant<Config, std::vector<ConfigError>> parse_config(std::span<const ConfigFile> files);
+
 // One probe given at run time: `section` is a section's key or its category, `value_json` what
 // would stand behind `name` there. Every error, with its path in such a file, or the probe.
 std::variant<ProbeSpec, std::vector<ConfigError>> parse_probe(std::string_view section,
                                                               std::string_view name,
                                                               std::string_view value_json);
 
+// Warns of a section (a key, or its category) that the daemon has no libraries for, and names the
+// one that was probably meant.
+std::optional<ConfigError> find_section_warning(std::string_view section);
+
 // Names ("grpc.listen") of the settings that differ and take effect only after a restart.
 std::vector<std::string> list_restart_settings(const Settings& old, const Settings& now);
 
-// One line per error, "FILE: PATH: MESSAGE; hint: HINT", as `gpuperfd --check` prints them.
+// "FILE: PATH: MESSAGE; hint: HINT". `file` stands for that of an error without one.
+std::string render_config_error(std::string_view file, const ConfigError& error);
+
+// One line per error, as `gpuperfd --check` prints them.
 std::string render_config_errors(std::string_view file, std::span<const ConfigError> errors);
 
 // Every setting with its value in force, as a JSON object.

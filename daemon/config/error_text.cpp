@@ -79,6 +79,22 @@ bool contains_words(std::string_view whole, std::string_view part) {
   return false;
 }
 
+// The nearest name that is at most so many edits away.
+std::optional<std::string_view> find_within(std::string_view name,
+                                            std::span<const std::string_view> known,
+                                            size_t max_edits) {
+  std::optional<std::string_view> nearest;
+  size_t fewest = max_edits + 1;
+  for (const std::string_view candidate : known) {
+    const size_t edits = count_edits(name, candidate);
+    if (edits < fewest && edits < candidate.size()) {
+      nearest = candidate;
+      fewest = edits;
+    }
+  }
+  return nearest;
+}
+
 }  // namespace
 
 std::string json_child_path(std::string_view parent, std::string_view key) {
@@ -129,16 +145,8 @@ std::string join_names(std::span<const std::string_view> names) {
 std::optional<std::string_view> find_nearest_name(std::string_view name,
                                                   std::span<const std::string_view> known) {
   if (name.empty() || name.size() > kComparedMaxBytes) return std::nullopt;
-  std::optional<std::string_view> nearest;
   // A third of the letters wrong is another word, except that one wrong letter always counts.
-  size_t fewest = std::max<size_t>(1, name.size() / 3) + 1;
-  for (const std::string_view candidate : known) {
-    const size_t edits = count_edits(name, candidate);
-    if (edits < fewest && edits < candidate.size()) {
-      nearest = candidate;
-      fewest = edits;
-    }
-  }
+  const auto nearest = find_within(name, known, std::max<size_t>(1, name.size() / 3));
   if (nearest) return nearest;
   for (const std::string_view candidate : known) {
     if (std::min(name.size(), candidate.size()) < kWordMinBytes) continue;
@@ -147,6 +155,13 @@ std::optional<std::string_view> find_nearest_name(std::string_view name,
       return candidate;
   }
   return std::nullopt;
+}
+
+std::optional<std::string_view> find_misspelt_name(std::string_view name,
+                                                   std::span<const std::string_view> known) {
+  constexpr size_t kLongWordBytes = 8;
+  if (name.empty() || name.size() > kComparedMaxBytes) return std::nullopt;
+  return find_within(name, known, name.size() < kLongWordBytes ? 1 : 2);
 }
 
 std::string hint_for_unknown(std::string_view name, std::span<const std::string_view> known,

@@ -31,6 +31,10 @@ std::string join_names(std::span<const std::string_view> names);
 std::optional<std::string_view> find_nearest_name(std::string_view name,
                                                   std::span<const std::string_view> known);
 
+// The same, a letter or two apart at most, one where `name` is shorter than eight.
+std::optional<std::string_view> find_misspelt_name(std::string_view name,
+                                                   std::span<const std::string_view> known);
+
 // `did you mean "nearest"?`, or `fallback` when nothing is near.
 std::string hint_for_unknown(std::string_view name, std::span<const std::string_view> known,
                              std::string fallback);

@@ -51,23 +51,23 @@ size_t offset_of_fault(std::string_view text, size_t position_bytes, std::string
 
 std::string hint_for_syntax(std::string_view text, size_t offset_bytes, std::string_view message) {
   if (message.find("UTF-8") != message.npos) return "save the file as UTF-8";
-  if (message == kNumberTooLarge) return "no setting takes a number this large";
+  if (message == kNumberTooLarge) return "use a smaller number: no setting is this large";
   if (message.find("control character") != message.npos)
     return "close the string on its line; a line break or tab inside it is written \\n or \\t";
   const std::string_view before = text.substr(0, std::min(offset_bytes, text.size()));
   const std::string_view fault = text.substr(before.size());
-  if (fault.empty()) return "the text ends too early: look for a missing }, ] or quotation mark";
+  if (fault.empty()) return "the file ends too early: look for a missing }, ] or quotation mark";
   const size_t last = before.find_last_not_of(" \t\r\n");
   const bool follows_comma = last != before.npos && before[last] == ',';
   if (follows_comma && (fault[0] == '}' || fault[0] == ']')) return "remove the comma before it";
   if (fault[0] == '/' || fault[0] == '#') return "JSON has no comments: remove it";
   if (fault[0] == '\'') return "write strings in double quotes";
   if (fault.starts_with("NaN") || fault.starts_with("Inf"))
-    return "a number is written in digits: JSON has no NaN and no Infinity";
+    return "write the number in digits: JSON has no NaN and no Infinity";
   if (message.ends_with("expected end of input")) return "remove what follows the last }";
   if (message.ends_with("expected '}'") || message.ends_with("expected ']'"))
     return "look for a missing comma or closing bracket before it";
-  return "every entry reads \"key\": value, with a comma between two entries";
+  return "write each entry as \"key\": value, with a comma between entries";
 }
 
 // Builds the tree from the parser's events. Nesting is bounded by kJsonMaxDepth.
@@ -95,7 +95,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     level.key = std::move(name);
     if (!level.keys_seen.insert(level.key).second) {
       errors_.push_back({path_to_child(), "duplicate key",
-                         "a key may stand only once in its object: remove or rename one"});
+                         "a key may appear only once in an object: remove or rename one"});
     }
     return true;
   }
@@ -148,7 +148,7 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
     if (levels_.size() == kJsonMaxDepth) {
       errors_.push_back({path_to_child(),
                          "nested deeper than " + std::to_string(kJsonMaxDepth) + " levels",
-                         "no setting needs that: look for a [ or { too many"});
+                         "no setting needs this: look for an extra [ or {"});
       return false;
     }
     levels_.push_back({std::move(node), {}, {}});
@@ -169,12 +169,14 @@ class TreeBuilder final : public nlohmann::json_sax<nlohmann::json> {
 
 }  // namespace
 
+bool JsonNode::operator==(const JsonNode& other) const { return value == other.value; }
+
 std::optional<JsonNode> parse_json_document(std::string_view text,
                                             std::vector<ConfigError>& errors) {
   // The parser takes a NUL for the end of the text and would ignore what follows.
   if (const size_t nul = text.find('\0'); nul != text.npos) {
-    errors.push_back(
-        {describe_position(text, nul), "a NUL byte: this is no text", "save the file as UTF-8"});
+    errors.push_back({describe_position(text, nul), "contains a NUL byte, so it is not text",
+                      "save the file as UTF-8"});
     return std::nullopt;
   }
   TreeBuilder builder(text, errors);

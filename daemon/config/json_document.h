@@ -24,11 +24,13 @@ using JsonObject = std::vector<JsonMember>;  // in file order; a duplicate key i
 struct JsonNode {
   std::variant<std::nullptr_t, bool, uint64_t, int64_t, double, std::string, JsonArray, JsonObject>
       value;  // no initialiser here: it would need JsonMember complete
+  bool operator==(const JsonNode& other) const;
 };
 
 struct JsonMember {
   std::string key;
   JsonNode value;
+  bool operator==(const JsonMember&) const = default;
 };
 
 // Deepest nesting accepted; the deepest the configuration needs is 6:

@@ -19,22 +19,24 @@ constexpr size_t kLibraryMaxBytes = 4095;  // PATH_MAX without its terminating z
 
 constexpr ProbeKeyRow kProbeKeys[] = {
     {"symbol",
-     "Symbol as the library exports it, one with * for any run of characters, a C++ name without "
-     "its "
-     "parameters, or a static probe as provider:name; needed."},
-    {"library", "Glob on the file name, or absolute path, in place of the section's libraries."},
+     "Symbol as the library exports it, a pattern with * for any characters, a C++ name without "
+     "its parameters, or a static probe as provider:name. Required, unless the shipped functions "
+     "or an earlier file define it."},
+    {"library",
+     "Glob on the file name, or absolute path; replaces the section's libraries for this "
+     "function."},
     {"slow_threshold_ms",
-     "A call at least this long is slow, in place of slow.default_threshold_ms. 0: never."},
+     "A call that takes at least this long is slow; replaces slow.default_threshold_ms. 0: never."},
     {"args",
-     "How arguments are shown: the name of a built-in decoder, a list of typed arguments, or "
-     "\"raw\" "
-     "for the six argument registers. Without it functions with a decoder use theirs."},
-    {"probe", "false: known by name, not probed."},
+     "How arguments are decoded: the name of a built-in decoder, a list of typed arguments, or "
+     "\"raw\" for the six argument registers. Default: the function's built-in decoder, if it has "
+     "one."},
+    {"probe", "false: the function is configured but disabled."},
     {"may_throw",
-     "Whether a C++ exception may pass through the function. Those that it may are timed at their "
-     "own returns and tail jumps, or only counted: a return probe would abort the program. Without "
-     "it: false for the C functions of the cuda, cublas, cudnn and nccl sections, true for all "
-     "others and for C++ names."},
+     "Whether a C++ exception may pass through the function. If so, it is timed at its own returns "
+     "and tail jumps, or only counted, because a return probe would abort the program. Default: "
+     "false for the C functions of the cuda, cublas, cudnn and nccl sections, true for all others "
+     "and for C++ names."},
 };
 
 constexpr std::string_view kLibraryHint =
@@ -53,7 +55,7 @@ std::optional<std::string> read_library(const JsonNode& node, const FaultPlace& 
   } else if (library->size() > kLibraryMaxBytes) {
     place.report(limit_text(kLibraryMaxBytes), kLibraryHint);
   } else if (has_control_character(*library)) {
-    place.report("holds a control character: " + quote_for_message(*library), kLibraryHint);
+    place.report("contains a control character: " + quote_for_message(*library), kLibraryHint);
   } else if (library->find('/') != library->npos && !library->starts_with('/')) {
     place.report("is neither a file name nor an absolute path: " + quote_for_message(*library),
                  kLibraryHint);
@@ -74,7 +76,7 @@ void read_threshold(const JsonNode& node, const FaultPlace& place, ProbeSpec& sp
   }
   place.report("must be a number from 0 to " + format_number(kThresholdMaxMs) + ", is " +
                    describe_node(node),
-               "in milliseconds; with 0 the function has no slow calls");
+               "give milliseconds; with 0 the function has no slow calls");
 }
 
 std::optional<bool> read_switch(const JsonNode& node, const FaultPlace& place,
@@ -102,16 +104,16 @@ void read_probe_member(const JsonMember& member, const FaultPlace& place, ProbeS
     read_arguments(member.value, place, spec);
   } else if (member.key == "probe") {
     spec.enabled =
-        read_switch(member.value, place, "with false the function is known by name and not probed")
+        read_switch(member.value, place, "false keeps the function configured but disabled")
             .value_or(true);
   } else if (member.key == "may_throw") {
-    spec.may_throw = read_switch(
-        member.value, place,
-        "write false only where no C++ exception can ever pass: one that does aborts the program");
+    spec.may_throw = read_switch(member.value, place,
+                                 "write false only if no C++ exception can ever pass through: one "
+                                 "that does aborts the program");
   } else {
     const std::vector<std::string_view> keys = probe_keys();
     place.report("unknown key",
-                 hint_for_unknown(member.key, keys, "a probe holds " + join_names(keys)));
+                 hint_for_unknown(member.key, keys, "the keys of a probe are " + join_names(keys)));
   }
 }
 
@@ -121,11 +123,11 @@ void check_static_probe(const JsonObject& object, const FaultPlace& place) {
     if (member.key == "args")
       place.child(member.key)
           .report("a static probe (provider:name) has no arguments to decode",
-                  "leave it out, or name the function it stands in");
+                  "remove this key, or probe the function that contains the static probe");
     if (member.key == "slow_threshold_ms")
       place.child(member.key)
-          .report("a static probe (provider:name) is counted and never slow",
-                  "leave it out, or name the function it stands in");
+          .report("a static probe (provider:name) is only counted, so it has no threshold",
+                  "remove this key, or probe the function that contains the static probe");
   }
 }
 
@@ -151,12 +153,12 @@ void read_probe(const JsonNode& node, const FaultPlace& place, ProbeSpec& spec) 
 }
 
 void check_display_name(std::string_view name, const FaultPlace& place) {
-  constexpr std::string_view kHint = "the key is the name under which the function is shown";
+  constexpr std::string_view kHint = "use the function's display name as the key";
   if (name.empty()) place.report("the display name is empty", kHint);
   if (name.size() > kNameMaxBytes)
     place.report("the display name " + limit_text(kNameMaxBytes), kHint);
   if (has_control_character(name))
-    place.report("the display name holds a control character", kHint);
+    place.report("the display name contains a control character", kHint);
 }
 
 // One entry of a section; nothing when it has a fault.
@@ -179,7 +181,7 @@ bool is_category_character(char c) {
 void check_category(std::string_view category, const FaultPlace& place) {
   if (category.empty()) {
     place.report("the section has no name before its ending",
-                 "write what the functions belong to: \"mylib_func_sym\"");
+                 "start it with what the functions belong to: \"mylib_func_sym\"");
   } else if (category.size() > kNameMaxBytes) {
     place.report("the section's name " + limit_text(kNameMaxBytes), "shorten it");
   } else if (!std::ranges::all_of(category, is_category_character)) {
@@ -197,8 +199,8 @@ std::vector<std::string> read_library_list(const JsonNode& node, const FaultPlac
     return {};
   }
   if (array->empty()) {
-    place.report("must hold at least one glob or absolute path, is empty",
-                 "leave the section out here for its built-in libraries");
+    place.report("must contain at least one glob or absolute path, is empty",
+                 "remove the section here to use its built-in libraries");
     return {};
   }
   std::vector<std::string> globs;
@@ -229,7 +231,7 @@ const std::vector<BuiltInSection>& built_in_sections() {
        "Functions of PyTorch, by C++ name or mangled name.",
        {"libtorch*.so*", "libc10*.so*"}},
       {"custom_sym",
-       "Any function: of the libraries named under libraries.custom_sym, or of the executables of "
+       "Any function, in the libraries listed in libraries.custom_sym or in the executables of "
        "watched processes.",
        {}},
   };
@@ -304,7 +306,8 @@ std::map<std::string, std::vector<std::string>> parse_libraries(
     const auto found = category_of.find(member.key);
     if (found == category_of.end()) {
       entry.report("no section of this name",
-                   hint_for_unknown(member.key, known, "name a probe section of this file"));
+                   hint_for_unknown(member.key, known,
+                                    "use the name of a section of functions in this file"));
       continue;
     }
     const auto [first, is_first] = given.try_emplace(found->second, member.key);

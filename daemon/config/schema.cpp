@@ -150,10 +150,8 @@ Json probe_schema() {
     schema.update(probe_key_schema(row.key));
     keys[std::string(row.key)] = std::move(schema);
   }
-  Json object = {{"type", "object"},
-                 {"additionalProperties", false},
-                 {"required", Json::array({"symbol"})},
-                 {"properties", std::move(keys)}};
+  Json object = {
+      {"type", "object"}, {"additionalProperties", false}, {"properties", std::move(keys)}};
   const Json symbol = {{"$ref", "#/definitions/symbol"}};
   return {{"anyOf", Json::array({symbol, std::move(object)})}};
 }
@@ -162,9 +160,8 @@ Json definitions() {
   return {
       {"symbol",
        {{"description",
-         "Symbol as the library exports it (cudaMalloc), with * for any run of characters "
-         "(cudnn*), a "
-         "C++ name without its parameters (torch::nn::LinearImpl::forward), or a static probe "
+         "Symbol as the library exports it (cudaMalloc), with * for any characters (cudnn*), a C++ "
+         "name without its parameters (torch::nn::LinearImpl::forward), or a static probe "
          "(provider:name)."},
         {"type", "string"},
         {"minLength", 1},
@@ -195,7 +192,7 @@ Json libraries_schema() {
     properties[std::string(section.key)] = schema;
   }
   return {{"description",
-           "Section -> where its symbols are looked for, in place of the built-in libraries."},
+           "Section -> libraries to look for its symbols in; replaces the built-in ones."},
           {"type", "object"},
           {"properties", std::move(properties)},
           {"additionalProperties", {{"$ref", "#/definitions/library_list"}}}};
@@ -233,6 +230,11 @@ std::string render_config_schema() {
     properties[std::string(section.key)] = std::move(schema);
   }
   properties["libraries"] = libraries_schema();
+  properties["shipped_functions"] = {
+      {"description",
+       "Whether the functions shipped with gpuperf are also probed, with this file's changes to "
+       "them. Default: only if no section lists functions."},
+      {"type", "boolean"}};
   for (const std::string_view section : settings_sections())
     properties[std::string(section)] = settings_section_schema(section);
   return dump({{"$schema", "http://json-schema.org/draft-07/schema#"},

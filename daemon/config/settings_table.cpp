@@ -23,308 +23,308 @@ constexpr uint64_t kDaySeconds = 86'400;
 // KB (the histogram), an exited process about 20 such rows.
 constexpr SettingRow kRows[] = {
     {"slow", "default_threshold_ms",
-     "A call at least this long is slow, unless its probe says otherwise. 0: only probes with a "
-     "threshold of their own have slow calls.",
+     "Default threshold: a call that takes at least this long is slow. A probe can set its own. 0: "
+     "only probes with their own threshold have slow calls.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.slow.default_threshold_ms; }, 0,
                    kThresholdMaxMs}},
-    {"slow", "worst_per_function", "Worst slow calls kept in memory for each function and process.",
-     Effect::kRestart,
+    {"slow", "worst_per_function",
+     "Number of worst slow calls kept in memory per function and process.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.worst_per_function; }, 0, 100}},
-    {"slow", "recent", "Most recent slow calls kept in memory beside the worst.", Effect::kRestart,
+    {"slow", "recent", "Number of most recent slow calls kept in memory in addition to the worst.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.recent; }, 0, 100'000}},
     {"slow", "log_per_second",
-     "Slow calls written to the log per second; what is held back is counted. 0: none.",
+     "Maximum number of slow calls logged per second; the rest are counted. 0: none.",
      Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.slow.log_per_second; }, 0, 1000}},
-    {"slow", "stacks", "Whether a slow call carries its user stack.", Effect::kReload,
+    {"slow", "stacks", "Whether slow calls include their user stack.", Effect::kReload,
      SwitchSetting{[](Settings& s) -> bool& { return s.slow.stacks; }}},
     {"slow", "time_split",
-     "Whether threads are followed through the scheduler while they are inside of a probed call, "
-     "so "
-     "that a slow call says where its time went.",
+     "Whether threads are traced through the scheduler while they are in a probed call, so that a "
+     "slow call shows its time split.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.slow.time_split; }}},
     {"slow", "adaptive_factor",
-     "A call is slow, too, when it takes this many times the p99 of its function over the last "
-     "minute. 0: only thresholds in milliseconds count.",
+     "Adaptive threshold: a call is also slow if it takes this many times its function's p99 over "
+     "the last minute. 0: only thresholds in milliseconds apply.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.slow.adaptive_factor; }, 0, 1'000'000}},
     {"slow", "adaptive_floor_ms",
-     "No call shorter than this is slow by its function's p99: keeps noise out.", Effect::kReload,
+     "Lower bound of the adaptive threshold, so that fast functions do not produce noise.",
+     Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.slow.adaptive_floor_ms; }, 0.001,
                    kThresholdMaxMs}},
-    {"stats", "interval_ms", "How often the kernel's totals are read.", Effect::kRestart,
+    {"stats", "interval_ms", "Interval at which totals are read from the BPF maps.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.interval_ms; }, 100, 60'000}},
     {"stats", "max_cells",
-     "Pairs of function and process followed at once; calls of further pairs are counted under "
-     "process \"other\".",
+     "Maximum number of (function, process) pairs tracked at the same time; calls of further pairs "
+     "are counted under process \"other\".",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_cells; }, 1, 262'144}},
     {"stats", "max_functions",
-     "Functions followed at most, matches of wildcards and those added at run time included; "
-     "further "
-     "ones are not probed, and counted.",
+     "Maximum number of functions, including wildcard matches and functions added at run time; "
+     "further ones are not probed and counted as drops.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_functions; }, 16, 16'384}},
     {"stats", "keep_exited_seconds",
-     "How long the rows of an exited process stay visible. Its calls stay in the totals for good.",
+     "How long the rows of an exited process stay visible. Its calls stay in the totals.",
      Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.keep_exited_seconds; }, 0,
                     7 * kDaySeconds}},
     {"stats", "max_exited_processes",
-     "Exited processes whose rows are kept at most; the oldest leave first.", Effect::kRestart,
+     "Maximum number of exited processes whose rows are kept; the oldest are removed first.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.max_exited_processes; }, 0,
                     10'000}},
-    {"stats", "summary_interval_seconds", "How often the log gets a summary. 0: never.",
+    {"stats", "summary_interval_seconds", "Interval of the summary in the log. 0: no summary.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.summary_interval_seconds; }, 0,
                     kDaySeconds}},
     {"stats", "gpu_interval_ms",
-     "How often the GPUs' clocks, power, heat and errors are read from NVIDIA's driver; what is "
-     "below 100 counts as 100. 0: never.",
+     "Interval at which clocks, power, temperature and errors of the GPUs are read from NVIDIA's "
+     "driver; values below 100 mean 100. 0: never.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.gpu_interval_ms; }, 0, 60'000}},
-    {"ingest", "enabled",
-     "Whether processes with the injected library may connect and tell what their GPU does.",
+    {"ingest", "enabled", "Whether injected processes may connect and report what their GPU does.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.enabled; }}},
     {"ingest", "socket",
-     "Unix socket that they connect to, an absolute path. Empty: ingest.sock in the runtime "
-     "directory. Processes find another path through GPUPERF_SOCKET.",
+     "Absolute path of the Unix socket that injected processes connect to. Empty: ingest.sock in "
+     "the runtime directory. If you change it, set GPUPERF_SOCKET to the same path in the "
+     "processes.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.ingest.socket; }, kSocketPathFormat,
                  kSocketPathPattern, find_socket_path_fault}},
-    {"ingest", "max_sessions", "Processes connected at once; further ones are refused and counted.",
+    {"ingest", "max_sessions",
+     "Maximum number of injected processes connected at the same time; further ones are refused "
+     "and counted.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.max_sessions; }, 1, 8'192}},
     {"ingest", "max_sessions_per_user",
-     "Of those, how many one user may have. An eighth of all is kept for root, and no other user "
-     "gets more than three times what is free, so that the next one finds a place.",
+     "Maximum number of them per user. An eighth of the total is reserved for root, and no other "
+     "user gets more than three times what is free, so that others can still connect.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.max_sessions_per_user; }, 1,
                     8'192}},
     {"ingest", "max_records_per_second",
-     "What one process may send; beyond it, its connection is read from later and the process "
+     "Maximum rate per process. Above it, the daemon reads from the process later, and the process "
      "drops and counts what it cannot send.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.max_records_per_second; }, 1'000,
                     100'000'000}},
-    {"ingest", "sample_every", "Keep one of so many launches. 1: all.", Effect::kRestart,
+    {"ingest", "sample_every", "Keep one of every so many launches. 1: all.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.sample_every; }, 1, 1'000'000}},
-    {"ingest", "flush_interval_ms", "Longest time that a record waits in its process.",
-     Effect::kRestart,
+    {"ingest", "flush_interval_ms",
+     "Maximum time that a record waits in its process before it is sent.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.flush_interval_ms; }, 10,
                     60'000}},
     {"ingest", "injector_path",
-     "libgpuperf_injector.so for containers that are injected by one of the ways below, by the "
-     "path "
-     "it has on the host: container runtimes read it there. Where gpuperfd runs in a container, "
-     "its "
-     "folder is to be mounted at the same path. Empty: looked for beside gpuperfd and where it is "
-     "installed.",
+     "Host path of libgpuperf_injector.so for containers injected by one of the ways below; "
+     "container runtimes read it from there. If gpuperfd runs in a container, mount the library's "
+     "folder at the same path. Empty: gpuperfd looks next to itself and in the install location.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.ingest.injector_path; }, kFileFormat,
                  kFilePattern, find_file_fault}},
     {"ingest", "cdi_spec",
-     "File by which podman, Docker and containerd learn the device gpuperf.dev/inject=all, which "
-     "injects a container; usually /var/run/cdi/gpuperf.json. It stays when gpuperfd ends. Empty: "
-     "none is written.",
+     "CDI file that declares the device gpuperf.dev/inject=all to podman, Docker and containerd; a "
+     "container with this device is injected. Usually /var/run/cdi/gpuperf.json. It remains when "
+     "gpuperfd stops. Empty: no file is written.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.ingest.cdi_spec; }, kCdiSpecFormat,
                  kCdiSpecPattern, find_cdi_spec_fault}},
     {"ingest", "device_plugin",
-     "Whether the node's kubelet is offered the resource gpuperf.dev/inject, which injects the "
-     "pods "
-     "that ask for it.",
+     "Whether gpuperfd registers a device plugin with the node's kubelet. It offers the resource "
+     "gpuperf.dev/inject; pods that request it are injected.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.device_plugin; }}},
     {"ingest", "device_plugin_dir",
-     "Folder with the kubelet.sock of that kubelet. Empty: /var/lib/kubelet/device-plugins.",
+     "Folder that contains the kubelet's kubelet.sock. Empty: /var/lib/kubelet/device-plugins.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.ingest.device_plugin_dir; },
                  kFolderFormat, kFolderPattern, find_folder_fault}},
     {"trace", "recorder",
-     "Whether launches, calls and GPU work of the last seconds are always kept in memory: the "
-     "flight recorder. Off: only captures record.",
+     "Whether the flight recorder is on: it always keeps the last seconds of launches, calls and "
+     "GPU work in memory. Off: only captures record.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.trace.recorder; }}},
-    {"trace", "recorder_seconds", "How far back the flight recorder reaches, where it has room.",
+    {"trace", "recorder_seconds",
+     "How far back the flight recorder reaches, unless trace.recorder_mib is full.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.recorder_seconds; }, 1, 3'600}},
     {"trace", "recorder_mib",
-     "Room for the flight recorder's events of 32 bytes, MiB; the oldest leave first.",
+     "Memory limit of the flight recorder in MiB; an event takes 32 bytes, and the oldest are "
+     "removed first.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.recorder_mib; }, 1, 16'384}},
     {"trace", "stacks_per_second",
-     "Launches of each thread that carry a stack, per second, while no capture runs; in a capture "
-     "all do. 0: none.",
+     "Launches per second and thread that get a stack while no capture runs; in a capture, all do. "
+     "0: none.",
      Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.stacks_per_second; }, 0,
                     1'000'000}},
     {"trace", "min_call_us",
-     "The flight recorder keeps calls at least so long, microseconds, beside all launches; "
-     "captures "
-     "have every call.",
+     "The flight recorder keeps all launches, and other calls that take at least this many "
+     "microseconds. Captures have every call.",
      Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.min_call_us; }, 0, 10'000'000}},
     {"trace", "long_call_us",
-     "Calls at least so long carry the stack of their caller, microseconds.", Effect::kReload,
+     "Calls that take at least this many microseconds get their caller's stack.", Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.long_call_us; }, 1, 10'000'000}},
-    {"trace", "max_capture_seconds", "Longest capture; one that runs longer is ended.",
+    {"trace", "max_capture_seconds", "Maximum duration of a capture; a longer one is stopped.",
      Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.max_capture_seconds; }, 1,
                     kDaySeconds}},
     {"trace", "max_capture_mib",
-     "Room for the events of captures that run, MiB of memory; what is beyond is missing, and "
+     "Memory limit in MiB for the events of running captures; events beyond it are dropped and "
      "counted.",
      Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.max_capture_mib; }, 1, 65'536}},
     {"trace", "freeze_on_slow_ms",
-     "A slow call at least so long makes a capture of what the flight recorder holds, once a "
-     "minute at most. 0: none does.",
+     "A slow call that takes at least this long freezes the flight recorder into a capture, at "
+     "most once a minute. 0: never.",
      Effect::kReload,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.freeze_on_slow_ms; }, 0,
                     3'600'000}},
     {"trace", "freeze_on_alert",
-     "Whether POST /freeze?name=NAME on metrics.listen makes a capture of what the flight recorder "
-     "holds, once a minute at most: for the webhook of an Alertmanager. Whoever reaches the port "
-     "may ask.",
+     "Whether POST /freeze?name=NAME on metrics.listen freezes the flight recorder into a capture, "
+     "at most once a minute; meant for an Alertmanager webhook. Anyone who can reach this port can "
+     "trigger it.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.trace.freeze_on_alert; }}},
     {"trace", "store_mib",
-     "Room for captures in storage.path, MiB; the oldest leave first. Without storage.path none "
-     "is kept.",
+     "Disk limit in MiB for captures in storage.path; the oldest are removed first. Without "
+     "storage.path, no capture is kept.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.store_mib; }, 1, 1'048'576}},
     {"trace", "retention_days", "How long a capture is kept.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.retention_days; }, 1, 3'650}},
     {"overhead", "budget_percent",
-     "Share of each process's time that probes may cost, by their calibrated cost; past it the "
-     "costliest are taken out for a while. 0: never.",
+     "Overhead budget: the share of each process's time that probes may take, by their calibrated "
+     "cost. Above it, the most expensive probes are suspended for a time. 0: never.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.overhead.budget_percent; }, 0, 100}},
     {"overhead", "launch_hooks",
-     "Whether processes with the injected library count kernel and graph launches, copies and "
-     "memsets themselves, which costs no trap per call. Off: uprobes count them, as in all other "
-     "processes.",
+     "Whether injected processes count kernel and graph launches, copies and memsets themselves "
+     "(launch hooks), without a trap per call. Off: uprobes count them, as in all other processes.",
      Effect::kReload, SwitchSetting{[](Settings& s) -> bool& { return s.overhead.launch_hooks; }}},
     {"limits", "memory_mib",
-     "Resident memory of the daemon, MiB. A quarter of it is for what injected processes make it "
-     "keep, shared among users and processes; close to it, nothing more of theirs is kept. What is "
-     "refused is counted.",
+     "Limit in MiB for the daemon's resident memory. A quarter of it is for data of injected "
+     "processes, shared among users and processes; near the limit, no more of their data is kept. "
+     "What is refused is counted.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.limits.memory_mib; }, 128, 65'536}},
     {"storage", "path",
-     "Folder of the store of slow calls, an absolute path. Empty: they are kept in memory only.",
+     "Folder of the store of slow calls and captures, an absolute path. Empty: slow calls are kept "
+     "in memory only.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.storage.path; }, kFolderFormat,
                  kFolderPattern, find_folder_fault}},
     {"storage", "max_mib",
-     "Room for the store, MiB; the least bad of the oldest calls leave first.", Effect::kRestart,
+     "Disk limit in MiB for slow calls; of the oldest calls, the least slow are removed first.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.storage.max_mib; }, 16, 1'048'576}},
-    {"storage", "history_hours", "How long every slow call is kept in the store.", Effect::kRestart,
+    {"storage", "history_hours", "How long all slow calls are kept in the store.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.storage.history_hours; }, 1, 8'760}},
     {"storage", "retention_days",
      "How long the worst slow calls of each function, process and hour are kept in the store.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.storage.retention_days; }, 1, 3'650}},
     {"metrics", "listen",
-     "Where Prometheus metrics are served over HTTP, as host:port or [IPv6]:port; port 0 takes a "
-     "free one. Empty: nowhere.",
+     "Address on which Prometheus metrics are served over HTTP: host:port or [IPv6]:port; port 0 "
+     "picks a free one. Empty: not served.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.metrics.listen; }, kTcpAddressFormat,
                  kTcpAddressPattern, find_tcp_address_fault}},
     {"metrics", "max_series",
-     "Sets (function, comm, container, pod) exported, of 31 time series each; further ones are "
-     "folded into comm=\"other\" and counted.",
+     "Maximum number of (function, comm, container, pod) sets exported, at 31 time series each; "
+     "further ones are added to comm=\"other\" and counted.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_series; }, 100, 200'000}},
     {"metrics", "max_kernels",
-     "Names of GPU kernels exported on their own; further ones are folded into "
+     "Maximum number of GPU kernel names exported separately; further ones are added to "
      "kernel_name=\"other\" and counted.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.metrics.max_kernels; }, 2, 10'000}},
     {"metrics", "page",
-     "Whether metrics.listen also serves a page for people, to browsers on this host that have its "
+     "Whether metrics.listen also serves the web page, to browsers on this host that have its "
      "token.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.metrics.page; }}},
     {"grpc", "listen",
-     "Where the gRPC API is served, as unix:/absolute/path, host:port or [IPv6]:port. TCP needs "
-     "the three files below. Empty: nowhere, and gpuperfctl cannot reach the daemon.",
+     "Address of the gRPC API: unix:/absolute/path, host:port or [IPv6]:port. TCP needs the three "
+     "files below. Empty: not served, so gpuperfctl cannot reach the daemon.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.listen; }, kRpcAddressFormat,
                  kRpcAddressPattern, find_rpc_address_fault}},
-    {"grpc", "cert_file", "Certificate that the daemon shows clients over TCP, PEM.",
-     Effect::kRestart,
+    {"grpc", "cert_file", "The daemon's certificate for TCP clients (PEM).", Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.cert_file; }, kFileFormat,
                  kFilePattern, find_file_fault}},
-    {"grpc", "key_file", "Its key, PEM.", Effect::kRestart,
+    {"grpc", "key_file", "The daemon's private key (PEM).", Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.key_file; }, kFileFormat,
                  kFilePattern, find_file_fault}},
     {"grpc", "client_ca_file",
-     "Authorities that clients' certificates must come from over TCP, PEM. Anyone with such a "
+     "CA certificates that TCP clients' certificates are checked against (PEM). Anyone with such a "
      "certificate can read what the API shows.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.grpc.client_ca_file; }, kFileFormat,
                  kFilePattern, find_file_fault}},
     {"export", "otlp.endpoint",
-     "Receiver of OpenTelemetry data that metrics, slow calls and profiles are sent to over "
-     "OTLP/gRPC; "
-     "https is TLS. Empty: what the environment says in OTEL_EXPORTER_OTLP_ENDPOINT; without it, "
-     "nothing is sent.",
+     "OTLP/gRPC receiver for metrics, slow calls and profiles; https means TLS. Empty: the "
+     "environment variable OTEL_EXPORTER_OTLP_ENDPOINT; if that is not set either, nothing is "
+     "sent.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.otlp.endpoint; }, kEndpointFormat,
                  kEndpointPattern, find_endpoint_fault}},
     {"export", "otlp.ca_file",
-     "Authorities that the receiver's certificate may come from, PEM. Empty: those of the system.",
+     "CA certificates that the receiver's certificate is checked against (PEM). Empty: the "
+     "system's.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.otlp.ca_file; }, kFileFormat,
                  kFilePattern, find_file_fault}},
     {"export", "otlp.cert_file",
-     "Certificate that the daemon shows the receiver, PEM; with otlp.key_file. Empty: none.",
+     "Client certificate for the receiver (PEM); needs otlp.key_file. Empty: none.",
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.otlp.cert_file; }, kFileFormat,
                  kFilePattern, find_file_fault}},
-    {"export", "otlp.key_file", "Its key, PEM.", Effect::kRestart,
+    {"export", "otlp.key_file", "Private key of the client certificate (PEM).", Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.otlp.key_file; }, kFileFormat,
                  kFilePattern, find_file_fault}},
     {"export", "otlp.headers",
-     "Headers sent with every request, beside those of OTEL_EXPORTER_OTLP_HEADERS, which is the "
-     "place for secrets: whoever may use the API may read the configuration.",
+     "Headers sent with every request, in addition to OTEL_EXPORTER_OTLP_HEADERS. Put secrets "
+     "there, not here: anyone who may use the API can read the configuration.",
      Effect::kRestart,
      MapSetting{[](Settings& s) -> std::map<std::string, std::string>& { return s.otlp.headers; },
                 kHeadersFormat, kHeaderNamePattern, find_header_fault}},
     {"export", "otlp.resource_attributes",
-     "What the data says of its sender beside host and service, such as cluster or region; beside "
+     "Resource attributes in addition to host and service, such as cluster or region, and to "
      "OTEL_RESOURCE_ATTRIBUTES.",
      Effect::kRestart,
      MapSetting{[](Settings& s) -> std::map<std::string, std::string>& {
                   return s.otlp.resource_attributes;
                 },
                 kAttributesFormat, kAttributeNamePattern, find_attribute_fault}},
-    {"export", "otlp.metrics", "Whether metrics are sent, the same as metrics.listen serves.",
-     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.otlp.metrics; }}},
+    {"export", "otlp.metrics",
+     "Whether metrics are sent, the same ones that metrics.listen serves.", Effect::kRestart,
+     SwitchSetting{[](Settings& s) -> bool& { return s.otlp.metrics; }}},
     {"export", "otlp.slow_calls",
-     "Whether slow calls are sent, as spans with the GPU's work as their children.",
-     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.otlp.slow_calls; }}},
+     "Whether slow calls are sent, as spans with their GPU work as child spans.", Effect::kRestart,
+     SwitchSetting{[](Settings& s) -> bool& { return s.otlp.slow_calls; }}},
     {"export", "otlp.profiles",
      "Whether profiles are sent: GPU time by the stacks that launched it, and host time in "
-     "launches "
-     "and probed calls; from the flight recorder (trace.recorder). The signal is alpha: receivers "
-     "must speak version 1.10 of the protocol.",
+     "launches and probed calls; needs the flight recorder (trace.recorder). The signal is alpha: "
+     "receivers must support version 1.10 of the protocol.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.otlp.profiles; }}},
-    {"export", "otlp.profile_interval_seconds", "How often profiles are sent, each of that time.",
+    {"export", "otlp.profile_interval_seconds", "Interval of profiles; each covers one interval.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.profile_interval_seconds; }, 5,
                     600}},
-    {"export", "otlp.interval_seconds", "How often metrics are sent.", Effect::kRestart,
+    {"export", "otlp.interval_seconds", "Interval of metrics.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.interval_seconds; }, 1, 3'600}},
-    {"export", "otlp.timeout_seconds",
-     "Longest time that one request may take; then it is sent again.", Effect::kRestart,
+    {"export", "otlp.timeout_seconds", "Timeout of one request; it is retried after that.",
+     Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.timeout_seconds; }, 1, 300}},
     {"export", "otlp.queue_mib",
-     "Room for metrics, and as much for slow calls and for profiles, that wait for the receiver, "
-     "MiB; the oldest "
-     "leave first, counted.",
+     "Memory limit in MiB for data that waits for the receiver, separately for metrics, slow calls "
+     "and profiles; the oldest is dropped first and counted.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.otlp.queue_mib; }, 1, 1'024}},
-    {"log", "level", "Least important lines that are written.", Effect::kReload,
+    {"log", "level", "Lowest level that is logged.", Effect::kReload,
      ChoiceSetting{[](Settings& s) -> std::string& { return s.log.level; }, kLogLevels}},
 };
 
@@ -476,7 +476,7 @@ void parse_keys(const KeyPlace& place, const JsonNode& node, Settings& settings,
   const std::vector<std::string_view> keys = keys_of(place.section, place.prefix);
   const std::string name = place.prefix.empty() ? std::string(place.section)
                                                 : place.prefix.substr(0, place.prefix.size() - 1);
-  const std::string known = name + " holds " + join_names(keys);
+  const std::string known = name + " has " + join_names(keys);
   const auto* object = std::get_if<JsonObject>(&node.value);
   if (!object) {
     errors.push_back(

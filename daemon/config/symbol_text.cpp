@@ -50,7 +50,7 @@ SymbolFault find_usdt_fault(const std::string& symbol) {
   if (has_space(symbol)) return {"must be a static probe without spaces", kUsdtHint};
   const size_t colon = symbol.find(':');
   if (symbol.find(':', colon + 1) != symbol.npos)
-    return {"must hold one colon, between provider and name", kUsdtHint};
+    return {"must contain one colon, between provider and name", kUsdtHint};
   if (colon == 0 || colon + 1 == symbol.size())
     return {"must have a provider and a name", kUsdtHint};
   return {};
@@ -58,9 +58,9 @@ SymbolFault find_usdt_fault(const std::string& symbol) {
 
 SymbolFault find_form_fault(const std::string& symbol) {
   constexpr std::string_view kEveryFunctionHint =
-      "begin or end it with letters the functions share: \"cudnn*\"";
+      "begin or end it with letters that the functions share: \"cudnn*\"";
   if (symbol.find_first_not_of("*: ") == symbol.npos)
-    return {"would match every function there is", kEveryFunctionHint};
+    return {"would match every function", kEveryFunctionHint};
   switch (find_symbol_form(symbol)) {
     case SymbolForm::kDemangled:
       return find_demangled_fault(symbol);
@@ -92,7 +92,7 @@ std::optional<std::string> read_symbol(const JsonNode& node, const FaultPlace& p
   } else if (symbol->size() > kSymbolMaxBytes) {
     place.report("must be at most " + std::to_string(kSymbolMaxBytes) + " bytes long", kSymbolHint);
   } else if (has_control_character(*symbol)) {
-    place.report("holds a control character: " + quote_for_message(*symbol), kSymbolHint);
+    place.report("contains a control character: " + quote_for_message(*symbol), kSymbolHint);
   } else if (const SymbolFault fault = find_form_fault(*symbol); !fault.message.empty()) {
     place.report(std::string(fault.message) + ": " + quote_for_message(*symbol), fault.hint);
   } else {

@@ -12,13 +12,14 @@ namespace gpuperf {
 namespace {
 
 constexpr char kMetricsText[] = "text/plain; version=0.0.4; charset=utf-8";
+constexpr char kOpenMetricsText[] = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 constexpr char kIndex[] =
     "gpuperfd\n"
     "/metrics  Prometheus metrics\n"
     "/healthz  200 while the daemon lives\n"
     "/readyz   200 once probes can be attached and data is there, else 503 and why\n";
-constexpr char kPageLine[] = "/ui/      the page for people, in a browser\n";
+constexpr char kPageLine[] = "/ui/      the web page\n";
 constexpr char kNotFound[] =
     "not found: gpuperfd serves /metrics, /healthz and /readyz (GET, HEAD)\n";
 
@@ -70,14 +71,18 @@ HttpResponse answer_readiness(const SnapshotBoard& board) {
   return make_text_response(reasons.empty() ? 200 : 503, reasons.empty() ? "ready\n" : reasons);
 }
 
-HttpResponse make_metrics_response(std::string bytes) {
-  return {.media_type = kMetricsText, .body = make_body(std::move(bytes))};
-}
-
-HttpResponse make_metrics_gzip_response(std::string bytes) {
-  HttpResponse response = make_metrics_response(std::move(bytes));
-  response.headers = {{"Content-Encoding", "gzip"}};
-  return response;
+// What makes the answer to a scrape in one of its forms.
+std::function<HttpResponse()> make_metrics_answer(const HttpServer::Parts& parts,
+                                                  MetricsFormat format, bool is_packed) {
+  return [&metrics = parts.metrics, list_exemplars = parts.list_exemplars, format, is_packed] {
+    const bool is_open = format == MetricsFormat::kOpenMetrics;
+    const Exemplars exemplars = is_open && list_exemplars ? list_exemplars() : Exemplars();
+    HttpResponse response{.media_type = is_open ? kOpenMetricsText : kMetricsText};
+    if (is_packed) response.headers = {{"Content-Encoding", "gzip"}};
+    response.body = make_body(is_packed ? render_metrics_gzip(metrics, format, exemplars)
+                                        : render_metrics_text(metrics, format, exemplars));
+    return response;
+  };
 }
 
 }  // namespace
@@ -97,24 +102,29 @@ std::string explain_not_ready(const Snapshot& snapshot) {
 }
 
 HttpServer::HttpServer(const Parts& parts)
-    : plain_metrics_(
-          [&metrics = parts.metrics] {
-            return make_metrics_response(render_metrics_text(metrics));
-          },
-          parts.drops),
-      gzip_metrics_(
-          [&metrics = parts.metrics] {
-            return make_metrics_gzip_response(render_metrics_gzip(metrics));
-          },
-          parts.drops) {}
+    : plain_metrics_(make_metrics_answer(parts, MetricsFormat::kPrometheus, false), parts.drops),
+      gzip_metrics_(make_metrics_answer(parts, MetricsFormat::kPrometheus, true), parts.drops),
+      plain_open_metrics_(make_metrics_answer(parts, MetricsFormat::kOpenMetrics, false),
+                          parts.drops),
+      gzip_open_metrics_(make_metrics_answer(parts, MetricsFormat::kOpenMetrics, true),
+                         parts.drops) {}
 
 HttpServer::~HttpServer() { stop(); }
+
+// Prometheus names OpenMetrics before its own text where it stores exemplars or asks for either.
+SharedAnswer& HttpServer::find_metrics(const HttpRequest& request) {
+  const bool is_packed = accepts_gzip(request);
+  const bool is_open =
+      find_header(request, "Accept").find("application/openmetrics-text") != std::string_view::npos;
+  if (is_open) return is_packed ? gzip_open_metrics_ : plain_open_metrics_;
+  return is_packed ? gzip_metrics_ : plain_metrics_;
+}
 
 std::vector<HttpRoute> HttpServer::make_routes(Parts parts) {
   std::vector<HttpRoute> routes = {
       {"GET", "/metrics",
        [this](const HttpRequest& request, const HttpReply& reply) {
-         (accepts_gzip(request) ? gzip_metrics_ : plain_metrics_).post(reply);
+         find_metrics(request).post(reply);
        }},
       {"GET", "/healthz",
        answer_at_once([](const HttpRequest&) { return make_text_response(200, "ok\n"); })},

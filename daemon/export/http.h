@@ -11,6 +11,7 @@
 #include "daemon/base/listen_address.h"
 #include "daemon/base/result.h"
 #include "daemon/export/http_message.h"
+#include "daemon/export/metrics_text.h"
 #include "daemon/export/shared_answer.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
@@ -19,8 +20,9 @@ namespace gpuperf {
 
 class HttpListener;
 
-// Serves /metrics, /healthz and /readyz over HTTP, GET and HEAD; and POST /freeze, where it is
-// wanted, for an Alertmanager's webhook; and a page for people, where one is given.
+// Serves /metrics (OpenMetrics for clients that accept it), /healthz and /readyz over HTTP, GET and
+// HEAD; and POST /freeze, where it is wanted, for an Alertmanager's webhook; and a page for people,
+// where one is given.
 //
 // Thread: start and stop on the daemon's; answers on threads of its own, where `on_alert` is
 // called, too. What it is given must outlive it.
@@ -36,7 +38,9 @@ class HttpServer {
     const prometheus::Collectable& metrics;
     const SnapshotBoard& board;
     DropCounters& drops;
-    OnAlert on_alert = nullptr;        // null = alerts are not taken
+    OnAlert on_alert = nullptr;  // null = alerts are not taken
+    // Of OpenMetrics; null = none.
+    std::function<Exemplars()> list_exemplars = nullptr;
     std::vector<HttpRoute> page = {};  // at /ui/; empty = there is none
   };
 
@@ -54,10 +58,13 @@ class HttpServer {
  private:
   explicit HttpServer(const Parts& parts);
   std::vector<HttpRoute> make_routes(Parts parts);
+  SharedAnswer& find_metrics(const HttpRequest& request);
 
   HostPort address_;  // set once in start
   SharedAnswer plain_metrics_;
   SharedAnswer gzip_metrics_;
+  SharedAnswer plain_open_metrics_;
+  SharedAnswer gzip_open_metrics_;
   std::unique_ptr<HttpListener> listener_;  // last: it uses all of the above
 };
 

@@ -46,11 +46,11 @@ std::string explain_refusal(int status) {
   switch (status) {
     case 413:
     case 431:
-      return "a request may have 64 KiB, with headers and body\n";
+      return "a request can have at most 64 KiB, headers and body together\n";
     case 501:
       return "the body must have a length or come in chunks\n";
     default:
-      return "this is no request of HTTP/1.1\n";
+      return "not an HTTP/1.1 request\n";
   }
 }
 

@@ -1,13 +1,12 @@
 #include "daemon/export/prometheus.h"
 
-#include <prometheus/text_serializer.h>
-
 #include <algorithm>
 #include <array>
 #include <limits>
 #include <memory>
 #include <ostream>
 #include <span>
+#include <sstream>
 #include <string_view>
 #include <utility>
 
@@ -153,14 +152,7 @@ PrometheusMetrics::SeriesMap PrometheusMetrics::group_series(const Snapshot& sna
     if (series->function_id >= snapshot.functions->size()) continue;
     const Function& function = (*snapshot.functions)[series->function_id];
     const Owner& owner = series->owner;
-    SeriesKey key{.category = to_valid_utf8(function.category),
-                  .function = to_valid_utf8(function.name),
-                  .owner = {.comm = to_valid_utf8(owner.comm),
-                            .container = to_valid_utf8(owner.container),
-                            .pod = to_valid_utf8(owner.pod),
-                            .pod_namespace = to_valid_utf8(owner.pod_namespace),
-                            .slurm_job = to_valid_utf8(owner.slurm_job),
-                            .slurm_rank = to_valid_utf8(owner.slurm_rank)}};
+    SeriesKey key = make_key(function.category, function.name, owner);
     const auto call = oldest.find({series->function_id, owner});
     groups[admit(std::move(key))].push_back(
         {.function = &function,
@@ -170,10 +162,51 @@ PrometheusMetrics::SeriesMap PrometheusMetrics::group_series(const Snapshot& sna
   return groups;
 }
 
-// The set under which `key` is exported: itself, or its function's "other".
-PrometheusMetrics::SeriesKey PrometheusMetrics::admit(SeriesKey key) const {
+PrometheusMetrics::SeriesKey PrometheusMetrics::make_key(const std::string& category,
+                                                         const std::string& function,
+                                                         const Owner& owner) {
+  return {.category = to_valid_utf8(category),
+          .function = to_valid_utf8(function),
+          .owner = {.comm = to_valid_utf8(owner.comm),
+                    .container = to_valid_utf8(owner.container),
+                    .pod = to_valid_utf8(owner.pod),
+                    .pod_namespace = to_valid_utf8(owner.pod_namespace),
+                    .slurm_job = to_valid_utf8(owner.slurm_job),
+                    .slurm_rank = to_valid_utf8(owner.slurm_rank)}};
+}
+
+std::vector<std::string> PrometheusMetrics::list_labels(const SeriesKey& key) {
+  const Owner& owner = key.owner;
+  return {key.category, key.function,        owner.comm,      owner.container,
+          owner.pod,    owner.pod_namespace, owner.slurm_job, owner.slurm_rank};
+}
+
+Exemplars PrometheusMetrics::list_exemplars() const {
+  const MutexLock lock(mutex_);
+  const std::shared_ptr<const Snapshot> snapshot = board_.get();
+  Exemplars exemplars;
+  for (const auto& call : snapshot->slow_calls) {
+    if (call->event.in_flight) continue;  // its histogram does not count it yet
+    const auto known = decided_.find(make_key(call->category, call->function, call->event.owner));
+    if (known == decided_.end()) continue;
+    const SeriesKey key = known->second ? known->first : make_other(known->first);
+    exemplars[list_labels(key)].push_back(
+        {.slow_call_id = call->id,
+         .seconds = to_seconds(call->event.duration_ns),
+         .end_unix_seconds = to_seconds(call->start_unix_ns + call->event.duration_ns)});
+  }
+  return exemplars;
+}
+
+PrometheusMetrics::SeriesKey PrometheusMetrics::make_other(const SeriesKey& key) {
   SeriesKey other{.category = key.category, .function = key.function, .owner = {}};
   other.owner.comm = kOther;
+  return other;
+}
+
+// The set under which `key` is exported: itself, or its function's "other".
+PrometheusMetrics::SeriesKey PrometheusMetrics::admit(SeriesKey key) const {
+  SeriesKey other = make_other(key);
   if (key == other) return other;
   const auto [decision, first_seen] = decided_.try_emplace(key, admitted_ < max_series_);
   if (first_seen && decision->second) ++admitted_;
@@ -188,10 +221,7 @@ void PrometheusMetrics::add_function(const SeriesKey& key, const std::vector<Par
     for (const Part& part : parts) merge_totals(merged, part.series->totals);
   }
   const FunctionTotals& totals = parts.size() > 1 ? merged : parts.front().series->totals;
-  const Owner& owner = key.owner;
-  const std::vector<std::string> labels = {key.category,    key.function,    owner.comm,
-                                           owner.container, owner.pod,       owner.pod_namespace,
-                                           owner.slurm_job, owner.slurm_rank};
+  const std::vector<std::string> labels = list_labels(key);
 
   families.add_counter(Metric::kFunctionCalls, labels, static_cast<double>(totals.calls));
   add_errors(labels, parts, families);
@@ -251,15 +281,19 @@ void PrometheusMetrics::add_overhead(const Snapshot& snapshot, MetricFamilies& f
   }
 }
 
-std::string render_metrics_text(const prometheus::Collectable& metrics) {
-  return prometheus::TextSerializer().Serialize(metrics.Collect());
+std::string render_metrics_text(const prometheus::Collectable& metrics, MetricsFormat format,
+                                const Exemplars& exemplars) {
+  std::ostringstream out;
+  write_metrics(out, metrics.Collect(), format, exemplars);
+  return std::move(out).str();
 }
 
-std::string render_metrics_gzip(const prometheus::Collectable& metrics) {
+std::string render_metrics_gzip(const prometheus::Collectable& metrics, MetricsFormat format,
+                                const Exemplars& exemplars) {
   GzipBuffer packed;
   std::ostream out(&packed);
   out.exceptions(std::ios::badbit | std::ios::failbit);  // a text cut short would not be noticed
-  prometheus::TextSerializer().Serialize(out, metrics.Collect());
+  write_metrics(out, metrics.Collect(), format, exemplars);
   return packed.finish();
 }
 

@@ -12,6 +12,7 @@
 #include "daemon/base/mutex.h"
 #include "daemon/export/gpu_metrics.h"
 #include "daemon/export/metric_families.h"
+#include "daemon/export/metrics_text.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 
@@ -40,6 +41,8 @@ class PrometheusMetrics final : public prometheus::Collectable {
 
   // In the order of the catalog; a metric without a value yet is left out.
   std::vector<prometheus::MetricFamily> Collect() const override;
+  // The recent slow calls of the sets exported so far.
+  Exemplars list_exemplars() const;
 
  private:
   // The labels of one exported set. Values, not ids: two functions that share category and name
@@ -58,6 +61,10 @@ class PrometheusMetrics final : public prometheus::Collectable {
   };
   using SeriesMap = std::map<SeriesKey, std::vector<Part>>;
 
+  static SeriesKey make_key(const std::string& category, const std::string& function,
+                            const Owner& owner);
+  static SeriesKey make_other(const SeriesKey& key);  // its function's "other"
+  static std::vector<std::string> list_labels(const SeriesKey& key);
   SeriesMap group_series(const Snapshot& snapshot) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   SeriesKey admit(SeriesKey key) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void add_function(const SeriesKey& key, const std::vector<Part>& parts,
@@ -81,9 +88,12 @@ class PrometheusMetrics final : public prometheus::Collectable {
   mutable GpuMetrics gpu_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Metrics in the text format of Prometheus, version 0.0.4.
-std::string render_metrics_text(const prometheus::Collectable& metrics);
+std::string render_metrics_text(const prometheus::Collectable& metrics,
+                                MetricsFormat format = MetricsFormat::kPrometheus,
+                                const Exemplars& exemplars = {});
 // The same as a gzip file.
-std::string render_metrics_gzip(const prometheus::Collectable& metrics);
+std::string render_metrics_gzip(const prometheus::Collectable& metrics,
+                                MetricsFormat format = MetricsFormat::kPrometheus,
+                                const Exemplars& exemplars = {});
 
 }  // namespace gpuperf

@@ -74,7 +74,7 @@ Result<std::unique_ptr<GpuEvents>> GpuEvents::start(std::shared_ptr<const NvmlAp
       heard.push_back(gpu);
     }
   }
-  if (heard.empty()) return absl::UnavailableError("no GPU here tells of events");
+  if (heard.empty()) return absl::UnavailableError("no GPU on this host reports events");
   return std::unique_ptr<GpuEvents>(new GpuEvents(
       [events, heard = std::move(heard), listener = std::move(listener)](const auto& signal) {
         wait_for_events(*events, heard, listener, *signal);

@@ -23,7 +23,7 @@ constexpr uint32_t kLoggedXidsPerSecond = 5;
 
 constexpr const char* kDriverHint =
     "install NVIDIA's driver, or load it: modprobe nvidia; in a container the library must be "
-    "mounted; stats.gpu_interval_ms = 0 says that GPUs are not to be read";
+    "mounted; if you do not need GPU state, set stats.gpu_interval_ms = 0";
 
 }  // namespace
 
@@ -108,7 +108,7 @@ class GpuSource::Worker {
     const size_t count = reader_.make_report().gpus.size();  // lost ones too
     if (count == 0) {
       close();
-      return report_failure(absl::UnavailableError("the driver knows of none"));
+      return report_failure(absl::UnavailableError("the driver reports none"));
     }
     seen_gpus_ = true;
     has_asked_for_events_ = false;
@@ -221,9 +221,9 @@ bool GpuSource::stop() {
   const bool ended = thread_.stop(shared_->options.stop_patience);
   if (!ended) {
     const auto inside = shared_->watch->find();
-    log_warn("GPU thread left behind",
+    log_warn("GPU thread did not stop",
              {{"call", inside ? inside->call : "none"},
-              {"cause", "NVIDIA's driver does not answer; dmesg may say why"}});
+              {"cause", "NVIDIA's driver does not respond; check dmesg"}});
   }
   return ended;
 }
@@ -235,9 +235,9 @@ std::optional<Problem> GpuSource::find_stall() const {
   if (age < shared_->options.stall_after) return std::nullopt;
   return Problem{
       "GPU health",
-      fmt::format("{} has not come back for {} s: what is shown of GPUs is that old", inside->call,
+      fmt::format("{} has not returned for {} s: the GPU state shown is that old", inside->call,
                   std::chrono::duration_cast<std::chrono::seconds>(age).count()),
-      "NVIDIA's driver hangs, mostly because a GPU is lost: dmesg | grep -i xid"};
+      "NVIDIA's driver hangs, usually because a GPU is lost; check: dmesg | grep -i xid"};
 }
 
 std::vector<Problem> list_gpu_problems(const GpuHealthReport& report, int64_t now_mono_ns) {

@@ -22,9 +22,7 @@ std::string get_folder(const std::string& path) {
 Status check_socket(const std::string& path) {
   struct stat status {};
   if (stat(path.c_str(), &status) == 0 && S_ISSOCK(status.st_mode)) return absl::OkStatus();
-  return absl::UnavailableError(path +
-                                ": the ingest socket is not there any more; restart "
-                                "gpuperfd");
+  return absl::UnavailableError(path + ": the ingest socket was removed; restart gpuperfd");
 }
 
 Status check_health(const std::string& library, const std::string& socket) {
@@ -82,8 +80,8 @@ InjectionWays::Report InjectionWays::look() {
   const Status health = check_health(options_.library, options_.socket);
   if (!health.ok()) {
     report.problems.push_back({"injection", get_text(health),
-                               "until then containers that ask for injection wait or start without "
-                               "it; docs/injection.md"});
+                               "until this is fixed, containers that request injection wait or "
+                               "start without it: docs/injection.md"});
   }
   const auto add = [&](const char* name, const Status& status, std::string working,
                        const char* hint) {
@@ -95,14 +93,14 @@ InjectionWays::Report InjectionWays::look() {
   if (!options_.cdi_spec.empty()) {
     add("cdi", look_at_cdi(health),
         options_.cdi_spec + ": --device " + std::string(kInjectResource) + "=all",
-        "it is tried every second; ingest.cdi_spec = \"\" says that it is not wanted");
+        "gpuperfd retries every second; if you do not need it, set ingest.cdi_spec = \"\"");
   }
   if (plugin_) {
     add("device_plugin", plugin_->update(health),
         std::string(kInjectResource) + ": " + std::to_string(kInjectDevices) +
             " devices, registered with " + plugin_->kubelet_socket(),
-        "it is tried again and again; on a Kubernetes node give gpuperfd the kubelet's folder, "
-        "elsewhere set ingest.device_plugin = false");
+        "gpuperfd keeps retrying; on a Kubernetes node, give gpuperfd access to the kubelet's "
+        "folder, elsewhere set ingest.device_plugin = false");
   }
   return report;
 }

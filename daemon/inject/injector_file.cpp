@@ -43,7 +43,7 @@ Status find_fault(const std::string& path) {
   char magic[4] = {};
   if (read(file.get(), magic, sizeof magic) != sizeof magic ||
       std::memcmp(magic, "\177ELF", sizeof magic) != 0) {
-    return absl::FailedPreconditionError(path + ": no shared library");
+    return absl::FailedPreconditionError(path + ": not a shared library");
   }
   struct statvfs system {};
   if (fstatvfs(file.get(), &system) == 0 && (system.f_flag & ST_NOEXEC) != 0) {

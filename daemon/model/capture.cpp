@@ -46,4 +46,9 @@ std::string get_work_name(const Capture& capture, const CaptureWork& work) {
   return "unknown";
 }
 
+std::string get_short_work_name(const Capture& capture, const CaptureWork& work) {
+  const bool is_kernel = work.kind == WorkKind::kKernel && work.kernel < capture.kernels.size();
+  return is_kernel ? capture.kernels[work.kernel].short_name : get_work_name(capture, work);
+}
+
 }  // namespace gpuperf

@@ -42,7 +42,7 @@ struct CaptureFunction {
 
 struct CaptureKernel {
   std::string name;        // demangled, with its template and call arguments
-  std::string short_name;  // without them
+  std::string short_name;  // shorten_kernel_name(name)
   bool operator==(const CaptureKernel&) const = default;
 };
 
@@ -142,6 +142,8 @@ struct CaptureWork {
 struct Capture;
 // "copy host_to_device", "set", "graph 7", or the kernel's full name.
 std::string get_work_name(const Capture& capture, const CaptureWork& work);
+// The same with the kernel's short name.
+std::string get_short_work_name(const Capture& capture, const CaptureWork& work);
 
 // A thread that waited for a GPU in a synchronising call.
 struct CaptureWait {

@@ -22,6 +22,7 @@ struct ProbeChange {
   uint32_t unchanged = 0;
   // Settings of the new configuration that take effect only after a restart ("grpc.listen").
   std::vector<std::string> restart_needed;
+  std::vector<std::string> warnings;  // about the configuration, each a line
   bool operator==(const ProbeChange&) const = default;
 };
 
@@ -43,6 +44,8 @@ class ControlPort {
   // section: a symbol in quotes, or an object. InvalidArgument as above; AlreadyExists.
   virtual void post_add_probe(std::string section, std::string name, std::string value_json,
                               Done done) = 0;
+  // Removes one that was added so. NotFound; FailedPrecondition: it is in the configuration.
+  virtual void post_remove_probe(std::string section, std::string name, Done done) = 0;
   // Takes out, or puts in again, the functions of this category whose name matches (`*` matches any
   // run of characters), until the daemon ends. NotFound: there is none.
   virtual void post_set_enabled(std::string category, std::string name, bool enabled,
@@ -51,13 +54,13 @@ class ControlPort {
   // too; 0 = never slow by it, empty = as configured. NotFound: there is none.
   virtual void post_set_threshold(std::string category, std::string name,
                                   std::optional<uint64_t> threshold_ns, Done done) = 0;
-  // Tells the open sessions of the target what to collect. NotFound: there is none. Unavailable:
-  // this daemon takes no sessions.
+  // Tells the open sessions of the target what to collect. NotFound: there is none.
+  // FailedPrecondition: this daemon takes no sessions.
   virtual void post_session_order(const SessionTarget& target, const SessionOrder& order,
                                   SessionsDone done) = 0;
   // Starts a capture, or schedules it, and answers with it. InvalidArgument; NotFound: no process
   // of that target; PermissionDenied: a process of another user; ResourceExhausted: as many as may
-  // run do; Unavailable: nothing can be captured here.
+  // run do; FailedPrecondition: nothing can be captured here.
   virtual void post_start_capture(const CaptureOrder& order, CaptureDone done) = 0;
   // Ends one that runs, and answers at once: it is stored when its state says so. NotFound;
   // FailedPrecondition: it has ended.

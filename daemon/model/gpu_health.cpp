@@ -18,18 +18,20 @@ constexpr ClockLimitRow kClockLimitRows[] = {
     {Limit::kSettings, 0x2, "clock_settings", "clocks set by an administrator",
      LimitWeight::kNormal, ""},
     {Limit::kPowerCap, 0x4, "power_cap", "power cap", LimitWeight::kLimited,
-     "the GPU uses all the power it may; nvidia-smi -q -d POWER shows the limit"},
+     "the GPU is at its power limit: nvidia-smi -q -d POWER"},
     {Limit::kHwSlowdown, 0x8, "hw_slowdown", "hardware slowdown", LimitWeight::kSlowed,
-     "heat or power supply: nvidia-smi -q -d PERFORMANCE says which"},
+     "temperature or power supply; see which: nvidia-smi -q -d PERFORMANCE"},
     {Limit::kSyncBoost, 0x10, "sync_boost", "sync boost group", LimitWeight::kLimited,
      "another GPU of its sync boost group runs at a lower clock"},
     {Limit::kSwThermal, 0x20, "sw_thermal", "software thermal slowdown", LimitWeight::kSlowed,
      "the GPU or its memory is near its highest operating temperature: check fans, airflow, "
      "coolant and the room"},
     {Limit::kHwThermal, 0x40, "hw_thermal", "hardware thermal slowdown", LimitWeight::kSlowed,
-     "the GPU is too hot and halves its clocks: check fans, airflow, coolant and the room"},
+     "the GPU is too hot and has reduced its clocks to half or less: check fans, airflow, coolant "
+     "and the room"},
     {Limit::kPowerBrake, 0x80, "power_brake", "power brake", LimitWeight::kSlowed,
-     "the host asks the GPU to use less power: check power supplies and the host's power limits"},
+     "the host requires the GPU to use less power: check power supplies and the host's power "
+     "limits"},
     {Limit::kDisplay, 0x100, "display_clocks", "clocks of a display", LimitWeight::kNormal, ""},
 };
 static_assert(std::size(kClockLimitRows) == kClockLimits);
@@ -63,7 +65,7 @@ GpuVerdict make_xid_verdict(const std::pair<const uint32_t, XidCount>& entry, Gp
 
 std::optional<GpuVerdict> judge_memory(const GpuHealth& gpu) {
   if (gpu.repair.remap_failed.value_or(0) != 0) {
-    return GpuVerdict{GpuState::kFailing, "memory rows could not be remapped: no spare ones left",
+    return GpuVerdict{GpuState::kFailing, "memory rows could not be remapped: no spare rows left",
                       "replace the GPU"};
   }
   if (const uint64_t errors = gpu.ecc.uncorrected_volatile.value_or(0); errors > 0) {
@@ -71,7 +73,7 @@ std::optional<GpuVerdict> judge_memory(const GpuHealth& gpu) {
         GpuState::kFailing,
         fmt::format("memory errors that could not be corrected since the driver was loaded: {}",
                     errors),
-        "drain and reset the GPU; replace it where they come back"};
+        "drain and reset the GPU; replace it if the errors return"};
   }
   if (gpu.repair.remap_pending.value_or(0) != 0 || gpu.repair.retire_pending.value_or(0) != 0) {
     return GpuVerdict{GpuState::kFailing, "bad memory stays in use until the GPU is reset",
@@ -139,8 +141,8 @@ GpuVerdict judge_gpu(const GpuHealth& gpu, int64_t now_mono_ns) {
   if (gpu.is_lost) {
     // The code that came with the loss says more than that it does not answer.
     if (xid) return make_xid_verdict(*xid, GpuState::kLost);
-    return {GpuState::kLost, "lost: the GPU does not answer the driver any more",
-            "dmesg | grep -i xid says why; reset the GPU, or power-cycle the host"};
+    return {GpuState::kLost, "lost: the GPU no longer responds to the driver",
+            "see why: dmesg | grep -i xid; reset the GPU, or power-cycle the host"};
   }
   if (xid) return make_xid_verdict(*xid, GpuState::kFailing);
   if (auto verdict = judge_memory(gpu)) return *std::move(verdict);

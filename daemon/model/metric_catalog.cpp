@@ -14,8 +14,7 @@ using L = MetricLabel;
 constexpr MetricLabelRow kLabelRows[] = {
     {L::kCategory, "category", "section of the configuration without `_func_sym` or `_sym`"},
     {L::kFunction, "function", "display name from the configuration"},
-    {L::kComm, "comm",
-     "command of the process; `other` for what was folded because a bound was full"},
+    {L::kComm, "comm", "command of the process; `other` for series beyond a limit"},
     {L::kContainer, "container", "container id, 12 characters; empty outside containers"},
     {L::kPod, "pod", "pod name, or its uid where the name is not known; empty outside pods"},
     {L::kNamespace, "namespace", "Kubernetes namespace; empty outside pods or where not known"},
@@ -25,40 +24,39 @@ constexpr MetricLabelRow kLabelRows[] = {
      "name of the code in its own library, the number where no name is known, `other` for codes "
      "beyond the six told apart per function and process"},
     {L::kDirection, "direction",
-     "as `kind`; `plain` for bytes that have none: allocated, set, or sent"},
+     "as `kind`; `plain` for bytes without a direction: allocated, filled by memset, or sent"},
     {L::kKind, "kind",
-     "`host_to_host`, `host_to_device`, `device_to_host`, `device_to_device`; `default` where the "
-     "call leaves it to the driver. Of what GPUs copied also `peer_to_peer`, those with `array`, "
-     "and `set`. Of errors of a GPU's memory: `corrected`, `uncorrected`"},
+     "`host_to_host`, `host_to_device`, `device_to_host`, `device_to_device`; `default` if the "
+     "call leaves it to the driver. For bytes that GPUs copied, also `peer_to_peer`, kinds with "
+     "`array`, and `set` (memset). For memory errors of a GPU: `corrected`, `uncorrected`"},
     {L::kState, "state",
-     "`attached`, `entry_only`, `waiting`, `symbol_missing`, `failed`, `disabled`, `suspended` "
-     "(by the overhead budget), `alias` (counted under another name). Of sessions: `starting`, "
-     "`waiting` (for CUDA), `collecting`, `paused`, `yielded` (to another client of CUPTI), `off`, "
+     "`attached`, `entry_only`, `waiting`, `symbol_missing`, `failed`, `disabled`, `suspended` (by "
+     "the overhead budget), `alias` (counted under another name). For sessions: `starting`, "
+     "`waiting` (for CUDA), `collecting`, `paused`, `yielded` (to another CUPTI client), `off`, "
      "`failed`"},
-    {L::kStage, "stage", "where it was dropped, see the list below"},
+    {L::kStage, "stage", "where it was dropped; see the table below"},
     {L::kReason, "reason",
-     "why it was dropped, see the list below. Of records that sessions lost: `cupti_buffer`, "
+     "why it was dropped; see the table below. For records that sessions lost: `cupti_buffer`, "
      "`device_buffer`, `reversed`, `queue_full`, `no_daemon`, `table_full`, `unknown_record`, "
-     "`pool_empty`, `incomplete`; `sampled` were left out as told. Of a GPU's clocks: `idle`, "
-     "`clock_settings`, "
-     "`power_cap`, `hw_slowdown`, `sync_boost`, `sw_thermal`, `hw_thermal`, `power_brake`, "
-     "`display_clocks`"},
+     "`pool_empty`, `incomplete`; `sampled` (not kept because you asked for a sample). For a GPU's "
+     "clocks: `idle`, `clock_settings`, `power_cap`, `hw_slowdown`, `sync_boost`, `sw_thermal`, "
+     "`hw_thermal`, `power_brake`, `display_clocks`"},
     {L::kVersion, "version", "version of the daemon"},
-    {L::kKernel, "kernel", "release of the kernel it runs on"},
+    {L::kKernel, "kernel", "release of the Linux kernel it runs on"},
     {L::kMechanism, "mechanism",
      "how probes are attached: `session`, `multi`, `perf`; `none` while they cannot be"},
     {L::kKernelName, "kernel_name",
-     "name of the GPU kernel without return type, parameters and namespaces; `other` for those "
-     "without a set of their own"},
+     "name of the GPU kernel without return type, parameters and namespaces; `other` for kernels "
+     "without their own series"},
     {L::kUuid, "uuid", "UUID of the GPU, or of the MIG instance, `GPU-…`; empty where not known"},
     {L::kSync, "sync",
      "what was waited for: `event`, `stream`, `context`; `stream_event` where a stream waited"},
-    {L::kGpu, "gpu", "number of the GPU, as nvidia-smi counts"},
-    {L::kName, "name", "its product name"},
+    {L::kGpu, "gpu", "index of the GPU, as in nvidia-smi"},
+    {L::kName, "name", "product name of the GPU"},
     {L::kDriver, "driver", "version of NVIDIA's driver"},
-    {L::kPciBusId, "pci_bus_id", "where it is plugged in"},
+    {L::kPciBusId, "pci_bus_id", "PCI address of the GPU"},
     {L::kClock, "clock", "`sm` (multiprocessors), `memory`"},
-    {L::kXid, "xid", "the driver's error code; `0` for those that make no sense"},
+    {L::kXid, "xid", "the driver's error code (XID); `0` for invalid codes"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -100,14 +98,14 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kCalls,
      .labels = kOwner,
      .source = "entry probe, counted in the kernel",
-     .help = "Calls begun. Exact."},
+     .help = "Calls that have begun. Exact."},
     {.metric = Metric::kFunctionErrors,
      .name = "gpuperf_function_errors_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kCalls,
      .labels = kOwnerAndError,
      .source = "return probe, return value of functions whose library defines a status",
-     .help = "Calls that returned an error, by code. Codes that only mean not ready are no errors. "
+     .help = "Calls that returned an error, by code. Codes that only mean not ready do not count. "
              "A series appears with its first error."},
     {.metric = Metric::kFunctionSlowCalls,
      .name = "gpuperf_function_slow_calls_total",
@@ -115,14 +113,14 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kCalls,
      .labels = kOwner,
      .source = "return probe, compared in the kernel",
-     .help = "Completed calls at least as long as the threshold of their function."},
+     .help = "Completed calls that reached their function's threshold."},
     {.metric = Metric::kFunctionDuration,
      .name = "gpuperf_function_duration_seconds",
      .type = MetricType::kHistogram,
      .unit = MetricUnit::kSeconds,
      .labels = kOwner,
      .source = "time from entry to return probe, aggregated in the kernel",
-     .help = "Inclusive duration of completed calls. Absent for functions probed at entry only."},
+     .help = "Inclusive duration of completed calls. Absent for functions probed only at entry."},
     {.metric = Metric::kFunctionAbandoned,
      .name = "gpuperf_function_abandoned_total",
      .type = MetricType::kCounter,
@@ -136,22 +134,22 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kCalls,
      .labels = kOwner,
      .source = "calls begun less completed, abandoned and untimed",
-     .help = "Calls that have begun and not ended yet. A value that stays up is a hung call."},
+     .help = "Calls in flight: begun and not returned. If the value stays up, a call hangs."},
     {.metric = Metric::kFunctionOldestInFlight,
      .name = "gpuperf_function_oldest_in_flight_seconds",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kSeconds,
      .labels = kOwner,
      .source = "stacks of probed calls of all threads, looked at every few seconds",
-     .help = "Age of the oldest call that has begun and not ended; 0 = none was found."},
+     .help = "Age of the oldest call in flight; 0 = none."},
     {.metric = Metric::kFunctionBytes,
      .name = "gpuperf_function_bytes_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kBytes,
      .labels = kOwnerAndDirection,
      .source = "arguments of successful calls, added up in the kernel",
-     .help = "Bytes copied, allocated, set or sent by successful calls. A series appears with its "
-             "first byte."},
+     .help = "Bytes copied, allocated, filled by memset or sent by successful calls. A series "
+             "appears with its first byte."},
     {.metric = Metric::kFunctionFlops,
      .name = "gpuperf_function_flops_total",
      .type = MetricType::kCounter,
@@ -166,166 +164,167 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kRatio,
      .labels = kFunctionOnly,
      .source = "the overhead budget",
-     .help =
-         "Share of the time since attach that the function was probed. Only functions that were "
-         "taken out for a while; all others have 1."},
+     .help = "Share of the time since attach that the function was probed. Only for functions that "
+             "have been suspended; it is 1 for all others."},
     {.metric = Metric::kMemcpyBytes,
      .name = "gpuperf_memcpy_bytes_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kBytes,
      .labels = kKind,
      .source = "gpuperf_function_bytes_total, all functions with a direction",
-     .help = "Bytes of copies by direction, as the calls asked for them. A copy that one probed "
-             "function makes by calling another is in both."},
+     .help = "Bytes of copies by direction, as requested by the calls. If one probed function "
+             "copies by calling another, both count."},
     {.metric = Metric::kKernelDuration,
      .name = "gpuperf_kernel_duration_seconds",
      .type = MetricType::kHistogram,
      .unit = MetricUnit::kSeconds,
      .labels = kKernelAndOwner,
      .source = "CUPTI records of injected processes",
-     .help = "Time of kernels on the GPU, each launch that was seen. Where a session samples, the "
-             "sample, unscaled."},
+     .help = "Run time of kernels on the GPU, for each recorded launch. If a session samples, only "
+             "the sample, unscaled."},
     {.metric = Metric::kKernelLaunchLatency,
      .name = "gpuperf_kernel_launch_latency_seconds",
      .type = MetricType::kHistogram,
      .unit = MetricUnit::kSeconds,
      .labels = kKernelAndOwner,
      .source = "CUPTI records of injected processes, joined by correlation id",
-     .help = "From the beginning of the call that launched a kernel to its start on the GPU. "
-             "Launches outside graphs."},
+     .help = "Launch latency: time from the start of the launch call to the start of the kernel on "
+             "the GPU. Launches outside graphs only."},
     {.metric = Metric::kGraphLaunches,
      .name = "gpuperf_graph_launches_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kLaunches,
      .labels = kProcessOwner,
      .source = "CUPTI records of injected processes",
-     .help = "Launches of CUDA graphs, seen as a whole. A series appears with its first launch."},
+     .help = "Launches of CUDA graphs, each counted as a whole. A series appears with its first "
+             "launch."},
     {.metric = Metric::kGpuCopiedBytes,
      .name = "gpuperf_gpu_copied_bytes_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kBytes,
      .labels = kProcessOwnerAndKind,
      .source = "CUPTI records of injected processes",
-     .help =
-         "Bytes that GPUs copied or set, as they did it. A series appears with its first copy."},
+     .help = "Bytes that GPUs copied or filled by memset, as reported by the GPU. A series appears "
+             "with its first copy."},
     {.metric = Metric::kGpuSync,
      .name = "gpuperf_gpu_sync_seconds_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kSeconds,
      .labels = kProcessOwnerAndSync,
      .source = "CUPTI records of injected processes",
-     .help = "Time that threads, or streams, waited for GPU work. A series appears with its first "
-             "wait."},
+     .help =
+         "Time that threads or streams waited for GPU work. A series appears with its first wait."},
     {.metric = Metric::kGpuAllocated,
      .name = "gpuperf_gpu_allocated_bytes",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kBytes,
      .labels = kUuidAndOwner,
      .source = "CUPTI records of injected processes: allocations less releases",
-     .help = "Device memory that running processes hold, as far as was seen: gpuperfctl sessions "
-             "says where that is not all."},
+     .help = "Device memory held by running processes, from allocations seen since the session "
+             "began; gpuperfctl sessions shows where this is incomplete."},
     {.metric = Metric::kGpuBusy,
      .name = "gpuperf_gpu_busy_seconds_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kSeconds,
      .labels = kUuidOnly,
      .source = "CUPTI records of injected processes: their union over streams and processes",
-     .help = "Time in which a kernel, copy, set or graph of an injected process ran on the GPU."},
+     .help = "Time during which a kernel, copy, memset or graph of an injected process ran on the "
+             "GPU."},
     {.metric = Metric::kGpuKernelBusy,
      .name = "gpuperf_gpu_kernel_busy_seconds_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kSeconds,
      .labels = kUuidOnly,
      .source = "as gpuperf_gpu_busy_seconds_total",
-     .help =
-         "Time in which a kernel ran; those within graphs only where they are seen one by one."},
+     .help = "Time during which a kernel ran. Kernels in graphs count only if they are recorded "
+             "individually."},
     {.metric = Metric::kGpuCopyBusy,
      .name = "gpuperf_gpu_copy_busy_seconds_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kSeconds,
      .labels = kUuidOnly,
      .source = "as gpuperf_gpu_busy_seconds_total",
-     .help = "Time in which a copy or set ran."},
+     .help = "Time during which a copy or memset ran."},
     {.metric = Metric::kGpuGraphBusy,
      .name = "gpuperf_gpu_graph_busy_seconds_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kSeconds,
      .labels = kUuidOnly,
      .source = "as gpuperf_gpu_busy_seconds_total",
-     .help = "Time in which a graph ran, seen as a whole."},
+     .help = "Time during which a graph ran, each as a whole."},
     {.metric = Metric::kSessions,
      .name = "gpuperf_sessions",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kSessions,
      .labels = kState,
      .source = "the daemon",
-     .help = "Injected processes that are connected, by what they do."},
+     .help = "Connected injected processes by session state."},
     {.metric = Metric::kSessionLostRecords,
      .name = "gpuperf_session_lost_records_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kRecords,
      .labels = kReasonOnly,
-     .source = "the injected library's own account",
-     .help = "Records that never came, by where they were lost. Every reason is always present."},
+     .source = "counted by the injected library",
+     .help =
+         "Records lost before they reached the daemon, by reason. Every reason is always present."},
     {.metric = Metric::kSessionClockError,
      .name = "gpuperf_session_clock_error_seconds",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kSeconds,
      .labels = {},
-     .source = "the injected library's measure, and kernels that seemed to begin before their call",
-     .help = "How far times of GPU work may be off: the worst of the sessions that are open."},
+     .source = "measured by the injected library, and kernels that seem to start before their call",
+     .help = "Maximum error of GPU timestamps over all open sessions."},
     {.metric = Metric::kRecorderEvents,
      .name = "gpuperf_recorder_events",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kEvents,
      .labels = {},
      .source = "the daemon",
-     .help = "Launches, calls and pieces of GPU work that the flight recorder holds."},
+     .help = "Events in the flight recorder: launches, calls and GPU work."},
     {.metric = Metric::kRecorderBytes,
      .name = "gpuperf_recorder_bytes",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kBytes,
      .labels = {},
      .source = "the daemon",
-     .help = "Memory that they take; trace.recorder_mib bounds it."},
+     .help = "Memory used by the flight recorder, at most trace.recorder_mib."},
     {.metric = Metric::kRecorderSpan,
      .name = "gpuperf_recorder_span_seconds",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kSeconds,
      .labels = {},
      .source = "the daemon",
-     .help = "How far back the flight recorder reaches now."},
+     .help = "Time span that the flight recorder covers now."},
     {.metric = Metric::kCaptures,
      .name = "gpuperf_captures",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kCaptures,
      .labels = kState,
      .source = "the daemon",
-     .help = "Captures there are, by state. Every state is always present."},
+     .help = "Captures by state. Every state is always present."},
     {.metric = Metric::kProbes,
      .name = "gpuperf_probes",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kProbes,
      .labels = kState,
      .source = "the daemon",
-     .help = "Probes by state; one probe is one configured function in one file, or without a file "
-             "while none was found."},
+     .help = "Probes by state. A probe is a configured function in one file, or without a file "
+             "until one is found."},
     {.metric = Metric::kSuspendedFunctions,
      .name = "gpuperf_suspended_functions",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kFunctions,
      .labels = {},
      .source = "the overhead budget",
-     .help = "Functions taken out for a while because their probes cost too much."},
+     .help = "Functions suspended by the overhead budget."},
     {.metric = Metric::kOverhead,
      .name = "gpuperf_overhead_ratio",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kRatio,
      .labels = kPodAndComm,
-     .source = "hits of each probe times its cost, calibrated on this machine",
-     .help =
-         "Share of a process's time that probes took over the last interval: the highest of the "
-         "running processes with these labels."},
+     .source = "hits of each probe times its cost, as calibrated on this host",
+     .help = "Share of a process's time that probes took over the last interval; the highest of "
+             "all running processes with these labels."},
     {.metric = Metric::kProcesses,
      .name = "gpuperf_processes",
      .type = MetricType::kGauge,
@@ -339,57 +338,59 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kInfo,
      .labels = kGpuAndFacts,
      .source = "NVML",
-     .help = "Always 1; the labels say which GPU it is."},
+     .help = "Always 1; the labels describe the GPU."},
     {.metric = Metric::kGpuUp,
      .name = "gpuperf_gpu_up",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kInfo,
      .labels = kGpuOnly,
      .source = "NVML",
-     .help = "1 while the GPU answers its driver, 0 when it is lost. Of a lost GPU only this, "
-             "gpuperf_gpu_info and its errors are shown."},
+     .help = "1 while the GPU answers its driver, 0 when it is lost. For a lost GPU, only this "
+             "metric, gpuperf_gpu_info and its errors are present."},
     {.metric = Metric::kGpuUtilization,
      .name = "gpuperf_gpu_utilization_ratio",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kRatio,
      .labels = kGpuOnly,
      .source = "NVML, nvmlDeviceGetUtilizationRates",
-     .help = "Share of the driver's last sample period (up to a second) with a kernel running."},
+     .help =
+         "Share of the driver's last sample period (up to a second) during which a kernel ran."},
     {.metric = Metric::kGpuMemoryUtilization,
      .name = "gpuperf_gpu_memory_utilization_ratio",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kRatio,
      .labels = kGpuOnly,
      .source = "NVML, nvmlDeviceGetUtilizationRates",
-     .help = "Share of the driver's last sample period with its memory read or written."},
+     .help = "Share of the driver's last sample period during which device memory was read or "
+             "written."},
     {.metric = Metric::kGpuMemoryUsed,
      .name = "gpuperf_gpu_memory_used_bytes",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kBytes,
      .labels = kGpuOnly,
      .source = "NVML, nvmlDeviceGetMemoryInfo",
-     .help = "Memory in use, without what the driver keeps for itself."},
+     .help = "Device memory in use, without what the driver reserves."},
     {.metric = Metric::kGpuMemoryTotal,
-     .name = "gpuperf_gpu_memory_total_bytes",
+     .name = "gpuperf_gpu_memory_capacity_bytes",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kBytes,
      .labels = kGpuOnly,
      .source = "NVML, nvmlDeviceGetMemoryInfo",
-     .help = "Memory the GPU has. No counter, in spite of its name."},
+     .help = "Total device memory of the GPU."},
     {.metric = Metric::kGpuPower,
      .name = "gpuperf_gpu_power_watts",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kWatts,
      .labels = kGpuOnly,
      .source = "NVML, NVML_FI_DEV_POWER_AVERAGE",
-     .help = "Power, averaged over a second where the GPU does that."},
+     .help = "Power draw, averaged over one second if the GPU supports it."},
     {.metric = Metric::kGpuPowerLimit,
      .name = "gpuperf_gpu_power_limit_watts",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kWatts,
      .labels = kGpuOnly,
      .source = "NVML, nvmlDeviceGetEnforcedPowerLimit",
-     .help = "Power the GPU may use."},
+     .help = "Power limit of the GPU."},
     {.metric = Metric::kGpuEnergy,
      .name = "gpuperf_gpu_energy_joules_total",
      .type = MetricType::kCounter,
@@ -403,44 +404,44 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kHertz,
      .labels = kGpuAndClock,
      .source = "NVML, nvmlDeviceGetClockInfo",
-     .help = "Clocks right now."},
+     .help = "Current clock frequencies."},
     {.metric = Metric::kGpuClockMax,
      .name = "gpuperf_gpu_clock_max_hertz",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kHertz,
      .labels = kGpuAndClock,
      .source = "NVML, nvmlDeviceGetMaxClockInfo",
-     .help = "The highest they can be."},
+     .help = "Maximum clock frequencies."},
     {.metric = Metric::kGpuThrottle,
      .name = "gpuperf_gpu_throttle_seconds_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kSeconds,
      .labels = kGpuAndReason,
      .source = "NVML, NVML_FI_DEV_CLOCKS_EVENT_REASON_*",
-     .help = "Time clocks were held down since the driver was loaded. Only the reasons whose time "
-             "the GPU counts; gpuperf_gpu_throttled has all."},
+     .help = "Time that clocks were throttled since the driver was loaded. Only reasons that the "
+             "GPU measures; gpuperf_gpu_throttled has all."},
     {.metric = Metric::kGpuThrottled,
      .name = "gpuperf_gpu_throttled",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kInfo,
      .labels = kGpuAndReason,
      .source = "NVML, nvmlDeviceGetCurrentClocksEventReasons",
-     .help = "1 while clocks are held down for that reason, else 0."},
+     .help = "1 while clocks are throttled for this reason, else 0."},
     {.metric = Metric::kGpuTemperature,
      .name = "gpuperf_gpu_temperature_celsius",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kCelsius,
      .labels = kGpuOnly,
      .source = "NVML, nvmlDeviceGetTemperature",
-     .help = "Temperature of the chip."},
+     .help = "Temperature of the GPU chip."},
     {.metric = Metric::kGpuXids,
      .name = "gpuperf_gpu_xid_errors_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kErrors,
      .labels = kGpuAndXid,
      .source = "NVML events",
-     .help = "Errors that the driver told of since the daemon started, by code. A series appears "
-             "with its first error."},
+     .help = "Errors reported by the driver since gpuperfd started, by XID. A series appears with "
+             "its first error."},
     {.metric = Metric::kGpuEcc,
      .name = "gpuperf_gpu_ecc_errors_total",
      .type = MetricType::kCounter,
@@ -454,43 +455,43 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kRows,
      .labels = kGpuAndKind,
      .source = "NVML, NVML_FI_DEV_REMAPPED_*",
-     .help = "Memory rows put out of use after errors of that kind, over the board's life."},
+     .help = "Memory rows remapped after errors of this kind, over the life of the board."},
     {.metric = Metric::kGpuPcieReplays,
      .name = "gpuperf_gpu_pcie_replays_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kPackets,
      .labels = kGpuOnly,
      .source = "NVML, NVML_FI_DEV_PCIE_REPLAY_COUNTER",
-     .help = "Packets sent again over the GPU's link to its host."},
+     .help = "PCIe packets that were sent again between GPU and host."},
     {.metric = Metric::kDropped,
      .name = "gpuperf_dropped_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kDrops,
      .labels = kStageAndReason,
-     .source = "every bound of the daemon and its BPF programs",
-     .help = "What was dropped because a bound was full or input was bad. Every cause is always "
-             "present."},
+     .source = "every limit of the daemon and its BPF programs",
+     .help = "Data not kept because a limit was reached or input was bad, by stage and reason. "
+             "Every cause is always present."},
     {.metric = Metric::kBuildInfo,
      .name = "gpuperf_build_info",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kInfo,
      .labels = kBuild,
      .source = "the daemon",
-     .help = "Always 1; the labels say what runs."},
+     .help = "Always 1; the labels describe the running daemon."},
     {.metric = Metric::kDaemonCpu,
      .name = "gpuperf_daemon_cpu_seconds_total",
      .type = MetricType::kCounter,
      .unit = MetricUnit::kSeconds,
      .labels = {},
-     .source = "the daemon's own resource usage, user and kernel",
-     .help = "CPU time used by the daemon. The time probes take inside workloads is not in it."},
+     .source = "resource usage of gpuperfd, user and kernel",
+     .help = "CPU time used by gpuperfd, without the time that probes take in workloads."},
     {.metric = Metric::kDaemonResident,
      .name = "gpuperf_daemon_resident_bytes",
      .type = MetricType::kGauge,
      .unit = MetricUnit::kBytes,
      .labels = {},
      .source = "/proc/self/statm",
-     .help = "Resident memory of the daemon."},
+     .help = "Resident memory of gpuperfd."},
 };
 
 // A row out of order would give a metric another one's name; a bad name would only be seen by a
@@ -599,25 +600,28 @@ Generated from `daemon/model/metric_catalog.cpp`; do not edit. To regenerate, ru
 `export_test` with `GPUPERF_UPDATE_GOLDEN=1`.
 
 The daemon serves these at `metrics.listen` (default `127.0.0.1:9465`), path `/metrics`, in the
-Prometheus text format. Counters never decrease while the daemon runs; a restart begins at zero.
+Prometheus text format; as OpenMetrics, if the request's `Accept` header names
+`application/openmetrics-text`, with exemplars: each bucket of `gpuperf_function_duration_seconds`
+names the latest slow call in it, `slow_call_id="17"`, which `gpuperfctl slow show 17` explains.
+Prometheus stores exemplars with `--enable-feature=exemplar-storage`. Counters never decrease while
+the daemon runs; a restart begins at zero.
 
-Series are bounded by `metrics.max_series`: the number of sets (function, comm, container, pod,
-namespace, Slurm job and rank) exported on their own. Sets are admitted in order of appearance, and
-one once exported stays. What comes later is added to the set of the same function with
-`comm="other"` and the other owner labels empty; each folded set counts once in
-`gpuperf_dropped_total{stage="metrics",reason="series_full"}`. One set is 32 Prometheus series, plus
-one per error code, per direction of bytes, and for operations. The sets (pod, comm) of
-`gpuperf_overhead_ratio` count among them.
+`metrics.max_series` limits how many sets (function, comm, container, pod, namespace, Slurm job and
+rank) are exported separately. Sets are admitted in order of appearance and stay exported. Later ones
+are added to the set of the same function with `comm="other"` and the other owner labels empty; each
+of them counts once in `gpuperf_dropped_total{stage="metrics",reason="series_full"}`. A set is 32
+Prometheus series, plus one per error code, per direction of bytes, and for operations. The sets
+(pod, comm) of `gpuperf_overhead_ratio` count as well.
 
-Kernels have a bound of their own, `metrics.max_kernels` names: half of them go to the names with the
-most time when they are first looked at, the rest to names that come to take 1 % of all kernels' time.
-Whatever has no room counts under `kernel_name="other"`, and once in
-`gpuperf_dropped_total{stage="metrics",reason="kernels_full"}`; what a name counted there before it got
-its own set stays there. Sets (kernel name, owner) and owners are bounded by `metrics.max_series` once
-more, apart from those of functions. A set is up to 54 Prometheus series.
+`metrics.max_kernels` limits kernel names: half of them are the names with the most time at the first
+export, the rest are names that later take at least 1 % of all kernels' time. All others count under
+`kernel_name="other"`, and once in `gpuperf_dropped_total{stage="metrics",reason="kernels_full"}`;
+what a name counted there before it got its own set stays there. Sets (kernel name, owner) and owners
+are limited by `metrics.max_series` too, separately from those of functions. A set is up to 54
+Prometheus series.
 
-Calls per second, the 99th percentile, the share of calls that are slow, and bytes per second to and
-from the device, per function:
+Calls per second, the 99th percentile, the share of slow calls, and bytes per second to and from the
+device, per function:
 
 ```promql
 sum by (function) (rate(gpuperf_function_calls_total[5m]))
@@ -627,8 +631,7 @@ sum by (function) (rate(gpuperf_function_slow_calls_total[5m]))
 sum by (function, direction) (rate(gpuperf_function_bytes_total[5m]))
 ```
 
-How busy each GPU is, which kernels take its time, and how long launches take to reach it, of injected
-processes:
+How busy each GPU is, which kernels take its time, and the launch latency, for injected processes:
 
 ```promql
 rate(gpuperf_gpu_busy_seconds_total[5m])
@@ -636,8 +639,8 @@ topk(10, sum by (kernel_name) (rate(gpuperf_kernel_duration_seconds_sum[5m])))
 histogram_quantile(0.99, sum by (le) (rate(gpuperf_kernel_launch_latency_seconds_bucket[5m])))
 ```
 
-`gpuperf_memcpy_bytes_total` counts what calls asked for, on the host; `gpuperf_gpu_copied_bytes_total`
-what the devices of injected processes copied, also within graphs.
+`gpuperf_memcpy_bytes_total` counts the bytes that calls request on the host; `gpuperf_gpu_copied_bytes_total`
+counts the bytes that GPUs of injected processes copy, including copies in graphs.
 
 )";
 
@@ -659,9 +662,8 @@ std::string render_metrics_markdown() {
                         join_labels(row.labels), row.source);
   }
   text += fmt::format(
-      "## Edges of the histogram\n\nSeconds, each exactly an edge of the histogram the kernel "
-      "keeps, "
-      "so the counts are exact: {}.\n\n",
+      "## Histogram buckets\n\nUpper bounds in seconds. The BPF programs' histogram has the same "
+      "bounds, so the counts are exact: {}.\n\n",
       join_edges());
   text += "## Labels\n\n| label | meaning |\n|---|---|\n";
   for (const MetricLabelRow& row : kLabelRows) {

@@ -201,11 +201,12 @@ struct DaemonFacts {
   uint32_t pid = 0;
   uint64_t start_unix_ns = 0;
   std::string kernel;
-  std::string config_path;
-  std::string config_json;      // text of the file as read
-  std::string effective_json;   // every setting in force
-  std::string metrics_address;  // empty = not served
-  std::string ingest_socket;    // empty = sessions are not taken
+  std::string config_path;                   // "(built-in)" without a file
+  std::string config_json;                   // text of the file as read
+  std::vector<std::string> config_drop_ins;  // paths of conf.d/*.json, as merged
+  std::string effective_json;                // every setting in force
+  std::string metrics_address;               // empty = not served
+  std::string ingest_socket;                 // empty = sessions are not taken
 };
 
 // The probes' side, replaced as a whole when something attaches or fails.

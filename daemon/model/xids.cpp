@@ -9,11 +9,11 @@ namespace {
 
 using W = XidWeight;
 
-constexpr std::string_view kRestartProgram = "restart the program; where it comes back, debug it";
+constexpr std::string_view kRestartProgram = "restart the program; if it happens again, debug it";
 constexpr std::string_view kResetGpu =
     "stop what runs on the GPU and reset it: nvidia-smi --gpu-reset -i N";
 constexpr std::string_view kCallVendor =
-    "reset the GPU; where it comes back, the vendor's diagnosis is needed";
+    "reset the GPU; if it happens again, run the vendor's diagnostics";
 
 // Source: NVIDIA's XID catalog (docs.nvidia.com/deploy/xid-errors, "Analyzing Xid Errors with the
 // Xid Catalog") for what a code means and what to do at once, in our words. Codes that mean nothing
@@ -21,7 +21,7 @@ constexpr std::string_view kCallVendor =
 constexpr XidRow kRows[] = {
     {8, W::kApplication, "the GPU stopped processing a program's work", kRestartProgram},
     {11, W::kApplication, "invalid commands in a program's push buffer", kRestartProgram},
-    {13, W::kApplication, "graphics engine exception: mostly an illegal access of a kernel",
+    {13, W::kApplication, "graphics engine exception: usually an illegal memory access in a kernel",
      "restart the program; find the access with compute-sanitizer"},
     {31, W::kApplication, "memory page fault: a kernel read or wrote an address that is not mapped",
      "restart the program; find the access with compute-sanitizer"},
@@ -30,39 +30,40 @@ constexpr XidRow kRows[] = {
     {43, W::kApplication,
      "the GPU stopped processing: a program hit an error and its channel was "
      "reset",
-     "the GPU is well; look at the program's own error"},
+     "the GPU is healthy; look at the program's own error"},
     {44, W::kApplication, "graphics engine fault during a context switch", kRestartProgram},
-    {45, W::kApplication, "a program's work was removed: it was ended, or an error came before",
-     "look for other XIDs at the same time; alone it only says that a program was killed"},
+    {45, W::kApplication,
+     "a program's work was removed: the program ended, or another error occurred before",
+     "look for other XIDs at the same time; on its own it only means that a program was killed"},
     {46, W::kGpu, "the GPU stopped processing", kResetGpu},
     {48, W::kGpu, "double-bit memory error, not corrected",
-     "drain and reset the GPU; a row is remapped then; replace it where that repeats"},
+     "drain and reset the GPU, which remaps the row; replace the GPU if this repeats"},
     {61, W::kGpu, "internal micro-controller breakpoint", kResetGpu},
     {62, W::kGpu, "internal micro-controller halt", kResetGpu},
     {63, W::kNotice, "a memory row was marked for remapping, or a page retired",
-     "reset the GPU when it is free: the remapping is in force from then on"},
+     "reset the GPU when it is free; the remapping takes effect then"},
     {64, W::kGpu, "remapping of a memory row, or retirement of a page, failed",
-     "drain and reset the GPU; replace it where that repeats"},
+     "drain and reset the GPU; replace it if this repeats"},
     {68, W::kApplication, "video decoder exception", kRestartProgram},
     {69, W::kApplication, "graphics engine class error", kRestartProgram},
     {74, W::kGpu, "NVLink error",
-     "reset the GPUs on that link; nvidia-smi nvlink -e shows which; where it comes back, reseat "
+     "reset the GPUs on that link; nvidia-smi nvlink -e shows which; if it happens again, reseat "
      "or replace"},
     {79, W::kGpu, "GPU has fallen off the bus",
-     "drain the host and power-cycle it; check power, cooling and seating; replace the GPU where "
-     "it comes back"},
+     "drain the host and power-cycle it; check power, cooling and seating; replace the GPU if it "
+     "happens again"},
     {92, W::kGpu, "high rate of single-bit memory errors",
-     "run the vendor's memory diagnosis when the GPU is free"},
+     "run the vendor's memory diagnostics when the GPU is free"},
     {94, W::kApplication, "memory error, contained: only the program that used it is affected",
      "restart the program; reset the GPU when it is free"},
     {95, W::kGpu, "memory error, not contained: every program on the GPU may be affected",
      "drain and reset the GPU at once"},
     {109, W::kGpu, "context switch timeout", kResetGpu},
     {110, W::kGpu, "security fault", "drain the host and power-cycle it"},
-    {119, W::kGpu, "the GPU's system processor (GSP) does not answer the driver",
-     "drain and reset the GPU; update the driver where it comes back"},
+    {119, W::kGpu, "the GPU's system processor (GSP) does not respond to the driver",
+     "drain and reset the GPU; update the driver if it happens again"},
     {120, W::kGpu, "error of the GPU's system processor (GSP)",
-     "drain and reset the GPU; update the driver where it comes back"},
+     "drain and reset the GPU; update the driver if it happens again"},
     {121, W::kNotice, "error on the link between CPU and GPU (C2C), corrected",
      "reset the GPU when it is free"},
     {123, W::kGpu, "power management unit communication failed", kResetGpu},
@@ -70,7 +71,7 @@ constexpr XidRow kRows[] = {
     {137, W::kApplication,
      "NVLink privilege error: a program used memory of another GPU that is "
      "not there",
-     "restart the program; look for an error of the other GPU first"},
+     "restart the program; first look for an error on the other GPU"},
     {140, W::kGpu, "memory error, not recovered", "drain and reset the GPU at once"},
     {143, W::kGpu, "the GPU could not be initialised", kCallVendor},
     {144, W::kGpu, "NVLink error (SAW)", kCallVendor},
@@ -98,7 +99,7 @@ XidRow get_xid(uint32_t xid) {
   const auto* row = std::ranges::find(kRows, xid, &XidRow::xid);
   if (row != std::end(kRows)) return *row;
   // Better one look too many than a GPU in trouble called healthy.
-  return {xid, XidWeight::kGpu, "an error that gpuperf has no words for",
+  return {xid, XidWeight::kGpu, "an error that gpuperf does not know",
           "look it up in NVIDIA's XID catalog: docs.nvidia.com/deploy/xid-errors"};
 }
 

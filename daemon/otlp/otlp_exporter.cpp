@@ -122,8 +122,8 @@ std::vector<Problem> OtlpExporter::list_problems() const {
       problems.push_back(
           {"otlp",
            std::string(what) + " to " + format_host_port(options_.endpoint.address) + ": " + fault,
-           "check export.otlp and the receiver; until then the newest data waits, and "
-           "gpuperf_dropped_total{stage=\"otlp\"} counts what finds no room"});
+           "check export.otlp and the receiver; until then, the newest data is queued, and "
+           "gpuperf_dropped_total{stage=\"otlp\"} counts the rest"});
     }
   };
   add(metrics_sender_.get(), "metrics");

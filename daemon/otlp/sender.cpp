@@ -101,9 +101,9 @@ void Sender::deliver(const Request& request) {
     const double spread = std::uniform_real_distribution<>(0, 1)(random_);
     const auto delay = find_retry_delay(status, failures, spread, options_.retry);
     if (is_first) {
-      log_warn("OTLP receiver does not take data", {{"method", options_.method},
-                                                    {"error", describe(status)},
-                                                    {"again", delay ? "true" : "false"}});
+      log_warn("OTLP receiver does not accept data", {{"method", options_.method},
+                                                      {"error", describe(status)},
+                                                      {"again", delay ? "true" : "false"}});
     }
     if (!delay) return drops_.add(DropCause::kOtlpRefused, request.items);
     if (!pause(*delay)) return drops_.add(DropCause::kOtlpStopped, request.items);
@@ -162,7 +162,7 @@ void Sender::note_success(const Request& request, const Call& call) {
                  : "rejected " + std::to_string(rejected) + ": " + partial.error_message();
   }
   if (was_failing && rejected == 0) {
-    log_info("OTLP receiver takes data", {{"method", options_.method}});
+    log_info("OTLP receiver accepts data", {{"method", options_.method}});
   }
 }
 

@@ -1,7 +1,6 @@
 #include "daemon/probe/prober.h"
 
 #include <linux/capability.h>
-#include <malloc.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/needed_rights.h"
 #include "daemon/base/process_status.h"
 #include "daemon/base/work_watch.h"
 #include "daemon/probe/attach/probe_report.h"
@@ -50,8 +50,8 @@ constexpr std::chrono::seconds kWorkLimit{60};
 constexpr std::chrono::minutes kLongestWait{1};
 
 constexpr const char* kWrittenReason =
-    "the file was written to while probed: its probes are out until it is left alone for 2 s, "
-    "because they would break its new content; replace libraries by renaming a new file over them";
+    "the file was modified while probed: its probes are detached until it is unchanged for 2 s, "
+    "because they would corrupt its new content; to replace a library, rename a new file over it";
 
 FileSearch::Query make_query(const ProbePlan& plan) {
   FileSearch::Query query{.config = plan.config};
@@ -114,7 +114,8 @@ Status Prober::start() {
     RETURN_IF_ERROR(watch(writes_->descriptor()));
   } else {
     problems_.push_back(
-        {"probes", "no notice of writes to probed files: " + std::string(writes.status().message()),
+        {"probes",
+         "cannot watch probed files for writes: " + std::string(writes.status().message()),
          "raise fs.inotify.max_user_instances, and never overwrite a library in "
          "place while gpuperfd runs"});
   }
@@ -122,12 +123,12 @@ Status Prober::start() {
   RETURN_IF_ERROR(watch(search_.descriptor()));
   std::ranges::copy(search_.problems(), std::back_inserter(problems_));
   if (!programs_.unseen_ends().empty()) {
-    problems_.push_back({"launch hooks",
-                         "launches of a process's last 100 ms may be missing where it is killed, "
-                         "ends by _exit or executes another program: this kernel does not let be "
-                         "traced: " +
-                             programs_.unseen_ends(),
-                         "use Linux 6.16 or later, or one with CONFIG_FUNCTION_TRACER"});
+    problems_.push_back(
+        {"launch hooks",
+         "launches in a process's last 100 ms may be missing if it is killed, calls _exit or "
+         "executes another program, because this kernel cannot trace: " +
+             programs_.unseen_ends(),
+         "use Linux 6.16 or later, or one with CONFIG_FUNCTION_TRACER"});
   }
   thread_ = std::thread([this] { run(); });
   return absl::OkStatus();
@@ -287,27 +288,33 @@ void Prober::answer() {
 }
 
 void Prober::take_writes() {
-  if (!writes_ || writes_->drain([this](int file_id) { on_written(file_id); })) return;
-  // Which files were written is lost: any may have been.
-  for (const auto& [file_id, file] : files_) on_written(file_id);
+  std::set<int> written;
+  if (writes_ && !writes_->drain([&written](int file_id) { written.insert(file_id); })) {
+    // Which files were written is lost: any may have been.
+    for (const auto& [file_id, file] : files_) written.insert(file_id);
+  }
+  std::erase_if(written, [this](int file_id) { return !note_written(file_id); });
+  if (written.empty()) return;
+  // Together: who writes to hundreds of files would hold up everything else otherwise.
+  notes_.detach(written);
+  attacher_.detach_files(written);
+  changed_ = true;
 }
 
-void Prober::on_written(int file_id) {
+bool Prober::note_written(int file_id) {
   const auto entry = files_.find(file_id);
-  if (entry == files_.end()) return;
+  if (entry == files_.end()) return false;
   File& file = entry->second;
   file.quiet_at = SteadyClock::now() + kQuietPeriod;
-  if (std::exchange(file.written, true)) return;
-  notes_.detach({file_id});
-  attacher_.detach_files({file_id});
+  if (std::exchange(file.written, true)) return false;
   file.attached.clear();
   for (FileProbe& probe : file.probes) {
     if (!is_probed(probe.state)) continue;
     probe.state = ProbeState::kFailed;
     probe.reason = kWrittenReason;
   }
-  log_warn("library written while probed", {{"library", file.path}, {"probes", "taken out"}});
-  changed_ = true;
+  log_warn("library modified while probed", {{"library", file.path}, {"probes", "detached"}});
+  return true;
 }
 
 bool Prober::has_commands() {
@@ -357,8 +364,6 @@ void Prober::apply(const FileSearch::AllHanded& handed) {
     if (handed.is_all_read) forget_unseen();
     explain_scan(*handed.scan);
   }
-  // libtorch's symbol tables are some 100 MB, read once: the allocator would keep them for ever.
-  if (std::exchange(has_taken_files_, false)) (void)malloc_trim(0);
 }
 
 void Prober::explain_scan(const ScanReport& report) {
@@ -368,14 +373,14 @@ void Prober::explain_scan(const ScanReport& report) {
   if (report.unreadable_processes > 0 && !has_ptrace_capability()) {
     found.push_back({"discovery",
                      std::to_string(report.unreadable_processes) +
-                         " processes cannot be looked into: their libraries are not probed",
-                     "run as root or with CAP_SYS_PTRACE"});
+                         " processes cannot be inspected: their libraries are not probed",
+                     kNeededRights});
   }
   if (report.truncated_processes > 0) {
     found.push_back(
         {"discovery",
          std::to_string(report.truncated_processes) +
-             " processes have more mappings than are read: libraries beyond are not probed",
+             " processes have too many mappings to read: libraries in the rest are not probed",
          "look for a leak of mappings in processes with over a million of them"});
   }
   uint64_t left_out = report.files_left_out;
@@ -389,12 +394,12 @@ void Prober::explain_scan(const ScanReport& report) {
   }
   files_left_out_ = left_out;
   if (files_left_out_ > 0) {
-    found.push_back({"discovery",
-                     std::to_string(files_left_out_) + " library files beyond the bound of " +
-                         std::to_string(kMaxFoundFiles) + ", or of " +
-                         std::to_string(kMaxFilesOfUser) + " of one user, are not probed" + owners,
-                     "look at what those users' processes map, or narrow `libraries` in the "
-                     "configuration"});
+    found.push_back(
+        {"discovery",
+         std::to_string(files_left_out_) + " library files beyond the limit of " +
+             std::to_string(kMaxFoundFiles) + ", or of " + std::to_string(kMaxFilesOfUser) +
+             " of one user, are not probed" + owners,
+         "check what those users' processes map, or narrow `libraries` in the configuration"});
   }
   if (found == scan_problems_) return;
   scan_problems_ = std::move(found);
@@ -403,7 +408,6 @@ void Prober::explain_scan(const ScanReport& report) {
 
 void Prober::apply(FileSearch::FileOpened file_opened) {
   auto& [found, opened] = file_opened;
-  has_taken_files_ = true;
   const int id = take_file_id(opened);
   if (id == 0) return;
   File& file = files_[id];
@@ -503,8 +507,8 @@ void Prober::reconcile(int file_id, File& file) {
     if (suspended_.contains(probe.function_id)) {
       probe.state = ProbeState::kSuspended;
       probe.reason =
-          "taken out for a while: its calls cost a process more than "
-          "overhead.budget_percent; see gpuperfctl status";
+          "suspended: its calls cost a process more than overhead.budget_percent; see gpuperfctl "
+          "status";
     } else if (const auto refused = file.refused.find(probe.function_id);
                refused != file.refused.end()) {
       probe.state = ProbeState::kFailed;
@@ -522,7 +526,7 @@ void Prober::reconcile(int file_id, File& file) {
     probe.state = ProbeState::kFailed;
     probe.reason = refused->second;
   }
-  tell_hooked_functions();
+  if (HookNotes::is_driver(file.path)) tell_hooked_functions();
   probe_notes(file_id, file);
 }
 
@@ -542,7 +546,7 @@ void Prober::change_points(const ProbedFile& probed, File& file,
     const Status status = attacher_.detach(probed, leaving, deadline);
     if (!status.ok()) {
       // They stay in, and are tried again with the next change.
-      log_error("probes not taken out",
+      log_error("probes not detached",
                 {{"library", file.path}, {"error", std::string(status.message())}});
       return;
     }
@@ -646,10 +650,11 @@ void Prober::calibrate_once() {
     for (const auto& [id, file] : files_) tell_costs(file);
     return;
   }
-  problems_.push_back({"overhead",
-                       "the cost of a probe could not be measured, so the budget is not kept: " +
-                           std::string(costs.status().message()),
-                       "restart gpuperfd; if it stays, probe fewer functions"});
+  problems_.push_back(
+      {"overhead",
+       "the cost of a probe could not be measured, so the overhead budget is not enforced: " +
+           std::string(costs.status().message()),
+       "restart gpuperfd; if this happens again, probe fewer functions"});
 }
 
 std::shared_ptr<const ProbeReport> Prober::make_report() const {

@@ -113,7 +113,7 @@ class Prober {
   void renumber_probes(const ProbeConfig& before);
   void answer();
   void take_writes();
-  void on_written(int file_id);
+  bool note_written(int file_id);  // false: there is nothing to take out
   void take_news();
   void apply(const FileSearch::ScanBegan& began);
   void apply(FileSearch::FileOpened file);
@@ -155,7 +155,6 @@ class Prober {
   bool is_scanning_ = false;
   bool is_plan_searched_ = false;  // every process was looked at since the plan changed
   bool is_root_searched_ = false;  // those of root, at least
-  bool has_taken_files_ = false;   // since the search was last at rest
   std::vector<std::function<void()>> awaiting_root_;  // to be answered then
   Attacher attacher_;
   HookNotes notes_;

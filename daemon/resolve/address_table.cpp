@@ -1,6 +1,9 @@
 #include "daemon/resolve/address_table.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
 #include <iterator>
 #include <utility>
 
@@ -51,7 +54,29 @@ AddressTable AddressTable::make(const std::vector<SortedSymbol>& functions,
   return table;
 }
 
+AddressTable AddressTable::refer(const std::vector<SortedSymbol>& functions,
+                                 std::vector<LoadSegment> segments) {
+  AddressTable table;
+  table.segments_ = std::move(segments);
+  table.entries_.reserve(functions.size());
+  table.names_offset_bytes_ =
+      std::ranges::min_element(functions, {}, &SortedSymbol::name_offset_bytes)->name_offset_bytes;
+  for (const SortedSymbol& function : functions) {
+    const uint64_t name_offset = function.name_offset_bytes - table.names_offset_bytes_;
+    if (name_offset > kMaxU32) continue;  // nobody's two tables of names lie that far apart
+    table.entries_.push_back(
+        {.vaddr = function.vaddr,
+         .size_bytes = static_cast<uint32_t>(std::min(function.size_bytes, kMaxU32)),
+         .name_offset = static_cast<uint32_t>(name_offset)});
+  }
+  return table;
+}
+
 AddressTable AddressTable::load(int fd, size_t max_bytes) {
+  return load(fd, max_bytes, max_bytes / kKeptPart);
+}
+
+AddressTable AddressTable::load(int fd, size_t max_bytes, size_t max_kept_bytes) {
   max_bytes = std::min<size_t>(max_bytes, kMaxU32);  // offsets of names
   for (const auto tables : {ElfSymbols::Tables::kBoth, ElfSymbols::Tables::kDynamic}) {
     // As read, symbols that are no functions come on top.
@@ -59,16 +84,21 @@ AddressTable AddressTable::load(int fd, size_t max_bytes) {
     // Stripped, damaged or too large: the next try, or no names.
     if (!symbols.ok()) continue;
     const std::vector<SortedSymbol> functions = symbols->sort_functions();
-    if (count_bytes(functions, sizeof(Entry)) > max_bytes) continue;
-    return make(functions, symbols->segments());
+    if (count_bytes(functions, sizeof(Entry)) <= max_kept_bytes) {
+      return make(functions, symbols->segments());
+    }
+    if (functions.size() * sizeof(Entry) > max_bytes) continue;
+    return refer(functions, symbols->segments());
   }
   const Result<ElfFile> file = ElfFile::open(fd);
   return make({}, file.ok() ? file->segments() : std::vector<LoadSegment>());
 }
 
 AddressTable AddressTable::load(int fd, std::span<const int> debug_fds, size_t max_bytes) {
-  AddressTable own = load(fd, max_bytes);
+  if (debug_fds.empty()) return load(fd, max_bytes);
   max_bytes = std::min<size_t>(max_bytes, kMaxU32);
+  AddressTable own = load(fd, max_bytes, max_bytes);
+  if (own.has_names_in_file()) return own;
   for (const int debug_fd : debug_fds) {
     const Result<ElfSymbols> symbols =
         ElfSymbols::load_debug(debug_fd, own.segments_, 2 * max_bytes);
@@ -101,14 +131,25 @@ std::optional<uint64_t> AddressTable::find_vaddr(uint64_t file_offset_bytes) con
   return std::nullopt;
 }
 
-std::optional<AddressTable::Match> AddressTable::find_function(uint64_t vaddr) const {
+std::string AddressTable::read_name(const Entry& entry, int fd) const {
+  if (!has_names_in_file()) return names_.c_str() + entry.name_offset;
+  std::array<char, ElfSymbols::kMaxNameBytes> bytes;
+  const ssize_t length = ::pread(fd, bytes.data(), bytes.size(),
+                                 static_cast<off_t>(names_offset_bytes_ + entry.name_offset));
+  if (length <= 0) return "";
+  const std::string_view rest(bytes.data(), static_cast<size_t>(length));
+  const std::string_view name = rest.substr(0, rest.find('\0'));
+  return std::string(name.substr(0, name.find('@', 1)));  // without its version
+}
+
+std::optional<AddressTable::Match> AddressTable::find_function(uint64_t vaddr, int fd) const {
   const auto next = std::ranges::upper_bound(entries_, vaddr, {}, &Entry::vaddr);
   auto entry = next;
   for (size_t steps = 0; entry != entries_.begin() && steps < kMaxNesting; ++steps) {
     --entry;
     const bool reaches_next = entry->size_bytes == 0 && std::next(entry) == next;
     if (!reaches_next && vaddr - entry->vaddr >= entry->size_bytes) continue;
-    return Match{.name = names_.c_str() + entry->name_offset, .vaddr = entry->vaddr};
+    return Match{.name = read_name(*entry, fd), .vaddr = entry->vaddr};
   }
   return std::nullopt;
 }

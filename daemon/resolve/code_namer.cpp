@@ -1,7 +1,6 @@
 #include "daemon/resolve/code_namer.h"
 
 #include <fcntl.h>
-#include <malloc.h>
 #include <sys/stat.h>
 
 #include <cerrno>
@@ -31,10 +30,11 @@ size_t count_bytes(const NamedCode& named) {
   return bytes;
 }
 
-NamedCode name_by_table(const AddressTable& table, uint64_t offset) {
+// `fd`: of the file, where its names are in it.
+NamedCode name_by_table(const AddressTable& table, uint64_t offset, int fd) {
   const std::optional<uint64_t> vaddr = table.find_vaddr(offset);
   NamedCode named{.vaddr = vaddr.value_or(offset)};
-  const auto function = vaddr ? table.find_function(*vaddr) : std::nullopt;
+  const auto function = vaddr ? table.find_function(*vaddr, fd) : std::nullopt;
   if (!function) return named;
   named.symbol_vaddr = function->vaddr;
   named.symbol = demangle(function->name);
@@ -137,14 +137,12 @@ CodeNamer::LoadedCode CodeNamer::load(uint32_t pid, const MappedCode& code,
 }
 
 CodeNamer::LoadedPtr CodeNamer::find_loaded(uint32_t pid, const MappedCode& code,
-                                            std::optional<OpenedFile> opened) {
+                                            std::optional<OpenedFile>& opened) {
   if (!code.code_id) return nullptr;
   if (const LoadedPtr* kept = tables_.find(*code.code_id)) return *kept;
   if (!opened) opened = open_again(pid, code);
   if (!opened) return nullptr;
   auto loaded = std::make_shared<const LoadedCode>(load(pid, code, *opened));
-  // What was read to make it is twice its size and would stay with the allocator.
-  (void)malloc_trim(0);
   // Kept also when it is empty: not an ELF file, or without symbols.
   (void)tables_.put(*code.code_id, loaded, sizeof(LoadedCode) + loaded->table.size_bytes());
   return loaded;
@@ -191,15 +189,16 @@ void CodeNamer::name(uint32_t pid, MappedCode& code, std::span<const uint64_t> o
     }
   }
   if (missing.empty()) return;
-  const LoadedPtr loaded = find_loaded(pid, code, std::move(opened));
+  const LoadedPtr loaded = find_loaded(pid, code, opened);
   if (loaded == nullptr) {
     for (const size_t i : missing) take(i, {.vaddr = offsets[i]});
     return;
   }
+  if (loaded->table.has_names_in_file() && !opened) opened = open_again(pid, code);
   std::vector<NamedCode> found;
   std::vector<uint64_t> vaddrs;
   for (const size_t i : missing) {
-    found.push_back(name_by_table(loaded->table, offsets[i]));
+    found.push_back(name_by_table(loaded->table, offsets[i], opened ? opened->fd.get() : -1));
     vaddrs.push_back(found.back().vaddr);
   }
   std::optional<DwarfWorker::Frames> sources;
@@ -209,6 +208,7 @@ void CodeNamer::name(uint32_t pid, MappedCode& code, std::span<const uint64_t> o
     take(missing[i], found[i]);
     // What may be known better later is not kept.
     if (loaded->has_dwarf && !sources) continue;
+    if (found[i].symbol_vaddr != 0 && found[i].symbol.empty()) continue;
     const size_t bytes = count_bytes(found[i]);
     (void)names_.put({*code.code_id, offsets[missing[i]]}, std::move(found[i]), bytes);
   }

@@ -86,7 +86,8 @@ class CodeNamer {
   Result<OpenedFile> open(uint32_t pid, const MappedCode& code) const;
   std::optional<OpenedFile> identify(uint32_t pid, MappedCode& code);
   std::optional<OpenedFile> open_again(uint32_t pid, const MappedCode& code);
-  LoadedPtr find_loaded(uint32_t pid, const MappedCode& code, std::optional<OpenedFile> opened);
+  // `opened`: the file, if it is open; set where it had to be opened.
+  LoadedPtr find_loaded(uint32_t pid, const MappedCode& code, std::optional<OpenedFile>& opened);
   LoadedCode load(uint32_t pid, const MappedCode& code, const OpenedFile& opened) const;
   std::optional<DwarfWorker::Frames> find_sources(uint32_t pid, const MappedCode& code,
                                                   const LoadedCode& loaded,

@@ -49,7 +49,8 @@ Status explain_missing(const CaptureSources& sources, uint64_t id, const Status&
 
 Status check_store(const CaptureSources& sources) {
   if (sources.store != nullptr) return absl::OkStatus();
-  return absl::UnavailableError("no captures are stored here: set storage.path");
+  return absl::FailedPreconditionError(
+      "no captures are stored: storage.path is empty or does not work; see: gpuperfctl status");
 }
 
 Result<CapturePtr> read_capture(const CaptureSources& sources, uint64_t id) {
@@ -59,16 +60,21 @@ Result<CapturePtr> read_capture(const CaptureSources& sources, uint64_t id) {
   return explain_missing(sources, id, capture.status());
 }
 
-ViewOptions make_options(v1::CaptureWeight weight, const v1::PathOptions& path,
-                         const std::string& title) {
-  const ViewWeight ours = weight == v1::CAPTURE_WEIGHT_CPU_TIME       ? ViewWeight::kCpuTime
-                          : weight == v1::CAPTURE_WEIGHT_OFF_CPU_TIME ? ViewWeight::kOffCpuTime
-                                                                      : ViewWeight::kGpuTime;
-  return {.weight = ours,
+// What is added up by default: an empty picture would say nothing.
+ViewWeight choose_weight(v1::CaptureWeight weight, bool has_gpu_work) {
+  if (weight == v1::CAPTURE_WEIGHT_OFF_CPU_TIME) return ViewWeight::kOffCpuTime;
+  const bool is_cpu = weight == v1::CAPTURE_WEIGHT_CPU_TIME ||
+                      (weight == v1::CAPTURE_WEIGHT_UNSPECIFIED && !has_gpu_work);
+  return is_cpu ? ViewWeight::kCpuTime : ViewWeight::kGpuTime;
+}
+
+ViewOptions make_options(ViewWeight weight, const v1::PathOptions& path, const std::string& title) {
+  return {.weight = weight,
           .path = {.with_process = path.per_process(),
                    .with_thread = path.per_thread(),
                    .with_lines = path.lines(),
-                   .with_operations = !path.without_operations()},
+                   .with_operations = !path.without_operations(),
+                   .with_interpreter = path.interpreter_frames()},
           .title = title,
           .by_capture_site = path.by_capture_site()};
 }
@@ -77,11 +83,13 @@ Result<RenderedCapture> render_diff(const CaptureSources& sources,
                                     const v1::FetchCaptureRequest& request) {
   ASSIGN_OR_RETURN(const CapturePtr before, read_capture(sources, request.before_id()));
   ASSIGN_OR_RETURN(const CapturePtr after, read_capture(sources, request.id()));
-  return RenderedCapture{
-      .bytes = render_diff_flamegraph(
-          *before, *after, make_options(request.weight(), request.path(), request.title())),
-      .suffix = "svg",
-      .media_type = "image/svg+xml"};
+  return RenderedCapture{.bytes = render_diff_flamegraph(
+                             *before, *after,
+                             make_options(choose_weight(request.weight(), !before->work.empty() ||
+                                                                              !after->work.empty()),
+                                          request.path(), request.title())),
+                         .suffix = "svg",
+                         .media_type = "image/svg+xml"};
 }
 
 Result<RenderedCapture> read_raw(const CaptureSources& sources, uint64_t id) {
@@ -128,8 +136,9 @@ Result<WorkGrouping> find_grouping(v1::CaptureGrouping by) {
   }
 }
 
-Result<DiffOptions> make_diff_options(const v1::DiffCapturesRequest& request) {
-  DiffOptions options = {.view = make_options(request.weight(), request.path(), "")};
+Result<DiffOptions> make_diff_options(const v1::DiffCapturesRequest& request, bool has_gpu_work) {
+  DiffOptions options = {
+      .view = make_options(choose_weight(request.weight(), has_gpu_work), request.path(), "")};
   if (!v1::CaptureDiffBy_IsValid(request.by())) {
     return absl::InvalidArgumentError(fmt::format("by: {} is no CaptureDiffBy", int{request.by()}));
   }
@@ -165,7 +174,7 @@ Status get_capture(const CaptureSources& sources, uint64_t id, v1::GetCaptureRes
     return absl::OkStatus();
   }
   Result<CaptureHead> head = absl::NotFoundError(
-      fmt::format("capture {}: there is none; those there are: gpuperfctl trace list", id));
+      fmt::format("capture {}: not found; list captures: gpuperfctl trace list", id));
   // Also without a row: the snapshot may be older than the file.
   if (sources.store != nullptr) head = sources.store->read_head(id);
   if (head.ok()) {
@@ -198,7 +207,7 @@ Status check_fetch(const v1::FetchCaptureRequest& request) {
     names += fmt::format(", {}", format.name);
   }
   return absl::InvalidArgumentError(
-      fmt::format("format: there is no \"{}\"; there are {}", request.format(), names));
+      fmt::format("format: unknown format \"{}\"; formats: {}", request.format(), names));
 }
 
 Result<RenderedCapture> render_capture(const CaptureSources& sources,
@@ -209,7 +218,8 @@ Result<RenderedCapture> render_capture(const CaptureSources& sources,
   RenderedCapture rendered;
   ASSIGN_OR_RETURN(rendered.bytes,
                    render_view(*capture, request.format(),
-                               make_options(request.weight(), request.path(), request.title())));
+                               make_options(choose_weight(request.weight(), !capture->work.empty()),
+                                            request.path(), request.title())));
   for (const ViewFormat& format : list_view_formats()) {
     if (format.name != request.format()) continue;
     rendered.suffix = format.suffix;
@@ -222,7 +232,13 @@ Result<v1::SummariseCaptureResponse> summarise_capture(const CaptureSources& sou
                                                        const v1::SummariseCaptureRequest& request) {
   ASSIGN_OR_RETURN(const WorkGrouping by, find_grouping(request.by()));
   ASSIGN_OR_RETURN(const CapturePtr capture, read_capture(sources, request.id()));
-  const std::vector<WorkRow> rows = list_work_rows(*capture, by, request.kernel());
+  const std::vector<WorkRow> rows =
+      list_work_rows(*capture, {.by = by,
+                                .kernel = request.kernel(),
+                                .short_names = request.short_names(),
+                                .module = request.module(),
+                                .depth = std::max(request.depth(), 1u),
+                                .interpreter_frames = request.interpreter_frames()});
   uint64_t total_ns = 0;
   for (const WorkRow& row : rows) total_ns += row.gpu_ns;
   v1::SummariseCaptureResponse response;
@@ -240,9 +256,10 @@ Result<v1::SummariseCaptureResponse> summarise_capture(const CaptureSources& sou
 
 Result<v1::DiffCapturesResponse> diff_stored_captures(const CaptureSources& sources,
                                                       const v1::DiffCapturesRequest& request) {
-  ASSIGN_OR_RETURN(const DiffOptions options, make_diff_options(request));
   ASSIGN_OR_RETURN(const CapturePtr before, read_capture(sources, request.before_id()));
   ASSIGN_OR_RETURN(const CapturePtr after, read_capture(sources, request.after_id()));
+  ASSIGN_OR_RETURN(const DiffOptions options,
+                   make_diff_options(request, !before->work.empty() || !after->work.empty()));
   const std::vector<DiffRow> rows = diff_captures(*before, *after, options);
   v1::DiffCapturesResponse response;
   response.set_total_rows(rows.size());

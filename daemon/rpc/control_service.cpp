@@ -18,7 +18,7 @@ namespace {
 constexpr uint64_t kMaxThresholdNs = uint64_t{1} << 62;  // as the proto says
 
 constexpr const char* kGivenUp =
-    "given up before the daemon was done; the change may come into force all the same";
+    "cancelled before the daemon was done; the change may still take effect";
 
 Status check_pattern(const std::string& function) {
   if (!function.empty()) return absl::OkStatus();
@@ -70,10 +70,9 @@ Status ControlService::check_caller() const {
           "only root may change the daemon; run it as root: sudo gpuperfctl …");
     case Caller::kTcp:
       return absl::PermissionDeniedError(
-          "nobody may change the daemon over TCP: a certificate says who may read, not who is "
-          "root; "
-          "set grpc.listen to a Unix socket and run it as root on the daemon's machine: sudo "
-          "gpuperfctl …");
+          "the daemon cannot be changed over TCP: a certificate allows reading, but does not "
+          "identify root; set grpc.listen to a Unix socket and run it as root on the daemon's "
+          "machine: sudo gpuperfctl …");
   }
   return absl::InternalError("unknown kind of caller");
 }
@@ -114,6 +113,14 @@ grpc::ServerUnaryReactor* ControlService::AddProbe(grpc::CallbackServerContext*,
   return start(response->mutable_change(), [request](ControlPort& port, ControlPort::Done done) {
     port.post_add_probe(request->section(), request->name(), request->value_json(),
                         std::move(done));
+  });
+}
+
+grpc::ServerUnaryReactor* ControlService::RemoveProbe(grpc::CallbackServerContext*,
+                                                      const v1::RemoveProbeRequest* request,
+                                                      v1::RemoveProbeResponse* response) {
+  return start(response->mutable_change(), [request](ControlPort& port, ControlPort::Done done) {
+    port.post_remove_probe(request->section(), request->name(), std::move(done));
   });
 }
 
@@ -169,13 +176,13 @@ grpc::ServerUnaryReactor* ControlService::SetSession(grpc::CallbackServerContext
 Result<uint32_t> ControlService::find_capture_uid() const {
   if (caller_.caller == Caller::kOther) {
     return absl::PermissionDeniedError(
-        "as many other users as are told apart are connected; try again later, or run it as root: "
-        "sudo gpuperfctl …");
+        "too many other users are connected; try again later, or run it as root: sudo gpuperfctl "
+        "…");
   }
   if (caller_.caller == Caller::kTcp) {
     return absl::PermissionDeniedError(
-        "nobody may capture over TCP: a certificate does not say whose processes are the caller's; "
-        "set grpc.listen to a Unix socket and run it on the daemon's machine");
+        "captures cannot be made over TCP: a certificate does not say which processes are the "
+        "caller's; set grpc.listen to a Unix socket and run it on the daemon's machine");
   }
   if (port_ == nullptr) return absl::UnavailableError("nothing can be captured by this daemon");
   return caller_.caller == Caller::kRoot ? 0 : caller_.uid;
@@ -187,7 +194,7 @@ Status ControlService::check_owner(uint64_t id) const {
   const std::optional<uint32_t> owner = owners_.find(id);
   if (!owner) {
     return absl::NotFoundError("capture " + std::to_string(id) +
-                               ": there is none; those there are: gpuperfctl trace list");
+                               ": not found; list captures: gpuperfctl trace list");
   }
   if (*owner == uid) return absl::OkStatus();
   return absl::PermissionDeniedError("capture " + std::to_string(id) +

@@ -45,6 +45,9 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerUnaryReactor* AddProbe(grpc::CallbackServerContext* context,
                                      const v1::AddProbeRequest* request,
                                      v1::AddProbeResponse* response) override;
+  grpc::ServerUnaryReactor* RemoveProbe(grpc::CallbackServerContext* context,
+                                        const v1::RemoveProbeRequest* request,
+                                        v1::RemoveProbeResponse* response) override;
   grpc::ServerUnaryReactor* EnableProbes(grpc::CallbackServerContext* context,
                                          const v1::EnableProbesRequest* request,
                                          v1::EnableProbesResponse* response) override;

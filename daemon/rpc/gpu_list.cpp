@@ -12,7 +12,7 @@
 namespace gpuperf {
 namespace {
 
-constexpr const char* kNotYet = "not read yet, or switched off: stats.gpu_interval_ms";
+constexpr const char* kNotYet = "not read yet, or disabled: stats.gpu_interval_ms";
 
 v1::GpuState to_proto(GpuState state) {
   switch (state) {

@@ -30,8 +30,8 @@ Result<const FieldDescriptor*> find_number_field(const Descriptor& type, std::st
   if (name == text_field) return nullptr;
   const FieldDescriptor* field = type.FindFieldByName(std::string(name));
   if (field != nullptr && is_numeric(*field)) return field;
-  return absl::InvalidArgumentError(fmt::format("sort: \"{}\" is no field to sort by; there are {}",
-                                                name, list_fields(type, text_field)));
+  return absl::InvalidArgumentError(
+      fmt::format("sort: cannot sort by \"{}\"; fields: {}", name, list_fields(type, text_field)));
 }
 
 long double get_number(const google::protobuf::Message& row, const FieldDescriptor& field) {

@@ -29,7 +29,7 @@ Result<RenderQueue::Place> RenderQueue::take_place(bool is_root) {
   const MutexLock lock(mutex_);
   if (taken_ >= (is_root ? kPlaces : kPlaces - kKeptForRoot)) {
     return absl::ResourceExhaustedError(
-        "as many captures are being made ready or sent as may be at once; try again in a moment");
+        "too many captures are being prepared or sent; try again in a moment");
   }
   ++taken_;
   return Place(nullptr, [this](void*) { give_back(); });

@@ -69,7 +69,7 @@ void write_grpc_log(gpr_log_func_args* args) {
 Result<std::shared_ptr<grpc::ServerCredentials>> make_credentials(const RpcTls& tls) {
   if (tls.cert_file.empty() || tls.key_file.empty() || tls.client_ca_file.empty()) {
     return absl::InvalidArgumentError(
-        "over TCP both sides must show a certificate: set grpc.cert_file, grpc.key_file and "
+        "TCP needs certificates on both sides: set grpc.cert_file, grpc.key_file and "
         "grpc.client_ca_file, or listen on a Unix socket: unix:/run/gpuperf/api.sock");
   }
   grpc::SslServerCredentialsOptions options(

@@ -34,7 +34,7 @@ Result<std::vector<v1::Shape>> list_shapes(const Snapshot& snapshot, const RowFi
   const Number number = find_sort_number(sort);
   if (number == nullptr) {
     return absl::InvalidArgumentError(
-        fmt::format("sort: \"{}\" is no field to sort by; there are flops, calls, total_ns", sort));
+        fmt::format("sort: cannot sort by \"{}\"; fields: flops, calls, total_ns", sort));
   }
   using Key = std::tuple<uint32_t, std::array<uint64_t, 4>, std::array<uint16_t, 4>>;
   std::map<Key, ShapeRow> sums;

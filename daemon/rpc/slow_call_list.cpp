@@ -74,8 +74,8 @@ Result<Start> find_start(const v1::ListSlowCallsRequest& request, const Snapshot
 Result<Order> find_order(const std::string& sort) {
   if (sort.empty() || sort == "duration_ns") return Order::kDuration;
   if (sort == "start_unix_ns") return Order::kStart;
-  return absl::InvalidArgumentError(fmt::format(
-      "sort: \"{}\" is no field to sort by; there are duration_ns, start_unix_ns", sort));
+  return absl::InvalidArgumentError(
+      fmt::format("sort: cannot sort by \"{}\"; fields: duration_ns, start_unix_ns", sort));
 }
 
 // Those in memory that match, in order.

@@ -25,7 +25,7 @@ static_assert(sizeof(Token) == 24);
 
 Status bad_token(std::string_view why) {
   return absl::InvalidArgumentError("page.page_token: " + std::string(why) +
-                                    "; begin again without a token");
+                                    "; start again without a token");
 }
 
 uint64_t draw_secret() {

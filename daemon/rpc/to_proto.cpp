@@ -471,6 +471,9 @@ v1::GetConfigResponse to_proto(const DaemonFacts& facts) {
   response.set_path(to_valid_utf8(facts.config_path));
   response.set_json(to_valid_utf8(facts.config_json));
   response.set_effective_json(to_valid_utf8(facts.effective_json));
+  for (const std::string& path : facts.config_drop_ins) {
+    response.add_drop_ins(to_valid_utf8(path));
+  }
   return response;
 }
 
@@ -482,6 +485,9 @@ v1::ProbeChange to_proto(const ProbeChange& change) {
   message.set_unchanged(change.unchanged);
   for (const std::string& setting : change.restart_needed) {
     message.add_restart_needed(to_valid_utf8(setting));
+  }
+  for (const std::string& warning : change.warnings) {
+    message.add_warnings(to_valid_utf8(warning));
   }
   return message;
 }

@@ -42,8 +42,10 @@ std::string name_line(const StackFrame& frame) {
 // Thread: one. Borrows the capture. Grows with what is distinct, and by a number per launch.
 class WorkAdder {
  public:
-  WorkAdder(const Capture& capture, WorkGrouping by)
-      : capture_(capture), by_(by), paths_(capture, PathOptions{}) {}
+  WorkAdder(const Capture& capture, const WorkRowOptions& options)
+      : capture_(capture),
+        options_(options),
+        paths_(capture, {.with_interpreter = options.interpreter_frames}) {}
 
   void add(const CaptureWork& work);
   std::vector<WorkRow> take();
@@ -55,18 +57,22 @@ class WorkAdder {
   uint32_t find_group(const CaptureWork& work);
   uint32_t find_launch_group(const CaptureLaunch& launch);
   uint32_t get_group(const std::string& name);
+  uint32_t get_kernel_group(const CaptureWork& work);
   uint32_t get_stack_group(const CaptureLaunch& launch);
+  std::string name_work(const CaptureWork& work) const;
   std::string name_operator(const CaptureLaunch& launch) const;
+  bool qualifies(const StackFrame& frame) const;
   std::string name_line_of(const CaptureLaunch& launch) const;
   std::string name_library(const CaptureLaunch& launch) const;
   std::span<const uint32_t> get_stack(const CaptureLaunch& launch) const;
   void add_top_kernels();
 
   const Capture& capture_;
-  const WorkGrouping by_;
+  const WorkRowOptions options_;
   PathTable paths_;
   std::vector<WorkRow> rows_;
   absl::flat_hash_map<std::string, uint32_t> groups_;
+  absl::flat_hash_set<std::string> kernel_names_;
   absl::flat_hash_map<LaunchKey, uint32_t> launch_groups_;
   absl::flat_hash_set<uint64_t> launches_;                                   // group and launch
   absl::flat_hash_map<std::pair<uint32_t, std::string>, uint64_t> kernels_;  // by group: time
@@ -76,6 +82,16 @@ uint32_t WorkAdder::get_group(const std::string& name) {
   const auto [found, is_new] = groups_.try_emplace(name, static_cast<uint32_t>(rows_.size()));
   if (is_new) rows_.push_back({.name = name});
   return found->second;
+}
+
+// Two kernels never share a row; the second of one short name shows its full one.
+uint32_t WorkAdder::get_kernel_group(const CaptureWork& work) {
+  const size_t before = rows_.size();
+  const uint32_t group = get_group(get_work_name(capture_, work));
+  if (rows_.size() == before) return group;
+  const std::string name = name_work(work);
+  if (kernel_names_.insert(name).second) rows_[group].name = name;
+  return group;
 }
 
 uint32_t WorkAdder::get_stack_group(const CaptureLaunch& launch) {
@@ -91,6 +107,10 @@ uint32_t WorkAdder::get_stack_group(const CaptureLaunch& launch) {
 std::span<const uint32_t> WorkAdder::get_stack(const CaptureLaunch& launch) const {
   const CaptureStack* stack = find_row(capture_.stacks, launch.stack);
   return stack == nullptr ? std::span<const uint32_t>() : std::span(stack->frames);
+}
+
+std::string WorkAdder::name_work(const CaptureWork& work) const {
+  return options_.short_names ? get_short_work_name(capture_, work) : get_work_name(capture_, work);
 }
 
 std::string WorkAdder::name_operator(const CaptureLaunch& launch) const {
@@ -110,20 +130,32 @@ std::string WorkAdder::name_operator(const CaptureLaunch& launch) const {
   return "[no operator]";
 }
 
+// Whether the line may stand for the launch.
+bool WorkAdder::qualifies(const StackFrame& frame) const {
+  if (!options_.module.empty()) return is_of_module(frame, options_.module);
+  return frame.kind == StackFrameKind::kPython && !is_of_framework(frame);
+}
+
 std::string WorkAdder::name_line_of(const CaptureLaunch& launch) const {
-  const StackFrame* package = nullptr;
+  const StackFrame* chosen = nullptr;
+  const StackFrame* python = nullptr;
   const StackFrame* native = nullptr;
+  uint32_t found = 0;
   const std::span<const uint32_t> stack = get_stack(launch);
-  for (size_t i = stack.size(); i-- > 0;) {
+  for (size_t i = stack.size(); i-- > 0 && found < options_.depth;) {
     const StackFrame* frame = find_row(capture_.frames, stack[i]);
-    if (frame == nullptr) continue;
-    const bool is_python = frame->kind == StackFrameKind::kPython;
-    if (is_python && !is_of_a_package(*frame)) return name_line(*frame);
-    if (is_python && package == nullptr) package = frame;
-    if (!is_python && native == nullptr && !frame->file.empty()) native = frame;
+    if (frame == nullptr || frame->file.empty()) continue;
+    if (qualifies(*frame)) {
+      chosen = frame;
+      ++found;
+    }
+    const StackFrame*& innermost = frame->kind == StackFrameKind::kPython ? python : native;
+    if (innermost == nullptr) innermost = frame;
   }
-  if (package == nullptr) package = native;
-  return package == nullptr ? "[no line]" : name_line(*package);
+  if (chosen != nullptr) return name_line(*chosen);
+  if (!options_.module.empty()) return fmt::format("[no line of {}]", options_.module);
+  if (python == nullptr) python = native;
+  return python == nullptr ? "[no line]" : name_line(*python);
 }
 
 std::string WorkAdder::name_library(const CaptureLaunch& launch) const {
@@ -146,16 +178,17 @@ uint32_t WorkAdder::find_launch_group(const CaptureLaunch& launch) {
   if (const auto found = launch_groups_.find(key); found != launch_groups_.end()) {
     return found->second;
   }
-  const uint32_t group = by_ == WorkGrouping::kStack      ? get_stack_group(launch)
-                         : by_ == WorkGrouping::kOperator ? get_group(name_operator(launch))
-                         : by_ == WorkGrouping::kLine     ? get_group(name_line_of(launch))
-                                                          : get_group(name_library(launch));
+  const WorkGrouping by = options_.by;
+  const uint32_t group = by == WorkGrouping::kStack      ? get_stack_group(launch)
+                         : by == WorkGrouping::kOperator ? get_group(name_operator(launch))
+                         : by == WorkGrouping::kLine     ? get_group(name_line_of(launch))
+                                                         : get_group(name_library(launch));
   launch_groups_.emplace(key, group);
   return group;
 }
 
 uint32_t WorkAdder::find_group(const CaptureWork& work) {
-  if (by_ == WorkGrouping::kKernel) return get_group(get_work_name(capture_, work));
+  if (options_.by == WorkGrouping::kKernel) return get_kernel_group(work);
   const CaptureLaunch* launch = find_row(capture_.launches, work.launch);
   return launch == nullptr ? get_group("[no launch]") : find_launch_group(*launch);
 }
@@ -172,8 +205,8 @@ void WorkAdder::add(const CaptureWork& work) {
       launches_.insert(uint64_t{group} << 32 | work.launch).second) {
     ++row.launches;
   }
-  if (by_ != WorkGrouping::kKernel) {
-    kernels_[std::pair(group, get_work_name(capture_, work))] += work.duration_ns;
+  if (options_.by != WorkGrouping::kKernel) {
+    kernels_[std::pair(group, name_work(work))] += work.duration_ns;
   }
 }
 
@@ -208,13 +241,13 @@ bool matches(const Capture& capture, const CaptureWork& work, std::string_view p
 
 }  // namespace
 
-std::vector<WorkRow> list_work_rows(const Capture& capture, WorkGrouping by,
-                                    std::string_view kernel) {
+std::vector<WorkRow> list_work_rows(const Capture& capture, const WorkRowOptions& options) {
   const std::vector<bool> counted = find_counted_work(capture);
-  WorkAdder adder(capture, by);
+  WorkAdder adder(capture, options);
   for (size_t i = 0; i < capture.work.size(); ++i) {
     const CaptureWork& work = capture.work[i];
-    if (counted[i] && (kernel.empty() || matches(capture, work, kernel))) adder.add(work);
+    const bool wanted = options.kernel.empty() || matches(capture, work, options.kernel);
+    if (counted[i] && wanted) adder.add(work);
   }
   return adder.take();
 }

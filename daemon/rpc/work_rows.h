@@ -15,8 +15,21 @@ enum class WorkGrouping {
   kOperator,  // innermost probed call around the launch that is of no CUDA library; else the
               // innermost function of Python
   kStack,     // the whole path of the launch
-  kLine,      // innermost line outside installed packages; else the innermost line there is
+  kLine,      // see WorkRowOptions
   kLibrary,   // outermost probed call of a CUDA library around the launch; else the launch call
+};
+
+struct WorkRowOptions {
+  WorkGrouping by = WorkGrouping::kKernel;
+  // Only work of this name, short or full; `*` matches any run of characters; empty = all.
+  std::string_view kernel;
+  bool short_names = false;  // of kernels
+  // By line: lines of this package, module or file qualify; empty = those that are not in PyTorch
+  // or the interpreter. Where none does: without `module` the innermost line there is.
+  std::string_view module;
+  // By line: which of those that qualify, from the innermost; past the last it is the outermost.
+  uint32_t depth = 1;
+  bool interpreter_frames = false;  // by stack
 };
 
 struct WorkRow {
@@ -32,9 +45,7 @@ struct WorkRow {
   bool operator==(const WorkRow&) const = default;
 };
 
-// Most time first. `kernel`: only work of this name, short or full; `*` matches any run of
-// characters; empty = all. A graph's record is left out where its nodes are known.
-std::vector<WorkRow> list_work_rows(const Capture& capture, WorkGrouping by,
-                                    std::string_view kernel);
+// Most time first. A graph's record is left out where its nodes are known.
+std::vector<WorkRow> list_work_rows(const Capture& capture, const WorkRowOptions& options);
 
 }  // namespace gpuperf

@@ -157,7 +157,7 @@ void SessionSource::post_order(SessionTarget target, SessionOrder order, OrderDo
   if (status.ok()) {
     const MutexLock lock(mutex_);
     if (!is_running_) {
-      status = absl::UnavailableError("sessions are not taken: gpuperfd is stopping");
+      status = absl::UnavailableError("gpuperfd accepts no sessions: it is stopping");
     } else if (posted_.size() >= kMaxPostedOrders) {
       status = absl::ResourceExhaustedError("too many orders at once; try again");
     } else {

@@ -241,8 +241,8 @@ void SessionSource::accept_some() {
 void SessionSource::pause_accepting(const Status& why) {
   accept_again_mono_ns_ = clock_.mono_ns() + kAcceptPauseNs;
   (void)epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, listener_.fd(), nullptr);  // it is there
-  log_warn("sessions wait", {{"error", std::string(why.message())},
-                             {"hint", "raise the daemon's limit of open files"}});
+  log_warn("new sessions wait", {{"error", std::string(why.message())},
+                                 {"hint", "raise the daemon's limit of open files"}});
 }
 
 void SessionSource::add(Fd connection) {

@@ -229,8 +229,8 @@ constexpr Rule kRules[] = {
        const uint32_t pid = facts.call.event.process.pid;
        if (most.category.empty()) {  // "other": no name to look for
          return fmt::format(
-             "{} went into {} nested calls of further functions. Look at those: gpuperfctl slow "
-             "list --pid {}.",
+             "{} went into {} nested calls of other functions. List them: gpuperfctl slow list "
+             "--pid {}.",
              format_explained_time(most.total_ns), most.calls, pid);
        }
        return fmt::format(
@@ -242,15 +242,15 @@ constexpr Rule kRules[] = {
     {"throttled", [](const Facts& facts) { return facts.main == Part::kThrottled; },
      [](const Facts& facts) {
        return fmt::format(
-           "The thread was ready to run for {} and denied the CPU because its cgroup had used up "
-           "its quota. Raise the CPU limit (resources.limits.cpu, cpu.max) or use fewer threads.",
+           "The thread was ready to run for {}, but its cgroup had used up its CPU quota. Raise "
+           "the CPU limit (resources.limits.cpu, cpu.max) or use fewer threads.",
            format_explained_time(facts.main_ns));
      }},
     {"no_cpu", [](const Facts& facts) { return facts.main == Part::kRunnable; },
      [](const Facts& facts) {
        return fmt::format(
-           "The thread was ready to run for {} and had no CPU (taken away {} times). The CPUs it "
-           "may use are busy: look at its affinity (taskset -p {}), its cpuset and what else runs "
+           "The thread was ready to run for {} but had no CPU (preempted {} times). The CPUs it "
+           "may use are busy: check its affinity (taskset -p {}), its cpuset and what else runs "
            "there.",
            format_explained_time(facts.main_ns), facts.call.event.split->preemptions,
            facts.call.event.tid);
@@ -271,8 +271,8 @@ constexpr Rule kRules[] = {
        return fmt::format(
            "Blocked {} on a futex{}. {}", format_explained_time(facts.main_ns), waker,
            waker.empty() ? "It waits for a lock, a condition or a thread: look at the stacks."
-                         : "That thread held the lock, or did the work waited for: look at "
-                           "the waker's stack.");
+                         : "That thread held the lock or did the work that this one waited for: "
+                           "look at the waker's stack.");
      }},
     make_gpu_rule<GpuReason::kQueue>("gpu_queue"),
     make_gpu_rule<GpuReason::kOthers>("gpu_others"),
@@ -286,11 +286,10 @@ constexpr Rule kRules[] = {
      },
      [](const Facts& facts) {
        return fmt::format(
-           "Waited {} for the GPU to finish what was queued before, {}. The work on the GPU is "
-           "what "
-           "takes the time: look at the kernels launched before this call.",
+           "Waited {} for the GPU to finish what was queued before, {}. The GPU work takes the "
+           "time: look at the kernels launched before this call.",
            format_explained_time(facts.main_ns),
-           facts.main == Part::kBlocked ? "asleep" : "spinning on the CPU");
+           facts.main == Part::kBlocked ? "blocked" : "spinning on the CPU");
      }},
     {"allocation",
      [](const Facts& facts) {
@@ -302,38 +301,38 @@ constexpr Rule kRules[] = {
        const std::string returned = format_return_value(facts.call);
        return fmt::format(
            "{} went into the driver's memory management ({}{}). {} {}Allocate once and reuse (a "
-           "caching allocator); look at how full the GPU's memory is.",
+           "caching allocator); check how full the GPU's memory is.",
            format_explained_time(facts.main_ns), get_part_words(facts.main),
            facts.main == Part::kBlocked ? describe_wait_place(facts) : "",
            facts.role == CallRole::kFree ? "Freeing waits for the GPU to be idle."
-                                         : "Memory must be found, mapped and cleared.",
-           contains_any(returned, {"MemoryAllocation", "OUT_OF_MEMORY"}) ? "There was none left. "
-                                                                         : "");
+                                         : "Memory must be allocated, mapped and cleared.",
+           contains_any(returned, {"MemoryAllocation", "OUT_OF_MEMORY"})
+               ? "The GPU was out of memory. "
+               : "");
      }},
     {"gpu_driver", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kGpu); },
      [](const Facts& facts) {
        return fmt::format(
            "Blocked {} in the GPU driver{}. The driver waited for the device or for its own lock: "
-           "look at the kernel stack, and at what other threads do with the same GPU "
-           "(gpuperfctl top).",
+           "look at the kernel stack, and at other threads that use the same GPU (gpuperfctl top).",
            format_explained_time(facts.main_ns), describe_wait_place(facts));
      }},
     {"io", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kIo); },
      [](const Facts& facts) {
-       return fmt::format("Blocked {}{}{}. The other side, or the disk, is what is slow.",
+       return fmt::format("Blocked {}{}{}. The other end or the disk is slow.",
                           format_explained_time(facts.main_ns), describe_wait_place(facts),
                           describe_waker(facts));
      }},
     {"poll", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kPoll); },
      [](const Facts& facts) {
-       return fmt::format("Blocked {}{}, waiting for an event{}. Look at who should have sent it.",
-                          format_explained_time(facts.main_ns), describe_wait_place(facts),
-                          describe_waker(facts));
+       return fmt::format(
+           "Blocked {}{}, waiting for an event{}. Find out what should have sent it.",
+           format_explained_time(facts.main_ns), describe_wait_place(facts), describe_waker(facts));
      }},
     {"sleep", [](const Facts& facts) { return is_blocked_on(facts, WaitKind::kSleep); },
      [](const Facts& facts) {
        return fmt::format(
-           "Slept {}{}: the code asked for the delay (a back-off, a polling loop). Look at the "
+           "Slept {}{}: the code requested the delay (a back-off, a polling loop). Look at the "
            "caller's stack.",
            format_explained_time(facts.main_ns), describe_wait_place(facts));
      }},
@@ -354,8 +353,9 @@ constexpr Rule kRules[] = {
     {"page_faults", [](const Facts& facts) { return facts.main == Part::kFault; },
      [](const Facts& facts) {
        return fmt::format(
-           "{} went into {} page faults: memory touched for the first time, which the kernel must "
-           "find and clear. Reuse buffers, or touch them before (MAP_POPULATE, huge pages).",
+           "{} went into {} page faults: memory touched for the first time, which the Linux kernel "
+           "must allocate and clear. Reuse buffers, or touch them earlier (MAP_POPULATE, huge "
+           "pages).",
            format_explained_time(facts.main_ns), facts.call.event.split->minor_faults);
      }},
     {"pageable_copy",
@@ -388,27 +388,27 @@ constexpr Rule kRules[] = {
      },
      [](const Facts& facts) {
        return fmt::format(
-           "{} went by {}. A first use loads code and sets up the device; a launch also waits when "
-           "its queue is full. If it comes again, look at the stack.",
+           "It spent {} {}. A first use loads code and sets up the device; a launch also waits "
+           "when its queue is full. If it happens again, look at the stack.",
            format_explained_time(facts.main_ns), get_part_words(facts.main));
      }},
     {"collective", [](const Facts& facts) { return facts.role == CallRole::kCollective; },
      [](const Facts& facts) {
        return fmt::format(
-           "{} went by {}. The call waits for other ranks (a connection, an earlier collective): "
-           "find the rank that has not come to it.",
+           "It spent {} {}. The call waits for other ranks (a connection, an earlier collective): "
+           "find the rank that has not reached it.",
            format_explained_time(facts.main_ns), get_part_words(facts.main));
      }},
     {"system_calls", [](const Facts& facts) { return facts.main == Part::kKernel; },
      [](const Facts& facts) {
        return fmt::format(
-           "{} went into system calls on the CPU. Look at which: strace -c -p {}, or perf trace.",
+           "{} went into system calls on the CPU. See which ones: strace -c -p {}, or perf trace.",
            format_explained_time(facts.main_ns), facts.call.event.tid);
      }},
     {"computing", [](const Facts&) { return true; },
      [](const Facts& facts) {
        return fmt::format(
-           "{} went into computing in user space. Look at the caller's stack, or sample it: perf "
+           "{} went into computation in user space. Look at the caller's stack, or sample it: perf "
            "record -t {}.",
            format_explained_time(facts.main_ns), facts.call.event.tid);
      }},
@@ -423,7 +423,7 @@ std::string describe_second(const Facts& facts) {
   const auto add = [&](uint64_t part_ns, std::string_view words) {
     const bool large = static_cast<double>(part_ns) >=
                        kSecondShare * static_cast<double>(facts.call.event.duration_ns);
-    if (large) text += fmt::format(" Besides, {} {}.", format_explained_time(part_ns), words);
+    if (large) text += fmt::format(" Also {} {}.", format_explained_time(part_ns), words);
   };
   for (const Part part : kParts) {
     if (part != facts.main) add(get_part_ns(facts.parts, part), get_part_words(part));

@@ -59,8 +59,8 @@ std::string describe_queue(const SlowCall& call, uint64_t waited_ns) {
   const GpuDuringCall& gpu = *call.gpu;
   const std::string work = describe_most_work(gpu);
   return fmt::format(
-      "Waited {}: what it launched stood {} behind earlier work on its stream, and ran {}. The GPU "
-      "was busy for {}{}. Give it a stream of its own, or do less before it.",
+      "Waited {}: its work was queued {} behind earlier work on its stream, and ran {}. The GPU "
+      "was busy for {}{}. Use a separate stream for it, or launch less before it.",
       format_explained_time(waited_ns), format_explained_time(gpu.own.stream_wait_ns),
       format_explained_time(gpu.own.run_ns), format_explained_time(gpu.busy_ns),
       work.empty() ? "" : ": " + work);
@@ -69,18 +69,17 @@ std::string describe_queue(const SlowCall& call, uint64_t waited_ns) {
 std::string describe_others(const SlowCall& call, uint64_t waited_ns) {
   const GpuDuringCall& gpu = *call.gpu;
   std::string text =
-      fmt::format("Waited {} for the GPU, which worked for other processes for {}",
+      fmt::format("Waited {} for the GPU, which ran other processes' work for {}",
                   format_explained_time(waited_ns), format_explained_time(gpu.others_ns));
   if (!gpu.others.empty()) {
     text +=
         fmt::format(": {} of it for process {} ({})", format_explained_time(gpu.others[0].busy_ns),
                     gpu.others[0].pid, gpu.others[0].comm);
   }
-  return text +
-         fmt::format(
-             ", and {} for this one. Look at what shares the GPU (gpuperfctl gpus), and give "
-             "them GPUs of their own.",
-             format_explained_time(gpu.busy_ns));
+  return text + fmt::format(
+                    ", and this one's for {}. See which processes share the GPU (gpuperfctl gpus), "
+                    "and give each its own.",
+                    format_explained_time(gpu.busy_ns));
 }
 
 std::string describe_work(const SlowCall& call, uint64_t waited_ns) {
@@ -95,10 +94,9 @@ std::string describe_idle_wait(const SlowCall& call, uint64_t waited_ns) {
   const GpuDuringCall& gpu = *call.gpu;
   const std::string work = describe_most_work(gpu);
   return fmt::format(
-      "Waited {}, but the GPU had no work of this process for {} of the call{}. Not the GPU is "
-      "what "
-      "takes the time: look at what other threads launch late (gpuperfctl trace), and at events "
-      "and host functions in the stream.",
+      "Waited {}, but the GPU had no work of this process for {} of the call{}. The GPU is not the "
+      "bottleneck: look for other threads that launch late (gpuperfctl trace), and for events and "
+      "host functions in the stream.",
       format_explained_time(waited_ns), format_explained_time(gpu.idle_ns),
       work.empty() ? "" : ", and was busy for " + format_explained_time(gpu.busy_ns) + ": " + work);
 }

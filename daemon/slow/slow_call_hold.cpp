@@ -81,7 +81,7 @@ std::vector<std::string> SlowCallHold::list_missing(const Session& session, uint
     missing.push_back("its session ended before the call");
   }
   if (!session.status) {
-    missing.push_back("its session has not said yet what it collects");
+    missing.push_back("its session has not reported yet what it collects");
     return missing;
   }
   const SessionStatus& status = *session.status;
@@ -95,7 +95,7 @@ std::vector<std::string> SlowCallHold::list_missing(const Session& session, uint
     missing.push_back(fmt::format("kernels are not collected ({})", cause));
   }
   if ((status.level & GPUPERF_SESSION_LEVEL_COPIES) == 0) {
-    missing.push_back(fmt::format("copies and sets are not collected ({})", cause));
+    missing.push_back(fmt::format("copies and memsets are not collected ({})", cause));
   }
   if (status.sample_every > 1) {
     missing.push_back(fmt::format("one launch of {} is recorded", status.sample_every));
@@ -119,7 +119,7 @@ bool SlowCallHold::add(SlowCall& call, uint64_t now_mono_ns, uint64_t settle_ns)
   }
   if (calls_.size() >= kMaxHeld) {
     drops_.add(DropCause::kSlowGpuSide);
-    go_without(call, "too many calls were slow at once");
+    go_without(call, "too many calls were slow at the same time");
     return false;
   }
   const uint64_t start_ns = call.event.start_mono_ns;
@@ -210,7 +210,7 @@ std::vector<SlowCall> SlowCallHold::give_up(uint64_t now_mono_ns) {
 std::vector<SlowCall> SlowCallHold::release_all() {
   for (Entry& entry : calls_) {
     drops_.add(DropCause::kSlowGpuSide);
-    go_without(entry.call, "gpuperfd stopped before its records had come");
+    go_without(entry.call, "gpuperfd stopped before its records arrived");
   }
   return release([](const Entry&) { return true; });
 }

@@ -2,81 +2,11 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "daemon/base/demangle.h"
+#include "daemon/model/kernel_name.h"
 
 namespace gpuperf {
-namespace {
-
-bool opens(char c) { return c == '<' || c == '(' || c == '{' || c == '['; }
-bool closes(char c) { return c == '>' || c == ')' || c == '}' || c == ']'; }
-
-// Without its parameters: the last group of parentheses that is no part of anything else. A name
-// such as "(anonymous namespace)::f" keeps its own, because more follows.
-std::string_view cut_parameters(std::string_view name) {
-  if (name.ends_with(" const")) name.remove_suffix(6);
-  if (!name.ends_with(')')) return name;
-  int depth = 0;
-  for (size_t i = name.size(); i-- > 0;) {
-    if (closes(name[i])) ++depth;
-    if (opens(name[i]) && --depth == 0) return i == 0 ? name : name.substr(0, i);
-  }
-  return name;  // not balanced: "operator<" and the like
-}
-
-// Without what stands before the name: a return type, which only templates have.
-std::string_view cut_return_type(std::string_view name) {
-  int depth = 0;
-  for (size_t i = name.size(); i-- > 0;) {
-    if (closes(name[i])) ++depth;
-    if (opens(name[i])) --depth;
-    if (depth == 0 && name[i] == ' ') return name.substr(i + 1);
-  }
-  return name;
-}
-
-// Every qualified name in it without its qualifiers.
-std::string cut_qualifiers(std::string_view name) {
-  std::string brief;
-  std::vector<size_t> begins = {0};  // of the qualified name at hand, at each depth
-  for (size_t i = 0; i < name.size(); ++i) {
-    const char c = name[i];
-    if (c == ':' && i + 1 < name.size() && name[i + 1] == ':') {
-      brief.resize(std::min(brief.size(), begins.back()));
-      ++i;
-      continue;
-    }
-    if (c == ' ' && i + 1 < name.size() && name[i + 1] == '>') continue;  // "> >" is ">>"
-    brief += c;
-    if (opens(c)) {
-      begins.push_back(brief.size());
-    } else if (closes(c) && begins.size() > 1) {
-      begins.pop_back();
-    } else if (c == ' ' || c == ',' || c == '*' || c == '&') {
-      begins.back() = brief.size();
-    }
-  }
-  return brief;
-}
-
-void cut_to(std::string& text, size_t bytes) {
-  if (text.size() <= bytes) return;
-  size_t end = bytes - 3;
-  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xc0) == 0x80) --end;
-  text.resize(end);
-  text += "…";
-}
-
-}  // namespace
-
-std::string shorten_kernel_name(std::string_view demangled) {
-  std::string brief = cut_qualifiers(cut_return_type(cut_parameters(demangled)));
-  if (brief.empty()) brief = demangled;
-  cut_to(brief, kMaxBriefBytes);
-  return brief;
-}
-
 const KernelTextPtr& KernelTexts::get_other() {
   static const KernelTextPtr kOther = std::make_shared<const KernelText>(
       KernelText{.serial = 0, .full = "other", .brief = "other"});
@@ -101,7 +31,7 @@ KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut, uint32_t
   KernelText text{.serial = next_serial_++, .full = demangle(mangled), .brief = {}};
   if (is_cut) text.full += "…";
   text.brief = shorten_kernel_name(text.full);
-  cut_to(text.full, kMaxFullBytes);
+  cut_kernel_name(text.full, kMaxFullBytes);
   const size_t bytes = std::max(get_bytes(mangled, text), first_bytes);
   shares_.add({.uid = uid}, bytes - first_bytes);
   const Entry entry{std::make_shared<const KernelText>(std::move(text)), uid, bytes};

@@ -13,12 +13,6 @@
 
 namespace gpuperf {
 
-// A demangled kernel name as tables and labels show it: without return type, parameters and
-// namespaces, also inside template arguments: "void at::native::reduce<512, at::Sum<float> >(int)"
-// is "reduce<512, Sum<float>>". At most kMaxBriefBytes, cut at the end of a character.
-std::string shorten_kernel_name(std::string_view demangled);
-inline constexpr size_t kMaxBriefBytes = 256;
-
 // Every kernel name once, demangled once, whatever session sent it.
 //
 // Thread: loop only. Bounds: `max_names` and `max_bytes` of text, an eighth of which is kept for

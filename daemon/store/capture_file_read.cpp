@@ -147,11 +147,11 @@ Result<CaptureHead> decode_capture_head(std::string_view beginning) {
 }
 
 Result<Capture> decode_capture(std::string_view bytes) {
-  if (bytes.size() > kMaxCaptureFileBytes) return damaged("larger than one can be");
+  if (bytes.size() > kMaxCaptureFileBytes) return damaged("too large for a capture file");
   if (bytes.size() < kCaptureTrailerBytes) return damaged("it ends before its beginning does");
   std::string_view rest = bytes.substr(0, bytes.size() - kCaptureTrailerBytes);
   if (bytes.substr(rest.size()) != make_capture_trailer(rest)) {
-    return damaged("its checksum is another; it was cut off or changed");
+    return damaged("its checksum does not match: it was truncated or changed");
   }
   ASSIGN_OR_RETURN(const v1::StoredHead head, read_head(rest));
   CaptureReader reader(bytes.size());

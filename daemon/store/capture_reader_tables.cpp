@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "daemon/model/kernel_name.h"
 #include "daemon/store/capture_reader.h"
 
 namespace gpuperf {
@@ -58,8 +59,9 @@ void CaptureReader::take_names(const v1::StoredTables& piece) {
                                   .name = get_text(piece.function_name(i))});
   }
   for (int i = 0; i < static_cast<int>(kernels); ++i) {
-    capture_.kernels.push_back({.name = get_text(piece.kernel_name(i)),
-                                .short_name = get_text(piece.kernel_short_name(i))});
+    const std::string name = get_text(piece.kernel_name(i));
+    // Not the file's: daemons before 1.0 gave several kernels one short name.
+    capture_.kernels.push_back({.name = name, .short_name = shorten_kernel_name(name)});
   }
 }
 

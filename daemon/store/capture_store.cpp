@@ -53,6 +53,8 @@ CaptureRow make_row(const Capture& capture, const CaptureRow& known) {
   row.problem.clear();
   row.start_unix_ns = capture.start_unix_ns;
   row.duration_ns = capture.duration_ns;
+  row.events =
+      capture.calls.size() + capture.launches.size() + capture.work.size() + capture.waits.size();
   row.launches = capture.launches.size();
   row.work = capture.matches.work;
   row.work_matched = capture.matches.work_matched;

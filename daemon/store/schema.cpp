@@ -61,7 +61,7 @@ constexpr const char* kMigrations[] = {kVersion1, kVersion2};
 
 Status make_damage(const SqliteConnection& connection, const std::string& cause) {
   return absl::DataLossError(connection.path() + ": open: " + cause +
-                             "; move it away; gpuperfd begins a new one");
+                             "; move it away; gpuperfd creates a new one");
 }
 
 struct SchemaRow {

@@ -21,7 +21,7 @@ PRAGMA busy_timeout = 500;
 PRAGMA mmap_size = 0;
 PRAGMA cell_size_check = ON;
 PRAGMA temp_store = MEMORY;
-PRAGMA cache_size = -8192;
+PRAGMA cache_size = -2048;
 )sql";
 // page_size: three calls with their stacks within (version 1: 2.5 KB) fill a page; of a page of
 // 4 KiB, one leaves 40 % unused. A stack of 60 frames fills a page too. auto_vacuum: a file can be
@@ -126,7 +126,7 @@ Status check_pages(const SqliteConnection& connection, uint64_t max_bytes) {
                    connection.read_text("PRAGMA quick_check(1)", "check"));
   if (finding == "ok") return absl::OkStatus();
   return absl::DataLossError(connection.path() + ": check: " + finding +
-                             "; move it away; gpuperfd begins a new one");
+                             "; move it away; gpuperfd creates a new one");
 }
 
 Result<uint64_t> read_last_id_of(const SqliteConnection& connection) {

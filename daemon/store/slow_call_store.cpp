@@ -83,13 +83,15 @@ bool SlowCallStore::post_write(const ProcessKey& process, std::function<StoredCa
 
 Result<std::vector<StoredCall>> SlowCallStore::query(const StoreQuery& query) {
   const MutexLock lock(read_mutex_);
-  if (reader_ == nullptr) return absl::UnavailableError("slow-call store: query: " + problem());
+  if (reader_ == nullptr)
+    return absl::FailedPreconditionError("slow-call store: query: " + problem());
   return query_calls(*reader_, query);
 }
 
 Result<std::optional<StoredCall>> SlowCallStore::find(uint64_t id) {
   const MutexLock lock(read_mutex_);
-  if (reader_ == nullptr) return absl::UnavailableError("slow-call store: query: " + problem());
+  if (reader_ == nullptr)
+    return absl::FailedPreconditionError("slow-call store: query: " + problem());
   return find_call(*reader_, id);
 }
 
@@ -201,7 +203,7 @@ Status SlowCallStore::begin_anew(const Status& damage) {
   if (absl::IsDataLoss(damage)) {
     RETURN_IF_ERROR(set_aside_store(options_.database.path, damage));
   } else {
-    log_warn("slow-call store begun anew", {{"cause", std::string(damage.message())}});
+    log_warn("slow-call store created again", {{"cause", std::string(damage.message())}});
   }
   return open();
 }

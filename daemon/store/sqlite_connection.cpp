@@ -15,11 +15,11 @@ struct CodeRow {
 constexpr CodeRow kCodeRows[] = {
     {SQLITE_FULL, absl::StatusCode::kResourceExhausted, "free space on its file system"},
     {SQLITE_NOMEM, absl::StatusCode::kResourceExhausted, "give gpuperfd more memory"},
-    {SQLITE_CORRUPT, absl::StatusCode::kDataLoss, "move it away; gpuperfd begins a new one"},
-    {SQLITE_NOTADB, absl::StatusCode::kDataLoss, "move it away; gpuperfd begins a new one"},
+    {SQLITE_CORRUPT, absl::StatusCode::kDataLoss, "move it away; gpuperfd creates a new one"},
+    {SQLITE_NOTADB, absl::StatusCode::kDataLoss, "move it away; gpuperfd creates a new one"},
     // What is written breaks no rule of a sound file.
-    {SQLITE_CONSTRAINT, absl::StatusCode::kDataLoss, "move it away; gpuperfd begins a new one"},
-    {SQLITE_MISMATCH, absl::StatusCode::kDataLoss, "move it away; gpuperfd begins a new one"},
+    {SQLITE_CONSTRAINT, absl::StatusCode::kDataLoss, "move it away; gpuperfd creates a new one"},
+    {SQLITE_MISMATCH, absl::StatusCode::kDataLoss, "move it away; gpuperfd creates a new one"},
     {SQLITE_READONLY, absl::StatusCode::kPermissionDenied,
      "let gpuperfd write there, or give the store another path"},
     {SQLITE_PERM, absl::StatusCode::kPermissionDenied,

@@ -111,7 +111,7 @@ Status set_aside_store(const std::string& path, const Status& damage) {
       return make_error(errno, path + companion + ": move a damaged store aside");
     }
   }
-  log_warn("damaged slow-call store moved aside, a new one is begun",
+  log_warn("damaged slow-call store moved aside, a new one is created",
            {{"path", path}, {"kept_as", aside}, {"damage", std::string(damage.message())}});
   return absl::OkStatus();
 }

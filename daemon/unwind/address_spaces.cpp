@@ -412,7 +412,7 @@ void AddressSpaces::watch_loader(uint32_t pid, uint32_t number) {
   if (!offset) return;
   const Status status = options_.tables.watch_loader(code.fd.get(), code.identity, *offset);
   if (!status.ok()) {
-    log_warn("changes of a loader are not seen",
+    log_warn("cannot watch a dynamic loader for changes",
              {{"file", loader->path}, {"error", std::string(status.message())}});
   }
 }
@@ -459,7 +459,7 @@ bool AddressSpaces::examine(uint32_t pid, const Space& space, const MapEntry& ma
   if (file == nullptr) {
     auto found = gpuperf::find_python(code.fd.get());
     if (!found.ok()) {
-      log_warn("Python without stacks",
+      log_warn("Python frames not readable",
                {{"file", mapping.path}, {"error", std::string(found.status().message())}});
     }
     (void)pythons_.put(identity, found.ok() ? *found : std::nullopt, 1);
@@ -487,9 +487,9 @@ void AddressSpaces::set_python(const FoundPython& found, Result<PythonRuntime> r
   // Processes that have ended meanwhile fail, too: many a minute on some hosts.
   if (told_pythons_.find(found.identity) != nullptr) return;
   (void)told_pythons_.put(found.identity, true, 1);
-  log_warn("Python without stacks", {{"file", found.path},
-                                     {"pid", std::to_string(found.pid)},
-                                     {"error", std::string(runtime.status().message())}});
+  log_warn("Python frames not readable", {{"file", found.path},
+                                          {"pid", std::to_string(found.pid)},
+                                          {"error", std::string(runtime.status().message())}});
 }
 
 void AddressSpaces::sweep() {

@@ -209,8 +209,14 @@ void PathTable::add_stack(uint32_t stack, std::vector<const StackFrame*>& shown,
     path.push_back(add_frame(text, FrameKind::kMark));
     shown.push_back(nullptr);
   }
+  const bool folds_interpreter =
+      !options_.with_interpreter && std::ranges::any_of(found->frames, [this](uint32_t index) {
+        const StackFrame* frame = find_row(capture_.frames, index);
+        return frame != nullptr && frame->kind == StackFrameKind::kPython;
+      });
   for (const uint32_t frame : found->frames) {
     if (frame >= capture_.frames.size()) continue;
+    if (folds_interpreter && is_of_interpreter(capture_.frames[frame])) continue;
     path.push_back(add_stack_frame(frame));
     shown.push_back(&capture_.frames[frame]);
   }

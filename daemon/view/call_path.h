@@ -19,10 +19,12 @@ struct PathOptions {
   bool with_lines = false;    // "forward (model.py:42)": the line that called, not only the file
   bool with_operations =
       true;  // probed calls around the launch, where the stack does not show them
+  bool with_interpreter = false;  // the interpreter's machine code between frames of Python
 };
 
 // The frames of a launch as every view shows them, outermost first: its stack, from which what
-// the CUDA libraries call among themselves is left out, then the API call ("cudaLaunchKernel").
+// the CUDA libraries call among themselves is left out, and the interpreter's machine code where
+// there are frames of Python, then the API call ("cudaLaunchKernel").
 // A stack that does not begin at the thread's first frame begins with "[cut]", "[unknown]" and the
 // like; without a stack it is "[no stack]" and the operations. Names hold no ';' and no newline.
 //

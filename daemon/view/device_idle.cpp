@@ -89,7 +89,7 @@ void explain(const Capture& capture, const ThreadActivity& activity, DeviceGap& 
 std::vector<DeviceGap> list_gaps(const Capture& capture,
                                  const std::vector<BusyStretch>& stretches) {
   std::vector<DeviceGap> gaps;
-  uint64_t idle_since_ns = capture.start_mono_ns;
+  uint64_t idle_since_ns = stretches.empty() ? 0 : stretches.front().start_mono_ns;
   for (const BusyStretch& busy : stretches) {
     if (busy.start_mono_ns > idle_since_ns) {
       gaps.push_back({.start_mono_ns = idle_since_ns,
@@ -97,10 +97,6 @@ std::vector<DeviceGap> list_gaps(const Capture& capture,
                       .launch = capture.work[busy.first_work].launch});
     }
     idle_since_ns = busy.end_mono_ns;
-  }
-  const uint64_t end_ns = capture.start_mono_ns + capture.duration_ns;
-  if (end_ns > idle_since_ns) {
-    gaps.push_back({.start_mono_ns = idle_since_ns, .duration_ns = end_ns - idle_since_ns});
   }
   return gaps;
 }
@@ -137,6 +133,7 @@ std::vector<DeviceSummary> summarise_devices(const Capture& capture) {
     std::vector<DeviceGap> gaps = list_gaps(capture, stretches[i]);
     for (DeviceGap& gap : gaps) explain(capture, activity, gap);
     add_gaps(std::move(gaps), summary);
+    summary.edges_ns = capture.duration_ns - summary.busy_ns - summary.idle_ns;
   }
   for (const CaptureWork& work : capture.work) {
     const uint32_t device = find_device(capture, work);

@@ -17,7 +17,7 @@ constexpr auto kKindColours = std::to_array<Colour>({{"k1", "Python"},
                                                      {"k2", "native code"},
                                                      {"k3", "CUDA libraries and API"},
                                                      {"k4", "GPU kernels"},
-                                                     {"k5", "GPU copies and sets"},
+                                                     {"k5", "GPU copies and memsets"},
                                                      {"k0", "other"}});
 constexpr auto kChangeColours = std::to_array<Colour>({{"d8", "grown a lot, or new"},
                                                        {"d6", "grown"},

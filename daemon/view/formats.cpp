@@ -45,7 +45,7 @@ Result<std::string> render_view(const Capture& capture, std::string_view format,
     names += row.name;
   }
   return absl::InvalidArgumentError(
-      fmt::format("view: there is no format '{}'; the formats are: {}", format, names));
+      fmt::format("view: unknown format '{}'; formats: {}", format, names));
 }
 
 }  // namespace gpuperf

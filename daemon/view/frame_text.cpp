@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "daemon/base/file_name.h"
+#include "daemon/base/wildcard.h"
 #include "daemon/model/display_text.h"
 
 #include <fmt/format.h>
@@ -99,6 +100,37 @@ bool is_of_a_package(const StackFrame& frame) {
   return std::ranges::any_of(kMarks, [&frame](std::string_view mark) {
     return frame.file.find(mark) != std::string::npos;
   });
+}
+
+bool is_of_framework(const StackFrame& frame) {
+  static constexpr auto kParts = std::to_array<std::string_view>(
+      {"/torch/", "/torchgen/", "/functorch/", "/triton/", "/_distutils_hack/"});
+  if (!is_of_a_package(frame)) return false;
+  const std::string_view file = frame.file;
+  for (const std::string_view packages : {"/site-packages", "/dist-packages"}) {
+    const size_t at = file.find(packages);
+    if (at == std::string_view::npos) continue;
+    const std::string_view inside = file.substr(at + packages.size());
+    return std::ranges::any_of(
+        kParts, [inside](std::string_view part) { return inside.starts_with(part); });
+  }
+  return true;
+}
+
+bool is_of_module(const StackFrame& frame, std::string_view module) {
+  std::string_view file = frame.file;
+  if (module.find('/') != std::string_view::npos) return matches_wildcard(module, file);
+  if (!module.ends_with(".py") && file.ends_with(".py")) file.remove_suffix(3);
+  std::string path = "/" + std::string(file) + "/";
+  std::string parts = std::string(module);
+  if (!module.ends_with(".py")) std::ranges::replace(parts, '.', '/');
+  return matches_wildcard("*/" + parts + "/*", path);
+}
+
+bool is_of_interpreter(const StackFrame& frame) {
+  if (frame.kind == StackFrameKind::kPython) return false;
+  const std::string_view file = get_file_name(frame.module);
+  return file == "python" || file.starts_with("python3") || file.starts_with("libpython3");
 }
 
 std::string make_shape_text(const std::array<uint64_t, 4>& shape) {

@@ -26,6 +26,14 @@ FrameKind get_function_kind(const CaptureFunction& function);
 
 // Whether its source lies where Python keeps what others wrote.
 bool is_of_a_package(const StackFrame& frame);
+// Whether it is a line of PyTorch or of Python's own library.
+bool is_of_framework(const StackFrame& frame);
+// Whether its source is of a package, module or file: "transformers" and "models.llama" by parts of
+// the path, with or without ".py"; "/opt/app/*" as a pattern of the whole path.
+bool is_of_module(const StackFrame& frame, std::string_view module);
+
+// Whether it is the Python interpreter's own machine code.
+bool is_of_interpreter(const StackFrame& frame);
 
 // " m=1 n=1024 k=3072", with " batch=8" where there are several; empty = no shape.
 std::string make_shape_text(const std::array<uint64_t, 4>& shape);

@@ -91,9 +91,9 @@ class Decades {
 std::string_view explain_cause(IdleCause cause) {
   switch (cause) {
     case IdleCause::kUnknown:
-      return "unknown: nobody is known who launched what came next";
+      return "unknown: no known launch of the next work";
     case IdleCause::kElsewhere:
-      return "host elsewhere: in its own code, or without a CPU";
+      return "host busy elsewhere: in its own code, or without a CPU";
     case IdleCause::kWaiting:
       return "host waiting for a GPU";
     case IdleCause::kLaunching:
@@ -123,7 +123,15 @@ std::string draw_split(const DeviceSummary& device) {
     const auto index = static_cast<size_t>(cause);
     add(fmt::format("cause{}", index), explain_cause(cause), device.idle_split_ns[index]);
   }
-  return fmt::format("<div class=\"split\">{}</div><div class=\"keys\">{}</div>\n", parts, legend);
+  std::string note;
+  if (device.edges_ns > 0) {
+    note = fmt::format(
+        "<p class=\"quiet\">Share of the time between the first and the last GPU work; the {} of "
+        "the capture before and after do not count.</p>\n",
+        format_duration(device.edges_ns));
+  }
+  return fmt::format("<div class=\"split\">{}</div><div class=\"keys\">{}</div>\n{}", parts, legend,
+                     note);
 }
 
 // The innermost function of the host on the way to a launch: what to look for in a program.
@@ -152,17 +160,14 @@ std::string list_gaps(const Capture& capture, const DeviceSummary& device, PathT
   return rows.finish("Longest gaps; a click shows one in the timeline");
 }
 
-Decades count_gaps(const Capture& capture, const std::vector<BusyStretch>& busy) {
+Decades count_gaps(const std::vector<BusyStretch>& busy) {
   Decades gaps;
-  uint64_t begin_ns = capture.start_mono_ns;
-  const auto add_until = [&](uint64_t end_ns) {
-    if (end_ns > begin_ns) gaps.add(end_ns - begin_ns, 1);
-  };
-  for (const BusyStretch& stretch : busy) {
-    add_until(stretch.start_mono_ns);
-    begin_ns = stretch.end_mono_ns;
+  for (size_t i = 1; i < busy.size(); ++i) {
+    const uint64_t idle_since_ns = busy[i - 1].end_mono_ns;
+    if (busy[i].start_mono_ns > idle_since_ns) {
+      gaps.add(busy[i].start_mono_ns - idle_since_ns, 1);
+    }
   }
-  add_until(capture.start_mono_ns + capture.duration_ns);
   return gaps;
 }
 
@@ -188,7 +193,7 @@ std::string make_report_idle(const Capture& capture, const CaptureSummary& summa
                     escape_markup(fmt::format("GPU {}", capture.devices[device.device].number)));
     html += draw_split(device);
     if (device.gaps == 0) continue;
-    const Decades gaps = count_gaps(capture, busy[device.device]);
+    const Decades gaps = count_gaps(busy[device.device]);
     html += "<div class=\"pair\">" +
             draw_bars(gaps.list(true, "gaps"), "Idle time by length of gap") +
             list_gaps(capture, device, table) + "</div>\n";
@@ -221,8 +226,8 @@ std::string make_report_launches(const Capture&, const CaptureSummary& summary) 
   html += table.finish("Launch latency") + "</div>\n";
   if (launches.before_call > 0) {
     html += fmt::format(
-        "<p class=\"quiet\">{} launches began before their call, by clocks that "
-        "differ; they are not counted here.</p>\n",
+        "<p class=\"quiet\">{} launches seem to start before their call, because clocks differ; "
+        "they are not included.</p>\n",
         format_grouped(launches.before_call, 0));
   }
   return html;

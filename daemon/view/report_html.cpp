@@ -34,8 +34,8 @@ std::string make_flamegraph_section(const Capture& capture, const ViewOptions& o
   graph.header.lines.resize(1);  // the page's head has the rest
   std::string html =
       "<div><svg xmlns=\"http://www.w3.org/2000/svg\" class=\"fg\" id=\"flamegraph\" width=\"100\" "
-      "height=\"60\"></svg></div>\n<noscript><p>The flame graph needs a script; <code>gpuperfctl "
-      "flamegraph</code> makes one that does not.</p></noscript>\n";
+      "height=\"60\"></svg></div>\n<noscript><p>The flame graph needs JavaScript; <code>gpuperfctl "
+      "flamegraph</code> writes one that does not.</p></noscript>\n";
   html += "<script type=\"application/json\" id=\"flamegraph-data\">";
   html += make_flamegraph_json(graph, tree, nodes);
   html += "</script>\n";
@@ -77,7 +77,11 @@ std::string render_report(const Capture& capture, const ViewOptions& options) {
   html += make_head(capture, title);
   html += "<main>\n" + make_report_cards(capture, summary);
   html += make_section("idle", "Busy and idle", make_report_idle(capture, summary));
-  html += make_section("flames", "Where GPU time comes from",
+  html += make_section("flames",
+                       options.weight == ViewWeight::kGpuTime ? "Where GPU time comes from"
+                       : options.weight == ViewWeight::kCpuTime
+                           ? "Where CPU time in probed calls goes"
+                           : "Where off-CPU time in probed calls goes",
                        make_flamegraph_section(capture, options));
   html += make_section("time", "Timeline", make_timeline_section(capture));
   html += make_section("kernels", "Kernels", make_report_kernels(capture, summary));

@@ -191,7 +191,7 @@ std::string make_report_copies(const CaptureSummary& summary) {
                             : static_cast<double>(copy.bytes) / static_cast<double>(copy.total_ns);
     table.add_number(static_cast<uint64_t>(rate * 1000), fmt::format("{:.2f}", rate));
   }
-  return table.finish("Copies and sets");
+  return table.finish("Copies and memsets");
 }
 
 }  // namespace gpuperf

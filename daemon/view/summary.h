@@ -21,8 +21,7 @@ enum class IdleCause : uint8_t {
 };
 inline constexpr size_t kIdleCauses = 5;
 
-// A stretch of the window in which a device had no work at all. The window's begin and end bound
-// stretches like work does, so that all of them add up to idle_ns.
+// A stretch between two pieces of work in which a device had none. All of them add up to idle_ns.
 struct DeviceGap {
   uint64_t start_mono_ns = 0;
   uint64_t duration_ns = 0;
@@ -37,7 +36,10 @@ struct DeviceSummary {
   uint32_t device = kNoIndex;
   uint64_t work = 0;     // pieces of it
   uint64_t busy_ns = 0;  // of the window with any work on it: the union over streams and processes
-  uint64_t idle_ns = 0;  // the rest of the window
+  uint64_t idle_ns = 0;  // between its first and its last work
+  // The rest of the window. What the device did then is not known: the capture may have begun
+  // before its processes told, and ended while their last work went on.
+  uint64_t edges_ns = 0;
   uint64_t gaps = 0;
   std::array<uint64_t, kIdleCauses> idle_split_ns{};  // over all gaps
   std::vector<DeviceGap> longest_gaps;                // at most 20, longest first

@@ -76,7 +76,7 @@ constexpr ApiCall kCalls[] = {
 std::span<const ApiCall> list_api_calls() { return kCalls; }
 
 Status parse_json(const std::string& json, google::protobuf::Message& message) {
-  if (to_valid_utf8(json) != json) return absl::InvalidArgumentError("the question is not UTF-8");
+  if (to_valid_utf8(json) != json) return absl::InvalidArgumentError("the request is not UTF-8");
   const auto parsed = google::protobuf::util::JsonStringToMessage(json, &message);
   if (parsed.ok()) return absl::OkStatus();
   return absl::InvalidArgumentError(message.GetDescriptor()->name() + ": " +

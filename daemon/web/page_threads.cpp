@@ -32,7 +32,7 @@ PageThreads::~PageThreads() {
 void PageThreads::post(const HttpReply& reply, std::function<HttpResponse()> make) {
   if (tasks_.try_push([reply, make = std::move(make)] { reply_with(reply, make); })) return;
   drops_.add(DropCause::kHttpBusy);
-  reply(make_text_response(503, "too many questions wait; try again in a moment\n"));
+  reply(make_text_response(503, "too many requests are waiting; try again in a moment\n"));
 }
 
 }  // namespace gpuperf

@@ -32,10 +32,10 @@ std::string_view find_bearer(std::string_view header) {
 
 std::optional<Refusal> check_visitor(const HttpRequest& request) {
   if (!is_this_host(request.peer_address)) {
-    return Refusal{403,
-                   "the page is for this host only, because the metrics' port speaks no TLS; "
-                   "come through a tunnel: ssh -L 9465:127.0.0.1:9465 HOST, or kubectl "
-                   "port-forward, then open http://127.0.0.1:9465/"};
+    return Refusal{
+        403,
+        "the page is for this host only, because the metrics port has no TLS; use a tunnel: ssh -L "
+        "9465:127.0.0.1:9465 HOST, or kubectl port-forward, then open http://127.0.0.1:9465/"};
   }
   if (!is_name_of_this_host(find_header(request, "Host"))) {
     return Refusal{421,
@@ -55,8 +55,8 @@ std::optional<Refusal> check_token(const HttpRequest& request, const PageTokens&
                             tokens.change.path()};
   }
   return Refusal{401,
-                 "no token, or not that of this run of gpuperfd: each start makes a new one; "
-                 "root and group gpuperf can read it: sudo cat " +
+                 "the token is missing or belongs to an earlier run of gpuperfd: each start "
+                 "creates a new one; root and group gpuperf can read it: sudo cat " +
                      tokens.read.path()};
 }
 

@@ -119,6 +119,18 @@ std::optional<HttpResponse> WebPage::find_refusal(const HttpRequest& request, Ac
   return response;
 }
 
+HttpResponse WebPage::answer_access(const HttpRequest& request) const {
+  if (auto refusal = find_refusal(request, Access::kRead)) return *std::move(refusal);
+  const auto refusal = check_token(request, tokens_, Access::kChange);
+  google::protobuf::Struct object;
+  auto& fields = *object.mutable_fields();
+  fields["may_change"].set_bool_value(!refusal.has_value());
+  fields["why_not"].set_string_value(refusal ? refusal->message : "");
+  std::string json;
+  (void)google::protobuf::util::MessageToJsonString(object, &json);  // as in make_error
+  return add_headers(make_json_response(json + "\n"), kPagePolicy);
+}
+
 HttpResponse WebPage::answer_file(const HttpRequest& request) const {
   std::string_view path = find_rest(request, kFilesPath);
   if (path.empty()) path = "index.html";
@@ -152,9 +164,9 @@ void WebPage::take_question(const ApiCall& call, HttpRequest request, const Http
 HttpResponse WebPage::answer_question(const ApiCall& call, const HttpRequest& request) const {
   const Api api = find_api(call.access);
   if (api == nullptr) {
-    return make_error(503,
-                      "the API, which the page reads, is not there: gpuperfd starts or stops, or "
-                      "grpc.listen is empty");
+    return make_error(
+        503,
+        "the page cannot reach the API: gpuperfd is starting or stopping, or grpc.listen is empty");
   }
   const auto question = call.access == Access::kRead ? make_request_json(parse_query(request.query))
                                                      : Result<std::string>(request.body);
@@ -210,7 +222,7 @@ void WebPage::take_view(const HttpRequest& request, const HttpReply& reply) {
 HttpResponse WebPage::answer_view(const v1::FetchCaptureRequest& wanted,
                                   std::shared_ptr<const void> place) const {
   const Api api = find_api(Access::kRead);
-  if (api == nullptr) return make_error(503, "gpuperfd starts or stops");
+  if (api == nullptr) return make_error(503, "gpuperfd is starting or stopping");
   Result<FetchedView> view = fetch_view(*api, wanted);
   if (!view.ok()) return make_error(view.status());
   // The place is held, too, until all of it is sent.
@@ -228,6 +240,9 @@ std::vector<HttpRoute> WebPage::list_routes() {
                         take_question(call, std::move(request), reply);
                       }});
   }
+  routes.push_back({"GET", "/api/v1/access", answer_at_once([this](const HttpRequest& request) {
+                      return answer_access(request);
+                    })});
   routes.push_back(
       {"POST", "/api/v1/view_link", [this](HttpRequest request, const HttpReply& reply) {
          take_link(std::move(request), reply);

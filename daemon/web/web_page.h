@@ -52,6 +52,8 @@ class WebPage {
   Api find_api(Access access) const;
   // nullopt = the request may go on.
   std::optional<HttpResponse> find_refusal(const HttpRequest& request, Access access) const;
+  // What the token may do, so that the page shows nothing that cannot work.
+  HttpResponse answer_access(const HttpRequest& request) const;
   HttpResponse answer_file(const HttpRequest& request) const;
   void take_question(const ApiCall& call, HttpRequest request, const HttpReply& reply);
   HttpResponse answer_question(const ApiCall& call, const HttpRequest& request) const;

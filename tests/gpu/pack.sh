@@ -11,42 +11,21 @@ cd "$(dirname "$0")/../.."
 readonly BUNDLE=.gpu-bundle
 readonly LIMIT_MIB=52
 readonly CUDA=${CUDA_HOME:-/usr/local/cuda}
-# Part of every Linux host, and tied to its kernel and loader: never packed.
-readonly HOST_LIBRARIES='^(linux-vdso|ld-linux.*|libc|libm|libdl|libpthread|librt|libresolv)\.so'
 
-deploy/install_packages.sh build
+deploy/install_packages.sh build release
 cmake --preset release >/dev/null
 cmake --build build --target gpuperfd gpuperfctl cuda_calls cuda_calls_standin count_calls \
   slow_calls otlp_receiver stack_cost gpuperf_injector
 
 rm -rf "$BUNDLE"
-mkdir -p "$BUNDLE"/{bin,libexec,lib,workloads,injector,traces}
+mkdir -p "$BUNDLE"/{bin,lib,workloads,injector,traces}
 
-# A wrapper per program, so that the host's own programs never see the packed libraries.
 for program in build/daemon/gpuperfd build/client/gpuperfctl build/tests/bench/stack_cost \
   build/tests/workloads/otlp_receiver; do
-  name=$(basename "$program")
-  strip -o "$BUNDLE/libexec/$name" "$program"
-  cat >"$BUNDLE/bin/$name" <<'WRAPPER'
-#!/bin/sh
-here=$(cd "$(dirname "$0")/.." && pwd)
-LD_LIBRARY_PATH="$here/lib" exec "$here/libexec/$(basename "$0")" "$@"
-WRAPPER
-  chmod +x "$BUNDLE/bin/$name"
+  strip -o "$BUNDLE/bin/$(basename "$program")" "$program"
 done
-
-cp build/tests/bench/libstack_targets*.so "$BUNDLE/libexec/"  # the benchmark's own
-
-# "libname.so.1 => /path/libname.so.1 (0x...)" for everything the programs load.
-ldd "$BUNDLE"/libexec/* | awk '$2 == "=>" {print $1, $3}' | sort -u | while read -r name path; do
-  if [[ $path == not ]]; then
-    echo "pack.sh: $name, which a program needs, is not on this machine" >&2
-    exit 1
-  fi
-  if ! [[ $name =~ $HOST_LIBRARIES ]]; then
-    strip --strip-unneeded -o "$BUNDLE/lib/$name" "$path"
-  fi
-done
+deploy/bundle_libraries.sh "$BUNDLE/lib" "$BUNDLE"/bin/* >/dev/null
+cp build/tests/bench/libstack_targets*.so "$BUNDLE/bin/"  # the benchmark's own, found beside it
 
 # Workloads keep their symbols: stacks are named by them. Their own libraries lie beside them.
 cp build/tests/workloads/{cuda_calls,cuda_calls_standin,count_calls,slow_calls} "$BUNDLE/workloads/"

@@ -5,6 +5,7 @@ usage: session_work.py WORK [--size N] [--small] [--profile] [--rates IN OUT [--
 
   eager      decoding by a small transformer, one token at a time: nothing but small kernels
   train      steps of training with Adam
+  pretrain   steps of a large transformer's training, which keep a GPU busy
   graph      replays of a CUDA graph of 2,000 short kernels, and of one decoded token
   streams    four streams with kernels, copies and sets of every direction, pageable and pinned
   profiles   torch.profiler nine times, plain and with schedule() and record_shapes, work in between
@@ -34,7 +35,7 @@ from torch.profiler import ProfilerActivity, profile, schedule
 from torch_kernels import Decoder
 
 GRAPH_NODES = 2_000
-SIZES = {"eager": (96, 3), "train": (40, 2), "graph": (40, 4), "streams": (40, 4), "profiles": (1, 1)}
+SIZES = {"eager": (96, 3), "train": (40, 2), "pretrain": (20, 6), "graph": (40, 4), "streams": (40, 4), "profiles": (1, 1)}
 RATE_TOKENS, RATE_REPLAYS = 192, 40
 DIRECTIONS = {"HtoD": "host_to_device", "DtoH": "device_to_host", "DtoD": "device_to_device",
               "PtoP": "peer_to_peer", "HtoH": "host_to_host"}
@@ -61,6 +62,38 @@ def work_train(size, small):
         torch.nn.functional.cross_entropy(model(data), labels).backward()
         optimizer.step()
     torch.cuda.synchronize()
+
+
+class Layer(torch.nn.Module):
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = torch.nn.RMSNorm(width), torch.nn.RMSNorm(width)
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width)
+        self.up, self.down = torch.nn.Linear(width, 4 * width), torch.nn.Linear(4 * width, width)
+
+    def forward(self, x):
+        batch, tokens, width = x.shape
+        parts = self.qkv(self.norm1(x)).view(batch, tokens, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        mixed = torch.nn.functional.scaled_dot_product_attention(*parts, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return x + self.down(torch.nn.functional.gelu(self.up(self.norm2(x))))
+
+
+def work_pretrain(size, _small, layers=6, width=4096, vocabulary=32_000, shape=(4, 2048)):
+    torch.manual_seed(1)
+    with torch.device("cuda"):
+        model = torch.nn.Sequential(torch.nn.Embedding(vocabulary, width), *(Layer(width, width // 128) for _ in range(layers)),
+                                    torch.nn.Linear(width, vocabulary)).bfloat16()
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
+    for step in range(size):
+        tokens = torch.arange(step, step + shape[0] * shape[1]).view(shape).remainder(vocabulary).pin_memory()
+        tokens = tokens.to("cuda", non_blocking=True)
+        optimizer.zero_grad()
+        loss = torch.nn.functional.cross_entropy(model(tokens).flatten(0, 1), tokens.flatten())
+        loss.backward()
+        optimizer.step()
+        loss.item()
 
 
 def make_chain_graph(nodes):

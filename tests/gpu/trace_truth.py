@@ -1,6 +1,7 @@
 """Captures against the launches that the workload's own truth tells: each one there, once, of its thread, made
 by the function that made it, with its kernel."""
 
+import json
 import subprocess
 
 from trace_compare import compare_launches, compare_views
@@ -110,6 +111,7 @@ def check_truth(report, rig):
         seen[label] = attempt(report, label, run_one, report, tracer, threads, label,
                               f"threads {LAUNCHES_PER_THREAD}", name_thread_markers())
         seen["pair"] = attempt(report, "two processes", run_pair, report, tracer, (work, other))
+        report.say(f"     drops of the daemon: {json.dumps(tracer.query('status')['drops'])}")
     save(rig, "trace_truth", seen)
 
 

@@ -21,6 +21,7 @@ CONFIG = {"custom_sym": {name: {"symbol": name, "may_throw": may_throw} for name
           "cuda_func_sym": {"cuLaunchKernel": {"symbol": "cuLaunchKernel", "may_throw": False}},
           "slow": {"default_threshold_ms": 0}}
 LAUNCHES = 300
+Daemon.CTL_OPTIONS = ("--timeout", "100")
 WAIT_S = 300  # the daemon measures what a probe costs first, which takes a minute here on a busy machine
 
 
@@ -33,7 +34,7 @@ def count(daemon):
     go.touch()
     (truth,) = finish_workload(process)
     expected = get_calls(truth)
-    rows = daemon.wait_for_counts(truth["pid"], expected)
+    rows = daemon.wait_for_counts(truth["pid"], expected, WAIT_S)
     return {"expected": expected, "counted": {name: row["calls"] for name, row in rows.items()},
             "open": sum(row["in_flight"] + row["abandoned"] for row in rows.values()),
             "untimed": sum(row["untimed"] for row in rows.values())}
@@ -69,7 +70,7 @@ def launch_and_end(daemon, way):
             process.kill()
         else:
             do("execute")
-        seen = daemon.wait_for_counts(process.pid, {"cuLaunchKernel": LAUNCHES}).get("cuLaunchKernel", {})
+        seen = daemon.wait_for_counts(process.pid, {"cuLaunchKernel": LAUNCHES}, WAIT_S).get("cuLaunchKernel", {})
         process.kill()
     return [seen.get(key) for key in ("calls", "calls_hooked", "abandoned", "in_flight")]
 

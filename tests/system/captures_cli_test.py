@@ -59,7 +59,7 @@ class CapturesTest(unittest.TestCase):
         for form in FORMS:
             with self.subTest(form):
                 file = self.daemon.path / f"form.{form}"
-                self.daemon.ctl("trace", "fetch", row["id"], "--format", form, "--weight", "cpu", "--output", file)
+                self.daemon.ctl("trace", "fetch", row["id"], "--format", form, "--weight", "cpu", "--file", file)
                 if form != "extended-folded":  # a line per launch, and there is none
                     self.assertGreater(file.stat().st_size, 0)
         json.loads((self.daemon.path / "form.chrome").read_text(encoding="utf-8"))
@@ -81,9 +81,14 @@ class CapturesTest(unittest.TestCase):
 
     def test_the_flight_recorder_is_frozen(self):
         file = self.daemon.path / "frozen.svg"
-        self.daemon.ctl("flamegraph", "--last", "5s", "--weight", "cpu", "--output", file)
+        before = [row["id"] for row in self.daemon.query("trace", "list")]
+        self.daemon.ctl("flamegraph", "--last", "5s", "--weight", "cpu", "--file", file)
+        self.daemon.ctl("kernels", "--by", "stack")
+        left = [row["id"] for row in self.daemon.query("trace", "list")]
+        self.daemon.ctl("flamegraph", "--last", "5s", "--keep", "--file", file)
 
         self.assertIn("<svg", file.read_text(encoding="utf-8"))
+        self.assertEqual(left, before, "looking leaves no capture behind")
         self.assertIn("recorder", [row["trigger"] for row in self.daemon.query("trace", "list")])
 
     def test_a_user_captures_his_own_processes_alone(self):

@@ -78,13 +78,20 @@ class RenderTest(unittest.TestCase):
 
     def test_settings_of_the_user_win_over_the_shipped_file(self):
         config = json.loads(get_config(render("--set", "config.cuda_func_sym.cudaMalloc.probe=false", "--set",
-                                              "config.cuda_func_sym.cudaMalloc.symbol=cudaMalloc", "--set",
                                               "config.metrics.max_series=150000")))
         shipped = json.loads((SOURCE / "deploy/config.json").read_text(encoding="utf-8"))
 
         self.assertEqual(config["cuda_func_sym"]["cudaMalloc"], {"symbol": "cudaMalloc", "probe": False})
         self.assertEqual(config["cuda_func_sym"]["cudaFree"], shipped["cuda_func_sym"]["cudaFree"])
         self.assertEqual(config["metrics"], {"listen": "0.0.0.0:9465", "max_series": 150000})
+
+
+class RulesTest(unittest.TestCase):
+    def test_runbooks_are_linked_below_the_base(self):
+        rules = json.dumps(render("--set", "monitoring.rules=true,monitoring.runbookBase=https://wiki.example.com/gpuperf/"))
+
+        self.assertIn("https://wiki.example.com/gpuperf/GpuperfSlowCalls.md", rules)
+        self.assertNotIn("gpuperf.dev/docs", rules)
 
 
 class RefusalTest(unittest.TestCase):

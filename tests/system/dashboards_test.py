@@ -166,7 +166,7 @@ class FilesTest(unittest.TestCase):
         text = (PROMETHEUS / "gpuperf-alerts.yaml").read_text(encoding="utf-8")
         alerts = set(re.findall(r"- alert: (\w+)", text))
         self.assertEqual({path.stem for path in RUNBOOKS.glob("*.md")} - {"README"}, alerts)
-        self.assertEqual(re.findall(r"runbook_url: docs/runbooks/(\w+).md", text), re.findall(r"- alert: (\w+)", text))
+        self.assertEqual(re.findall(r"runbook_url: https://\S+/docs/runbooks/(\w+).md", text), re.findall(r"- alert: (\w+)", text))
         index = (RUNBOOKS / "README.md").read_text(encoding="utf-8")
         self.assertEqual(set(re.findall(r"\((\w+)\.md\)", index)), alerts)
         listed = set(re.findall(r"^#   (Gpuperf\w+)", text, re.M))

@@ -231,7 +231,7 @@ class GpusTest(unittest.TestCase):
             daemon.wait_for_gpu("XID 79", lambda row: row["state"] == "failing")
             stalled = gs.wait_until("a problem", lambda: [
                 row for row in daemon.query("status")["problems"]
-                if "has not come back" in row["message"]], 30)[0]
+                if "has not returned" in row["message"]], 30)[0]
             self.assertIn("nvmlDeviceGetClockInfo", stalled["message"])
             began = time.monotonic()
 
@@ -239,7 +239,7 @@ class GpusTest(unittest.TestCase):
 
             self.assertEqual(code, 0)
             self.assertLess(time.monotonic() - began, 10)
-            self.assertIn("GPU thread left behind call=nvmlDeviceGetClockInfo", daemon.log())
+            self.assertIn("GPU thread did not stop call=nvmlDeviceGetClockInfo", daemon.log())
 
     def test_stops_although_waiting_for_events_hangs(self):
         with FakeDriver() as daemon:

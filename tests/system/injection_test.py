@@ -153,7 +153,7 @@ class FaultsTest(unittest.TestCase):
 
     def test_sessions_that_are_not_taken(self):
         self.assertEqual(self.problems(device_plugin=True, enabled=False),
-                         ["sessions of injected processes are not taken"])
+                         ["gpuperfd accepts no sessions"])
 
 
 if __name__ == "__main__":

@@ -143,7 +143,7 @@ class LaunchEndsTest(unittest.TestCase):
         wait_until("the capture", lambda: [one for one in daemon.query("trace", "list")
                                            if one["id"] == row["id"] and one["state"] == "stored"], 30)
         path = daemon.path / "raw"
-        daemon.ctl("trace", "fetch", row["id"], "--format", "raw", "--output", path)
+        daemon.ctl("trace", "fetch", row["id"], "--format", "raw", "--file", path)
         launches = [launch for launch in read_stored(path.read_bytes()).launches if launch.pid == process.pid]
         self.assertEqual(len(launches), begun)
 

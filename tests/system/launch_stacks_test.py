@@ -85,7 +85,7 @@ class LaunchStacksTest(unittest.TestCase):
         wait_until("the capture", lambda: [one for one in self.daemon.query("trace", "list")
                                            if one["id"] == row["id"] and one["state"] == "stored"], 30)
         path = self.daemon.path / "raw"
-        self.daemon.ctl("trace", "fetch", row["id"], "--format", "raw", "--output", path)
+        self.daemon.ctl("trace", "fetch", row["id"], "--format", "raw", "--file", path)
         return read_stored(path.read_bytes()).launches
 
     def take_stacks(self, rounds, **environment):

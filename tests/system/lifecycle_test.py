@@ -114,6 +114,7 @@ class FailureTest(unittest.TestCase):
             text = " ".join(f"{p['message']} {p['hint']}" for p in status["problems"])
 
             self.assertEqual(status["mechanism"], "none")
+            self.assertIn("ready without probes", [line for line in daemon.log().splitlines() if "gpuperfd ready" in line][-1])
             for word in words:
                 self.assertIn(word, text)
                 self.assertIn(word, daemon.log())

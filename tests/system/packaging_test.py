@@ -18,7 +18,7 @@ CONTENTS = {
                  "/usr/lib/sysusers.d/gpuperf.conf", "/usr/lib/tmpfiles.d/gpuperf.conf",
                  "/usr/share/gpuperf/config.schema.json", "/usr/share/man/man8/gpuperfd.8.gz",
                  "/usr/share/man/man5/gpuperf-config.5.gz"},
-    "gpuperfctl": {"/usr/bin/gpuperfctl", "/usr/share/man/man1/gpuperfctl.1.gz",
+    "gpuperfctl": {"/usr/bin/gpuperfctl", "/usr/share/gpuperf/demo.capture", "/usr/share/man/man1/gpuperfctl.1.gz",
                    "/usr/share/bash-completion/completions/gpuperfctl",
                    "/usr/share/zsh/vendor-completions/_gpuperfctl",
                    "/usr/share/fish/vendor_completions.d/gpuperfctl.fish"},

@@ -112,8 +112,8 @@ class ProbesTest(unittest.TestCase):
             with open(folder / LIBRARY.name, "r+b") as file:  # the same inode, as `cp` over it
                 file.write(content)
             written = daemon.wait_for_probe("count_fast", "failed")
-            self.assertIn("written to while probed", written["reason"])
-            self.assertIn("library written while probed", daemon.log())
+            self.assertIn("modified while probed", written["reason"])
+            self.assertIn("library modified while probed", daemon.log())
             # Left alone since, and still mapped: probed anew, and counted exactly again.
             for name in FUNCTIONS:
                 daemon.wait_for_probe(name, "attached", library=str(folder))
@@ -169,7 +169,7 @@ class ProbesTest(unittest.TestCase):
 
             self.assertIn("not in libcudart",
                           daemon.wait_for_probe("cudaMallok", "symbol_missing")["reason"])
-            self.assertIn("no process maps libcuda yet",
+            self.assertIn("no process has loaded libcuda yet",
                           daemon.wait_for_probe("cuInit", "waiting")["reason"])
 
     def test_a_file_that_is_no_library_is_said_and_keeps_nothing_out(self):

@@ -29,7 +29,7 @@ class RecordedCaptureTest(unittest.TestCase):
 
     def fetch(self, form, *options):
         path = self.daemon.path / "fetched"
-        self.daemon.ctl("trace", "fetch", self.row["id"], "--format", form, "--output", path, *options)
+        self.daemon.ctl("trace", "fetch", self.row["id"], "--format", form, "--file", path, *options)
         return path.read_text(encoding="utf-8")
 
     def test_its_row_says_what_was_captured(self):

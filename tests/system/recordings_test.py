@@ -13,8 +13,8 @@ from gpuperf_system import SOURCE, Daemon, require_root, wait_until
 from session_replay import split_messages
 
 RECORDINGS = SOURCE / "tests/recordings"
-NAMES = ("eager", "train", "graph", "streams", "pair_1", "pair_2")
-BYTES_MAX = 150_000
+NAMES = ("eager", "train", "pretrain", "graph", "streams", "pair_1", "pair_2")
+BYTES_MAX = 400_000
 NAME_LENGTH = 900  # as in the files
 # The sessions are looked at, not probes: none of these is anywhere.
 NO_PROBES = {"none_func_sym": {"nothing_has_this": "gpuperf_no_such_symbol"}}

@@ -74,8 +74,8 @@ class RightsTest(unittest.TestCase):
         with Daemon(CONFIG, prefix=drop_all_but(["sys_ptrace", "dac_read_search"])) as daemon:
             doctor = run_ctl("--address", f"unix:{daemon.socket}", "doctor", check=False).stdout
 
-        self.assertIn("nothing can be probed", doctor)
-        self.assertIn("CAP_BPF and CAP_PERFMON", doctor)
+        self.assertIn("no probes until you fix this and restart gpuperfd", doctor)
+        self.assertIn("CAP_BPF, CAP_PERFMON, CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH", doctor)
 
 
 if __name__ == "__main__":

@@ -133,12 +133,17 @@ class KillTest(unittest.TestCase):
         self.addCleanup(process.kill)
         for kill in range(KILLS):
             begin = time.monotonic()
-            watcher = subprocess.Popen(
-                [GPUPERFCTL, "--address", f"unix:{daemon.socket}", "slow", "watch", "-o", "json"],
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+            output = daemon.path / "told"
+            with open(output, "wb") as file:
+                watcher = subprocess.Popen(
+                    [GPUPERFCTL, "--address", f"unix:{daemon.socket}", "slow", "watch", "-o", "json"],
+                    stdout=file, stderr=subprocess.DEVNULL)
+            if kill % 4 != 0:  # some are killed while they have told nothing yet
+                wait_until("a call is told", lambda: output.stat().st_size, 20)
             time.sleep(choose.uniform(0.1, 1.0))
             daemon.stop(signal.SIGKILL)
-            told = [json.loads(line) for line in watcher.communicate()[0].splitlines()
+            watcher.wait()
+            told = [json.loads(line) for line in output.read_text(encoding="utf-8").splitlines()
                     if line.endswith("}")]
             daemon.start()
             self.assertNotIn("store", [p["subject"] for p in daemon.query("status")["problems"]])
@@ -196,6 +201,7 @@ class DiskTest(unittest.TestCase):
             with Daemon(make_config(storage={"path": str(first.path / "store")})) as second:
                 self.assertIsNone(self.problem(first))
                 self.assertIn(str(first.process.pid), self.problem(second)["message"])
+                self.assertIn("its own storage.path", self.problem(second)["message"])
 
 
 if __name__ == "__main__":

@@ -63,12 +63,12 @@ class TracedTest(unittest.TestCase):
 
     def read_raw(self, capture):
         path = self.daemon.path / "raw"
-        self.daemon.ctl("trace", "fetch", capture, "--format", "raw", "--output", path)
+        self.daemon.ctl("trace", "fetch", capture, "--format", "raw", "--file", path)
         return read_stored(path.read_bytes())
 
     def fetch(self, capture, form, *arguments):
         path = self.daemon.path / "fetched"
-        self.daemon.ctl("trace", "fetch", capture, "--format", form, "--output", path, *arguments)
+        self.daemon.ctl("trace", "fetch", capture, "--format", form, "--file", path, *arguments)
         return path.read_text(encoding="utf-8")
 
 

@@ -13,6 +13,7 @@ THREADS = 500 if LONG else 20
 LEAVE = THREADS // 4
 BUCKET = 0.032  # the promise: quantiles within 3.2 %
 TIMED = ("timed_leaf", "timed_outer", "timed_inner", "timed_recurse")
+NESTED = {"timed_outer": 3, "timed_recurse": 0.9}  # timed calls inside of each
 PARKED = ("park_outer", "park_middle", "park_inner")
 FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-truth-")
 
@@ -36,7 +37,7 @@ class Durations:
     so that the two lie close together; whatever delays a call delays all three."""
 
     PROBE = {}
-    CLOSE = ()  # times that must be within 2 % or 2 us
+    CLOSE = ()  # times that must be within what get_slack_ns() says
     SELF_SLACK = 0.02  # what probing the calls inside costs is taken off as calibrated
     RUNS = 5  # at most, until one is left alone by whatever else the machine does
 
@@ -64,14 +65,22 @@ class Durations:
             cls.truth["pid"], {name: cls.truth[name]["calls"] for name in TIMED})
 
     @classmethod
+    def get_slack_ns(cls, name, key):
+        """Of all calls: 2 % or 2 us each. Where a trap takes longer than that, as in some virtual machines, half of what a
+        probe takes here, since its entry and exit lie on either side of the time it takes; of its own time the probes of
+        the calls inside were taken off as calibrated, not as they went."""
+        truth, leaf = cls.truth[name], cls.truth["timed_leaf"]
+        probe_ns = (leaf["outside"]["total"] - leaf["inside"]["total"]) / leaf["calls"]
+        slack_ns = max(0.02 * truth["inside"][key], max(2000, probe_ns / 2) * truth["calls"])
+        return slack_ns + (NESTED.get(name, 0) * probe_ns * truth["calls"] if key == "self" else 0)
+
+    @classmethod
     def list_distant(cls):
         for name in TIMED:
             for key in cls.CLOSE:
-                truth_ns = cls.truth[name]["inside"][key]
-                calls = cls.truth[name]["calls"]
-                over_ns = cls.rows[name][f"{key}_ns"] - truth_ns
-                if abs(over_ns) > max(0.02 * truth_ns, 2000 * calls):
-                    yield f"{name} {key}: {over_ns / calls:.0f} ns a call"
+                over_ns = cls.rows[name][f"{key}_ns"] - cls.truth[name]["inside"][key]
+                if abs(over_ns) > cls.get_slack_ns(name, key):
+                    yield f"{name} {key}: {over_ns / cls.truth[name]['calls']:.0f} ns a call"
 
     def assert_between(self, value, truth, key, slack=0.0):
         self.assertGreaterEqual(value, truth["inside"][key] * (1 - slack), key)
@@ -90,7 +99,7 @@ class Durations:
                 self.assert_between(row["max_ns"], truth, "max")
                 self.assert_between(row["self_ns"], truth, "self", self.SELF_SLACK)
 
-    def test_times_are_within_two_percent_or_two_microseconds_a_call(self):
+    def test_times_are_near_those_the_function_saw(self):
         self.assertEqual(list(self.list_distant()), [])
 
     def test_quantiles_are_within_a_bucket_of_the_exact_ones(self):

@@ -80,7 +80,7 @@ class ViewBrowserTest(unittest.TestCase):
 
         texts = self.browser.run(TEXTS)
 
-        self.assertEqual(texts[:5], ["all", "_start", "<module> (train.py)", "main (train.py)", "train_step (train.py)"])
+        self.assertEqual(texts[:4], ["all", "<module> (train.py)", "main (train.py)", "train_step (train.py)"])
         self.assertIn("cublasGemmEx m=1024 n=4096 k=4096", texts)
         self.assertIn("at::native::vectorized_elementwise_kernel", texts)
         header = self.browser.run("return document.querySelector('.fg-header').textContent")
@@ -107,7 +107,7 @@ class ViewBrowserTest(unittest.TestCase):
         self.browser.run("document.querySelector('.fg-zoom').click()")
         self.assertEqual(self.browser.run(DRAWN), drawn)
 
-        for _ in range(5):  # all, _start, <module>, main, train_step, the widest layer
+        for _ in range(4):  # all, <module>, main, train_step, the widest layer
             self.browser.press("Down")
         self.browser.press("Right")
         self.browser.press("Enter")
@@ -219,7 +219,7 @@ class ViewBrowserTest(unittest.TestCase):
         self.browser.press("Home")
         self.browser.wait_for("all is shown", f"return (() => {{{range_text}}})() === '0 to 36.582 ms, 36.582 ms'")
 
-        self.browser.run("document.querySelectorAll('tr[data-at]')[1].click()")
+        self.browser.run("document.querySelectorAll('tr[data-at]')[0].click()")
         self.browser.wait_for("the gap is shown", f"return (() => {{{range_text}}})().endsWith(', 969.744 µs')")
         self.assertLessEqual(self.browser.run("return document.documentElement.scrollWidth"), 1200)
         self.picture("report_gap")

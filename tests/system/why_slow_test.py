@@ -154,7 +154,7 @@ class WhySlowTest(unittest.TestCase):
                 split["on_cpu_user_ns"], truth["duration_ns"] - truth["runnable_ns"], "user space")
             # Another program may have taken more than half of the CPU meanwhile.
             if truth["run_ns"] > 0.6 * truth["duration_ns"]:
-                self.assertRegex(call["explanation"], "computing in user space")
+                self.assertRegex(call["explanation"], "computation in user space")
 
     def test_sleeping_is_said_to_be_asked_for(self):
         pairs = self.run_cause("sleep", "--ms", 20)
@@ -184,8 +184,14 @@ class WhySlowTest(unittest.TestCase):
     def check_fault_explanations(self, pairs):
         for truth, call in pairs:
             self.assertLess(abs(call["time_split"]["minor_faults"] - truth["minor_faults"]), 10)
-            if truth["run_ns"] > 0.6 * truth["duration_ns"]:
+            if truth["run_ns"] > 0.6 * truth["duration_ns"] and truth["system_ns"] > 0.8 * truth["run_ns"]:
                 self.assertRegex(call["explanation"], r"went into \d+ page faults")
+
+    @staticmethod
+    def get_least_fault_ns(truth, share):
+        """So much of a call's time was in page faults at least: the share of it, or what the kernel itself books. That is less
+        where a hypervisor enters and leaves the guest's kernel: no tick comes while it does."""
+        return min(share * (truth["duration_ns"] - truth["runnable_ns"]), 0.8 * truth["system_ns"])
 
     # The split of the time on the CPU comes from ticks, 250 a second here: that many milliseconds.
     def test_page_faults_are_told_from_user_space(self):
@@ -195,7 +201,8 @@ class WhySlowTest(unittest.TestCase):
             # the memory into the caches. The truth lies between none and that.
             most_ns = truth["duration_ns"] - truth["runnable_ns"]
             seen_ns = call["time_split"]["on_cpu_fault_ns"]
-            nearest_ns = min(max(seen_ns, most_ns - truth["user_ns"]), most_ns)
+            least_ns = self.get_least_fault_ns(truth, 1 - truth["user_ns"] / most_ns)
+            nearest_ns = min(max(seen_ns, least_ns), most_ns)
             _ = self.check_accounts(truth, call) and self.note_near(
                 seen_ns, nearest_ns, f"page faults by {call['time_split']['cpu_samples']} samples")
         self.check_fault_explanations(pairs)
@@ -206,7 +213,7 @@ class WhySlowTest(unittest.TestCase):
         pairs = self.run_cause("faults", "--mib", 512)
         for truth, call in pairs:
             split = call["time_split"]
-            self.assertGreater(split["on_cpu_fault_ns"], 0.75 * on_cpu_ns(split))
+            self.assertGreater(split["on_cpu_fault_ns"], self.get_least_fault_ns(truth, 0.75))
         self.check_fault_explanations(pairs)
 
     def test_two_threads_on_one_cpu_wait_for_it(self):
@@ -225,7 +232,7 @@ class WhySlowTest(unittest.TestCase):
                 _ = self.check_accounts(truth, call, throttled=True) and self.note_near(
                     call["time_split"]["throttled_ns"], truth["throttled_ns"], "throttled")
                 if truth["throttled_ns"] > 0.55 * truth["duration_ns"]:
-                    self.assertRegex(call["explanation"], "cgroup had used up its quota")
+                    self.assertRegex(call["explanation"], "cgroup had used up its CPU quota")
 
     def test_a_slow_pipe_names_its_writer(self):
         pairs = self.run_cause("pipe", "--ms", 20)

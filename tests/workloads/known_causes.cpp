@@ -2,7 +2,7 @@
 // the scheduler's own accounts of its thread (/proc/thread-self/schedstat), the clock and its
 // cgroup. Prints one JSON line a call:
 //   {"cause":"futex","pid":71,"tid":71,"duration_ns":20100000,"run_ns":90000,"runnable_ns":12000,
-//    "throttled_ns":0,"reading_ns":41000,"preemptions":2,"minor_faults":0,"waker_tid":72,"user_ns":0,
+//    "throttled_ns":0,"reading_ns":41000,"preemptions":2,"minor_faults":0,"system_ns":0,"waker_tid":72,"user_ns":0,
 //    "child_calls":0,"child_ns":0}
 // reading_ns: how long reading these accounts took beside the call. user_ns: of run_ns, at most;
 // only where most of it is something else (page faults).
@@ -60,6 +60,7 @@ struct Account {
   uint64_t throttled_ns = 0;
   uint64_t minor_faults = 0;
   uint64_t preemptions = 0;
+  uint64_t system_ns = 0;   // in the kernel, as it books it by its own ticks
   uint64_t reading_ns = 0;  // what reading all this took
 };
 
@@ -92,6 +93,9 @@ void read_usage(Account& account) {
   getrusage(RUSAGE_THREAD, &usage);
   account.minor_faults = static_cast<uint64_t>(usage.ru_minflt);
   account.preemptions = static_cast<uint64_t>(usage.ru_nivcsw);
+  account.system_ns = (static_cast<uint64_t>(usage.ru_stime.tv_sec) * 1'000'000 +
+                       static_cast<uint64_t>(usage.ru_stime.tv_usec)) *
+                      1000;
 }
 
 // The clocks stand next to the call on both sides: what happens while the rest is read is not its.
@@ -138,6 +142,7 @@ void report(const Call& call, const Account& before, const Account& after) {
              field("reading_ns", before.reading_ns + after.reading_ns) +
              field("preemptions", after.preemptions - before.preemptions) +
              field("minor_faults", after.minor_faults - before.minor_faults) +
+             field("system_ns", after.system_ns - before.system_ns) +
              field("waker_tid", call.waker_tid) + field("user_ns", call.user_ns) +
              field("child_calls", call.child_calls) + field("child_ns", call.child_ns) + "}");
 }

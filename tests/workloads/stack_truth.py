@@ -116,6 +116,13 @@ class Modules:
                    for row in self.rows)
 
 
+def add_own_name(names, name):
+    """Appends a function's name. How many functions of the vDSO one call goes through depends on the machine's clock source:
+    a program knows that it is in the vDSO, no more."""
+    if name != VDSO or names[-1:] != [VDSO]:
+        names.append(name)
+
+
 def name_own_frames(addresses, expected, modules):
     """The own functions of a stack's addresses, as far as they go."""
     names = []
@@ -123,7 +130,7 @@ def name_own_frames(addresses, expected, modules):
         following = expected[len(names)] if len(names) < len(expected) else None
         name = modules.name_frame(address, following)
         if name is not None:
-            names.append(name)
+            add_own_name(names, name)
     return names
 
 
@@ -181,7 +188,7 @@ def compare_names(frames, expected, modules, is_cut):
             name = modules.name_frame(frame["address"], following)
             if name is None:
                 continue
-            names.append(name)
+            add_own_name(names, name)
             symbol = frame.get("symbol", "")
             if name != VDSO and modules.programs.find_own(plain_name(symbol)) != name and \
                     not (symbol == "" and modules.is_stripped(module)):

@@ -87,7 +87,7 @@ std::vector<ProbeOutcome> Attacher::attach(const ProbedFile& file,
 
 // The kernel takes a link whole or not at all; halving finds the points it refuses.
 void Attacher::attach_slice(const ProbedFile& file, Timing timing, std::span<ProbeOutcome*> slice) {
-  Status status = absl::ResourceExhaustedError(file.name + ": no lane is free: more than " +
+  Status status = absl::ResourceExhaustedError(file.name + ": no free probe link: more than " +
                                                std::to_string(GPUPERF_LANES) + " links");
   if (!free_lanes_.empty()) {
     Lane lane{.number = free_lanes_.back(), .file_id = file.id, .timing = timing};

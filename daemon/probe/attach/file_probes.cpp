@@ -112,7 +112,7 @@ FileProbes::Candidate FileProbes::make_candidate(CodeMap& code, const ProbeSpec&
       candidate.exits = std::move(*exits);
     } else {
       candidate.reason =
-          "counted at entry only: a C++ exception may pass, and its exits are not known: " +
+          "counted at entry only: a C++ exception may pass through, and its exits are unknown: " +
           std::string(exits.status().message());
     }
   }
@@ -207,11 +207,11 @@ std::vector<FileProbe> FileProbes::choose(const ProbeConfig& config,
                    .semaphore_offset_bytes = candidate.match.semaphore_offset_bytes};
     if (ids[i] == FunctionRegistry::kFull) {
       drops.add(DropCause::kProbesFunctionsFull);
-      probe.reason = "the bound of " + std::to_string(registry.capacity()) +
+      probe.reason = "the limit of " + std::to_string(registry.capacity()) +
                      " functions is reached: raise stats.max_functions";
     } else if (!is_enabled(config, config.probes[probe.spec], names[i])) {
       probe.state = ProbeState::kDisabled;
-      probe.reason = "switched off";
+      probe.reason = "disabled";
     } else if (candidate.usable) {
       const auto [owner, is_first] = owners.try_emplace(candidate.match.where.file_offset_bytes, i);
       probe.state =

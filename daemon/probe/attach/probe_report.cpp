@@ -6,7 +6,7 @@
 namespace gpuperf {
 namespace {
 
-constexpr const char* kDisabledReason = "switched off";
+constexpr const char* kDisabledReason = "disabled";
 constexpr size_t kNamesShown = 4;
 
 std::string join_names(const std::set<std::string>& names) {
@@ -75,11 +75,11 @@ ProbeRow explain_unplaced(const ReportInput& input, size_t position,
     row.reason = kDisabledReason;
   } else if (missing_in.empty()) {
     row.state = ProbeState::kWaiting;
-    row.reason = "no process maps a library of this category yet";
+    row.reason = "no process has loaded a library of this category yet";
   } else if (const std::string_view home = find_home_library(spec.symbol);
              !any_begins_with(missing_in, home)) {
     row.state = ProbeState::kWaiting;
-    row.reason = "no process maps " + std::string(home.substr(0, home.find('.'))) +
+    row.reason = "no process has loaded " + std::string(home.substr(0, home.find('.'))) +
                  " yet; not in " + join_names(missing_in);
   } else {
     row.state = ProbeState::kSymbolMissing;

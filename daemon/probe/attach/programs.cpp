@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/needed_rights.h"
 #include "daemon/model/api_names.h"
 #include "daemon/model/status_names.h"
 #include "daemon/probe/attach/kernel_abi.h"
@@ -97,7 +98,7 @@ Status explain_load_failure(int error_number) {
     return absl::UnimplementedError(what + ": this kernel refuses the program");
   }
   if (error_number == EPERM) {
-    what += ": not permitted: run as root, or with CAP_BPF and CAP_PERFMON";
+    what += std::string(": not permitted: ") + kNeededRights;
     return absl::PermissionDeniedError(what);
   }
   if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "daemon/base/log.h"
+#include "daemon/base/needed_rights.h"
 #include "daemon/base/work_watch.h"
 
 namespace gpuperf {
@@ -57,7 +58,7 @@ Status FileSearch::start() {
     problems_.push_back({"discovery",
                          "no notice of new mappings, scanning every 0.8 s instead: " +
                              std::string(mappings.status().message()),
-                         "run as root or with CAP_PERFMON"});
+                         kNeededRights});
   }
   for (const int descriptor : {wake_.get(), mappings_ ? mappings_->descriptor() : -1}) {
     epoll_event event{.events = EPOLLIN, .data = {.fd = descriptor}};

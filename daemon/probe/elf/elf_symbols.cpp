@@ -59,7 +59,8 @@ class ElfSymbols::Sections {
       return absl::ResourceExhaustedError("too large: more than " + std::to_string(kMaxSymbols) +
                                           " symbols");
     }
-    Table table{.is_dynamic = type == SHT_DYNSYM};
+    Table table{.strings_offset_bytes = headers_[header->sh_link].sh_offset,
+                .is_dynamic = type == SHT_DYNSYM};
     RETURN_IF_ERROR(read_section(*header, table.symbols));
     RETURN_IF_ERROR(read_section(headers_[header->sh_link], table.strings));
     const auto versions = std::ranges::find(headers_, SHT_GNU_versym, &Elf64_Shdr::sh_type);
@@ -257,13 +258,16 @@ std::vector<SortedSymbol> ElfSymbols::sort_functions() const {
   for (const SortKey& key : make_sort_keys()) {
     if (!sorted.empty() && sorted.back().vaddr == key.vaddr) continue;
     if (!key.typed && key.vaddr < typed_end) continue;
-    const Elf64_Sym& symbol = tables_[key.table].symbols[key.symbol];
+    const Table& table = tables_[key.table];
+    const Elf64_Sym& symbol = table.symbols[key.symbol];
     uint64_t end = 0;
     if (__builtin_add_overflow(key.vaddr, symbol.st_size, &end)) end = UINT64_MAX;
     if (key.typed) typed_end = std::max(typed_end, end);
-    const std::string_view name = get_name(tables_[key.table], symbol, kMaxNameBytes);
-    sorted.push_back(
-        {.vaddr = key.vaddr, .size_bytes = symbol.st_size, .name = split_version(name).name});
+    const std::string_view name = get_name(table, symbol, kMaxNameBytes);
+    sorted.push_back({.vaddr = key.vaddr,
+                      .size_bytes = symbol.st_size,
+                      .name = split_version(name).name,
+                      .name_offset_bytes = table.strings_offset_bytes + symbol.st_name});
   }
   return sorted;
 }

@@ -35,7 +35,8 @@ struct SymbolPlace {
 struct SortedSymbol {
   uint64_t vaddr = 0;  // in the file, before relocation
   uint64_t size_bytes = 0;
-  std::string_view name;  // mangled, at most kMaxNameBytes of it
+  std::string_view name;           // mangled, at most kMaxNameBytes of it
+  uint64_t name_offset_bytes = 0;  // in the file; "@" and a version may follow it there
   bool operator==(const SortedSymbol&) const = default;
 };
 
@@ -96,6 +97,7 @@ class ElfSymbols {
     std::vector<Elf64_Sym> symbols;
     std::vector<Elf64_Half> versions;  // empty, or one per symbol
     std::vector<char> strings;
+    uint64_t strings_offset_bytes = 0;  // in the file
     bool is_dynamic = false;
   };
   class Sections;

@@ -70,7 +70,7 @@ function drawTimeline(place, data) {
   if (data.left_out > 0) notes.push(data.left_out + " rows with the least time are left out.");
   place.append(
     make("div", {class: "tl-tools"}, zoomIn, zoomOut, reset, range, ...[
-      ["k4", "kernels"], ["k5", "copies and sets"], ["k2", "probed calls"], ["k3", "calls of CUDA libraries"],
+      ["k4", "kernels"], ["k5", "copies and memsets"], ["k2", "probed calls"], ["k3", "calls of CUDA libraries"],
       ["k6", "waits for a GPU"]].map(([kind, text]) =>
       make("span", {class: "key"}, make("span", {class: "swatch " + kind}), text))),
     box, tip,

@@ -10,6 +10,7 @@ const FILES = [['chrome', 'Chrome trace (JSON)', 'json'], ['perfetto', 'Perfetto
 const DONE = 'CAPTURE_STATE_STORED', FAILED = 'CAPTURE_STATE_FAILED', BUILDING = 'CAPTURE_STATE_BUILDING';
 
 let hasTimeline = null;
+let mayChange = false;  // with this token
 let onRefused = () => {};
 let refreshSoon = () => {};
 export function setUpCaptures(handlers) {
@@ -53,6 +54,19 @@ const form = h('form.form', {onsubmit: (event) => {
     return `Capture ${capture.id} holds the last seconds.`;
   })}, 'Freeze recorder'));
 
+// In place of the form where the token may only read.
+const whyNot = h('span');
+const readOnly = h('p.dim', {id: 'read-only', hidden: true}, whyNot, ' ',
+  h('button.small', {type: 'button', onclick: () => onRefused(new Error(whyNot.textContent))}, 'Enter the other token'));
+
+function showAccess(access) {
+  if (mayChange !== access.may_change) made.clear();  // rows have other buttons
+  mayChange = access.may_change;
+  form.hidden = !mayChange;
+  readOnly.hidden = mayChange;
+  whyNot.textContent = access.why_not;
+}
+
 const safeName = (row) => `${(row.name || 'capture').replace(/[^A-Za-z0-9_-]+/g, '-')}-${row.id}`;
 
 async function save(row, format, suffix) {
@@ -73,7 +87,7 @@ async function look(row, format, weight) {
   put(viewer, h('div.bar-of-tools', {}, h('h2', {}, title),
     format === 'flamegraph' ? h('select', {'aria-label': 'Weight', onchange: (event) => attempt('Making it', () => look(row, format, event.target.value))},
       WEIGHTS.map(([value, name]) => h('option', {value, selected: value === weight}, name))) : null,
-    h('span.right', {}, h('a', {href: path, target: '_blank', rel: 'noopener'}, 'In a tab of its own')), h('button.small', {type: 'button', onclick: () => { viewer.hidden = true; put(viewer); }}, 'Close')),
+    h('span.right', {}, h('a', {href: path, target: '_blank', rel: 'noopener'}, 'In a new tab')), h('button.small', {type: 'button', onclick: () => { viewer.hidden = true; put(viewer); }}, 'Close')),
     h('iframe.shown', {src: path, title, sandbox: 'allow-scripts allow-downloads'}));
   viewer.scrollIntoView({block: 'start'});
 }
@@ -92,21 +106,19 @@ async function openTimeline(row) {
 function actions(row) {
   const act = (name, what, work, style) => h('button.small' + (style || ''), {type: 'button', 'data-action': name.toLowerCase(), onclick: () => attempt(what, work)}, name);
   const ends = [DONE, FAILED, BUILDING, 'CAPTURE_STATE_SETTLING'].includes(row.state);
-  if (!ends) return h('span.buttons', {}, act('Stop', 'Stopping', async () => { await change('stop_capture', {id: row.id}); }));
+  if (!ends) return mayChange && h('span.buttons', {}, act('Stop', 'Stopping', async () => { await change('stop_capture', {id: row.id}); }));
   if (row.state !== DONE && row.state !== FAILED) return null;
   const remove = act('Delete', 'Deleting', async () => {
-    if (!confirm(`Delete capture ${row.id} for good?`)) return;
+    if (!confirm(`Delete capture ${row.id}?`)) return;
     await change('delete_capture', {id: row.id});
   }, '.bad');
+  if (row.state === FAILED && !mayChange) return null;
   if (row.state === FAILED) return h('span.buttons', {}, remove);
-  const timeline = act('Timeline', 'Opening', () => openTimeline(row));
-  if (!hasTimeline) {
-    timeline.disabled = true;
-    timeline.title = 'The timeline viewer was not built into this gpuperfd. The report has a timeline of its own, and ui.perfetto.dev reads the Chrome trace.';
-  }
+  // Without the viewer (deploy/fetch_viewer.sh) there is the report's timeline.
+  const timeline = hasTimeline ? act('Timeline', 'Opening', () => openTimeline(row)) : null;
   return h('span.buttons', {}, act('Flame graph', 'Making it', () => look(row, 'flamegraph')), act('Report', 'Making it', () => look(row, 'report')), timeline,
     h('details.menu', {}, h('summary', {}, 'Files'), h('div', {}, FILES.map(([format, name, suffix]) =>
-      h('button.small', {type: 'button', onclick: () => attempt('Making it', () => save(row, format, suffix))}, name)))), remove);
+      h('button.small', {type: 'button', onclick: () => attempt('Making it', () => save(row, format, suffix))}, name)))), mayChange ? remove : null);
 }
 
 const TONES = {stored: 'good', failed: 'bad', running: 'warn'};
@@ -139,7 +151,8 @@ const nothing = empty('No captures yet', h('p', {}, 'A capture is a window of ti
 
 async function refresh() {
   if (hasTimeline === null) hasTimeline = await isServed('/ui/speedscope/index.html');
-  const {captures, recorder: held} = await read('captures', {'page.limit': 200});
+  const [access, {captures, recorder: held}] = await Promise.all([read('access'), read('captures', {'page.limit': 200})]);
+  showAccess(access);
   put(recorder, facts([['Flight recorder', held.enabled ? `${duration(held.span_ns)} held, ${count(held.events)} events, ${bytes(held.bytes)} of ${bytes(held.max_bytes)}`
     : 'off (trace.recorder)']]));
   document.getElementById('freeze').disabled = !held.enabled;
@@ -148,5 +161,5 @@ async function refresh() {
   table.show(captures.map(withButtons));
 }
 
-const node = h('div', {}, h('div.panel', {}, form, message, recorder), tablePanel, viewer, nothing);
+const node = h('div', {}, h('div.panel', {}, form, readOnly, message, recorder), tablePanel, viewer, nothing);
 export const capturesView = {name: 'captures', title: 'Captures', node, refresh};

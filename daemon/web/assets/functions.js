@@ -34,7 +34,7 @@ function showDetail(row) {
     ['Own time', `${duration(row.self_ns)} of ${duration(row.total_ns)}`], ['Errors', codes], ['Bytes', moved],
     ['Never returned', num(row.abandoned) ? count(row.abandoned) : ''], ['Without a duration', num(row.untimed) ? count(row.untimed) : ''],
     ['Oldest in flight', num(row.oldest_in_flight_ns) ? duration(row.oldest_in_flight_ns) : ''],
-    ['Probed', num(row.coverage) < 1 ? `${percent(row.coverage)} of the time: counts are short by the rest` : '']];
+    ['Probed', num(row.coverage) < 1 ? `${percent(row.coverage)} of the time: counts do not include the rest` : '']];
   return [h('div.two', {}, timeChart('Calls per second', recent(key(row)), rate), timeChart('Mean time', recent(key(row) + ' mean'), duration)),
     h('dl.facts', {}, facts.filter(([, value]) => value).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])),
     h('p', {}, h('a', {href: `#slow?function=${encodeURIComponent(row.function)}`}, 'Its slow calls'))];
@@ -56,7 +56,7 @@ const table = new LiveTable([
 
 const counter = h('span.right');
 const nothing = empty('No calls yet',
-  h('p', {}, 'The probes are in, and no program has called a probed function. Programs that already run count too: nothing has to be restarted.'),
+  h('p', {}, 'The probes are attached, but no program has called a probed function yet. Programs that already run count too: you do not need to restart them.'),
   h('p', {}, 'Whether the libraries were found, and what to do if not:'), h('pre', {}, 'gpuperfctl doctor'));
 const node = h('div', {},
   h('div.bar-of-tools', {}, h('input', {type: 'search', placeholder: 'Filter: function or category  ( / )', 'aria-label': 'Filter functions', id: 'filter',

@@ -7,7 +7,7 @@ import {growth} from './history.js';
 import {LiveTable, matches} from './table.js';
 
 const INJECT = 'CUDA_INJECTION64_PATH=/…/libgpuperf_injector.so python3 train.py';
-const howToInject = () => [h('p', {}, 'Kernels are told by processes that load the injected library. Start one with it, without changing it:'),
+const howToInject = () => [h('p', {}, 'Kernels come from processes that load the injected library. Start a program with it; the program itself stays unchanged:'),
   h('pre', {}, INJECT), h('p', {}, 'Why a process is not seen:'), h('pre', {}, 'gpuperfctl doctor')];
 
 let words = '';
@@ -65,7 +65,7 @@ function card(gpu) {
     h('span.dim', {}, `Memory ${value('memory_used_bytes', bytes)} of ${value('memory_total_bytes', bytes)}`), h('div.gpu-bar', {}, h('i', {style: {width: `${used * 100}%`}})),
     facts([['Power', gpu.power_watts === undefined ? '' : `${num(gpu.power_watts).toFixed(0)} of ${num(gpu.power_limit_watts).toFixed(0)} W`],
       ['Temperature', value('temperature_celsius', (v) => `${v} °C`)], ['Clock', value('sm_clock_hz', (v) => `${(v / 1e6).toFixed(0)} of ${(num(gpu.sm_clock_max_hz) / 1e6).toFixed(0)} MHz`)],
-      ['Held down by', gpu.limited_by], ['XIDs', gpu.xids.map((x) => `${x.xid} (${count(x.count)} ×, ${x.meaning})`).join('; ')]]));
+      ['Throttled by', gpu.limited_by], ['XIDs', gpu.xids.map((x) => `${x.xid} (${count(x.count)} ×, ${x.meaning})`).join('; ')]]));
 }
 
 const TONE_OF_STATE = {collecting: 'good', failed: 'bad', yielded: 'warn', paused: 'warn'};
@@ -82,14 +82,14 @@ const sessions = new LiveTable([
 ], {key: (r) => r.id, sort: 'Records'});
 
 const cards = h('div.cards'), activity = h('div.panel'), sessionPanel = h('div.panel', {}, h('h2', {}, 'Sessions'), sessions.node);
-const noSessions = empty('No process tells of its GPU work', howToInject());
+const noSessions = empty('No process reports GPU work', howToInject());
 
 async function refreshGpus() {
   const [gpus, told] = await Promise.all([read('gpus'), read('sessions', {'page.limit': 200})]);
   put(cards, gpus.gpus.map(card));
   if (!gpus.gpus.length) put(cards, h('div.panel', {}, h('h2', {}, 'No GPU health'), h('p.dim', {}, gpus.reason || 'No GPU has been read yet.')));
   activity.hidden = !told.activity.length;
-  put(activity, h('h2', {}, 'Busy, by what sessions tell'), told.activity.map((gpu) => {
+  put(activity, h('h2', {}, 'GPU busy time, from sessions'), told.activity.map((gpu) => {
     const ratio = num(gpu.busy_ns) / (num(gpu.span_ns) || 1);
     return [h('p', {}, `GPU ${gpu.gpu_ordinal} `, h('span.category.mono', {}, gpu.gpu_uuid), ` ${percent(ratio)} busy: kernels ${duration(gpu.kernel_ns)}, graphs ${duration(gpu.graph_ns)}, copies ${duration(gpu.copy_ns)} of ${duration(gpu.span_ns)}`),
       h('div.gpu-bar', {}, h('i', {style: {width: `${ratio * 100}%`}}))];

@@ -8,7 +8,7 @@ import {h, put} from './dom.js';
 import {count, num, percent, rate} from './format.js';
 import {functionsView, refreshFunctions} from './functions.js';
 import {gpusView, kernelsView} from './gpus.js';
-import {growth, note, recent} from './history.js';
+import {growthOver, note, recent} from './history.js';
 import {slowView} from './slow.js';
 
 const PERIOD_MS = 2000;
@@ -52,16 +52,15 @@ const TILES = [
 ];
 
 function showTiles(status, functions) {
-  const now = performance.now() * 1e6;
   const known = functions.filter((row) => row.rate !== null);  // from the second answer on
   const sum = (field) => known.length || !functions.length ? known.reduce((total, row) => total + row[field], 0) : null;
   note('all calls', sum('rate'));
   note('all errors', sum('errorRate'));
   note('in flight', functions.reduce((total, row) => total + num(row.in_flight), 0));
-  const slow = growth('slow', num(status.slow_calls), now);
+  const slow = growthOver('slow', num(status.slow_calls), 60e3);
   note('slow', slow === null ? null : slow * 60);
-  note('launches', growth('launches', num(status.kernel_launches), now));
-  const cpu = growth('cpu', num(status.cpu_ns), now);
+  note('launches', growthOver('launches', num(status.kernel_launches), 10e3));
+  const cpu = growthOver('cpu', num(status.cpu_ns), 10e3);
   note('cpu', cpu === null ? null : cpu / 1e9);
   if (!by('tiles').firstChild) put(by('tiles'), TILES.map((tile) => h('a.tile', {href: tile.href, id: `tile-${tile.key.replaceAll(' ', '-')}`})));
   TILES.forEach((tile, i) => {
@@ -102,7 +101,7 @@ function showFailure(error) {
     throw error;  // with its place into the console
   }
   if (error.status === 401) {
-    banner.replaceChildren(hasToken() ? 'The token is not that of this run of gpuperfd. ' : 'The page needs a token. ',
+    banner.replaceChildren(hasToken() ? 'The token belongs to an earlier run of gpuperfd. ' : 'The page needs a token. ',
       h('button.small', {type: 'button', onclick: () => askForToken(error.message)}, 'Enter it'));
     if (!by('token').open && !paused) askForToken(error.message);
     paused = true;
@@ -110,7 +109,7 @@ function showFailure(error) {
     return;
   }
   const since = answeredAt ? ` since ${new Date(answeredAt).toLocaleTimeString([], {hour12: false})}` : '';
-  banner.textContent = error.status === 0 ? `gpuperfd does not answer${since}. It is asked again every few seconds. Does it run?  systemctl status gpuperfd` : `${error.message}`;
+  banner.textContent = error.status === 0 ? `gpuperfd does not answer${since}. The page retries every few seconds. Check that it runs: systemctl status gpuperfd` : `${error.message}`;
 }
 
 // One at a time; a turn that something newer has overtaken shows nothing.

@@ -6,9 +6,9 @@ import {bytes, clock, count, duration, moment, num, percent} from './format.js';
 
 const PARTS = [['on_cpu_user_ns', 'on the CPU in the program', '--user'], ['on_cpu_kernel_ns', 'on the CPU in the kernel', '--kernel'],
   ['on_cpu_fault_ns', 'on the CPU in page faults', '--fault'], ['runnable_ns', 'waiting for a CPU', '--wait'],
-  ['throttled_ns', 'held back by its CPU quota', '--throttle'], ['blocked_ns', 'blocked', '--blocked']];
-const STACK_ENDS = {cut: 'cut: more frames than are kept', unknown: 'ends where no rule was known yet', unreadable: 'ends at memory that could not be read',
-  broken: 'ends at code that does not say how to go on'};
+  ['throttled_ns', 'throttled by its CPU quota', '--throttle'], ['blocked_ns', 'blocked', '--blocked']];
+const STACK_ENDS = {cut: 'cut: more frames than are kept', unknown: 'ends where no unwind rule was known yet', unreadable: 'ends at memory that could not be read',
+  broken: 'ends at code without unwind information'};
 
 let sort = 'start_unix_ns';
 let shownFunction = '';
@@ -79,7 +79,7 @@ function showCall(call) {
   put(detail,
     h('div.headline', {}, h('h2.mono', {}, call.function, h('span.category', {}, call.category)), h('span.took', {}, duration(call.duration_ns))),
     call.in_flight ? h('p.warn', {}, `Still in flight; its thread is ${call.state}.`) : null,
-    h('p.explanation', {id: 'explanation'}, call.explanation || 'No explanation: where the time went is not known.'),
+    h('p.explanation', {id: 'explanation'}, call.explanation || 'No explanation: the time split is not known.'),
     h('h3', {}, 'Where the time went'), showSplit(call), showGpu(call.gpu, whole),
     call.arguments.length ? [h('h3', {}, 'Arguments'), facts(call.arguments.map((a) => [h('span.mono', {}, a.name), h('span.mono', {}, a.value)])),
       call.return_value ? h('p', {}, h('span.dim', {}, 'returned '), h('span.mono', {}, call.return_value)) : null] : null,
@@ -101,7 +101,7 @@ async function showDetail(id) {
     ({slow_call: call} = await read('slow_call', {id}));
   } catch (error) {
     if (error.status !== 404) throw error;
-    return put(detail, h('p', {}, 'This call is no longer kept. storage.history_hours and storage.retention_days say how long calls are.'));
+    return put(detail, h('p', {}, 'This call is no longer kept. storage.history_hours and storage.retention_days set how long calls are kept.'));
   }
   const text = JSON.stringify(call);
   if (text !== shownText) showCall(call);  // an opened detail stays open while nothing changes
@@ -116,7 +116,7 @@ async function refresh() {
   split.hidden = calls.length === 0 && !shownId;
   put(nothing, calls.length ? null : empty(shownFunction ? `No slow call of ${shownFunction} is kept` : 'No slow call so far',
     h('p', {}, 'A call is slow when it takes longer than its threshold, 100 ms unless the configuration says otherwise, or much longer than its function usually does.'),
-    h('p', {}, 'To see more of them for a while:'), h('pre', {}, "sudo gpuperfctl probes threshold 'cudaMemcpy*' 1ms")));
+    h('p', {}, 'To see more of them, lower a threshold:'), h('pre', {}, "sudo gpuperfctl probes threshold 'cudaMemcpy*' 1ms")));
   const rows = calls.map((call) => h('li', {}, h('a', {href: `#slow/${call.id}${shownFunction ? '?function=' + encodeURIComponent(shownFunction) : ''}`, 'data-id': call.id},
     h('span.mono', {}, call.function), h('span.took', {}, duration(call.duration_ns)),
     h('span.dim', {}, `${call.comm} (${call.pid})${call.pod ? ' · ' + call.pod : ''}`), h('span.dim', {}, clock(call.start_unix_ns)),

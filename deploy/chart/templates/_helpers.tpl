@@ -73,6 +73,13 @@ app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- if kindIs "map" $given -}}
 {{- $merged := default dict (get $config $section) -}}
 {{- range $key, $value := $given -}}
+{{- $known := get $merged $key -}}
+{{- /* As the daemon does: an object without a symbol changes the shipped entry. */ -}}
+{{- if and $known (kindIs "map" $value) -}}
+{{- if not (hasKey $value "symbol") -}}
+{{- $value = merge (deepCopy $value) (kindIs "map" $known | ternary $known (dict "symbol" $known)) -}}
+{{- end -}}
+{{- end -}}
 {{- $_ := set $merged $key $value -}}
 {{- end -}}
 {{- $_ := set $config $section $merged -}}

@@ -54,6 +54,38 @@ TEST_F(LiveConfigTest, TellsWhatAReloadChanges) {
   EXPECT_EQ(config_.make_plan().default_threshold_ns, 7'000'000u);
 }
 
+TEST_F(LiveConfigTest, PassesOnWhatTheFileIsDoubtedFor) {
+  const ProbeChange change = config_.replace_file(parse(R"({"cuda_fun_sym": {"a": "cudaA"}})"));
+
+  ASSERT_EQ(change.warnings.size(), 1u);
+  EXPECT_THAT(change.warnings[0], HasSubstr("did you mean \"cuda_func_sym\"?"));
+}
+
+TEST_F(LiveConfigTest, DoubtsANewSectionWithoutLibraries) {
+  const auto add = [&](const char* category, const char* library) {
+    ProbeSpec probe = spec("f", "f");
+    probe.category = category;
+    probe.library = library;
+    return config_.add(probe)->warnings;
+  };
+
+  EXPECT_THAT(add("nosuch_section", ""),
+              ElementsAre(HasSubstr("gpuperf knows cuda_func_sym, cublas_func_sym, ")));
+  EXPECT_THAT(add("cublass", ""), ElementsAre(HasSubstr("did you mean \"cublas_func_sym\"?")));
+  EXPECT_THAT(add("other", "libother.so"), IsEmpty());
+  EXPECT_THAT(add("custom", ""), IsEmpty());
+}
+
+TEST_F(LiveConfigTest, RemovesWhatWasAddedAndNothingElse) {
+  ASSERT_TRUE(config_.add(spec("c", "cudaC")).ok());
+
+  EXPECT_EQ(*config_.remove("cuda_func_sym", "c"), (ProbeChange{.removed = 1, .unchanged = 2}));
+  EXPECT_THAT(list_enabled(config_), ElementsAre("a", "b"));
+  EXPECT_EQ(config_.remove("cuda", "c").status().message(),
+            "no function \"c\" in category cuda was added: gpuperfctl probes lists them");
+  EXPECT_EQ(config_.remove("cuda", "a").status().code(), absl::StatusCode::kFailedPrecondition);
+}
+
 TEST_F(LiveConfigTest, TellsAChangedArgumentListFromTheSameOne) {
   const char* const kText =
       R"({"custom_sym": {"f": {"symbol": "f", "args": [{"name": "n", "arg": 0, "type": "i32"}]}}})";

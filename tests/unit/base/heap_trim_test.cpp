@@ -29,6 +29,13 @@ TEST(HeapTrimTest, TrimsOnceMuchWasFreedAndThatHasSettled) {
   EXPECT_FALSE(trim.look(now_ns += HeapTrim::kPeriodNs));
 }
 
+TEST(HeapTrimTest, TrimsNowAndThenWithoutHavingSeenAnythingFreed) {
+  HeapTrim trim;
+  EXPECT_TRUE(trim.look(HeapTrim::kLongestNs));
+  EXPECT_FALSE(trim.look(2 * HeapTrim::kLongestNs - 1));
+  EXPECT_TRUE(trim.look(2 * HeapTrim::kLongestNs - 1 + HeapTrim::kPeriodNs));
+}
+
 size_t read_resident_bytes() {
   std::ifstream statm("/proc/self/statm");
   size_t all_pages = 0, resident_pages = 0;

@@ -24,33 +24,35 @@ class LockFileTest : public testing::Test {
 };
 
 TEST_F(LockFileTest, KeepsASecondOwnerOutAndNamesTheFirst) {
-  const auto first = LockFile::acquire(path_);
+  const auto first = LockFile::acquire(path_, "--runtime-dir");
   ASSERT_TRUE(first.ok()) << first.status();
 
-  const auto second = LockFile::acquire(path_);
+  const auto second = LockFile::acquire(path_, "--runtime-dir");
 
   EXPECT_TRUE(absl::IsAlreadyExists(second.status()));
   EXPECT_THAT(std::string(second.status().message()),
               testing::HasSubstr("pid " + std::to_string(getpid()) + " holds " + path_));
+  EXPECT_THAT(std::string(LockFile::acquire(path_, "storage.path").status().message()),
+              testing::EndsWith("; stop it, or give this one its own storage.path"));
 }
 
 TEST_F(LockFileTest, RemovesTheFileAndFreesTheLock) {
-  { ASSERT_TRUE(LockFile::acquire(path_).ok()); }
+  { ASSERT_TRUE(LockFile::acquire(path_, "--runtime-dir").ok()); }
 
   EXPECT_FALSE(std::filesystem::exists(path_));
-  EXPECT_TRUE(LockFile::acquire(path_).ok());
+  EXPECT_TRUE(LockFile::acquire(path_, "--runtime-dir").ok());
 }
 
 TEST_F(LockFileTest, TakesOverFromAProcessThatWasKilled) {
   const pid_t child = fork();
   if (child == 0) {
-    const auto held = LockFile::acquire(path_);
+    const auto held = LockFile::acquire(path_, "--runtime-dir");
     (void)raise(SIGKILL);
   }
   ASSERT_EQ(waitpid(child, nullptr, 0), child);
   ASSERT_TRUE(std::filesystem::exists(path_));
 
-  const auto lock = LockFile::acquire(path_);
+  const auto lock = LockFile::acquire(path_, "--runtime-dir");
 
   ASSERT_TRUE(lock.ok()) << lock.status();
   std::string pid;
@@ -71,10 +73,10 @@ TEST_F(LockFileTest, ReplacesTheFileOfAnOwnerThatIsGone) {
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(child), &info, WEXITED | WNOWAIT), 0);
 
-  const auto lock = LockFile::acquire(path_);
+  const auto lock = LockFile::acquire(path_, "--runtime-dir");
 
   ASSERT_TRUE(lock.ok()) << lock.status();
-  EXPECT_TRUE(absl::IsAlreadyExists(LockFile::acquire(path_).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(LockFile::acquire(path_, "--runtime-dir").status()));
   EXPECT_FALSE(std::filesystem::exists(path_ + ".new"));
   EXPECT_EQ(std::filesystem::status(path_).permissions(),
             std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
@@ -85,7 +87,7 @@ TEST_F(LockFileTest, FollowsNoLink) {
   std::ofstream(folder_ / "victim") << "precious";
   std::filesystem::create_symlink(folder_ / "victim", path_);
 
-  EXPECT_FALSE(LockFile::acquire(path_).ok());
+  EXPECT_FALSE(LockFile::acquire(path_, "--runtime-dir").ok());
 
   std::string text;
   std::ifstream(folder_ / "victim") >> text;
@@ -93,7 +95,7 @@ TEST_F(LockFileTest, FollowsNoLink) {
 }
 
 TEST_F(LockFileTest, SaysWhereItCannotWrite) {
-  const auto lock = LockFile::acquire(folder_ / "missing/lock");
+  const auto lock = LockFile::acquire(folder_ / "missing/lock", "--runtime-dir");
 
   EXPECT_THAT(std::string(lock.status().message()),
               testing::HasSubstr(folder_ / "missing/lock: open: No such file or directory"));
@@ -105,7 +107,7 @@ TEST_F(LockFileTest, JudgesNoOwnerOfAnotherPidNamespace) {
   ASSERT_EQ(flock(held.get(), LOCK_EX), 0);
   std::ofstream(path_) << "4194304 5 1\n";
 
-  EXPECT_TRUE(absl::IsAlreadyExists(LockFile::acquire(path_).status()));
+  EXPECT_TRUE(absl::IsAlreadyExists(LockFile::acquire(path_, "--runtime-dir").status()));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -61,6 +62,20 @@ TEST_F(TraceRecorderTest, LetsGoWhatIsOlderThanItsSpan) {
   recorder_.expire(7'000'000'000);
 
   EXPECT_EQ(recorder_.row(7'000'000'000).events, 10);
+}
+
+TEST_F(TraceRecorderTest, HoldsLittleMoreThanItsSpanWhenLittleHappens) {
+  constexpr uint64_t kStepNs = 10'000'000;  // 100 events in a second: a chunk takes 20 s
+  TraceRecorder recorder({.max_bytes = 1 << 20, .span_ns = 1'000'000'000}, drops_);
+  uint64_t longest_ns = 0;
+  for (uint64_t now_ns = kStepNs; now_ns < 10'000'000'000; now_ns += kStepNs) {
+    recorder.apply(make_launches(1, now_ns));
+    recorder.expire(static_cast<int64_t>(now_ns));
+    longest_ns = std::max(longest_ns, recorder.row(static_cast<int64_t>(now_ns)).span_ns);
+  }
+
+  EXPECT_GE(longest_ns, 1'000'000'000);
+  EXPECT_LE(longest_ns, 1'150'000'000);
 }
 
 TEST_F(TraceRecorderTest, ReachesBackToItsOldestEventThoughThatCameLater) {

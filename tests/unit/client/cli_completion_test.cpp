@@ -98,6 +98,18 @@ TEST_P(CliCompletionTest, CompletesNamesThatTheDaemonKnows) {
   EXPECT_THAT(complete({"probes", "disable", "cudaL"}), ElementsAre("cudaLaunchKernel"));
 }
 
+TEST_P(CliCompletionTest, CompletesProcessesCapturesAndSlowCalls) {
+  daemon_.answers.captures.resize(1);
+  daemon_.answers.captures[0].set_id(7);
+
+  const std::string call = std::to_string(daemon_.answers.slow_calls[0].id());
+  const std::string pid = std::to_string(daemon_.answers.processes[0].pid());
+  EXPECT_THAT(complete({"slow", "show", ""}), Contains(call));
+  EXPECT_THAT(complete({"top", "--pid", ""}), Contains(pid));
+  EXPECT_THAT(complete({"trace", "show", ""}), ElementsAre("7"));
+  EXPECT_THAT(complete({"kernels", "--by", "line", "--capture", ""}), ElementsAre("7"));
+}
+
 TEST_P(CliCompletionTest, CompletesAThreshold) {
   EXPECT_THAT(complete({"probes", "threshold", "cudaL"}), ElementsAre("cudaLaunchKernel"));
   EXPECT_THAT(complete({"probes", "threshold", "cudaMalloc", "c"}), ElementsAre("config"));

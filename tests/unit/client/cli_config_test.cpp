@@ -34,7 +34,7 @@ class CliConfigTest : public CliTest {
 
 TEST_F(CliConfigTest, ShowsEverySettingInForce) {
   EXPECT_EQ(run({"config", "show"}).out,
-            "Read from /etc/gpuperf/config.json; settings in force, defaults included:\n"
+            "Read from /etc/gpuperf/config.json; settings in use, including defaults:\n"
             "\n"
             "SETTING                    VALUE\n"
             "slow.default_threshold_ms  100.0\n"
@@ -45,7 +45,8 @@ TEST_F(CliConfigTest, ShowsEverySettingInForce) {
 TEST_F(CliConfigTest, ShowsTheAnswerAsJsonAndCsv) {
   EXPECT_EQ(ordered_json::parse(run({"config", "show", "-o", "json"}).out),
             to_json(daemon_.answers.config));
-  EXPECT_THAT(run({"config", "show", "-o", "csv"}).out, StartsWith("path,json,effective_json\n"));
+  EXPECT_THAT(run({"config", "show", "-o", "csv"}).out,
+              StartsWith("path,json,effective_json,drop_ins\n"));
 }
 
 TEST_F(CliConfigTest, ShowsSettingsItCannotParseAsTheyAre) {

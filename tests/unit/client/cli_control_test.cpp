@@ -39,17 +39,40 @@ TEST_F(CliControlTest, ShowsTheChangeAsJsonAndCsv) {
   EXPECT_EQ(ordered_json::parse(run({"config", "reload", "-o", "json"}).out),
             to_json(daemon_.answers.change));
   EXPECT_EQ(run({"config", "reload", "-o", "csv"}).out,
-            "added,removed,changed,unchanged,restart_needed\n1,2,3,1041,[]\n");
+            "added,removed,changed,unchanged,restart_needed,warnings\n1,2,3,1041,[],[]\n");
 }
 
 TEST_F(CliControlTest, AddsASymbolOrAnObject) {
-  EXPECT_EQ(run({"probes", "add", "custom_sym", "f", "_Z1fv \"x\""}).exit_code, 0);
-  EXPECT_EQ(run({"probes", "add", "custom_sym", "g", R"({"symbol": "g"})"}).exit_code, 0);
+  EXPECT_EQ(run({"probes", "add", "custom_sym", "f", "_Z1fv \"x\"", "-o", "json"}).exit_code, 0);
+  EXPECT_EQ(run({"probes", "add", "custom_sym", "g", R"({"symbol": "g"})", "-o", "json"}).exit_code,
+            0);
 
   EXPECT_THAT(daemon_.requests(), ElementsAre(R"(AddProbe: section: "custom_sym" name: "f" )"
                                               R"(value_json: "\"_Z1fv \\\"x\\\"\"")",
                                               R"(AddProbe: section: "custom_sym" name: "g" )"
                                               R"(value_json: "{\"symbol\": \"g\"}")"));
+}
+
+TEST_F(CliControlTest, ShowsWarningsAndWhatBecameOfAnAddedProbe) {
+  daemon_.answers.change.add_warnings("probe: $.cuda_fun: unknown section");
+  daemon_.answers.probes.resize(1);
+
+  const auto result = run({"probes", "add", "cuda_fun_sym", "f", "cudaLaunchKernel"});
+
+  EXPECT_THAT(result.out, StartsWith("1 added, 2 removed, 3 changed, 1,041 unchanged\n"
+                                     "Warning: probe: $.cuda_fun: unknown section\n"
+                                     "\n"
+                                     "CATEGORY  FUNCTION"));
+  EXPECT_THAT(result.out, HasSubstr("cudaLaunchKernel  attached"));
+  EXPECT_THAT(daemon_.requests(),
+              Contains(HasSubstr(R"(filter { category: "cuda_fun" function: "f" })")));
+}
+
+TEST_F(CliControlTest, RemovesAnAddedProbe) {
+  EXPECT_EQ(run({"probes", "remove", "custom_sym", "f"}).exit_code, 0);
+  EXPECT_EQ(run({"probes", "remove", "custom_sym"}).exit_code, 2);
+
+  EXPECT_THAT(daemon_.requests(), ElementsAre(R"(RemoveProbe: section: "custom_sym" name: "f")"));
 }
 
 TEST_F(CliControlTest, RefusesAnObjectThatIsNoJsonBeforeAsking) {
@@ -96,7 +119,8 @@ TEST_F(CliControlTest, RefusesAThresholdThatIsNoneBeforeAsking) {
   EXPECT_EQ(result.exit_code, 2);
   EXPECT_EQ(result.err,
             "gpuperfctl: DURATION: \"20\": no unit; write a number with a unit, like 500ms, 10m, "
-            "1h30m or 2d; or 0 for never, or config; see: gpuperfctl probes threshold --help\n");
+            "1h30m or 2d; 0 means no call is slow, config means the configured threshold; see: "
+            "gpuperfctl probes threshold --help\n");
   for (const char* threshold : {"", "never", "-5ms", "00", "Config", "4611686018427387904ns"}) {
     EXPECT_EQ(run({"probes", "threshold", "f", threshold}).exit_code, 2) << threshold;
   }
@@ -178,7 +202,7 @@ TEST_F(CliControlTest, TurnsEveryAnswerIntoItsExitCode) {
       {grpc::StatusCode::ALREADY_EXISTS, 1, "gpuperfctl: cannot enable f: because\n"},
       {grpc::StatusCode::UNAVAILABLE, 3, "has stopped (because)"},
       {grpc::StatusCode::UNIMPLEMENTED, 1, "older version than this gpuperfctl"},
-      {grpc::StatusCode::DEADLINE_EXCEEDED, 3, "the change may still come into force"}};
+      {grpc::StatusCode::DEADLINE_EXCEEDED, 3, "the change may still take effect"}};
   for (const RefusalCase& refusal : kCases) {
     FakeDaemon daemon;
     daemon.answers.control_failure = grpc::Status(refusal.code, "because");

@@ -57,8 +57,27 @@ TEST(CliUsageTest, ExitsWithTwoAndSaysWhereToLook) {
   expect_usage_error({"functions", "status"}, "not expected: status");
 }
 
+TEST(CliUsageTest, SuggestsWhatWasMostLikelyMeant) {
+  expect_usage_error({"kernel", "--by", "line"},
+                     "no such command: kernel; did you mean kernels? See: gpuperfctl --help");
+  expect_usage_error({"slow", "lst"}, "no such command: lst; did you mean list?");
+  expect_usage_error(
+      {"functions", "--limt", "5"},
+      "no such flag: --limt; did you mean --limit? See: gpuperfctl functions --help");
+  expect_usage_error({"functions", "--adress=x"},
+                     "no such flag: --adress; did you mean --address?");
+  expect_usage_error({"status", "--frobnicate"},
+                     "no such flag: --frobnicate; see: gpuperfctl status");
+}
+
+TEST(CliUsageTest, SaysHowToNameAFile) {
+  expect_usage_error(
+      {"flamegraph", "-o", "slow.svg"},
+      "\"slow.svg\" is not table, json or csv; files: --file slow.svg, or > slow.svg");
+}
+
 TEST(CliUsageTest, RefusesValuesThatMeanNothing) {
-  expect_usage_error({"status", "-o", "xml"}, "xml not in {table,json,csv}");
+  expect_usage_error({"status", "-o", "xml"}, "--output: \"xml\" is not table, json or csv; see");
   expect_usage_error({"status", "--timeout", "0"}, "--timeout: \"0\" is not a number of seconds");
   expect_usage_error({"status", "--watch=0"}, "--watch: \"0\" is not a number of seconds from 0.1");
   expect_usage_error({"functions", "--limit=-1"}, "--limit: \"-1\" is not a whole number from 0");

@@ -75,7 +75,7 @@ TEST_F(CliFunctionsTest, ListsCallsInFlight) {
   EXPECT_EQ(result.out,
             "   AGE  CATEGORY  FUNCTION        PID   TID  COMM\n"
             "41.2 s  nccl      ncclAllReduce  4242  4250  evil\\x1b[2J\n"
-            "\nLooked 1.20 s ago.\n");
+            "\nLast scan: 1.20 s ago.\n");
   EXPECT_THAT(daemon_.requests(),
               ElementsAre("ListInFlightCalls: filter { pid: 4242 } page { limit: 1000 }"));
 }
@@ -94,17 +94,18 @@ TEST_F(CliFunctionsTest, SaysWhyAListIsEmpty) {
   EXPECT_THAT(run({"functions", "--shapes"}).out, HasSubstr("No GEMM succeeded yet."));
   EXPECT_THAT(run({"functions", "--shapes", "--pid", "1"}).out, HasSubstr("No GEMM matches."));
   EXPECT_THAT(run({"functions", "--in-flight"}).out,
-              HasSubstr("No call was found. Looked 1.20 s ago."));
+              HasSubstr("No call is in flight. Last scan: 1.20 s ago."));
   EXPECT_THAT(run({"functions", "--in-flight", "--pid", "1"}).out,
-              HasSubstr("No call matches. Looked 1.20 s ago."));
+              HasSubstr("No call matches. Last scan: 1.20 s ago."));
 }
 
 TEST_F(CliFunctionsTest, SaysThatNobodyHasLookedYet) {
   daemon_.answers.in_flight_calls.clear();
   daemon_.answers.look_age_ns = 0;
 
-  EXPECT_THAT(run({"functions", "--in-flight"}).out,
-              HasSubstr("gpuperfd has not looked for calls in flight yet."));
+  EXPECT_THAT(
+      run({"functions", "--in-flight"}).out,
+      HasSubstr("gpuperfd has not scanned for calls in flight yet; try again in a few seconds."));
 }
 
 TEST_F(CliFunctionsTest, RefusesFlagsThatWouldBeIgnored) {

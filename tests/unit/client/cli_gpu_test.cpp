@@ -60,6 +60,20 @@ TEST_F(CliGpuTest, ShowsKernels) {
       "µs\n");
 }
 
+TEST_F(CliGpuTest, TellsKernelsApartByTheirFullNames) {
+  daemon_.answers.kernels.push_back(make_kernel());
+  daemon_.answers.kernels[1].set_kernel("void at::native::reduce<512, at::Sum<float> >(double*)");
+
+  const auto shared = run({"kernels"});
+  daemon_.answers.kernels.pop_back();
+  const auto asked = run({"kernels", "--full-names"});
+
+  EXPECT_THAT(shared.out,
+              HasSubstr("void at::native::reduce<512, at::Sum<float> >(float*, int)  "));
+  EXPECT_THAT(shared.out, HasSubstr("void at::native::reduce<512, at::Sum<float> >(double*)  "));
+  EXPECT_THAT(asked.out, HasSubstr("void at::native::reduce<512, at::Sum<float> >(float*, int)  "));
+}
+
 TEST_F(CliGpuTest, ShowsLatencyGraphsAndCoverageWhereThereAreAny) {
   daemon_.answers.kernels[0].set_joined_launches(7);
   daemon_.answers.kernels[0].set_launch_latency_p50_ns(4'100);
@@ -73,7 +87,7 @@ TEST_F(CliGpuTest, ShowsLatencyGraphsAndCoverageWhereThereAreAny) {
   EXPECT_THAT(result.out, HasSubstr("4.10 µs      21.0 µs    10.0 %\n"));
   EXPECT_THAT(result.out, HasSubstr("IN GRAPHS"));
   EXPECT_THAT(result.out,
-              HasSubstr("Rows that show a sample of the launches, unscaled (COVERAGE): 1"));
+              HasSubstr("Rows that count only a sample of the launches, unscaled (COVERAGE): 1"));
 }
 
 TEST_F(CliGpuTest, AsksForKernelsByProcessNameAndOrder) {
@@ -141,8 +155,9 @@ TEST_F(CliGpuTest, ShowsWhatASessionDoesNotDoAndWhatItHolds) {
 
   EXPECT_THAT(result.out, HasSubstr("yielded"));
   EXPECT_THAT(result.out, HasSubstr("    5  1 of 10  ~3.00 MiB"));
-  EXPECT_THAT(result.out, HasSubstr("CUPTI is left to another client in the process: "
-                                    "libkineto\\x1b[2J.so\n"));
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("another CUPTI client in the process has priority: libkineto\\x1b[2J.so\n"));
   EXPECT_THAT(daemon_.requests(),
               ElementsAre("ListSessions: filter { } page { limit: 1000 } include_closed: true"));
 }
@@ -162,7 +177,7 @@ TEST_F(CliGpuTest, TellsSessionsWhatToCollect) {
             0);
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
-  EXPECT_EQ(result.out, "1 session told; what came of it: gpuperfctl sessions --pid 4242\n");
+  EXPECT_EQ(result.out, "Sent to 1 session. Check the new state: gpuperfctl sessions --pid 4242\n");
   EXPECT_THAT(daemon_.requests(),
               ElementsAre("SetSession: pid: 4242 mode: SESSION_MODE_PAUSE",
                           "SetSession: pid: 4242 mode: SESSION_MODE_RUN sample_every: 10",

@@ -138,8 +138,9 @@ TEST(DoctorGpusTest, SaysThatErrorsAreNotToldOfAndThatReadingIsSlow) {
   const std::vector<Check> checks = check_gpus(response);
 
   ASSERT_EQ(checks.size(), 3u);
-  EXPECT_EQ(checks[1].message, "the driver does not tell of errors (XID): no permission");
-  EXPECT_EQ(checks[2].message, "reading clocks takes 12.0 ms and is done 4 times rarer");
+  EXPECT_EQ(checks[1].message, "the driver does not report GPU errors (XID): no permission");
+  EXPECT_EQ(checks[2].message,
+            "reading clocks takes 12.0 ms, so gpuperfd reads it 4 times less often");
 }
 
 }  // namespace

@@ -96,8 +96,8 @@ TEST_F(CliListTest, SaysInTheTableWhatTheNumbersDoNot) {
   EXPECT_THAT(result.out,
               ::testing::EndsWith(
                   "\n\n"
-                  "Rows with calls counted without a duration: 1. Why: gpuperfctl probes\n"
-                  "Rows probed for a part of the time only (COVERAGE): 1. Why: gpuperfctl status\n"
+                  "Rows whose calls are counted but not timed: 1. Why: gpuperfctl probes\n"
+                  "Rows probed only part of the time (COVERAGE): 1. Why: gpuperfctl status\n"
                   "Calls that never returned (longjmp, exception, thread or process exit): 3\n"
                   "Drops since the daemon started: 1,200. What was lost: gpuperfctl status\n"));
 }

@@ -77,7 +77,7 @@ TEST_F(CliSlowTest, SaysWhyTheListIsEmpty) {
   daemon_.answers.slow_calls.clear();
 
   EXPECT_THAT(run({"slow", "list"}).out,
-              EndsWith("\n\nNo call was slow yet. Thresholds: gpuperfctl probes\n"));
+              EndsWith("\n\nNo slow call yet. Thresholds: gpuperfctl probes\n"));
   EXPECT_THAT(run({"slow", "list", "--since", "1h"}).out, HasSubstr("No slow call matches."));
 }
 

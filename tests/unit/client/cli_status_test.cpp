@@ -89,7 +89,7 @@ TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
               HasSubstr("Overhead    at most 1.23 % of a process's time: process 4242\n"));
   EXPECT_THAT(
       result.out,
-      HasSubstr("Suspended   1 taken out for a while by the overhead budget\n"
+      HasSubstr("Suspended   1 by the overhead budget\n"
                 "  CATEGORY  FUNCTION           SHARE   PID  COMM            BACK IN  TIMES\n"
                 "  cuda      cudaLaunchKernel  3.40 %  4242  evil\\x1b[2J  any moment      2\n"));
 }

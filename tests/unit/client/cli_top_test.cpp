@@ -60,7 +60,7 @@ TEST_F(CliTopTest, AnswersOnceWhereNobodyWatches) {
       result.out,
       ::testing::EndsWith(
           "\n\n"
-          "CATEGORY  FUNCTION            TIME  CALLS/S  ERRORS/S      AVG      P99  BYTES/S  "
+          "CATEGORY  FUNCTION            TIME  CALLS/S  ERRORS/S      AVG  P99 ALL  BYTES/S  "
           "IN-FLIGHT  OLDEST\n"
           "cuda      cudaLaunchKernel  10.0 %  100,000         0  1.00 µs  1.25 ms        -  "
           "        0       -\n"

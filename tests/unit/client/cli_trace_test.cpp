@@ -59,7 +59,7 @@ TEST_F(CliTraceTest, ShowsOneWithItsMatches) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, HasSubstr("990 exact, 10 ambiguous"));
   EXPECT_THAT(result.out, HasSubstr("1,200, 1,140 matched"));
-  EXPECT_THAT(result.out, HasSubstr("500, 480 with the call that put them into the graph"));
+  EXPECT_THAT(result.out, HasSubstr("500, 480 with their capture site"));
   EXPECT_EQ(run({"trace", "show", "8"}).exit_code, 1);
 }
 
@@ -108,7 +108,7 @@ TEST_F(CliTraceTest, RefusesFlagsThatMakeNoSense) {
         {"trace", "start", "--cpu-only", "--gpu-only"},
         {"trace", "fetch", "7"},
         {"trace", "fetch", "x", "--format", "folded"},
-        {"trace", "fetch", "7", "--format", "folded", "--output", "json"},
+        {"trace", "fetch", "7", "--format", "folded", "-o", "a.folded"},
         {"trace", "fetch", "7", "--format", "folded", "--weight", "time"},
         {"flamegraph", "7", "--duration", "5s"},
         {"flamegraph", "7", "--pid", "3"},
@@ -135,7 +135,7 @@ TEST_F(CliTraceTest, StopsAndDeletes) {
 TEST_F(CliTraceTest, FetchesToStandardOutputOrAFile) {
   const auto piped = run({"trace", "fetch", "7", "--format", "folded", "--weight", "off-cpu",
                           "--per-process", "--per-thread", "--lines"});
-  const auto filed = run({"trace", "fetch", "7", "--format", "chrome", "--output", path("a.json")});
+  const auto filed = run({"trace", "fetch", "7", "--format", "chrome", "--file", path("a.json")});
 
   EXPECT_EQ(piped.exit_code, 0) << piped.err;
   EXPECT_EQ(piped.out, "form");
@@ -152,7 +152,7 @@ TEST_F(CliTraceTest, WritesNoFormToATerminal) {
                           {.terminal = true, .terminal_columns = 80});
 
   EXPECT_EQ(result.exit_code, 2);
-  EXPECT_THAT(result.err, HasSubstr("--output FILE"));
+  EXPECT_THAT(result.err, HasSubstr("--file FILE"));
   EXPECT_THAT(daemon_.requests(), IsEmpty());
 }
 
@@ -161,26 +161,33 @@ TEST_F(CliTraceTest, LeavesNoFileOfAFetchThatFailed) {
   std::ofstream(path("a.svg")) << "before";
 
   const auto result =
-      run({"trace", "fetch", "7", "--format", "flamegraph", "--output", path("a.svg")});
+      run({"trace", "fetch", "7", "--format", "flamegraph", "--file", path("a.svg")});
 
   EXPECT_EQ(result.exit_code, 1);
   EXPECT_EQ(result.err, "gpuperfctl: cannot fetch capture 7: 7.capture: damaged\n");
   EXPECT_EQ(read_file(path("a.svg")), "before");
-  EXPECT_EQ(run({"trace", "fetch", "7", "--format", "raw", "--output", path("no/such")}).exit_code,
+  EXPECT_EQ(run({"trace", "fetch", "7", "--format", "raw", "--file", path("no/such")}).exit_code,
             1);
 }
 
 TEST_F(CliTraceTest, DrawsTheRecorderAsAFlameGraph) {
-  const auto result = run({"flamegraph", "--output", path("f.svg"), "--pid", "4242"});
+  const auto result = run({"flamegraph", "--file", path("f.svg"), "--pid", "4242"});
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(read_file(path("f.svg")), "form");
-  EXPECT_THAT(result.err, HasSubstr("capture 7"));
   EXPECT_THAT(
       daemon_.requests(),
       ElementsAre("FreezeRecorder: name: \"flamegraph\" target { pid: 4242 }", "GetCapture: id: 7",
-                  "FetchCapture: id: 7 format: \"flamegraph\" weight: "
-                  "CAPTURE_WEIGHT_GPU_TIME path { }"));
+                  "FetchCapture: id: 7 format: \"flamegraph\" path { }", "DeleteCapture: id: 7"));
+}
+
+TEST_F(CliTraceTest, KeepsWhatItLookedAtOnlyWhenAsked) {
+  const auto result = run({"flamegraph", "--file", path("f.svg"), "--keep"});
+  EXPECT_EQ(run({"kernels", "--by", "stack", "--keep"}).exit_code, 0);
+
+  EXPECT_THAT(result.err, HasSubstr("capture 7; other formats"));
+  EXPECT_THAT(daemon_.requests(), Not(Contains(HasSubstr("DeleteCapture"))));
+  EXPECT_EQ(run({"flamegraph", "7", "--keep"}).exit_code, 2);
 }
 
 TEST_F(CliTraceTest, DrawsTheNextSecondsOrACapture) {
@@ -215,8 +222,8 @@ TEST_F(CliTraceTest, ShowsWhatChanged) {
   EXPECT_THAT(result.out, HasSubstr("gone"));
   EXPECT_EQ(read_file(path("d.svg")), "form");
   EXPECT_EQ(daemon_.requests()[0],
-            "DiffCaptures: before_id: 7 after_id: 8 by: CAPTURE_DIFF_BY_PATH weight: "
-            "CAPTURE_WEIGHT_GPU_TIME path { } limit: 5 scale: CAPTURE_DIFF_SCALE_PER_SECOND");
+            "DiffCaptures: before_id: 7 after_id: 8 by: CAPTURE_DIFF_BY_PATH path { } limit: 5 "
+            "scale: CAPTURE_DIFF_SCALE_PER_SECOND");
   EXPECT_THAT(daemon_.requests()[1], HasSubstr("format: \"diff-flamegraph\""));
   EXPECT_THAT(daemon_.requests()[1], HasSubstr("before_id: 7"));
   const auto json = ordered_json::parse(run({"diff", "7", "8", "-o", "json"}).out);
@@ -241,10 +248,28 @@ TEST_F(CliTraceTest, AddsUpKernelsByWhatLaunchedThem) {
   EXPECT_THAT(result.out, HasSubstr("gemm<float>"));
   EXPECT_THAT(daemon_.requests(),
               ElementsAre("SummariseCapture: id: 7 by: CAPTURE_GROUPING_OPERATOR kernel: "
-                          "\"gemm*\""));
+                          "\"gemm*\" short_names: true"));
   const auto json = ordered_json::parse(run({"kernels", "--by", "stack", "-o", "json"}).out);
   EXPECT_EQ(json[0], to_json(row));
   EXPECT_THAT(daemon_.requests()[1], HasSubstr("FreezeRecorder"));
+  EXPECT_EQ(daemon_.requests().back(), "DeleteCapture: id: 7");
+}
+
+TEST_F(CliTraceTest, AsksForTheLineThatLaunched) {
+  const auto result = run({"kernels", "--by", "line", "--capture", "7", "--depth", "2", "--module",
+                           "transformers", "--full-names"});
+  const auto stacks = run({"kernels", "--by", "stack", "--capture", "7", "--interpreter-frames"});
+  const auto refused = run({"kernels", "--by", "stack", "--capture", "7", "--depth", "2"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(stacks.exit_code, 0) << stacks.err;
+  EXPECT_THAT(daemon_.requests(),
+              ElementsAre("SummariseCapture: id: 7 by: CAPTURE_GROUPING_LINE depth: 2 module: "
+                          "\"transformers\"",
+                          "SummariseCapture: id: 7 by: CAPTURE_GROUPING_STACK short_names: true "
+                          "interpreter_frames: true"));
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_THAT(refused.err, HasSubstr("need --by line"));
 }
 
 TEST_F(CliTraceTest, EndsWithFourWhenNotPermitted) {
@@ -261,7 +286,7 @@ TEST_F(CliTraceTest, ShowsProgressOnATerminalAlone) {
   daemon_.answers.running_answers = 2;
   daemon_.start();
   // Standard error is a pipe here: nothing but the message may be on it.
-  const auto result = run({"flamegraph", "--duration", "1s", "--output", path("f.svg")},
+  const auto result = run({"flamegraph", "--duration", "1s", "--file", path("f.svg")},
                           {.terminal = true, .terminal_columns = 80});
 
   EXPECT_EQ(result.exit_code, 0) << result.err;

@@ -21,10 +21,17 @@ class CompletionTest : public ::testing::Test {
     file.add_option("FILE", text_);
     root_.add_subcommand("disable", "Disables")->add_option("PATTERN", text_);
     root_.add_subcommand("hidden")->group("");
+    CLI::App& slow = *root_.add_subcommand("slow");
+    slow.add_subcommand("show")->add_option("ID", text_);
+    CLI::App& diff = *root_.add_subcommand("diff");
+    diff.add_option("A", text_);
+    diff.add_option("B", text_);
+    diff.add_option("--pid", text_);
+    diff.add_option("--capture", text_);
   }
   std::vector<std::string> complete(const std::vector<std::string>& words) {
     std::vector<std::string> texts;
-    for (const Candidate& candidate : find_candidates(root_, words, names_)) {
+    for (const Candidate& candidate : find_candidates(root_, words, known_)) {
       texts.push_back(candidate.text);
     }
     return texts;
@@ -33,22 +40,44 @@ class CompletionTest : public ::testing::Test {
   CLI::App root_;
   std::string text_;
   std::vector<std::string> asked_;
-  KnownNames names_ = {.list_functions = [this](const std::string& address) {
+  const ListKnown known_ = [this](KnownKind kind, const std::string& address) {
     asked_.push_back(address);
-    return std::vector<std::pair<std::string, std::string>>{
-        {"cuda", "cudaMalloc"}, {"cuda", "cudaFree"}, {"cublas", "cublasGemmEx"}, {"x", "a b;rm"}};
-  }};
+    switch (kind) {
+      case KnownKind::kFunction:
+        return std::vector<Candidate>{{"cudaMalloc", "cuda"},
+                                      {"cudaFree", "cuda"},
+                                      {"cublasGemmEx", "cublas"},
+                                      {"a b;rm", ""}};
+      case KnownKind::kCategory:
+        return std::vector<Candidate>{{"cuda", ""}, {"cuda", ""}, {"cublas", ""}, {"x", ""}};
+      case KnownKind::kProcess:
+        return std::vector<Candidate>{{"4242", "python3"}};
+      case KnownKind::kCapture:
+        return std::vector<Candidate>{{"7", "look"}};
+      case KnownKind::kSlowCall:
+        return std::vector<Candidate>{{"17", "cudaMalloc 2 ms"}};
+    }
+    return std::vector<Candidate>();
+  };
 };
 
 TEST_F(CompletionTest, OffersCommandsWithTheirSummaries) {
-  const auto candidates = find_candidates(root_, {""}, names_);
+  const auto candidates = find_candidates(root_, {""}, known_);
 
-  EXPECT_THAT(complete({""}), ElementsAre("list", "config", "disable"));
+  EXPECT_THAT(complete({""}), ElementsAre("list", "config", "disable", "slow", "diff"));
   EXPECT_EQ(candidates[0].description, "Lists");
   EXPECT_THAT(complete({"li"}), ElementsAre("list"));
-  EXPECT_THAT(complete({}), ElementsAre("list", "config", "disable"));
+  EXPECT_THAT(complete({}), ElementsAre("list", "config", "disable", "slow", "diff"));
   EXPECT_THAT(complete({"config", ""}), ElementsAre("check"));
   EXPECT_THAT(asked_, IsEmpty()) << "the daemon is asked only where a name may stand";
+}
+
+TEST_F(CompletionTest, OffersProcessesCapturesAndSlowCalls) {
+  EXPECT_THAT(complete({"slow", "show", ""}), ElementsAre("17"));
+  EXPECT_THAT(complete({"diff", "7", ""}), ElementsAre("7"));
+  EXPECT_THAT(complete({"diff", "--capture", ""}), ElementsAre("7"));
+  EXPECT_THAT(complete({"diff", "--pid", "4"}), ElementsAre("4242"));
+  EXPECT_THAT(complete({"diff", "--pid=5"}), IsEmpty());
 }
 
 TEST_F(CompletionTest, OffersFlagsOfTheCommandAndOfThoseAroundIt) {
@@ -80,7 +109,8 @@ TEST_F(CompletionTest, OffersNoNameThatAShellWouldRead) {
 }
 
 TEST_F(CompletionTest, GoesOnBehindValuesAndFlagsWithout) {
-  EXPECT_THAT(complete({"-o", "list", ""}), ElementsAre("list", "config", "disable"));
+  EXPECT_THAT(complete({"-o", "list", ""}),
+              ElementsAre("list", "config", "disable", "slow", "diff"));
   EXPECT_THAT(complete({"list", "--once", "--function", "f", "--cat"}), ElementsAre("--category"));
   EXPECT_THAT(complete({"list", "--watch", "--on"}), ElementsAre("--once"));
 }

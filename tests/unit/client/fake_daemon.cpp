@@ -345,6 +345,12 @@ grpc::Status FakeDaemon::Control::AddProbe(grpc::ServerContext*, const v1::AddPr
   return daemon_.note_change("AddProbe", *request, response->mutable_change());
 }
 
+grpc::Status FakeDaemon::Control::RemoveProbe(grpc::ServerContext*,
+                                              const v1::RemoveProbeRequest* request,
+                                              v1::RemoveProbeResponse* response) {
+  return daemon_.note_change("RemoveProbe", *request, response->mutable_change());
+}
+
 grpc::Status FakeDaemon::Control::EnableProbes(grpc::ServerContext*,
                                                const v1::EnableProbesRequest* request,
                                                v1::EnableProbesResponse* response) {

@@ -124,6 +124,8 @@ class FakeDaemon final : public v1::Observe::Service {
                               v1::ReloadConfigResponse*) override;
     grpc::Status AddProbe(grpc::ServerContext*, const v1::AddProbeRequest*,
                           v1::AddProbeResponse*) override;
+    grpc::Status RemoveProbe(grpc::ServerContext*, const v1::RemoveProbeRequest*,
+                             v1::RemoveProbeResponse*) override;
     grpc::Status EnableProbes(grpc::ServerContext*, const v1::EnableProbesRequest*,
                               v1::EnableProbesResponse*) override;
     grpc::Status DisableProbes(grpc::ServerContext*, const v1::DisableProbesRequest*,

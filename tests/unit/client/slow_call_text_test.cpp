@@ -130,7 +130,7 @@ TEST(SlowCallTextTest, ExplainsACallInFlight) {
       "Returned   not yet: blocked\n"
       "Arguments  at entry\n"
       "  stream = 0x7f10\n"
-      "Stack      none was taken (slow.stacks is off, or it was lost: see drops in status)\n");
+      "Stack      none (slow.stacks is off, or it was dropped: see Drops in gpuperfctl status)\n");
 }
 
 TEST(SlowCallTextTest, SaysWhatACallInFlightIsDoing) {
@@ -228,7 +228,7 @@ TEST(SlowCallTextTest, SaysWhatIsNotKnown) {
   const std::string text = explain_slow_call(call, 0, {});
 
   EXPECT_THAT(text, HasSubstr("Arguments  not kept (calls nested too deep)\n"));
-  EXPECT_THAT(text, HasSubstr("Stack      none was taken"));
+  EXPECT_THAT(text, HasSubstr("Stack      none"));
   EXPECT_THAT(text, HasSubstr("Returned   not seen\n"));
   EXPECT_THAT(text, Not(HasSubstr("Where  ")));
   EXPECT_THAT(text, Not(HasSubstr("threshold")));

@@ -40,5 +40,27 @@ TEST(StackTextTest, DescribesFramesOfPythonByTheirLine) {
   EXPECT_EQ(describe_frame(frame), "fit at /src/train.py:3");
 }
 
+TEST(StackTextTest, FoldsTheInterpreterBetweenFramesOfPython) {
+  Frames frames;
+  const auto add = [&](const char* symbol, const char* module, const char* kind) {
+    v1::StackFrame& frame = *frames.Add();
+    frame.set_symbol(symbol);
+    frame.set_module(module);
+    frame.set_kind(kind);
+  };
+  add("at::linear", "/torch/libtorch_cpu.so", "native");
+  add("PyObject_Call", "/usr/bin/python3.12", "native");
+
+  EXPECT_EQ(fold_interpreter_frames(frames), 0);
+  add("forward", "", "python");
+  add("_PyEval_Vector", "/usr/lib/libpython3.12.so.1.0", "native");
+  add("main", "/usr/bin/train", "native");
+
+  EXPECT_EQ(fold_interpreter_frames(frames), 2);
+  EXPECT_EQ(render_frames(frames, ""),
+            "  0  at::linear+0x0  (/torch/libtorch_cpu.so)\n  1  forward\n"
+            "  2  main+0x0  (/usr/bin/train)\n");
+}
+
 }  // namespace
 }  // namespace gpuperf::client

@@ -45,6 +45,9 @@ TEST(TextTest, TruncatesAtTheChosenEnd) {
   EXPECT_EQ(truncate("abcdef", 4, Cut::kEnd), "abc…");
   EXPECT_EQ(truncate("abcdef", 4, Cut::kStart), "…def");
   EXPECT_EQ(truncate("abcdef", 1, Cut::kEnd), "…");
+  EXPECT_EQ(truncate("abcdef", 4, Cut::kMiddle), "a…ef");
+  EXPECT_EQ(truncate("abcdef", 5, Cut::kMiddle), "ab…ef");
+  EXPECT_EQ(truncate("abcdef", 1, Cut::kMiddle), "…");
 }
 
 TEST(TextTest, NeverCutsACharacterInTwo) {

@@ -144,12 +144,12 @@ TEST(TimeSplitTextTest, SaysHowFewSamplesDivideTheTimeOnTheCpu) {
   split.set_on_cpu_kernel_ns(4'000'000);
   split.set_cpu_samples(3);
 
-  EXPECT_THAT(render(split, {}), EndsWith("\n  user and kernel told apart by 3 samples\n"));
+  EXPECT_THAT(render(split, {}), EndsWith("\n  user and kernel split by 3 samples\n"));
   split.set_cpu_samples(1);
-  EXPECT_THAT(render(split, {}), EndsWith("\n  user and kernel told apart by 1 sample\n"));
+  EXPECT_THAT(render(split, {}), EndsWith("\n  user and kernel split by 1 sample\n"));
   split.set_cpu_samples(0);
   EXPECT_THAT(render(split, {}),
-              EndsWith("\n  no sample fell on the CPU: the time there counts as user space\n"));
+              EndsWith("\n  no CPU sample: all CPU time counts as user space\n"));
 }
 
 TEST(TimeSplitTextTest, SaysNothingOfSamplesThatAreEnoughOrDivideLittle) {

@@ -86,7 +86,7 @@ gpuperf_launches make_launches(uint32_t count) {
   record.tid = 42;
   record.count = count;
   for (uint32_t i = 0; i < GPUPERF_LAUNCHES; ++i) {
-    record.offset_ns[i] = 100 * i;
+    record.launches[i].offset_ns = 100 * i;
     record.function_id[i] = 3 + i % 2;
   }
   return record;
@@ -100,6 +100,24 @@ TEST(DecodeRecord, ReadsLaunchesThatWereReportedTogether) {
               testing::ElementsAre(
                   TraceLaunch{.mono_ns = 5000, .process = {41, 77}, .tid = 42, .function_id = 3},
                   TraceLaunch{.mono_ns = 5100, .process = {41, 77}, .tid = 42, .function_id = 4}));
+}
+
+TEST(DecodeRecord, ReadsTheSitesOfLaunchesThatWereReportedTogether) {
+  gpuperf_launches record = make_launches(4);
+  record.site_count = 2;
+  record.sites[0].id = 11;
+  record.sites[1].id = 12;
+  record.sites[2].id = 13;  // beyond site_count
+  for (uint16_t i = 0; i < 4; ++i) record.launches[i].site = i;
+
+  const auto decoded = decode_record(bytes_of(record));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  std::vector<uint64_t> sites;
+  for (const TraceLaunch& launch : std::get<std::vector<TraceLaunch>>(*decoded)) {
+    sites.push_back(launch.site_id);
+  }
+  EXPECT_THAT(sites, testing::ElementsAre(0, 11, 12, 0));
 }
 
 TEST(DecodeRecord, TakesNoMoreLaunchesThanARecordHolds) {

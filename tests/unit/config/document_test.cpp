@@ -37,7 +37,7 @@ TEST(ConfigDocumentTest, CountsColumnsInCharacters) {
 TEST(ConfigDocumentTest, RefusesANulByteInsteadOfEndingThere) {
   using std::string_literals::operator""s;
   const std::vector<ConfigError> expected = {
-      {"line 2, column 1", "a NUL byte: this is no text", "save the file as UTF-8"}};
+      {"line 2, column 1", "contains a NUL byte, so it is not text", "save the file as UTF-8"}};
 
   EXPECT_EQ(errors_of("{\"x_sym\": {\"f\": \"f\"}}\n\0garbage"s), expected);
 }

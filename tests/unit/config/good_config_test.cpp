@@ -48,7 +48,7 @@ TEST(GoodConfigTest, TakesThePlainSixSectionFile) {
   };
   EXPECT_EQ(config.probes.probes, expected);
   EXPECT_EQ(config.probes.libraries, kBuiltInLibraries);
-  EXPECT_EQ(config.text, text);
+  EXPECT_EQ(config.files.at(0).text, text);
   EXPECT_EQ(render_settings_json(config.settings), render_settings_json(Settings{}));
 }
 
@@ -233,7 +233,7 @@ TEST(DocumentationTest, ShowsConfigurationsThatAreAccepted) {
     ++shown;
   }
 
-  EXPECT_EQ(shown, 2u);
+  EXPECT_EQ(shown, 4u);
 }
 
 TEST(DefaultConfigTest, IsTheFileInDeployAndWatchesEveryLibrary) {

@@ -47,7 +47,8 @@ TEST(OneProbeTest, SaysWhatIsWrongUnderItsPath) {
                 {"$.cuda_func_sym.malloc.symbol", "must be a symbol without spaces: \"a b\"",
                  "`nm -D LIBRARY` lists the symbols a library exports"},
                 {"$.cuda_func_sym.malloc.colour", "unknown key",
-                 "a probe holds symbol, library, slow_threshold_ms, args, probe and may_throw"}}));
+                 "the keys of a probe are symbol, library, slow_threshold_ms, args, probe and "
+                 "may_throw"}}));
 }
 
 TEST(OneProbeTest, SaysWhatIsWrongWithTheText) {

@@ -156,10 +156,10 @@ TEST(AddressTest, SaysWhatIsWrongWithATcpAddress) {
       {"localhost:-1", "the port is not a number from 0 to 65535" + form},
       {"localhost: 80", "the port is not a number from 0 to 65535" + form},
       {"[::1:80", "no \"]\" before the port" + form},
-      {"[::g]:80", "\"::g\" is no IPv6 address"},
-      {"256.0.0.1:80", "\"256.0.0.1\" is no IPv4 address"},
-      {"local host:80", "\"local host\" is no host name"},
-      {"http://localhost:80", "leave out what stands before the host"},
+      {"[::g]:80", "\"::g\" is not an IPv6 address"},
+      {"256.0.0.1:80", "\"256.0.0.1\" is not an IPv4 address"},
+      {"local host:80", "\"local host\" is not a host name"},
+      {"http://localhost:80", "remove what comes before the host"},
       {"unix:/run/x.sock", "the port is not a number from 0 to 65535" + form},
   };
   for (const auto& [address, fault] : rows) {
@@ -178,7 +178,7 @@ TEST(AddressTest, TakesSocketsAndTcpForTheApi) {
       {longest + "x", "a socket's path has at most 107 bytes"},
       {"unix:", "the path must be absolute: unix:/run/gpuperf/api.sock"},
       {"unix:/", "the path must name a file: unix:/run/gpuperf/api.sock"},
-      {"unix:/run/\x01", "the path holds a control character"},
+      {"unix:/run/\x01", "the path contains a control character"},
       {"/run/x.sock", "write unix:/run/x.sock"},
   };
   for (const auto& [address, fault] : rows) {
@@ -203,8 +203,8 @@ TEST(FolderTest, SaysWhatIsWrongWithAPath) {
       {" /var/lib/gpuperf", form},
       {"/", form},
       {"//", form},
-      {"/var/lib\n", "the path holds a control character"},
-      {std::string("/var\0lib", 8), "the path holds a control character"},
+      {"/var/lib\n", "the path contains a control character"},
+      {std::string("/var\0lib", 8), "the path contains a control character"},
       {"/" + std::string(4'000, 'x'), "a path has at most 4000 bytes"},
   };
   for (const auto& [path, fault] : rows) {
@@ -220,7 +220,7 @@ TEST(FileTest, TakesAbsolutePathsOfFilesAndNone) {
       {"libgpuperf_injector.so", form},
       {"/srv/", form},
       {"/", form},
-      {"/srv/\x01", "the path holds a control character"},
+      {"/srv/\x01", "the path contains a control character"},
       {"/" + std::string(4'000, 'x'), "a path has at most 4000 bytes"},
   };
   for (const auto& [path, fault] : rows) EXPECT_EQ(find_file_fault(path), fault) << path;
@@ -237,7 +237,7 @@ TEST(CdiSpecSettingTest, TakesFilesThatContainerRuntimesRead) {
       {"/var/run/cdi/gpuperf.yaml", form},
       {"/var/run/cdi/.json", form},
       {"gpuperf.json", form},
-      {"/var/\n/gpuperf.json", "the path holds a control character"},
+      {"/var/\n/gpuperf.json", "the path contains a control character"},
   };
   for (const auto& [path, fault] : rows) EXPECT_EQ(find_cdi_spec_fault(path), fault) << path;
 }

@@ -71,6 +71,24 @@ TEST_F(HttpTest, ServesMetrics) {
   EXPECT_EQ(response.body, render_metrics_text(metrics_));
 }
 
+TEST_F(HttpTest, ServesOpenMetricsToWhoAcceptsThem) {
+  board_.publish(SnapshotBuilder().build());
+  start();
+  const char* const kAccept =
+      "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.1";
+
+  for (const char* encoding : {"identity", "gzip"}) {
+    const httplib::Result result =
+        client_->Get("/metrics", {{"Accept", kAccept}, {"Accept-Encoding", encoding}});
+
+    ASSERT_TRUE(result);
+    EXPECT_EQ(result->get_header_value("Content-Type"),
+              "application/openmetrics-text; version=1.0.0; charset=utf-8");
+    EXPECT_EQ(result->body, render_metrics_text(metrics_, MetricsFormat::kOpenMetrics));
+    EXPECT_TRUE(result->body.ends_with("\n# EOF\n"));
+  }
+}
+
 TEST_F(HttpTest, CompressesMetricsForWhoAcceptsThat) {
   board_.publish(SnapshotBuilder().build());
   start();

@@ -401,6 +401,47 @@ TEST_F(PrometheusTest, AddsUpTheBytesOfCopiesByKind) {
   EXPECT_EQ(samples.at("gpuperf_memcpy_bytes_total{kind=\"default\"}"), 5);
 }
 
+TEST_F(PrometheusTest, NamesTheLatestSlowCallOfEachBucketInOpenMetrics) {
+  const uint32_t f = add_function("f");
+  add_series(f, "p", make_totals({500, 1'500'000, 1'600'000}));
+  const auto add_call = [&](uint64_t id, uint64_t start_unix_ns, uint64_t duration_ns,
+                            std::optional<ThreadState> in_flight = {}) {
+    SlowCall call{.id = id, .category = "cuda", .function = "f", .start_unix_ns = start_unix_ns};
+    call.event.owner.comm = "p";
+    call.event.duration_ns = duration_ns;
+    call.event.in_flight = in_flight;
+    builder_.snapshot().slow_calls.push_back(std::make_shared<const SlowCall>(call));
+  };
+  add_call(7, 2'000'000'000, 1'500'000);
+  add_call(8, 1'000'000'000, 1'600'000);
+  add_call(9, 3'000'000'000, 1'600'000, ThreadState{});
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
+  (void)scrape(metrics);
+
+  const std::string text =
+      render_metrics_text(metrics, MetricsFormat::kOpenMetrics, metrics.list_exemplars());
+
+  const std::string bucket =
+      function_sample("gpuperf_function_duration_seconds_bucket", "f", "p", ",le=\"0.002097152\"");
+  EXPECT_THAT(text, HasSubstr(bucket + " 3 # {slow_call_id=\"7\"} 0.0015 2.0015\n"));
+  EXPECT_THAT(text, Not(HasSubstr("slow_call_id=\"8\"")));
+  EXPECT_THAT(text, HasSubstr("# TYPE gpuperf_function_calls counter\n"));
+  EXPECT_THAT(text, HasSubstr("\ngpuperf_function_calls_total{"));
+  EXPECT_TRUE(text.ends_with("\n# EOF\n"));
+}
+
+TEST_F(PrometheusTest, WritesNumbersWithoutNoise) {
+  add_series(add_function("f"), "p", make_totals({500}));
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
+
+  const std::string text = scrape(metrics);
+
+  for (const char* edge : {"1.024e-06", "8.192e-06", "0.008388608", "+Inf"}) {
+    EXPECT_THAT(text, HasSubstr("le=\"" + std::string(edge) + "\""));
+  }
+  EXPECT_THAT(text, Not(HasSubstr("0000000001")));
+}
+
 TEST_F(PrometheusTest, ShowsTheOldestCallInFlightOfEverySet) {
   const uint32_t f = add_function("f");
   const uint32_t g = add_function("g");

@@ -207,7 +207,7 @@ TEST_F(GpuSourceTest, StopsAlthoughACallDoesNotComeBack) {
   EXPECT_FALSE(source.stop());
 
   ASSERT_TRUE(stall.has_value());
-  EXPECT_THAT(stall->message, HasSubstr("nvmlDeviceGetClockInfo has not come back"));
+  EXPECT_THAT(stall->message, HasSubstr("nvmlDeviceGetClockInfo has not returned"));
   release.set_value();  // so that nothing is left when the test ends
   left.get_future().wait();
   for (int i = 0; i < 2000 && fake_.shutdowns == 0; ++i) {

@@ -166,7 +166,7 @@ TEST_F(InjectorFileTest, MustBeALibraryThatCanBeRead) {
   std::ofstream(library_) << "#!/bin/sh";
 
   EXPECT_EQ(check_injector_file(library_).message(),
-            library_.string() + ": no shared library" + hint);
+            library_.string() + ": not a shared library" + hint);
   EXPECT_EQ(check_injector_file(folder_ / "gone").message(),
             folder_ / "gone" + ": No such file or directory" + hint);
   EXPECT_FALSE(check_injector_file(folder_.path()).ok());
@@ -279,7 +279,7 @@ TEST_F(InjectionWaysTest, SayThatTheSocketHasGone) {
   const auto report = wait_for(ways, [](const auto& seen) { return !works(seen); });
   ASSERT_EQ(report.problems.size(), 1u);
   EXPECT_EQ(report.problems[0].message,
-            socket_.string() + ": the ingest socket is not there any more; restart gpuperfd");
+            socket_.string() + ": the ingest socket was removed; restart gpuperfd");
   EXPECT_TRUE(std::filesystem::exists(spec_));
 }
 

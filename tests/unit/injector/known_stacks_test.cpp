@@ -28,15 +28,16 @@ constexpr uint64_t kNow = 5'000'000'000;
 using Stack = const gpuperf_noted_stack*;
 
 std::span<const gpuperf_native_frame> frames_of(Stack stack) {
-  return {reinterpret_cast<const gpuperf_native_frame*>(stack + 1), stack->frame_count};
+  return {reinterpret_cast<const gpuperf_native_frame*>(stack->frames_address), stack->frame_count};
 }
 
 // From the caller on, as a launch hook would.
-__attribute__((noinline)) Stack take_here(KnownStacks& stacks) {
+__attribute__((noinline)) Stack take_here(KnownStacks& stacks, uint64_t now_mono_ns = kNow) {
   const auto* const frame = static_cast<const uint64_t*>(__builtin_frame_address(0));
-  Stack stack = stacks.take(frame[1], reinterpret_cast<uint64_t>(frame + 2), frame[0], kNow);
+  const KnownStack* const stack =
+      stacks.take(frame[1], reinterpret_cast<uint64_t>(frame + 2), frame[0], now_mono_ns);
   asm volatile("" : : : "memory");  // no tail call
-  return stack;
+  return stack == nullptr ? nullptr : &stack->noted;
 }
 
 // Its frames are found by bp where `bytes` lie on the stack.
@@ -127,9 +128,10 @@ TEST_F(KnownStacksTest, TellsStacksApartThatDifferFarOut) {
 }
 
 TEST_F(KnownStacksTest, HasRoomAgainOnceItIsCleared) {
-  int depth = 0;
-  for (; !stacks_->must_clear() && depth < 4000; ++depth) {
-    recurse(depth % 200, 16 + static_cast<size_t>(depth), [&] { take_here(*stacks_); });
+  // Not one frame lies where another stack has it.
+  for (int i = 0; !stacks_->must_clear() && i < 20'000; ++i) {
+    recurse(i % 100, 16 * static_cast<size_t>(i + 1),
+            [&] { take_here(*stacks_, kNow + static_cast<uint64_t>(i) * 1'000'000); });
   }
   ASSERT_TRUE(stacks_->must_clear());
   stacks_->clear();

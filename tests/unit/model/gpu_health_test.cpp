@@ -70,7 +70,7 @@ TEST(GpuHealthTest, SaysThatAGpuIsLostWhereNoErrorDoes) {
   GpuHealth gpu;
   gpu.is_lost = true;
 
-  EXPECT_EQ(judge_gpu(gpu, kNowNs).text, "lost: the GPU does not answer the driver any more");
+  EXPECT_EQ(judge_gpu(gpu, kNowNs).text, "lost: the GPU no longer responds to the driver");
 }
 
 TEST(GpuHealthTest, DoesNotBlameAGpuForAnErrorOfAProgram) {

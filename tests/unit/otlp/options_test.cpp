@@ -79,7 +79,7 @@ TEST_F(OtlpOptionsTest, ReadCertificatesAndSayWhichFileIsNone) {
   EXPECT_EQ(read()->ca_pem, "-----BEGIN CERTIFICATE-----\n");
   settings_.otlp.ca_file = folder / "text.pem";
   EXPECT_EQ(read().status().message(),
-            settings_.otlp.ca_file + ": holds no PEM text (-----BEGIN …)");
+            settings_.otlp.ca_file + ": contains no PEM text (-----BEGIN …)");
   settings_.otlp.ca_file = folder / "none.pem";
   EXPECT_EQ(read().status().message(),
             settings_.otlp.ca_file + ": read: No such file or directory");

@@ -106,7 +106,8 @@ TEST_F(ProbeReportTest, CallsASymbolMissingOnlyWhereItsOwnLibraryWasSeen) {
       make({{"/l/libcudart.so.13", {}, {{1, ""}}}, {"/l/libcuda.so.1", {}, {{1, ""}}}});
 
   EXPECT_EQ(elsewhere->probes[1].state, ProbeState::kWaiting);
-  EXPECT_EQ(elsewhere->probes[1].reason, "no process maps libcuda yet; not in libcudart.so.13");
+  EXPECT_EQ(elsewhere->probes[1].reason,
+            "no process has loaded libcuda yet; not in libcudart.so.13");
   EXPECT_EQ(at_home->probes[1].state, ProbeState::kSymbolMissing);
   EXPECT_EQ(at_home->probes[1].reason, "not in libcuda.so.1, libcudart.so.13");
 }

@@ -1,6 +1,9 @@
 #include "daemon/resolve/address_table.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <string>
 
 #include "tests/unit/probe/elf_builder.h"
 
@@ -105,6 +108,30 @@ TEST(AddressTableTest, LeavesOutWhatDoesNotFit) {
   EXPECT_EQ(none.find_vaddr(ElfImage::kCodeOffset), exported);
   EXPECT_GT(all.size_bytes(), 2000u);
   EXPECT_LT(some.size_bytes(), 1000u);
+}
+
+TEST(AddressTableTest, ReadsManyOrLongNamesFromTheFile) {
+  const uint64_t one = ElfImage::kCodeVaddr, other = one + 0x10;
+  const std::string long_name(3'000, 'x');
+  const Fd file = make_file(ElfImage({{long_name, one, 8}, {"foo@@V2", other, 8}}).build());
+
+  const AddressTable table = AddressTable::load(file.get(), 16'000);
+
+  EXPECT_TRUE(table.has_names_in_file());
+  EXPECT_LT(table.size_bytes(), 1'000u);
+  EXPECT_EQ(table.find_function(one, file.get()), (Match{long_name, one}));
+  EXPECT_EQ(table.find_function(other, file.get()), (Match{"foo", other}));
+  EXPECT_EQ(table.find_function(other), (Match{"", other}));
+}
+
+TEST(AddressTableTest, HasNoNameWhereTheFileHasBecomeShorter) {
+  const Fd file = make_file(ElfImage({{std::string(3'000, 'x'), ElfImage::kCodeVaddr, 8}}).build());
+  const AddressTable table = AddressTable::load(file.get(), 16'000);
+
+  ASSERT_EQ(ftruncate(file.get(), 100), 0);
+
+  EXPECT_EQ(table.find_function(ElfImage::kCodeVaddr, file.get()),
+            (Match{"", ElfImage::kCodeVaddr}));
 }
 
 }  // namespace

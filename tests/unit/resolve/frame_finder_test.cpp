@@ -206,5 +206,26 @@ TEST_F(FrameFinderTest, KeepsTheMostRecentTablesWithinTheirBytes) {
   }
 }
 
+// Those of PyTorch's libraries: if they were kept with their names, each would push out the others.
+TEST_F(FrameFinderTest, KeepsTheTablesOfLibrariesWhoseNamesDoNotFit) {
+  constexpr int kLibraries = 4;
+  FrameFinder finder({.proc = fake_.proc(), .table_bytes = 6'000, .name_bytes = 0}, clock_);
+  std::vector<uint64_t> addresses;
+  std::vector<std::string> names;
+  for (int i = 0; i < kLibraries; ++i) {
+    names.push_back(std::string(3'000, 'x') + std::to_string(i));
+    const std::string path = "/lib/" + std::to_string(i) + ".so";
+    const uint64_t start = kBase + i * 0x10000;
+    fake_.map(7, fake_.add_file(7, path, make_library(names.back())), path, start, kMappingBytes);
+    addresses.push_back(start + ElfImage::kCodeOffset + 4);
+  }
+
+  const auto frames = join_groups(finder.find_frames(kProcess, to_return_addresses(addresses)));
+
+  for (int i = 0; i < kLibraries; ++i) EXPECT_EQ(frames[i].symbol, names[i]);
+  EXPECT_GE(finder.kept_bytes(), kLibraries * 2 * 16u);
+  EXPECT_LT(finder.kept_bytes(), 2'000u);
+}
+
 }  // namespace
 }  // namespace gpuperf

@@ -164,7 +164,7 @@ TEST_F(CaptureControlTest, RefusesUsersItCannotTellApart) {
   ask(*connect_as(kAlice), &Control::StartCapture);
 
   EXPECT_EQ(status_.error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_THAT(status_.error_message(), HasSubstr("as many other users as are told apart"));
+  EXPECT_THAT(status_.error_message(), HasSubstr("too many other users are connected"));
   ask(*connect_as(0), &Control::StartCapture);
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 }

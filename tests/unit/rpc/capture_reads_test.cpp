@@ -213,7 +213,7 @@ TEST_F(CaptureReadsTest, RefusesRequestsThatMakeNoSense) {
     EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << request;
   }
   fetch(R"(id: 1 format: "gif")");
-  EXPECT_THAT(status_.error_message(), HasSubstr("there are raw, diff-flamegraph, "));
+  EXPECT_THAT(status_.error_message(), HasSubstr("formats: raw, diff-flamegraph, "));
   call(&Stub::SummariseCapture, "id: 1 by: 9");
   EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   call(&Stub::DiffCaptures, "before_id: 1 after_id: 1 by: 9");
@@ -225,7 +225,8 @@ TEST_F(CaptureReadsTest, SaysWhenNothingIsStoredHere) {
   start();
 
   fetch(R"(id: 1 format: "folded")");
-  EXPECT_EQ(status_.error_code(), grpc::StatusCode::UNAVAILABLE);
+  // Not UNAVAILABLE, of which gpuperfctl says that gpuperfd is not reachable.
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_THAT(status_.error_message(), HasSubstr("storage.path"));
 }
 
@@ -261,6 +262,63 @@ TEST_F(CaptureReadsTest, GroupsWorkByWhateverLaunchedIt) {
   const auto one = call(&Stub::SummariseCapture, R"(id: 1 kernel: "gemm*" limit: 5)");
   EXPECT_THAT(get_names(one), ElementsAre("void gemm<float>(int)"));
   EXPECT_EQ(one.total_gpu_ns(), 1'000u);
+}
+
+TEST_F(CaptureReadsTest, NamesKernelsShortlyIfAsked) {
+  write(make_capture(1, 1'000));
+  start();
+
+  EXPECT_THAT(get_names(call(&Stub::SummariseCapture, "id: 1 short_names: true")),
+              ElementsAre("gemm<float>", "relu"));
+  const auto lines =
+      call(&Stub::SummariseCapture, "id: 1 by: CAPTURE_GROUPING_LINE short_names: true");
+  EXPECT_THAT(lines.rows(1).top_kernels(), ElementsAre("relu"));
+}
+
+TEST_F(CaptureReadsTest, ChoosesTheLineThatWorkIsOf) {
+  const auto python = [](const char* symbol, const char* file, uint32_t line) {
+    return StackFrame{
+        .symbol = symbol, .file = file, .line = line, .kind = StackFrameKind::kPython};
+  };
+  Capture capture = make_capture(1, 1'000);
+  capture.frames = {
+      python("main", "/home/u/serve.py", 3),
+      python("generate", "/venv/lib/python3.12/site-packages/transformers/generation.py", 20),
+      python("forward", "/venv/lib/python3.12/site-packages/transformers/models/llama.py", 30),
+      python("wrapper", "/usr/lib/python3.12/contextlib.py", 81),
+      python("linear", "/venv/lib/python3.12/site-packages/torch/nn/linear.py", 114)};
+  capture.stacks = {{.frames = {0, 1, 2, 3, 4}}, {.frames = {3, 4}}};
+  write(capture);
+  start();
+
+  const auto by_line = [&](const std::string& asked) {
+    return get_names(call(&Stub::SummariseCapture, "id: 1 by: CAPTURE_GROUPING_LINE " + asked));
+  };
+  const std::string packages = "/venv/lib/python3.12/site-packages/";
+  const std::string linear = packages + "torch/nn/linear.py:114 (linear)";
+  EXPECT_THAT(by_line(""),
+              ElementsAre(packages + "transformers/models/llama.py:30 (forward)", linear));
+  EXPECT_THAT(by_line("depth: 2"),
+              ElementsAre(packages + "transformers/generation.py:20 (generate)", linear));
+  EXPECT_THAT(by_line("depth: 9"), ElementsAre("/home/u/serve.py:3 (main)", linear));
+  EXPECT_THAT(by_line(R"(module: "serve")"),
+              ElementsAre("/home/u/serve.py:3 (main)", "[no line of serve]"));
+  EXPECT_THAT(by_line(R"(module: "torch.nn")"), ElementsAre(linear));
+  EXPECT_THAT(by_line(R"(module: "/home/u/*")"),
+              ElementsAre("/home/u/serve.py:3 (main)", "[no line of /home/u/*]"));
+}
+
+TEST_F(CaptureReadsTest, ShowsCpuTimeWhereThereIsNoGpuWork) {
+  Capture capture = make_capture(1, 1'000);
+  capture.work.clear();
+  write(capture);
+  write(make_capture(2, 1'000));
+  start();
+
+  EXPECT_THAT(join(fetch(R"(id: 1 format: "flamegraph")")), HasSubstr("CPU time in probed calls"));
+  EXPECT_THAT(join(fetch(R"(id: 1 format: "report")")),
+              HasSubstr("Where CPU time in probed calls goes"));
+  EXPECT_THAT(join(fetch(R"(id: 2 format: "flamegraph")")), HasSubstr("GPU time by host stack"));
 }
 
 TEST_F(CaptureReadsTest, ComparesTwo) {

@@ -55,6 +55,8 @@ class ControlServiceTest : public RpcFixture {
     expect_refused();
     control(&v1::Control::Stub::AddProbe, R"(section: "s_sym" name: "n" value_json: "\"f\"")");
     expect_refused();
+    control(&v1::Control::Stub::RemoveProbe, R"(section: "s_sym" name: "n")");
+    expect_refused();
     control(&v1::Control::Stub::EnableProbes, R"(function: "*")");
     expect_refused();
     control(&v1::Control::Stub::DisableProbes, R"(function: "*")");
@@ -73,17 +75,22 @@ TEST_F(ControlServiceTest, DoesWhatRootAsksAndSaysWhatCameOfIt) {
                              .removed = 2,
                              .changed = 3,
                              .unchanged = 4,
-                             .restart_needed = {"grpc.listen", "stats.max_cells"}};
+                             .restart_needed = {"grpc.listen", "stats.max_cells"},
+                             .warnings = {"doubtful"}};
   start_for_root();
   if (IsSkipped()) return;
   const std::string expected = parse_text<v1::ProbeChange>(R"(
       added: 1 removed: 2 changed: 3 unchanged: 4
-      restart_needed: "grpc.listen" restart_needed: "stats.max_cells")")
+      restart_needed: "grpc.listen" restart_needed: "stats.max_cells" warnings: "doubtful")")
                                    .DebugString();
 
   EXPECT_EQ(control(&v1::Control::Stub::ReloadConfig).change().DebugString(), expected);
   EXPECT_EQ(control(&v1::Control::Stub::AddProbe,
                     R"(section: "cuda_func_sym" name: "cudaFree" value_json: "\"cudaFree\"")")
+                .change()
+                .DebugString(),
+            expected);
+  EXPECT_EQ(control(&v1::Control::Stub::RemoveProbe, R"(section: "cuda" name: "cudaFree")")
                 .change()
                 .DebugString(),
             expected);
@@ -100,9 +107,9 @@ TEST_F(ControlServiceTest, DoesWhatRootAsksAndSaysWhatCameOfIt) {
             expected);
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 
-  EXPECT_THAT(port_.asked(),
-              ElementsAre("reload", "add cuda_func_sym cudaFree \"cudaFree\"", "enable  f*",
-                          "disable cuda *", "threshold cuda cudaM* 2000000"));
+  EXPECT_THAT(port_.asked(), ElementsAre("reload", "add cuda_func_sym cudaFree \"cudaFree\"",
+                                         "remove cuda cudaFree", "enable  f*", "disable cuda *",
+                                         "threshold cuda cudaM* 2000000"));
 }
 
 TEST_F(ControlServiceTest, TellsAThresholdOfZeroFromTheConfiguredOne) {
@@ -188,13 +195,13 @@ TEST_F(ControlServiceTest, RefusesOrdersToSessionsThatMakeNoSense) {
 }
 
 TEST_F(ControlServiceTest, PassesOnThatNoSessionsAreTaken) {
-  port_.told_sessions = absl::UnavailableError("sessions are not taken");
+  port_.told_sessions = absl::FailedPreconditionError("sessions are not taken");
   start_for_root();
   if (IsSkipped()) return;
 
   control(&v1::Control::Stub::SetSession, "pid: 7 mode: SESSION_MODE_OFF");
 
-  EXPECT_EQ(status_.error_code(), grpc::StatusCode::UNAVAILABLE);
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
 }
 
 TEST_F(ControlServiceTest, NeverMistakesOnePeerForAnother) {

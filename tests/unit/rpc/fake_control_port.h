@@ -24,6 +24,9 @@ class FakeControlPort final : public ControlPort {
                       Done done) override {
     take("add " + section + " " + name + " " + value_json, std::move(done));
   }
+  void post_remove_probe(std::string section, std::string name, Done done) override {
+    take("remove " + section + " " + name, std::move(done));
+  }
   void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override {
     take((enabled ? "enable " : "disable ") + category + " " + name, std::move(done));
   }

@@ -53,7 +53,7 @@ TEST(GpuListTest, ShowsWhatAGpuTells) {
       count: 1
       last_unix_ns: 90
       meaning: "a memory row was marked for remapping, or a page retired"
-      advice: "reset the GPU when it is free: the remapping is in force from then on"
+      advice: "reset the GPU when it is free; the remapping takes effect then"
     }
     xids {
       xid: 31
@@ -93,7 +93,7 @@ TEST(GpuListTest, SaysWhatLimitsTheClocksMostImportantFirst) {
 
 TEST(GpuListTest, SaysWhyThereAreNone) {
   expect_message(list_gpus(Snapshot(), kNowNs), R"(
-      reason: "not read yet, or switched off: stats.gpu_interval_ms")");
+      reason: "not read yet, or disabled: stats.gpu_interval_ms")");
   expect_message(list_gpus(make_snapshot({.reason = "there is no NVIDIA GPU"}), kNowNs),
                  R"(reason: "there is no NVIDIA GPU")");
 }

@@ -207,7 +207,7 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
       drops { stage: "bpf" reason: "slow_ring_full" count: 17
               meaning: "records of slow calls; the calls themselves are counted" }
       kernel: "6.18.0" sessions {}
-      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms"
+      gpus_reason: "not read yet, or disabled: stats.gpu_interval_ms"
       recorder {}
       injection_ways { way: "cdi" working: true detail: "/run/cdi/gpuperf.json" }
       injection_ways { way: "device_plugin" detail: "no kubelet" })")
@@ -377,7 +377,7 @@ TEST_F(ObserveServiceTest, SumsShapesOverTheProcessesThatMatch) {
   EXPECT_THAT(list_shapes("page { limit: 1 }"), ElementsAre("gemm 100:32"));
   call(&Stub::ListShapes, "sort: \"m\"");
   expect_error(grpc::StatusCode::INVALID_ARGUMENT,
-               "sort: \"m\" is no field to sort by; there are flops, calls, total_ns");
+               "sort: cannot sort by \"m\"; fields: flops, calls, total_ns");
 }
 
 TEST_F(ObserveServiceTest, ShowsWhatTheProbesCostEachProcess) {
@@ -441,10 +441,10 @@ TEST_F(ObserveServiceTest, SortsDescending) {
 TEST_F(ObserveServiceTest, NamesTheFieldsToSortBy) {
   list_functions("sort: \"comm\"");
   expect_error(grpc::StatusCode::INVALID_ARGUMENT,
-               "sort: \"comm\" is no field to sort by; there are function, pid, calls, errors,");
+               "sort: cannot sort by \"comm\"; fields: function, pid, calls, errors,");
 
   list_slow_call_ids("sort: \"id\"");
-  expect_error(grpc::StatusCode::INVALID_ARGUMENT, "there are duration_ns, start_unix_ns");
+  expect_error(grpc::StatusCode::INVALID_ARGUMENT, "fields: duration_ns, start_unix_ns");
 }
 
 TEST_F(ObserveServiceTest, PagesShowEveryRowOnceWhileNumbersChange) {

@@ -82,7 +82,7 @@ TEST_F(SessionRowsTest, SortsKernelsByNumberOrName) {
   EXPECT_THAT(list("", "launches", false), ElementsAre("add 0 3 600", "scale 0 2 1000"));
   EXPECT_THAT(list("", "kernel", false), ElementsAre("add 0 3 600", "scale 0 2 1000"));
   EXPECT_THAT(list_kernels(snapshot_, RowFilter({}), "comm", false).status().message(),
-              HasSubstr("\"comm\" is no field to sort by; there are kernel, pid, launches"));
+              HasSubstr("cannot sort by \"comm\"; fields: kernel, pid, launches"));
 }
 
 TEST_F(SessionRowsTest, GivesTheShareOfWhatMatches) {

@@ -49,7 +49,7 @@ TEST_F(SnapshotPagesTest, RefusesTextThatIsNoToken) {
 
   for (const std::string& text : {std::string("x"), std::string("!!!"), token + "AAAA",
                                   token.substr(1), std::string(32, 'A')}) {
-    EXPECT_THAT(explain(text), HasSubstr("begin again without a token")) << text;
+    EXPECT_THAT(explain(text), HasSubstr("start again without a token")) << text;
   }
 }
 

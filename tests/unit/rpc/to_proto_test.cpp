@@ -304,7 +304,7 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
                     share_ratio: 0.5 remaining_ns: 500 times: 2 }
       suspensions { category: "cuda" function: "cudaMalloc" }
       overhead_ratio: 0.5 overhead_pid: 42 sessions {}
-      gpus_reason: "not read yet, or switched off: stats.gpu_interval_ms"
+      gpus_reason: "not read yet, or disabled: stats.gpu_interval_ms"
       recorder {})");
 }
 

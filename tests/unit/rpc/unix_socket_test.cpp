@@ -107,8 +107,8 @@ TEST_F(UnixSocketTest, LeavesWhatIsNoSocket) {
   std::ofstream(folder_ / "file") << "precious";
   ASSERT_EQ(symlink("elsewhere", (folder_ / "link").c_str()), 0);
 
-  expect_refused(folder_ / "file", absl::StatusCode::kAlreadyExists, "no socket");
-  expect_refused(folder_ / "link", absl::StatusCode::kAlreadyExists, "no socket");
+  expect_refused(folder_ / "file", absl::StatusCode::kAlreadyExists, "not a socket");
+  expect_refused(folder_ / "link", absl::StatusCode::kAlreadyExists, "not a socket");
 
   EXPECT_TRUE(find_file_id(folder_ / "file").has_value());
   EXPECT_TRUE(find_file_id(folder_ / "link").has_value());

@@ -129,11 +129,11 @@ std::vector<Example> make_examples() {
        {"60 ms went into 1 nested call of cudaMalloc.", "Look at that one"}},
       {"throttled",
        make_custom_call({.throttled_ns = 60 * kMs}),
-       {"ready to run for 60 ms", "its cgroup had used up its quota", "Raise the CPU limit",
+       {"ready to run for 60 ms", "its cgroup had used up its CPU quota", "Raise the CPU limit",
         "cpu.max"}},
       {"no_cpu",
        make_custom_call(no_cpu),
-       {"ready to run for 70 ms and had no CPU (taken away 9 times)", "taskset -p 42", "cpuset"}},
+       {"ready to run for 70 ms but had no CPU (preempted 9 times)", "taskset -p 42", "cpuset"}},
       {"gil",
        make_futex_call(make_own_thread(), {{.symbol = "drop_gil"}}),
        {"Blocked 90 ms on Python's interpreter lock (GIL)", "woken by thread 77 (worker)",
@@ -150,16 +150,16 @@ std::vector<Example> make_examples() {
                      {.kernel_ns = 80 * kMs,
                       .kernels = {make_kernel_time(80)},
                       .own = {.launches = 1, .run_ns = 2 * kMs, .stream_wait_ns = 70 * kMs}}),
-       {"stood 70 ms behind earlier work on its stream, and ran 2.0 ms",
+       {"its work was queued 70 ms behind earlier work on its stream, and ran 2.0 ms",
         "busy for 80 ms: 80 ms of the call in kernel flash (3 times), launched by thread 71 "
         "(python) at "
         "forward (model.py:88) in linear.",
-        "a stream of its own"}},
+        "a separate stream"}},
       {"gpu_others",
        make_gpu_call("cudaStreamSynchronize", 10,
                      {.others = {{90, "train", 60 * kMs}}, .others_ns = 70 * kMs}),
-       {"Waited 100 ms for the GPU, which worked for other processes for 70 ms: 60 ms of it for "
-        "process 90 (train), and 10 ms for this one.",
+       {"Waited 100 ms for the GPU, which ran other processes' work for 70 ms: 60 ms of it for "
+        "process 90 (train), and this one's for 10 ms.",
         "gpuperfctl gpus"}},
       {"gpu_work",
        make_gpu_call("cudaStreamSynchronize", 70, {.kernels = {make_kernel_time(64)}}),
@@ -179,7 +179,7 @@ std::vector<Example> make_examples() {
       {"gpu_sync",
        make_blocked_call("cuda", "cudaStreamSynchronize",
                          {.kind = WaitKind::kPoll, .syscall = 7, .file_mode = S_IFCHR}),
-       {"Waited 90 ms for the GPU to finish", "asleep",
+       {"Waited 90 ms for the GPU to finish", "before, blocked.",
         "look at the kernels launched before this call"}},
       {"gpu_sync",
        make_call("cuda", "cuCtxSynchronize"),
@@ -190,8 +190,8 @@ std::vector<Example> make_examples() {
       {"allocation",
        make_call("cuda", "cudaMallocAsync"),
        {"100 ms went into the driver's memory management (on the CPU in user space)",
-        "Memory must be found", "Allocate once and reuse", "how full the GPU's memory is"}},
-      {"allocation", out_of_memory, {"There was none left. Allocate once and reuse"}},
+        "Memory must be allocated", "Allocate once and reuse", "how full the GPU's memory is"}},
+      {"allocation", out_of_memory, {"The GPU was out of memory. Allocate once and reuse"}},
       {"allocation",
        make_call("cuda", "cuMemFree_v2", make_on_cpu(GPUPERF_TICK_SYSCALL)),
        {"(on the CPU in system calls)", "Freeing waits for the GPU to be idle"}},
@@ -210,15 +210,15 @@ std::vector<Example> make_examples() {
                           .file_mode = S_IFSOCK,
                           .waker = {.tid = 9, .pid = 8, .comm = "server"}}),
        {"Blocked 90 ms in recvfrom of a socket, woken by thread 9 (server) of process 8.",
-        "The other side, or the disk"}},
+        "The other end or the disk"}},
       {"poll",
        make_blocked_call("custom", "f",
                          {.kind = WaitKind::kPoll, .syscall = 232, .waker = make_own_thread()}),
        {"Blocked 90 ms in epoll_wait, waiting for an event, woken by thread 77 (worker).",
-        "Look at who should have sent it"}},
+        "Find out what should have sent it"}},
       {"sleep",
        make_blocked_call("custom", "f", {.kind = WaitKind::kSleep, .syscall = 230}),
-       {"Slept 90 ms in clock_nanosleep", "the code asked for the delay",
+       {"Slept 90 ms in clock_nanosleep", "the code requested the delay",
         "Look at the caller's stack"}},
       {"page_wait",
        page_wait,
@@ -246,19 +246,19 @@ std::vector<Example> make_examples() {
         "copy asynchronously"}},
       {"first_use",
        make_call("cuda", "cuModuleLoadData"),
-       {"100 ms went by on the CPU in user space", "A first use loads code",
-        "If it comes again, look at the stack"}},
+       {"It spent 100 ms on the CPU in user space", "A first use loads code",
+        "If it happens again, look at the stack"}},
       {"first_use", make_call("cuda", "cudaLaunchKernel"), {"a launch also waits when its queue"}},
       {"collective",
        make_call("nccl", "ncclAllReduce"),
-       {"100 ms went by on the CPU in user space", "waits for other ranks",
-        "find the rank that has not come to it"}},
+       {"It spent 100 ms on the CPU in user space", "waits for other ranks",
+        "find the rank that has not reached it"}},
       {"system_calls",
        make_custom_call(make_on_cpu(GPUPERF_TICK_SYSCALL)),
        {"100 ms went into system calls on the CPU", "strace -c -p 42"}},
       {"computing",
        make_custom_call(),
-       {"100 ms went into computing in user space", "Look at the caller's stack",
+       {"100 ms went into computation in user space", "Look at the caller's stack",
         "perf record -t 42"}},
   };
 }
@@ -311,7 +311,7 @@ TEST(ExplainTest, IsTheWholeTextOfOneCall) {
 
   EXPECT_EQ(explain(call),
             "Blocked 90 ms on a futex, woken by thread 77 (worker) in release(Lock&). That thread "
-            "held the lock, or did the work waited for: look at the waker's stack.");
+            "held the lock or did the work that this one waited for: look at the waker's stack.");
 }
 
 TEST(ExplainTest, PutsNestedCallsBeforeEverythingElse) {
@@ -334,7 +334,7 @@ TEST(ExplainTest, AdvisesToLookForTheProcessWhereNestedCallsHaveNoOneName) {
   const SlowCall call = make_parent({"", "other", 9, 80 * kMs});
 
   EXPECT_THAT(explain(call),
-              AllOf(HasSubstr("80 ms went into 9 nested calls of further functions"),
+              AllOf(HasSubstr("80 ms went into 9 nested calls of other functions"),
                     HasSubstr("gpuperfctl slow list --pid 41"), Not(HasSubstr("'other'"))));
 }
 
@@ -471,9 +471,8 @@ TEST(ExplainTest, MentionsOtherPartsFromAFifthOfTheTimeOn) {
 
   const std::string text = explain(make_custom_call(split));
 
-  EXPECT_THAT(text,
-              AllOf(StartsWith("Slept 60 ms"), HasSubstr(" Besides, 20 ms waiting for a CPU."),
-                    Not(HasSubstr("throttled"))));
+  EXPECT_THAT(text, AllOf(StartsWith("Slept 60 ms"), HasSubstr(" Also 20 ms waiting for a CPU."),
+                          Not(HasSubstr("throttled"))));
 }
 
 TEST(ExplainTest, MentionsEveryOtherLargePart) {
@@ -482,10 +481,10 @@ TEST(ExplainTest, MentionsEveryOtherLargePart) {
 
   const std::string text = explain(make_custom_call(split));
 
-  EXPECT_THAT(text, AllOf(StartsWith("Blocked 30 ms"),
-                          HasSubstr(" Besides, 22 ms on the CPU in user space."),
-                          HasSubstr(" Besides, 22 ms on the CPU in system calls."),
-                          HasSubstr(" Besides, 25 ms throttled by its cgroup.")));
+  EXPECT_THAT(text,
+              AllOf(StartsWith("Blocked 30 ms"), HasSubstr(" Also 22 ms on the CPU in user space."),
+                    HasSubstr(" Also 22 ms on the CPU in system calls."),
+                    HasSubstr(" Also 25 ms throttled by its cgroup.")));
 }
 
 TEST(ExplainTest, SaysFirstThatTheCallIsStillInFlight) {
@@ -505,7 +504,7 @@ TEST(ExplainTest, WritesDurationsWithTheirUnit) {
     SlowCall call = make_custom_call();
     call.event.duration_ns = duration_ns;
 
-    EXPECT_THAT(explain(call), StartsWith(text + " went into computing"));
+    EXPECT_THAT(explain(call), StartsWith(text + " went into computation"));
   }
 }
 
@@ -525,8 +524,8 @@ TEST(ExplainTest, GivesOtherKindsOfWaitsApart) {
   split.waits_ns[static_cast<size_t>(WaitKind::kFutex)] = 5 * kMs;
 
   EXPECT_THAT(explain(make_custom_call(split)),
-              AllOf(StartsWith("Slept 45 ms:"), HasSubstr(" Besides, 35 ms on the CPU"),
-                    HasSubstr(" Besides, 20 ms blocked on other things.")));
+              AllOf(StartsWith("Slept 45 ms:"), HasSubstr(" Also 35 ms on the CPU"),
+                    HasSubstr(" Also 20 ms blocked on other things.")));
 }
 
 TEST(ExplainTest, ManagesWithoutADescribedWait) {

@@ -288,7 +288,7 @@ TEST_F(SlowCallPipelineTest, HoldsNoCallAfterItStopped) {
 
   ASSERT_EQ(written_.size(), 2u);
   EXPECT_EQ(written_[0].first->gpu->missing,
-            std::vector<std::string>{"gpuperfd stopped before its records had come"});
+            std::vector<std::string>{"gpuperfd stopped before its records arrived"});
   EXPECT_EQ(written_[1].first->gpu, nullptr);
 }
 

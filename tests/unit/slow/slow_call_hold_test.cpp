@@ -145,7 +145,8 @@ TEST_F(SlowCallHoldTest, HoldsSoManyCallsAndSaysOfTheNextThatTheyGoWithout) {
   EXPECT_FALSE(hold_.add(call, 2'001 * kMs, kSettleNs));
 
   ASSERT_NE(call.gpu, nullptr);
-  EXPECT_EQ(call.gpu->missing, std::vector<std::string>{"too many calls were slow at once"});
+  EXPECT_EQ(call.gpu->missing,
+            std::vector<std::string>{"too many calls were slow at the same time"});
   EXPECT_FALSE(is_known(*call.gpu));
   EXPECT_EQ(drops_.get(DropCause::kSlowGpuSide), 1);
 }
@@ -224,9 +225,9 @@ TEST_F(SlowCallHoldTest, KeepsWhatTheRecorderWouldForgetMeanwhile) {
 TEST_F(SlowCallHoldTest, SaysWhatTheSessionDidNotTell) {
   using Texts = std::vector<std::string>;
   apply(SessionOpened{.session_id = 1, .process = kByItsSession, .mono_ns = 1'050 * kMs});
-  EXPECT_EQ(
-      read_missing(make_call(1'000, 100)),
-      (Texts{"its session began after the call", "its session has not said yet what it collects"}));
+  EXPECT_EQ(read_missing(make_call(1'000, 100)),
+            (Texts{"its session began after the call",
+                   "its session has not reported yet what it collects"}));
 }
 
 TEST_F(SlowCallHoldTest, SaysThatASessionWasPaused) {
@@ -242,7 +243,7 @@ TEST_F(SlowCallHoldTest, SaysWhichKindsAreNotCollectedAndThatItSamples) {
   tell(1, GPUPERF_SESSION_STATE_COLLECTING, GPUPERF_SESSION_LEVEL_KERNELS, 8);
 
   EXPECT_EQ(read_missing(make_call(1'000, 100)),
-            (std::vector<std::string>{"copies and sets are not collected (control)",
+            (std::vector<std::string>{"copies and memsets are not collected (control)",
                                       "one launch of 8 is recorded"}));
 }
 

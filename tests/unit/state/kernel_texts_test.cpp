@@ -5,36 +5,6 @@
 namespace gpuperf {
 namespace {
 
-TEST(KernelTextsTest, ShortensWhatTemplatesMakeLong) {
-  EXPECT_EQ(shorten_kernel_name(
-                "void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float>, "
-                "std::array<char*, 1ul> >(int, at::native::FillFunctor<float>, std::array<char*, "
-                "1ul>)"),
-            "vectorized_elementwise_kernel<4, FillFunctor<float>, array<char*, 1ul>>");
-  EXPECT_EQ(shorten_kernel_name("void (anonymous namespace)::softmax<(at::Kind)2>(float*, int)"),
-            "softmax<(Kind)2>");
-  EXPECT_EQ(shorten_kernel_name("void cutlass::Kernel2<cutlass_80_tensorop_bf16_128x128>"
-                                "(cutlass_80_tensorop_bf16_128x128::Params)"),
-            "Kernel2<cutlass_80_tensorop_bf16_128x128>");
-  EXPECT_EQ(shorten_kernel_name("std::enable_if<true, void>::type ns::f<int>(int)"), "f<int>");
-  EXPECT_EQ(shorten_kernel_name("void f<g(int, char)::{lambda(int)#1}>(int)"),
-            "f<{lambda(int)#1}>");
-}
-
-TEST(KernelTextsTest, LeavesPlainNamesAsTheyAre) {
-  for (const char* name :
-       {"ampere_sgemm_128x64_tn", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
-        "triton_poi_fused_add_0", "_ZBroken", ")", "f(", "<>", "operator<", ""}) {
-    EXPECT_EQ(shorten_kernel_name(name), name);
-  }
-}
-
-TEST(KernelTextsTest, CutsAtTheEndOfACharacter) {
-  const std::string brief = shorten_kernel_name(std::string(252, 'x') + "ääää");
-
-  EXPECT_EQ(brief, std::string(252, 'x') + "…");
-}
-
 TEST(KernelTextsTest, KeepsEqualNamesOnce) {
   DropCounters drops;
   KernelTexts texts(drops);

@@ -72,6 +72,8 @@ TEST_F(CaptureStoreTest, GivesBackWhatWasWrittenAlsoAfterARestart) {
   expected.state = CaptureState::kStored;
   expected.start_unix_ns = capture.start_unix_ns;
   expected.duration_ns = capture.duration_ns;
+  expected.events =
+      capture.calls.size() + capture.launches.size() + capture.work.size() + capture.waits.size();
   expected.launches = 9;
   expected.work = 9;
   expected.work_matched = 4;

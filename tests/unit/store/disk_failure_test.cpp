@@ -137,7 +137,7 @@ TEST_F(DiskFailureTest, BeginsANewFileOnceTheDiskWorksAgain) {
 
   ASSERT_FALSE(write_and_wait(*store, make_call(2)));
 
-  EXPECT_TRUE(absl::IsUnavailable(store->query({}).status()));
+  EXPECT_TRUE(absl::IsFailedPrecondition(store->query({}).status()));
   vfs.heal();
   clock_.advance(std::chrono::seconds(5));
   EXPECT_TRUE(write_and_wait(*store, make_call(3)));

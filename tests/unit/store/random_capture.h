@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "daemon/model/capture.h"
+#include "daemon/model/kernel_name.h"
 
 namespace gpuperf::testing {
 
@@ -73,8 +74,8 @@ class RandomCapture {
       capture.threads.push_back(
           {.process = index(i + 1), .tid = number + 100, .comm = text("t", i)});
       capture.functions.push_back({.category = text("cuda", i % 3), .name = text("cudaF", i)});
-      capture.kernels.push_back(
-          {.name = text("void kernel<float>", i), .short_name = text("k", i)});
+      const std::string kernel = text("void kernel<float>", i);
+      capture.kernels.push_back({.name = kernel, .short_name = shorten_kernel_name(kernel)});
       capture.frames.push_back({.symbol = text("symbol", i),
                                 .module = text("/usr/lib/lib.so", i % 7),
                                 .offset_bytes = below(4096),

@@ -278,7 +278,7 @@ class NoStoreTest : public StoreTest {
     EXPECT_FALSE(made);
     EXPECT_EQ(store.last_id(), 0u);
     EXPECT_EQ(store.used_bytes(), 0u);
-    EXPECT_TRUE(absl::IsUnavailable(store.query({}).status()));
+    EXPECT_TRUE(absl::IsFailedPrecondition(store.query({}).status()));
     EXPECT_THAT(std::string(store.find(1).status().message()), HasSubstr(store.problem()));
   }
 };

@@ -43,6 +43,25 @@ TEST_F(CallPathTest, NamesFramesWithAndWithoutLines) {
                           "[0x7f0012340000]", "cudaLaunchKernel"));
 }
 
+TEST_F(CallPathTest, FoldsTheInterpreterBetweenFramesOfPython) {
+  const StackFrame unnamed = {.module = "/usr/bin/python3.12", .offset_bytes = 0x1c0};
+  const auto call = [] {
+    return Builder::native("PyObject_Call", "/usr/lib/libpython3.12.so.1.0");
+  };
+  const uint32_t stack =
+      builder_.add_stack({Builder::native("main"), unnamed, Builder::python("forward"), call(),
+                          Builder::native("at::linear", "libtorch_cpu.so")});
+  const uint32_t without_python = builder_.add_stack({Builder::native("main"), call()});
+
+  EXPECT_THAT(path_of({.function = launch_, .stack = stack}),
+              ElementsAre("main", "forward (model.py)", "at::linear", "cudaLaunchKernel"));
+  EXPECT_THAT(path_of({.function = launch_, .stack = stack}, {.with_interpreter = true}),
+              ElementsAre("main", "[python3.12+0x1c0]", "forward (model.py)", "PyObject_Call",
+                          "at::linear", "cudaLaunchKernel"));
+  EXPECT_THAT(path_of({.function = launch_, .stack = without_python}),
+              ElementsAre("main", "PyObject_Call", "cudaLaunchKernel"));
+}
+
 TEST_F(CallPathTest, SaysWhereAStackIsNotWhole) {
   const uint32_t stack = builder_.add_stack({Builder::native("step")}, StackEnd::kCut);
 

@@ -32,10 +32,9 @@ TEST(FormatsTest, RendersByName) {
 TEST(FormatsTest, NamesTheFormatsThereAre) {
   const Result<std::string> answer = render_view({}, "png", {});
 
-  EXPECT_EQ(answer.status(),
-            absl::InvalidArgumentError(
-                "view: there is no format 'png'; the formats are: folded, extended-folded, "
-                "flamegraph, report, chrome, perfetto, pprof"));
+  EXPECT_EQ(answer.status(), absl::InvalidArgumentError(
+                                 "view: unknown format 'png'; formats: folded, extended-folded, "
+                                 "flamegraph, report, chrome, perfetto, pprof"));
 }
 
 // A damaged file may name anything: nothing is read past the end of a table.

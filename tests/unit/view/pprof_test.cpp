@@ -73,7 +73,8 @@ TEST(PprofTest, ASampleHasItsStackValuesAndLabels) {
 
   EXPECT_EQ(stack_of(profile, profile.sample(1)),
             "[GPU0_Kernel]void gemm<float, 128>(float const*, float*) < cudaLaunchKernel < "
-            "cublasGemmEx m=512 n=1024 k=64 < linear < forward:7 < train:42 < main");
+            "cublasGemmEx m=512 n=1024 k=64 < linear < forward:7 < train:42")
+      << "main is the interpreter's";
   EXPECT_THAT(profile.sample(1).value(), ElementsAre(60'000, 1, 1));
   EXPECT_EQ(
       labels_of(profile, profile.sample(1)),
@@ -136,7 +137,7 @@ TEST(PprofTest, EveryReferenceLeadsSomewhere) {
 
   std::set<uint64_t> mappings;
   for (const auto& mapping : profile.mapping()) mappings.insert(mapping.id());
-  EXPECT_EQ(mappings.size(), 2u);
+  EXPECT_EQ(mappings.size(), 1u);
   for (const auto& location : profile.location()) {
     EXPECT_TRUE(location.mapping_id() == 0 || mappings.contains(location.mapping_id()));
     ASSERT_EQ(location.line_size(), 1);

@@ -17,8 +17,8 @@ TEST(ReportHtmlTest, HasEverySection) {
   }
   EXPECT_THAT(
       html,
-      HasSubstr("<div class=\"card-title\">GPU 0 busy</div><div class=\"card-value\">8.8 %</div>"
-                "<div class=\"card-note\">33.344 ms idle in 401 gaps</div>"));
+      HasSubstr("<div class=\"card-title\">GPU 0 busy</div><div class=\"card-value\">9.0 %</div>"
+                "<div class=\"card-note\">32.638 ms idle in 399 gaps</div>"));
   EXPECT_THAT(html, HasSubstr("<td class=\"n\" data-v=\"1272900\">1,272.900</td>"));
 }
 

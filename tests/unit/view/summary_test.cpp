@@ -46,27 +46,28 @@ Histogram make_histogram(std::initializer_list<uint64_t> values) {
 
 TEST(SummaryTest, IdleTimeIsSplitByWhatTheLaunchingThreadDid) {
   Capture capture = make_small_capture();
+  add_kernel(1'000, 100, kNoIndex, capture);
   add_launch(1'550, 100, capture);
   add_kernel(1'700, 200, 0, capture);
   capture.waits = {{.start_mono_ns = 1'100, .duration_ns = 300, .thread = 0}};
 
   const DeviceSummary device = summarise(capture).devices[0];
 
-  // Until 1700: 300 waiting, 100 in the call, 50 after it, 250 before and between.
-  const DeviceGap before{1'000, 700, 0, {0, 250, 300, 100, 50}, IdleCause::kWaiting};
-  const DeviceGap after{1'900, 100, kNoIndex, {100, 0, 0, 0, 0}, IdleCause::kUnknown};
-  EXPECT_EQ(device, (DeviceSummary{0, 1, 200, 800, 2, {100, 250, 300, 100, 50}, {before, after}}));
+  // Until 1700: 300 waiting, 100 in the call, 50 after it, 150 between.
+  const DeviceGap gap{1'100, 600, 0, {0, 150, 300, 100, 50}, IdleCause::kWaiting};
+  EXPECT_EQ(device, (DeviceSummary{0, 2, 300, 600, 100, 1, {0, 150, 300, 100, 50}, {gap}}));
 }
 
 TEST(SummaryTest, AWaitInsideALaunchCallCountsOnce) {
   Capture capture = make_small_capture();
+  add_kernel(1'000, 10, kNoIndex, capture);
   add_launch(1'000, 400, capture);
   add_kernel(1'400, 600, 0, capture);
   capture.waits = {{.start_mono_ns = 1'100, .duration_ns = 100, .thread = 0}};
 
   const DeviceGap gap = summarise(capture).devices[0].longest_gaps.at(0);
 
-  EXPECT_EQ(gap, (DeviceGap{1'000, 400, 0, {0, 0, 100, 300, 0}, IdleCause::kLaunching}));
+  EXPECT_EQ(gap, (DeviceGap{1'010, 390, 0, {0, 0, 100, 290, 0}, IdleCause::kLaunching}));
 }
 
 TEST(SummaryTest, BusyTimeIsTheUnionWithinTheWindow) {
@@ -80,7 +81,8 @@ TEST(SummaryTest, BusyTimeIsTheUnionWithinTheWindow) {
   const CaptureSummary summary = summarise(capture);
 
   EXPECT_EQ(summary.devices[0].busy_ns, 500u);
-  EXPECT_EQ(summary.devices[0].idle_ns, 500u);
+  EXPECT_EQ(summary.devices[0].idle_ns, 400u);
+  EXPECT_EQ(summary.devices[0].edges_ns, 100u);  // before the first
   EXPECT_EQ(summary.gpu_ns, 1'000u);
 }
 
@@ -97,8 +99,8 @@ TEST(SummaryTest, KeepsTheLongestGapsAndCountsAll) {
 
   const DeviceSummary device = summarise(capture).devices[0];
 
-  EXPECT_EQ(device.gaps, 30u);
-  EXPECT_EQ(device.idle_ns, 30u * 31 / 2);
+  EXPECT_EQ(device.gaps, 29u);  // all but what is before the first
+  EXPECT_EQ(device.idle_ns, 30u * 31 / 2 - 1);
   ASSERT_EQ(device.longest_gaps.size(), 20u);
   EXPECT_EQ(device.longest_gaps.front().duration_ns, 30u);
   EXPECT_EQ(device.longest_gaps.back().duration_ns, 11u);
@@ -196,7 +198,8 @@ TEST(SummaryTest, IndexesThatLeadNowhereAreNotFollowed) {
   add_launch(1'100, 10, capture);
   capture.launches.back().thread = 77;
   capture.launches.back().operation = 78;
-  add_kernel(1'200, 100, 0, capture);
+  add_kernel(1'000, 50, kNoIndex, capture);
+  add_kernel(1'200, 50, 0, capture);
   add_kernel(1'300, 100, 99, capture);
   capture.work.back().stream = 5;
   capture.work.back().kernel = 5;

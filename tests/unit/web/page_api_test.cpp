@@ -43,7 +43,7 @@ TEST_F(PageApiTest, AnswersEveryQuestionItLists) {
     const httplib::Response response =
         row.access == Access::kRead ? get(path, reader()) : post(path, "{}", admin());
     // Those of one thing say that there is none.
-    EXPECT_THAT(response.status, ::testing::AnyOf(200, 404, 503)) << path << response.body;
+    EXPECT_THAT(response.status, ::testing::AnyOf(200, 404, 409)) << path << response.body;
   }
 }
 
@@ -72,6 +72,16 @@ TEST_F(PageApiTest, ChangesNothingForWhoMayOnlyRead) {
   EXPECT_EQ(response.status, 403);
   EXPECT_THAT(response.body, HasSubstr(folder_ / "run/page-admin.token"));
   EXPECT_THAT(port_.asked(), IsEmpty());
+}
+
+TEST_F(PageApiTest, SaysWhatATokenMayDo) {
+  start_page();
+
+  EXPECT_THAT(
+      get("/api/v1/access", reader()).body,
+      AllOf(HasSubstr("\"may_change\":false"), HasSubstr(folder_ / "run/page-admin.token")));
+  EXPECT_THAT(get("/api/v1/access", admin()).body, HasSubstr("\"may_change\":true"));
+  EXPECT_EQ(get("/api/v1/access", bearer(std::string(64, '0'))).status, 401);
 }
 
 TEST_F(PageApiTest, ChangesForWhoHasTheOtherToken) {
@@ -162,7 +172,7 @@ TEST_F(PageApiTest, OpensAFormOfACaptureByItsAddressAlone) {
   const httplib::Response view = get(path);
 
   // No captures are stored here: the API's own answer shows that it was asked.
-  EXPECT_EQ(view.status, 503);
+  EXPECT_EQ(view.status, 409);
   EXPECT_THAT(view.body, HasSubstr("capture"));
   EXPECT_THAT(view.get_header_value("Content-Security-Policy"), HasSubstr("sandbox allow-scripts"));
 }

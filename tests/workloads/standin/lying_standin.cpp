@@ -92,18 +92,22 @@ class Liar {
   void lie_of_launches() {
     auto* const launches = reinterpret_cast<gpuperf_noted_launches*>(area_);
     launches->count = static_cast<uint32_t>(random_() % 80);
-    launches->stack_count = static_cast<uint32_t>(random_() % 40);
-    for (__u64& stack : launches->stacks) {
+    launches->site_count = static_cast<uint32_t>(random_() % 40);
+    for (gpuperf_launch_site& site : launches->sites) {
       auto* const place = reinterpret_cast<gpuperf_noted_stack*>(area_ + 16'384);
       place->frame_count = static_cast<uint16_t>(random_() % 300);
       place->python_count = static_cast<uint16_t>(random_() % 120);
       place->end = static_cast<uint8_t>(random_() % 8);
       place->stack_id = random_();
-      stack = random_() % 4 == 0 ? choose_word() : reinterpret_cast<uint64_t>(place);
+      place->frames_address = choose_word();
+      place->python_address =
+          random_() % 4 == 0 ? choose_word() : reinterpret_cast<uint64_t>(place + 1);
+      site.id = random_();
+      site.stack_address = random_() % 4 == 0 ? choose_word() : reinterpret_cast<uint64_t>(place);
     }
-    for (gpuperf_noted_launch& launch : launches->launches) {
+    for (gpuperf_kept_launch& launch : launches->launches) {
       launch.entry = static_cast<uint16_t>(random_() % 10);
-      launch.stack = static_cast<uint16_t>(random_() % 50);
+      launch.site = static_cast<uint16_t>(random_() % 50);
     }
     if (random_() % 2 == 0) {
       // Of a thread that was noted, so that the launches count.
