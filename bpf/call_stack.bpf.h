@@ -15,7 +15,7 @@ int call_stack_cut(struct gpuperf_thread *thread, __u32 first);
 
 /* Frames below the new stack pointer are gone. Those at the same stack pointer may live (a tail call
  * keeps them), unless one is of the same probe: then it and all above it were left by longjmp. A
- * wrong guess is mended when that call returns. */
+ * wrong guess is corrected when that call returns. */
 int call_stack_drop_stale(struct gpuperf_thread *thread, __u64 sp, __u64 cookie);
 
 /* Takes off the frame of the call that returns, and with it any lost ones above: its index, where it stays until

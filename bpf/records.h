@@ -27,7 +27,7 @@
 #define GPUPERF_COMM_BYTES 16     /* TASK_COMM_LEN */
 #define GPUPERF_WORST 16          /* longest calls of a cell whose records a burst cannot crowd out */
 #define GPUPERF_CHILDREN 4        /* functions told apart among the probed calls inside a call */
-#define GPUPERF_WAITS 3           /* longest waits kept per thread, and told of a slow call */
+#define GPUPERF_WAITS 3           /* longest waits kept per thread, and reported of a slow call */
 #define GPUPERF_WAIT_FRAMES 16    /* of the waiting thread in the kernel */
 #define GPUPERF_FILE_NAME_BYTES 32
 

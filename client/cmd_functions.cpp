@@ -178,6 +178,7 @@ Result<std::string> draw_functions(Connection& connection, const View& view, con
   ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
   request.set_sort(options.sort);
   request.set_per_process(per_process);
+  request.set_with_buckets(view.format != Format::kTable);
   uint64_t taken_mono_ns = 0;
   ASSIGN_OR_RETURN(
       const std::vector<FunctionStats> rows,

@@ -1,5 +1,5 @@
 // gpuperfctl top: which functions take the time right now, which calls do not come back, and what
-// the overhead budget has taken out.
+// the overhead budget has suspended.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -45,6 +45,7 @@ Result<FunctionTotalsSample> read_sample(Connection& connection, const Options& 
   v1::ListFunctionsRequest request;
   ASSIGN_OR_RETURN(*request.mutable_filter(), make_top_filter(options, state));
   request.set_per_process(state.opened.has_value());
+  request.set_with_buckets(true);
   FunctionTotalsSample sample = {.asked_mono_ns = read_mono_clock_ns()};
   const auto note_moment = [&sample](const v1::ListFunctionsResponse& page) {
     sample.taken_mono_ns = page.taken_mono_ns();

@@ -28,6 +28,28 @@ double find_interval_seconds(const FunctionTotalsSample& before, const FunctionT
   return taken > 2 * asked ? asked : taken;
 }
 
+// Of the calls that completed between the two; 0 = none.
+uint64_t compute_p99_ns(const v1::FunctionStats& before, const v1::FunctionStats& now) {
+  std::map<uint64_t, uint64_t> earlier;  // calls by duration
+  for (const v1::DurationBucket& bucket : before.buckets()) {
+    earlier[bucket.duration_ns()] = bucket.calls();
+  }
+  std::map<uint64_t, uint64_t> counts;
+  uint64_t total = 0;
+  for (const v1::DurationBucket& bucket : now.buckets()) {
+    const uint64_t count = subtract(bucket.calls(), earlier[bucket.duration_ns()]);
+    counts[bucket.duration_ns()] = count;
+    total += count;
+  }
+  const uint64_t above = total / 100;  // calls that may be longer
+  uint64_t seen = 0;
+  for (const auto& [duration_ns, count] : counts) {
+    seen += count;
+    if (count != 0 && seen + above >= total) return duration_ns;
+  }
+  return 0;
+}
+
 FunctionRate compute_rate(const v1::FunctionStats& before, const v1::FunctionStats& now,
                           double seconds) {
   const auto per_second = [&](uint64_t now_count, uint64_t before_count) {
@@ -44,7 +66,7 @@ FunctionRate compute_rate(const v1::FunctionStats& before, const v1::FunctionSta
           .errors_per_second = per_second(now.errors(), before.errors()),
           .bytes_per_second = per_second(now.bytes(), before.bytes()),
           .avg_ns = completed == 0 ? 0 : time_ns / completed,
-          .p99_ns = now.p99_ns(),
+          .p99_ns = compute_p99_ns(before, now),
           .in_flight = now.in_flight(),
           .oldest_in_flight_ns = now.oldest_in_flight_ns(),
           .coverage = now.coverage()};

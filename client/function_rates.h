@@ -10,7 +10,7 @@
 
 namespace gpuperf::client {
 
-// The totals of every function at one moment.
+// The totals of every function at one moment, with buckets.
 struct FunctionTotalsSample {
   uint64_t taken_mono_ns = 0;  // by the daemon: the moment the totals show
   uint64_t asked_mono_ns = 0;  // by our clock: when we asked
@@ -28,7 +28,7 @@ struct FunctionRate {
   double errors_per_second = 0;
   double bytes_per_second = 0;
   uint64_t avg_ns = 0;  // of calls that completed in the interval; 0 = none
-  uint64_t p99_ns = 0;  // since the daemon started; 0 = none completed
+  uint64_t p99_ns = 0;  // likewise, within 3.2 %
   uint64_t in_flight = 0;
   uint64_t oldest_in_flight_ns = 0;
   double coverage = 1;  // see FunctionStats.coverage

@@ -8,7 +8,7 @@
 namespace gpuperf::client {
 
 // What the GPU did during a slow call, as a block to read: busy and idle, the kernels with who
-// launched them, copies, what was waited for, other processes. Empty where nothing is told of it.
+// launched them, copies, what was waited for, other processes. Empty where nothing is known of it.
 std::string render_gpu(const v1::SlowCall& call, const TextStyle& style);
 
 }  // namespace gpuperf::client

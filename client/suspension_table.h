@@ -10,7 +10,7 @@
 
 namespace gpuperf::client {
 
-// The functions that the overhead budget has taken out, as a table; each line begins with `indent`.
+// The functions that the overhead budget has suspended, as a table; each line begins with `indent`.
 std::string render_suspension_table(
     const google::protobuf::RepeatedPtrField<v1::Suspension>& suspensions, std::string_view indent,
     const TextStyle& style);

@@ -71,7 +71,7 @@ std::vector<Column> list_columns(const ShownRows& part, bool narrow) {
                                  {"CALLS/S", kRight},
                                  {"ERRORS/S", kRight},
                                  {"AVG", kRight},
-                                 {"P99 ALL", kRight}});
+                                 {"P99", kRight}});
   if (!narrow) columns.push_back({"BYTES/S", kRight});
   columns.insert(columns.end(), {{"IN-FLIGHT", kRight}, {"OLDEST", kRight}});
   if (!narrow) columns.push_back({.title = "COVERAGE", .align = kRight, .optional = true});

@@ -98,7 +98,7 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
   core_.changed = true;
 }
 
-// Who asks for a capture wants all of it: no probe is taken out meanwhile.
+// Who asks for a capture wants all of it: no probe is suspended meanwhile.
 void ProbingPart::judge_budget(int64_t now_mono_ns) {
   const bool is_capturing = tracing_->captures().needs_every_probe();
   budget_.set_percent(is_capturing ? 0 : config_.settings().overhead.budget_percent);

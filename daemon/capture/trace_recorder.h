@@ -22,8 +22,8 @@
 
 namespace gpuperf {
 
-// The flight recorder: what probes and sessions told of the last seconds, as 32-byte events in the
-// order they came, and the same for captures that run.
+// The flight recorder: what probes and sessions reported of the last seconds, as 32-byte events in
+// the order they came, and the same for captures that run.
 //
 // Thread: loop only. Owns the events; a window taken of them shares the chunks. Bounds: `max_bytes`
 // and `span_ns` for the recorder, whose oldest chunk leaves; a pin's own bound for a capture, which

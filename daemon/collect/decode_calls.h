@@ -16,7 +16,7 @@ using DecodedRecord =
     std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
                  std::vector<TraceLaunch>, TraceSite, TraceCall, TraceGraphCall, ChildStarted>;
 
-// The longest kMaxInFlightCalls of the calls the iterator told of; the rest is counted. Calls that
+// The longest kMaxInFlightCalls of the calls the iterator reported; the rest is counted. Calls that
 // have not begun yet are left out.
 inline constexpr size_t kMaxInFlightCalls = 1000;
 InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records);

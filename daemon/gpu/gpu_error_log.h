@@ -9,7 +9,7 @@
 
 namespace gpuperf {
 
-// The errors the driver told of since the daemon started, by GPU.
+// The errors that the driver reported since the daemon started, by GPU.
 //
 // Thread: one at a time. Bounds: a GPU has at most kXidEnd codes and the last kRecentXids events;
 // GPUs are those that were registered for events.

@@ -37,7 +37,7 @@ class GpuReader {
   static constexpr unsigned kMaxProcesses = 256;
   static constexpr unsigned kMaxMigInstances = 16;
 
-  // `watch` is told of every call.
+  // `watch` sees every call.
   GpuReader(std::chrono::nanoseconds interval, std::shared_ptr<CallWatch> watch);
 
   // UNAVAILABLE with the driver's words where the driver cannot be reached. No GPU is no error.

@@ -1,6 +1,6 @@
 #pragma once
 
-// What may be asked of the recorder, and what is told of the captures it made.
+// What may be asked of the recorder, and what is reported of the captures it made.
 
 #include <cstdint>
 #include <optional>

@@ -184,7 +184,7 @@ std::optional<GpuUuid> parse_gpu_uuid(std::string_view text);
 enum class GpuState {
   kOk,
   kLimited,  // at a limit it was given for much of the last minute
-  kSlowed,   // by heat or power trouble
+  kSlowed,   // by temperature or power trouble
   kFailing,  // errors that want somebody's hand
   kLost,
 };

@@ -129,7 +129,7 @@ struct GpuProcessRow {
   std::vector<GpuMemoryRow> memory;  // by GPU and kind
 };
 
-// How busy one GPU was with what sessions told of: the union over streams and processes.
+// How busy one GPU was with what sessions reported: the union over streams and processes.
 struct GpuActivity {
   GpuUuid uuid{};        // of the MIG instance where there is one
   ProcessKey process;    // pid 0 = all; set only where the uuid is not known

@@ -25,6 +25,10 @@ uint64_t bucket_lower_ns(size_t bucket) {
   return (kSubBuckets + bucket % kSubBuckets) << (octave - GPUPERF_SUB_BUCKET_BITS);
 }
 
+uint64_t bucket_middle_ns(size_t bucket) {
+  return (bucket_lower_ns(bucket) + bucket_lower_ns(bucket + 1)) / 2;
+}
+
 void Histogram::raise(Word& word, uint64_t count) {
   const uint64_t room = kMaxCount - (word & kMaxCount);
   word += std::min(count, room);
@@ -87,7 +91,7 @@ uint64_t Histogram::quantile_ns(double quantile) const {
   uint64_t seen = 0;
   for (const auto& [index, count] : buckets()) {
     seen += count;
-    if (seen >= rank) return (bucket_lower_ns(index) + bucket_lower_ns(index + 1)) / 2;
+    if (seen >= rank) return bucket_middle_ns(index);
   }
   return bucket_lower_ns(kBucketCount);
 }

@@ -14,6 +14,9 @@ inline constexpr size_t kBucketCount = GPUPERF_BUCKETS;
 size_t bucket_of(uint64_t duration_ns);
 // Smallest duration of a bucket, nanoseconds; `bucket` up to kBucketCount (then 2^42).
 uint64_t bucket_lower_ns(size_t bucket);
+// What its durations are taken for: the middle, within 3.1 % from 256 ns on; `bucket` below
+// kBucketCount.
+uint64_t bucket_middle_ns(size_t bucket);
 
 // Log-linear histogram of durations. Layout and accuracy: bpf/records.h.
 //

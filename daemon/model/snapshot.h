@@ -82,7 +82,7 @@ enum class ProbeState {
   kSymbolMissing,
   kFailed,
   kDisabled,
-  kSuspended,  // taken out for a while by the overhead budget
+  kSuspended,  // for a while, by the overhead budget
   kAlias,      // the same code as another probed function, counted there
 };
 
@@ -230,12 +230,12 @@ struct ShapeRow {
 };
 long double get_flops(const ShapeRow& row);  // of all its calls together
 
-// A function the overhead budget has taken out for a while.
+// A function that the overhead budget has suspended.
 struct Suspension {
   uint32_t function_id = 0;
   ProcessKey process;  // in which it cost too much
   std::string comm;
-  double share_ratio = 0;     // of that process's time, when it was taken out
+  double share_ratio = 0;     // of that process's time, when it was suspended
   int64_t until_mono_ns = 0;  // when it is tried again
   uint32_t times = 0;         // suspended so far, this one included
   bool operator==(const Suspension&) const = default;

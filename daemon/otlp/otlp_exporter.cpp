@@ -94,7 +94,7 @@ OtlpExporter::~OtlpExporter() {
 
 void OtlpExporter::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
   if (!options_.slow_calls) return;
-  // A span is of something that has ended; one in flight is told of again when it has.
+  // A span is of something that has ended; one in flight is reported again when it has.
   if (call->event.in_flight && !call->is_gone) return;
   bool is_full = false;
   {

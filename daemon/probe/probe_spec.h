@@ -42,7 +42,7 @@ struct ProbeSpec {
   bool operator==(const ProbeSpec&) const = default;
 };
 
-// Functions put in or taken out at run time.
+// Functions added or removed at run time.
 struct ProbeOverride {
   std::string category;  // empty = every one
   std::string function;  // display name; `*` matches any run of characters

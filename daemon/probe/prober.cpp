@@ -260,8 +260,8 @@ void Prober::set_plan(ProbePlan plan) {
   search_.post_query(make_query(plan_));
 }
 
-// Probes stay as they are until their file is found again, and are told of meanwhile: but for those
-// of functions that the configuration has no longer.
+// Probes stay as they are until their file is found again, and are reported meanwhile: but for
+// those of functions that the configuration has no longer.
 void Prober::renumber_probes(const ProbeConfig& before) {
   const auto name = [](const ProbeSpec& spec) {
     return std::pair<std::string_view, std::string_view>(spec.category, spec.function);

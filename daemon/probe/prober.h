@@ -70,7 +70,7 @@ class Prober {
   // Any thread. `done` is called on the probe thread once the plan is in force in the files that
   // are named in the configuration or mapped by root's processes; others follow.
   void post_plan(ProbePlan plan, std::function<void()> done);
-  // Any thread. These functions are taken out, all others put in again.
+  // Any thread. Suspends these functions and resumes all others.
   void post_suspended(std::set<uint32_t> function_ids);
   // Any thread. Which launches the hooks in injected processes report.
   void post_launch_reports(gpuperf_launch_reports wanted);
@@ -113,7 +113,7 @@ class Prober {
   void renumber_probes(const ProbeConfig& before);
   void answer();
   void take_writes();
-  bool note_written(int file_id);  // false: there is nothing to take out
+  bool note_written(int file_id);  // false: there is nothing to detach
   void take_news();
   void apply(const FileSearch::ScanBegan& began);
   void apply(FileSearch::FileOpened file);

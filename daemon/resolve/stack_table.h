@@ -31,7 +31,7 @@ class StackTable {
   // The one stack of these frames.
   StackPtr intern(std::vector<StackFrame> frames, StackEnd end);
   void set(uint64_t raw_id, const StackPtr& stack);
-  // Null = never told of, or forgotten.
+  // Null = never reported, or forgotten.
   StackPtr find(uint64_t raw_id);
 
  private:

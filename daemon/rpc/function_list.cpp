@@ -35,6 +35,14 @@ auto get_name_order(const FunctionStats& stats) {
   return std::make_tuple(std::cref(stats.function()), std::cref(stats.category()), stats.pid());
 }
 
+void add_buckets(const FunctionTotals& totals, FunctionStats& stats) {
+  for (const auto& [index, count] : totals.histogram.buckets()) {
+    v1::DurationBucket& bucket = *stats.add_buckets();
+    bucket.set_duration_ns(bucket_middle_ns(index));
+    bucket.set_calls(count);
+  }
+}
+
 }  // namespace
 
 const Function* find_function(const Snapshot& snapshot, uint32_t function_id) {
@@ -42,7 +50,8 @@ const Function* find_function(const Snapshot& snapshot, uint32_t function_id) {
   return &(*snapshot.functions)[function_id];
 }
 
-std::vector<FunctionStats> list_per_process(const Snapshot& snapshot, const RowFilter& filter) {
+std::vector<FunctionStats> list_per_process(const Snapshot& snapshot, const RowFilter& filter,
+                                            WithBuckets with_buckets) {
   const OldestCalls oldest = find_oldest_calls(snapshot);
   std::vector<FunctionStats> functions;
   for (const auto& row : snapshot.rows) {
@@ -52,11 +61,13 @@ std::vector<FunctionStats> list_per_process(const Snapshot& snapshot, const RowF
     const FunctionNow now{.coverage = get_coverage(snapshot, row->function_id),
                           .oldest_in_flight_ns = call == oldest.end() ? 0 : call->second};
     functions.push_back(to_proto(*function, *row, now));
+    if (with_buckets == WithBuckets::kYes) add_buckets(row->totals, functions.back());
   }
   return functions;
 }
 
-std::vector<FunctionStats> list_summed(const Snapshot& snapshot, const RowFilter& filter) {
+std::vector<FunctionStats> list_summed(const Snapshot& snapshot, const RowFilter& filter,
+                                       WithBuckets with_buckets) {
   std::map<uint32_t, FunctionTotals> sums;
   const auto add = [&](const auto& row) {
     if (matches_row(filter, find_function(snapshot, row.function_id), row)) {
@@ -82,6 +93,7 @@ std::vector<FunctionStats> list_summed(const Snapshot& snapshot, const RowFilter
     functions.push_back(
         to_proto((*snapshot.functions)[id], totals,
                  {.coverage = get_coverage(snapshot, id), .oldest_in_flight_ns = oldest[id]}));
+    if (with_buckets == WithBuckets::kYes) add_buckets(totals, functions.back());
   }
   return functions;
 }

@@ -119,9 +119,10 @@ Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
   const std::string key = make_request_key(request);
   ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const RowFilter filter(request.filter(), *place.snapshot);
-  std::vector<v1::FunctionStats> rows = request.per_process()
-                                            ? list_per_process(*place.snapshot, filter)
-                                            : list_summed(*place.snapshot, filter);
+  const auto with_buckets = request.with_buckets() ? WithBuckets::kYes : WithBuckets::kNo;
+  std::vector<v1::FunctionStats> rows =
+      request.per_process() ? list_per_process(*place.snapshot, filter, with_buckets)
+                            : list_summed(*place.snapshot, filter, with_buckets);
   RETURN_IF_ERROR(sort_functions(request.sort(), rows));
   response.set_taken_mono_ns(static_cast<uint64_t>(place.snapshot->totals_mono_ns));
   const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_functions(),

@@ -105,7 +105,7 @@ Status SessionSource::greet(OpenSession& session, std::span<const std::byte> pac
   return absl::OkStatus();
 }
 
-// Not told of before its pod is named, or cannot be soon: it has one owner for good.
+// Not reported before its pod is named, or cannot be soon: it has one owner for good.
 void SessionSource::name_or_open(OpenSession& session, int64_t now_mono_ns) {
   if (!setup_.name_pod(session.opened.owner) && now_mono_ns < session.phase_ends_mono_ns) return;
   push(std::move(session.opened), 0);

@@ -338,7 +338,7 @@ GpuWorkSpan CaptureReader::make_span(const CaptureWork& work) const {
 void CaptureReader::add_missing(const CallInCapture& call, GpuDuringCall& gpu) const {
   gpu.missing = call.missing;
   const uint64_t end_ns = call.start_mono_ns + call.duration_ns;
-  // What was lost is told of a moment later.
+  // What was lost is reported a moment later.
   const uint64_t told_ns = capture_.start_mono_ns + capture_.duration_ns;
   std::map<std::string, uint64_t> lost;
   std::map<std::string, uint64_t> gaps_ns;

@@ -24,7 +24,7 @@ namespace gpuperf {
 // again for kGoneAfter has left otherwise (longjmp, exception, thread's exit) and is kept as gone.
 // Thread: loop only. Calls are moved in and never change afterwards; `drops` must outlive it.
 // Bounds: at most `recent` + `max_worst_calls` + `max_open` calls; a call in flight beyond the last
-// is told of when it returns (kInFlightFull). When a new (function, process) would pass the
+// is reported when it returns (kInFlightFull). When a new (function, process) would pass the
 // second bound, the list whose last slow call is oldest leaves, counted call by call
 // (kSlowListsFull). A list of an exited process leaves once its last call is no longer recent.
 // Memory: a call with 64 frames is about 10 KB (512 bytes of addresses, 64 frames of 80 bytes with
@@ -53,7 +53,7 @@ class SlowCalls {
 
   struct Kept {
     std::shared_ptr<const SlowCall> call;  // as it is shown; null = no room for one in flight
-    bool is_news = true;                   // false = in flight still, and told of before
+    bool is_news = true;                   // false = in flight still, and reported before
   };
   // Gives the call its id.
   Kept add(SlowCall call, int64_t now_mono_ns);

@@ -9,7 +9,7 @@
 namespace gpuperf {
 
 // A hash table of small values under whole numbers: one array, no allocation per entry, entries
-// taken out without tombstones. For tables that see every record.
+// removed without tombstones. For tables that see every record.
 //
 // Thread: one. Pointers to values are good until the next insert or erase.
 // Bounds: the caller's; the array is at most twice as large as what was ever in it at once, and is

@@ -50,7 +50,7 @@ bool KernelTexts::find_room(Shares::Holder holder, size_t bytes) {
 }
 
 void KernelTexts::sweep() {
-  // Whoever holds one besides is the loop, or a snapshot: then it is no mistake to keep it.
+  // If anyone else holds one, it is the loop or a snapshot; then keeping it is right.
   std::erase_if(texts_, [this](const auto& entry) {
     if (entry.second.text.use_count() > 1) return false;
     shares_.give_back({.uid = entry.second.uid}, entry.second.bytes);

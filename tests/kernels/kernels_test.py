@@ -65,7 +65,7 @@ class KernelsTest(unittest.TestCase):
         self.assertEqual(results["count"]["counted"], results["count"]["expected"])
         self.assertEqual(results["count"]["open"], 0)
         # Kernels that preempt, before 7.0, have no memory for a thread while another on that CPU is being given its own:
-        # such calls are counted, not timed, and told of.
+        # such calls are counted, not timed, and reported.
         told = sum(drop["count"] for drop in results["drops"] if drop["reason"] == "thread_state")
         self.assertLessEqual(results["count"]["untimed"], told)
         self.assertLess(told, 0.01 * sum(results["count"]["expected"].values()))

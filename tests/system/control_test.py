@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Changing the daemon while it runs: reload, probes added, taken out and put in again, and who may."""
+"""Changing the daemon while it runs: reload, probes added, removed, disabled and enabled, and who may."""
 
 import json
 import shutil

@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import stat
+import subprocess
 import unittest
 import urllib.error
 import urllib.request
@@ -12,8 +13,17 @@ import urllib.request
 import web_driver
 from gpuperf_system import WORKLOADS, Daemon, finish_workload, require_root, start_workload, wait_until
 
-CONFIG = {"custom_sym": {"slow_sleep": {"symbol": "slow_sleep", "slow_threshold_ms": 5}},
-          "libraries": {"custom_sym": [str(WORKLOADS / "slow_calls")]}}
+CONFIG = {"custom_sym": {"slow_sleep": {"symbol": "slow_sleep", "slow_threshold_ms": 5},
+                         "usleep": {"symbol": "usleep", "slow_threshold_ms": 5}},
+          "libraries": {"custom_sym": [str(WORKLOADS / "slow_calls"), "libc.so.6"]}}
+PYTHON_SLEEPER = """
+import ctypes
+libc = ctypes.CDLL("libc.so.6")
+def sleep_a_little():
+    libc.usleep(20000)
+while True:
+    sleep_a_little()
+"""
 # GPUPERF_SCREENSHOTS=FOLDER keeps pictures, for eyes.
 PICTURES = os.environ.get("GPUPERF_SCREENSHOTS")
 
@@ -128,6 +138,30 @@ class PageTest(unittest.TestCase):
         # After the stacks of its waits.
         self.assertIn("main", self.browser.run("return [...document.querySelectorAll('#view .stack')].at(-1).textContent"))
         self.page.picture("slow_call")
+
+    def test_the_interpreters_own_frames_are_shown_on_demand(self):
+        program = subprocess.Popen(["/usr/bin/python3", "-c", PYTHON_SLEEPER])
+        self.addCleanup(program.wait)
+        self.addCleanup(program.kill)
+        self.page.open("#slow")
+        call = wait_until("a slow call of Python's with frames of both kinds", self.find_python_call, 30)
+        self.page.click(f".calls a[data-id='{call['id']}']")
+        text = "[...document.querySelectorAll('#view .stack')].at(-1).innerText"  # after the stacks of its waits
+
+        self.page.wait("the call is open", "return [...document.querySelectorAll('#view dd')].some(d => d.textContent === arguments[0])",
+                       call["id"])
+        self.assertIn("sleep_a_little", self.browser.run(f"return {text}"))
+        self.assertNotIn("python3", self.browser.run(f"return {text}"))
+        self.page.picture("slow_python_call")
+        self.page.click("#interpreter-frames")
+        self.page.wait("the interpreter's frames", f"return {text}.includes('python3')")
+
+    def find_python_call(self):
+        for call in self.page.ask("slow_calls?page.limit=20&filter.function=usleep")["slow_calls"]:
+            frames = call["user_stack"]
+            if any(frame["kind"] == "python" for frame in frames) and any("python3" in frame["module"] for frame in frames):
+                return call
+        return None
 
     def test_a_rate_does_not_jump_when_answers_come_fast(self):
         """A total that grows by 38 once a second, asked for at odd moments as by a change of tabs."""

@@ -58,7 +58,8 @@ class FileSearch {
   using News = std::variant<ScanBegan, FileOpened, RootHanded, AllHanded>;
 
   struct Listeners {
-    // A process that maps a file with configured functions, told of again and again. Search thread.
+    // A process that maps a file with configured functions, reported again and again. Search
+    // thread.
     std::function<void(uint32_t pid)> on_watched;
     // Every executable mapping made on the host, on the thread that hears of them.
     std::function<void(uint32_t pid, const std::string& path)> on_mapping;

@@ -46,6 +46,20 @@ const frameText = (frame) => `${frame.symbol || `0x${num(frame.address).toString
 const stack = (frames) => h('ol.stack.mono', {}, frames.map((frame) =>
   h('li', {title: [frame.file || frame.module, frame.kind].filter(Boolean).join(' · ')}, h(frame.kind === 'python' ? 'span.python' : 'span', {}, frameText(frame)))));
 
+// The Python interpreter's own machine code, as client/stack_text.cpp knows it.
+const isInterpreter = (frame) => frame.kind !== 'python' && /(^|\/)(python|(lib)?python3[^/]*)$/.test(frame.module || '');
+
+function showUserStack(call) {
+  const frames = call.user_stack;
+  if (!frames.length) return h('p.dim', {}, 'None could be taken.');
+  const shown = frames.some((frame) => frame.kind === 'python') ? frames.filter((frame) => !isInterpreter(frame)) : frames;
+  const hidden = frames.length - shown.length;
+  const list = h('div', {}, stack(shown));
+  const more = hidden ? h('button.small', {id: 'interpreter-frames', type: 'button', onclick: () => { put(list, stack(frames)); more.remove(); }},
+    `Show ${count(hidden)} interpreter frame${hidden === 1 ? '' : 's'}`) : null;
+  return [list, more, STACK_ENDS[call.user_stack_end] ? h('p.dim', {}, STACK_ENDS[call.user_stack_end]) : null];
+}
+
 function showWait(wait) {
   const on = [wait.kind, wait.syscall, wait.file].filter(Boolean).join(', ');
   const by = wait.waker ? `; ended by ${wait.waker.comm} (${wait.waker.tid})` : '; ended by a timer or an interrupt';
@@ -63,7 +77,7 @@ function showGpu(gpu, whole) {
   const busy = num(gpu.busy_ns), idle = num(gpu.idle_ns);
   const parts = [[busy, 'busy with this process', '--gpu'], [idle, 'without its work', '--blocked']].filter(([ns]) => ns > 0);
   const rows = [...gpu.kernels.map((k) => [k.short_name || k.kernel, num(k.total_ns), count(k.count), launcher(k.launcher)]),
-    ...gpu.copies.map((c) => [c.direction === 'set' ? 'set' : `copy ${c.direction.replaceAll('_', ' ')}`, num(c.total_ns), count(c.count), bytes(c.copied_bytes)])];
+    ...gpu.copies.map((c) => [c.direction === 'set' ? 'memset' : `copy ${c.direction.replaceAll('_', ' ')}`, num(c.total_ns), count(c.count), bytes(c.copied_bytes)])];
   return [h('h3', {}, 'What the GPU did meanwhile'),
     parts.length ? [bar(parts), legend(parts, whole)] : h('p.dim', {}, 'Not known.'),
     gpu.awaited ? h('p', {}, 'Waited for ', h('span.mono', {}, gpu.awaited.name), ` (${duration(gpu.awaited.duration_ns)} on the GPU, `
@@ -85,8 +99,7 @@ function showCall(call) {
       call.return_value ? h('p', {}, h('span.dim', {}, 'returned '), h('span.mono', {}, call.return_value)) : null] : null,
     call.children.length ? [h('h3', {}, 'Probed calls inside'), facts(call.children.map((c) => [c.function, `${count(c.calls)} calls, ${duration(c.total_ns)}`]))] : null,
     h('h3', {}, 'Stack, innermost first'),
-    call.user_stack.length ? [stack(call.user_stack), STACK_ENDS[call.user_stack_end] ? h('p.dim', {}, STACK_ENDS[call.user_stack_end]) : null]
-      : h('p.dim', {}, 'None could be taken.'),
+    showUserStack(call),
     h('h3', {}, 'Who and when'), facts([['Process', `${call.comm} (pid ${call.pid}, thread ${call.tid})`], ['Inside of', call.outer.join(' → ')],
       ['Pod', [call.namespace, call.pod].filter(Boolean).join('/')], ['Container', call.container],
       ['Slurm', call.slurm_job ? `job ${call.slurm_job}, rank ${call.slurm_rank}` : ''], ['Started', moment(call.start_unix_ns)],
@@ -112,7 +125,7 @@ async function refresh() {
   const parameters = {sort, 'page.limit': 200};
   if (shownFunction) parameters['filter.function'] = shownFunction;
   const {slow_calls: calls, next_page_token: more} = await read('slow_calls', parameters);
-  counter.textContent = `${calls.length}${more ? ' of more' : ''} slow calls kept`;
+  counter.textContent = `${calls.length}${more ? ' of more' : ''} slow call${calls.length === 1 && !more ? '' : 's'} kept`;
   split.hidden = calls.length === 0 && !shownId;
   put(nothing, calls.length ? null : empty(shownFunction ? `No slow call of ${shownFunction} is kept` : 'No slow call so far',
     h('p', {}, 'A call is slow when it takes longer than its threshold, 100 ms unless the configuration says otherwise, or much longer than its function usually does.'),

@@ -50,8 +50,9 @@ TEST_F(CliListTest, SumsFunctionsOverProcessesUnlessAsked) {
   (void)run({"functions", "-o", "json", "--per-process"});
 
   EXPECT_THAT(daemon_.requests(),
-              ElementsAre("ListFunctions: filter { } page { limit: 1000 }",
-                          "ListFunctions: filter { } page { limit: 1000 } per_process: true"));
+              ElementsAre("ListFunctions: filter { } page { limit: 1000 } with_buckets: true",
+                          "ListFunctions: filter { } page { limit: 1000 } per_process: true "
+                          "with_buckets: true"));
 }
 
 TEST_F(CliListTest, ShowsWhoCalledWithPerProcess) {
@@ -77,7 +78,7 @@ TEST_F(CliListTest, SendsEveryFilterOfFunctions) {
   EXPECT_THAT(daemon_.requests(),
               ElementsAre("ListFunctions: filter { pid: 4242 container: \"0123\" pod: \"train-0\" "
                           "category: \"cuda\" function: \"cuda*\" } page { limit: 7 } "
-                          "sort: \"calls\""));
+                          "sort: \"calls\" with_buckets: true"));
 }
 
 TEST_F(CliListTest, SaysInTheTableWhatTheNumbersDoNot) {
@@ -258,8 +259,9 @@ TEST_F(CliListTest, FollowsPagesToTheEnd) {
   EXPECT_EQ(ordered_json::parse(run({"functions", "-o", "json"}).out),
             make_array(daemon_.answers.functions));
   EXPECT_THAT(daemon_.requests(),
-              ElementsAre("ListFunctions: filter { } page { limit: 1000 }",
-                          "ListFunctions: filter { } page { limit: 1000 page_token: \"2\" }"));
+              ElementsAre("ListFunctions: filter { } page { limit: 1000 } with_buckets: true",
+                          "ListFunctions: filter { } page { limit: 1000 page_token: \"2\" } "
+                          "with_buckets: true"));
 }
 
 TEST_F(CliListTest, FollowsPagesOnlyUpToTheLimit) {
@@ -269,8 +271,9 @@ TEST_F(CliListTest, FollowsPagesOnlyUpToTheLimit) {
 
   EXPECT_EQ(rows.size(), 2U);
   EXPECT_THAT(daemon_.requests(),
-              ElementsAre("ListFunctions: filter { } page { limit: 2 }",
-                          "ListFunctions: filter { } page { limit: 1 page_token: \"1\" }"));
+              ElementsAre("ListFunctions: filter { } page { limit: 2 } with_buckets: true",
+                          "ListFunctions: filter { } page { limit: 1 page_token: \"1\" } "
+                          "with_buckets: true"));
 }
 
 TEST_F(CliListTest, GivesUpOnPagesThatRepeat) {

@@ -38,7 +38,6 @@ TEST(FunctionRatesTest, DividesWhatCameByTheTimeThatPassed) {
   now.set_abandoned(11);
   now.set_in_flight(10);
   now.set_oldest_in_flight_ns(7);
-  now.set_p99_ns(8);
   now.set_coverage(0.5);
 
   const FunctionRates rates =
@@ -53,10 +52,32 @@ TEST(FunctionRatesTest, DividesWhatCameByTheTimeThatPassed) {
   EXPECT_EQ(rate.errors_per_second, 2);
   EXPECT_EQ(rate.bytes_per_second, 4'000);
   EXPECT_EQ(rate.avg_ns, 20'000'000u) << "200 calls completed in 4 s";
-  EXPECT_EQ(rate.p99_ns, 8u);
+  EXPECT_EQ(rate.p99_ns, 0u) << "no buckets";
   EXPECT_EQ(rate.in_flight, 10u);
   EXPECT_EQ(rate.oldest_in_flight_ns, 7u);
   EXPECT_EQ(rate.coverage, 0.5);
+}
+
+void add_bucket(v1::FunctionStats& row, uint64_t duration_ns, uint64_t calls) {
+  v1::DurationBucket& bucket = *row.add_buckets();
+  bucket.set_duration_ns(duration_ns);
+  bucket.set_calls(calls);
+}
+
+TEST(FunctionRatesTest, TakesThe99thPercentileOfTheIntervalAlone) {
+  v1::FunctionStats before = make_row("f", 1'000'000, kSecond);
+  add_bucket(before, 50, 999'000);
+  add_bucket(before, 9'000, 1'000);  // longer than all that follow
+  v1::FunctionStats now = make_row("f", 1'000'200, kSecond);
+  add_bucket(now, 50, 999'100);
+  add_bucket(now, 70, 98);
+  add_bucket(now, 800, 2);
+  add_bucket(now, 9'000, 1'000);
+  const FunctionTotalsSample begin = make_sample(0, {before});
+
+  EXPECT_EQ(compute_rates(begin, make_sample(kSecond, {now})).functions[0].p99_ns, 70u);
+  now.mutable_buckets(2)->set_calls(3);
+  EXPECT_EQ(compute_rates(begin, make_sample(kSecond, {now})).functions[0].p99_ns, 800u);
 }
 
 TEST(FunctionRatesTest, PutsMostTimeFirstAndLeavesOutIdleFunctions) {

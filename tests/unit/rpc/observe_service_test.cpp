@@ -287,6 +287,27 @@ TEST_F(ObserveServiceTest, ASumHasTheExtremesOfAllAndNoOwner) {
   EXPECT_EQ(stats.comm() + stats.container() + stats.pod() + stats.namespace_(), "");
 }
 
+TEST_F(ObserveServiceTest, GivesBucketsToThoseWhoAskForThem) {
+  publish_functions();
+  // "duration:calls" of the only row.
+  const auto list_buckets = [&](const std::string& request) {
+    std::vector<std::string> buckets;
+    const auto response = call(&Stub::ListFunctions, request);
+    EXPECT_EQ(response.functions_size(), 1) << request;
+    for (const v1::DurationBucket& bucket : response.functions(0).buckets()) {
+      buckets.push_back(std::to_string(bucket.duration_ns()) + ":" +
+                        std::to_string(bucket.calls()));
+    }
+    return buckets;
+  };
+
+  EXPECT_THAT(list_buckets("with_buckets: true filter { category: \"cuda\" }"),
+              ElementsAre("1008:1", "2016:1", "4032:1", "8064:1"));
+  EXPECT_THAT(list_buckets("with_buckets: true per_process: true filter { pid: 2 }"),
+              ElementsAre("4032:1"));
+  EXPECT_THAT(list_buckets("filter { category: \"cuda\" }"), IsEmpty());
+}
+
 TEST_F(ObserveServiceTest, ListsFunctionsPerProcess) {
   publish_functions();
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The safety valve: probes that cost more than the budget are taken out, visibly, for a while."""
+"""The overhead budget: probes that cost more than it are suspended, visibly, for a while."""
 
 import shutil
 import statistics
@@ -13,7 +13,7 @@ from gpuperf_system import (LONG, WORKLOADS, Daemon, finish_workload, require_ro
 SECONDS = 6
 SLICES_UNTIL_OUT = 20  # of 100 ms: within 2 s
 FUNCTIONS = ("busy_tight", "busy_rare")
-FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-valve-")
+FOLDER = tempfile.TemporaryDirectory(prefix="gpuperf-budget-")
 PROGRAM = f"{FOLDER.name}/busy_loop"
 
 
@@ -108,7 +108,7 @@ class ValveTest(unittest.TestCase):
             def find_second():
                 found = daemon.query("status").get("suspensions", [])
                 return found and found[0]["times"] == 2 and found[0]
-            second = wait_until("it is taken out again", find_second, 75)
+            second = wait_until("it is suspended again", find_second, 75)
 
             self.assertGreater(second["remaining_ns"], 60e9)
             process.kill()
