@@ -87,6 +87,13 @@ Result<std::string> draw_rows(Connection& connection, const View& view, const Op
   std::string notes = fmt::format("{}, {} of GPU time.\n",
                                   is_kept ? fmt::format("Capture {}", id) : "The flight recorder",
                                   format_duration(response.total_gpu_ns()));
+  if (response.estimated_work() > 0) {
+    notes += fmt::format(
+        "Rows of {} pieces of work are estimated: their launches carry no stack, and are shared "
+        "out as those "
+        "of the same kernel that do. Exact: --capture of a capture (gpuperfctl trace start)\n",
+        format_count(response.estimated_work()));
+  }
   if (rows.empty()) notes += "It contains no GPU work. Why: gpuperfctl doctor\n";
   if (response.total_rows() > rows.size()) {
     notes += fmt::format("{} more rows; show them with --limit\n",

@@ -232,7 +232,7 @@ Result<v1::SummariseCaptureResponse> summarise_capture(const CaptureSources& sou
                                                        const v1::SummariseCaptureRequest& request) {
   ASSIGN_OR_RETURN(const WorkGrouping by, find_grouping(request.by()));
   ASSIGN_OR_RETURN(const CapturePtr capture, read_capture(sources, request.id()));
-  const std::vector<WorkRow> rows =
+  const auto [rows, estimated_work] =
       list_work_rows(*capture, {.by = by,
                                 .kernel = request.kernel(),
                                 .short_names = request.short_names(),
@@ -244,6 +244,7 @@ Result<v1::SummariseCaptureResponse> summarise_capture(const CaptureSources& sou
   v1::SummariseCaptureResponse response;
   response.set_total_rows(rows.size());
   response.set_total_gpu_ns(total_ns);
+  response.set_estimated_work(estimated_work);
   size_t bytes = 0;
   for (size_t i = 0; i < std::min(rows.size(), get_limit(request.limit())); ++i) {
     if (bytes > kMaxRowsBytes) break;

@@ -6,6 +6,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <set>
 #include <span>
 #include <utility>
 
@@ -19,6 +21,7 @@ namespace gpuperf {
 namespace {
 
 constexpr size_t kTopKernels = 3;
+constexpr std::string_view kNoOperator = "[no operator]";
 constexpr std::string_view kLibraryCategories[] = {"cuda", "cublas", "cudnn", "nccl"};
 
 bool is_library(const CaptureFunction& function) {
@@ -48,7 +51,7 @@ class WorkAdder {
         paths_(capture, {.with_interpreter = options.interpreter_frames}) {}
 
   void add(const CaptureWork& work);
-  std::vector<WorkRow> take();
+  WorkRows take();
 
  private:
   // What decides about the group of a launch.
@@ -65,6 +68,10 @@ class WorkAdder {
   std::string name_line_of(const CaptureLaunch& launch) const;
   std::string name_library(const CaptureLaunch& launch) const;
   std::span<const uint32_t> get_stack(const CaptureLaunch& launch) const;
+  bool is_unsampled(const CaptureWork& work) const;
+  void add_to(uint32_t group, const CaptureWork& work);
+  void share_out_unsampled();
+  void share_out(const std::string& kernel, const std::vector<const CaptureWork*>& works);
   void add_top_kernels();
 
   const Capture& capture_;
@@ -76,6 +83,10 @@ class WorkAdder {
   absl::flat_hash_map<LaunchKey, uint32_t> launch_groups_;
   absl::flat_hash_set<uint64_t> launches_;                                   // group and launch
   absl::flat_hash_map<std::pair<uint32_t, std::string>, uint64_t> kernels_;  // by group: time
+  // By kernel: its sampled time by group, and its work without a stack.
+  std::map<std::string, std::map<uint32_t, uint64_t>> sampled_ns_;
+  std::map<std::string, std::vector<const CaptureWork*>> unsampled_;
+  uint64_t estimated_work_ = 0;
 };
 
 uint32_t WorkAdder::get_group(const std::string& name) {
@@ -127,7 +138,7 @@ std::string WorkAdder::name_operator(const CaptureLaunch& launch) const {
     const StackFrame* frame = find_row(capture_.frames, stack[i]);
     if (frame != nullptr && frame->kind == StackFrameKind::kPython) return frame->symbol;
   }
-  return "[no operator]";
+  return std::string(kNoOperator);
 }
 
 // Whether the line may stand for the launch.
@@ -193,8 +204,26 @@ uint32_t WorkAdder::find_group(const CaptureWork& work) {
   return launch == nullptr ? get_group("[no launch]") : find_launch_group(*launch);
 }
 
+bool WorkAdder::is_unsampled(const CaptureWork& work) const {
+  const CaptureLaunch* launch = find_row(capture_.launches, work.launch);
+  if (launch == nullptr || launch->stack != kNoIndex) return false;
+  if (options_.by == WorkGrouping::kOperator) return name_operator(*launch) == kNoOperator;
+  return options_.by == WorkGrouping::kLine || options_.by == WorkGrouping::kStack;
+}
+
 void WorkAdder::add(const CaptureWork& work) {
+  if (is_unsampled(work)) {
+    unsampled_[get_work_name(capture_, work)].push_back(&work);
+    return;
+  }
   const uint32_t group = find_group(work);
+  if (options_.by != WorkGrouping::kKernel && options_.by != WorkGrouping::kLibrary) {
+    sampled_ns_[get_work_name(capture_, work)][group] += work.duration_ns;
+  }
+  add_to(group, work);
+}
+
+void WorkAdder::add_to(uint32_t group, const CaptureWork& work) {
   WorkRow& row = rows_[group];
   row.min_ns = row.work == 0 ? work.duration_ns : std::min(row.min_ns, work.duration_ns);
   row.max_ns = std::max(row.max_ns, work.duration_ns);
@@ -208,6 +237,48 @@ void WorkAdder::add(const CaptureWork& work) {
   if (options_.by != WorkGrouping::kKernel) {
     kernels_[std::pair(group, name_work(work))] += work.duration_ns;
   }
+}
+
+// As the kernel's sampled time is shared; what is left of divisions goes to the last.
+void WorkAdder::share_out(const std::string& kernel, const std::vector<const CaptureWork*>& works) {
+  const std::map<uint32_t, uint64_t>& groups = sampled_ns_[kernel];
+  uint64_t sampled_ns = 0;
+  for (const auto& [group, time_ns] : groups) sampled_ns += time_ns;
+  if (sampled_ns == 0) {
+    const uint32_t group = get_group("[stack not sampled]");
+    for (const CaptureWork* work : works) add_to(group, *work);
+    return;
+  }
+  std::set<uint32_t> launches;
+  WorkRow all;
+  for (const CaptureWork* work : works) {
+    all.gpu_ns += work->duration_ns;
+    all.bytes += work->bytes;
+    launches.insert(work->launch);
+  }
+  const std::string name = name_work(*works.front());
+  estimated_work_ += works.size();
+  double share = 0;
+  WorkRow given;
+  for (const auto& [group, time_ns] : groups) {
+    share += static_cast<double>(time_ns) / static_cast<double>(sampled_ns);
+    const auto give = [share](uint64_t WorkRow::*number, uint64_t total, WorkRow& so_far,
+                              WorkRow& row) {
+      const auto until = static_cast<uint64_t>(share * static_cast<double>(total) + 0.5);
+      const uint64_t part = std::min(until, total) - so_far.*number;
+      so_far.*number += part;
+      row.*number += part;
+      return part;
+    };
+    kernels_[std::pair(group, name)] += give(&WorkRow::gpu_ns, all.gpu_ns, given, rows_[group]);
+    give(&WorkRow::bytes, all.bytes, given, rows_[group]);
+    give(&WorkRow::work, works.size(), given, rows_[group]);
+    give(&WorkRow::launches, launches.size(), given, rows_[group]);
+  }
+}
+
+void WorkAdder::share_out_unsampled() {
+  for (const auto& [kernel, works] : unsampled_) share_out(kernel, works);
 }
 
 void WorkAdder::add_top_kernels() {
@@ -225,12 +296,13 @@ void WorkAdder::add_top_kernels() {
   }
 }
 
-std::vector<WorkRow> WorkAdder::take() {
+WorkRows WorkAdder::take() {
+  share_out_unsampled();
   add_top_kernels();
   std::ranges::sort(rows_, [](const WorkRow& left, const WorkRow& right) {
     return left.gpu_ns != right.gpu_ns ? left.gpu_ns > right.gpu_ns : left.name < right.name;
   });
-  return std::move(rows_);
+  return {std::move(rows_), estimated_work_};
 }
 
 bool matches(const Capture& capture, const CaptureWork& work, std::string_view pattern) {
@@ -241,7 +313,7 @@ bool matches(const Capture& capture, const CaptureWork& work, std::string_view p
 
 }  // namespace
 
-std::vector<WorkRow> list_work_rows(const Capture& capture, const WorkRowOptions& options) {
+WorkRows list_work_rows(const Capture& capture, const WorkRowOptions& options) {
   const std::vector<bool> counted = find_counted_work(capture);
   WorkAdder adder(capture, options);
   for (size_t i = 0; i < capture.work.size(); ++i) {

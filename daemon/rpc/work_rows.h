@@ -45,7 +45,14 @@ struct WorkRow {
   bool operator==(const WorkRow&) const = default;
 };
 
-// Most time first. A graph's record is left out where its nodes are known.
-std::vector<WorkRow> list_work_rows(const Capture& capture, const WorkRowOptions& options);
+struct WorkRows {
+  std::vector<WorkRow> rows;  // most time first
+  // Pieces of work whose row is an estimate: their launches carry no stack, so they are shared out
+  // as those of the same kernel that do. A kernel that never does has the row "[stack not
+  // sampled]".
+  uint64_t estimated_work = 0;
+};
+// A graph's record is left out where its nodes are known.
+WorkRows list_work_rows(const Capture& capture, const WorkRowOptions& options);
 
 }  // namespace gpuperf

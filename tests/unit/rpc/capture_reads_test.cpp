@@ -264,6 +264,44 @@ TEST_F(CaptureReadsTest, GroupsWorkByWhateverLaunchedIt) {
   EXPECT_EQ(one.total_gpu_ns(), 1'000u);
 }
 
+TEST_F(CaptureReadsTest, SharesOutWorkWithoutStacksAsTheSameKernelsThatHaveOne) {
+  // Launches 0 and 1 are sampled: gemm 900 ns from one line and 300 from the other. Of those
+  // without a stack 400 ns are of gemm, 70 of a kernel that was never sampled.
+  Capture capture = make_capture(1, 1'000);
+  const auto launch = [](uint64_t start_ns, uint32_t stack) {
+    return CaptureLaunch{
+        .start_mono_ns = start_ns, .duration_ns = 5, .thread = 0, .function = 0, .stack = stack};
+  };
+  const auto work = [](uint32_t launch, uint32_t kernel, uint64_t duration_ns) {
+    return CaptureWork{.start_mono_ns = 3'000 + 10 * launch,
+                       .duration_ns = duration_ns,
+                       .kernel = kernel,
+                       .stream = 0,
+                       .launch = launch};
+  };
+  capture.launches = {launch(2'000, 0), launch(2'010, 1), launch(2'020, kNoIndex),
+                      launch(2'030, kNoIndex), launch(2'040, kNoIndex)};
+  capture.work = {work(0, 0, 900), work(1, 0, 300), work(2, 0, 250), work(3, 0, 150),
+                  work(4, 1, 70)};
+  write(capture);
+  start();
+
+  const auto response = call(&Stub::SummariseCapture, "id: 1 by: CAPTURE_GROUPING_LINE");
+  EXPECT_EQ(response.estimated_work(), 2u);
+  EXPECT_EQ(response.total_gpu_ns(), 1'670u);
+  std::vector<std::string> rows;
+  for (const v1::CaptureWorkRow& row : response.rows()) {
+    rows.push_back(row.name() + " " + std::to_string(row.gpu_ns()) + " " +
+                   std::to_string(row.work()) + " " + std::to_string(row.launches()));
+  }
+  EXPECT_THAT(rows,
+              ElementsAre("/home/u/train.py:3 (main) 1200 3 3",
+                          "/home/u/train.py:9 (activate) 400 1 1", "[stack not sampled] 70 1 1"));
+  // Nothing is to be estimated where no stack is needed.
+  EXPECT_EQ(call(&Stub::SummariseCapture, "id: 1 by: CAPTURE_GROUPING_KERNEL").estimated_work(),
+            0u);
+}
+
 TEST_F(CaptureReadsTest, NamesKernelsShortlyIfAsked) {
   write(make_capture(1, 1'000));
   start();
