@@ -1,5 +1,7 @@
 #include "injector/active_kinds.h"
 
+#include <cstring>
+
 namespace gpuperf::injector {
 namespace {
 
@@ -40,6 +42,16 @@ uint32_t classify_domain(const CuptiApi& api, CUpti_CallbackDomain domain, CallC
 void ActiveKinds::classify_calls() {
   calls_.runtime_count = classify_domain(api_, CUPTI_CB_DOMAIN_RUNTIME_API, calls_.runtime);
   calls_.driver_count = classify_domain(api_, CUPTI_CB_DOMAIN_DRIVER_API, calls_.driver);
+  for (uint32_t id = 1; id < calls_.driver_count; ++id) {
+    const char* name = nullptr;
+    if (calls_.driver[id] == CallClass::kOther) continue;
+    (void)api_.cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, id, &name);
+    for (uint32_t entry = 0; entry < kLoggedEntries && name != nullptr; ++entry) {
+      if (std::strcmp(name, get_entry_name(entry)) == 0) {
+        calls_.of_entry[entry] = static_cast<uint16_t>(id);
+      }
+    }
+  }
 }
 
 // Calls by their callback ids. From within cuInit single ones can be switched on, and all others

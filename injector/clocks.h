@@ -13,6 +13,19 @@ inline uint64_t read_clock_ns(clockid_t clock) {
 }
 inline uint64_t read_mono_ns() { return read_clock_ns(CLOCK_MONOTONIC); }
 inline uint64_t read_unix_ns() { return read_clock_ns(CLOCK_REALTIME); }
+// CLOCK_REALTIME - CLOCK_MONOTONIC, of the shortest of some readings.
+inline uint64_t read_mono_to_unix_ns() {
+  uint64_t offset_ns = 0, shortest_ns = UINT64_MAX;
+  for (int i = 0; i < 5; ++i) {
+    const uint64_t before_ns = read_mono_ns();
+    const uint64_t unix_ns = read_unix_ns();
+    const uint64_t took_ns = read_mono_ns() - before_ns;
+    if (took_ns >= shortest_ns) continue;
+    shortest_ns = took_ns;
+    offset_ns = unix_ns - (before_ns + took_ns / 2);
+  }
+  return offset_ns;
+}
 inline uint64_t read_mono_ms() { return read_mono_ns() / 1'000'000; }
 
 }  // namespace gpuperf::injector

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "injector/clocks.h"
+#include "injector/launch_hooks.h"
 #include "injector/yield.h"
 
 namespace gpuperf::injector {
@@ -33,6 +34,9 @@ constexpr uint64_t kTripPauseMs = 5'000;
 constexpr uint64_t kSilentKernels = 1'000;
 // cuptiFinalize holds the thread that it runs on for 2 to 3 ms.
 constexpr uint64_t kFinalizeMs = 100;
+// The daemon has hooks count a while after it sees the process; one that does not, does not want
+// to.
+constexpr uint64_t kUncountedMs = 3'000;
 // A libcupti that was not there may come with a library that is loaded later.
 constexpr uint64_t kFindAgainMs = 10'000;
 
@@ -194,7 +198,9 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
   if (asks(GPUPERF_SESSION_MEMCPY)) want.kinds |= kKindCopies | kKindPeerCopies;
   if (asks(GPUPERF_SESSION_MEMSET)) want.kinds |= kKindSets;
   if (asks(GPUPERF_SESSION_MEMORY)) want.kinds |= kKindMemory;
-  if (asks(GPUPERF_SESSION_API) || asks(GPUPERF_SESSION_SYNC) || want.all_apis || by_node) {
+  want.hooked_calls = can_hook_calls(now_ms) && !want.all_apis && !by_node;
+  if ((asks(GPUPERF_SESSION_API) || asks(GPUPERF_SESSION_SYNC) || want.all_apis || by_node) &&
+      !want.hooked_calls) {
     want.kinds |= kKindRuntime | kKindDriver;
   }
   // On as long as it may be, whatever is asked: once off it is lost.
@@ -208,10 +214,24 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
   return want;
 }
 
+// Whether the hooks have seen each call since the first launch, and still do.
+bool Collector::can_hook_calls(uint64_t now_ms) const {
+  return (control_.enabled_kinds & GPUPERF_SESSION_HOOKED_CALLS) != 0 && can_log_calls() &&
+         api_.cuptiGetStreamIdEx != nullptr && records_.can_hook_calls() &&
+         (in_initialisation_ || records_.are_calls_hooked()) &&
+         (uncounted_since_ms_ == 0 || now_ms - uncounted_since_ms_ < kUncountedMs);
+}
+
 void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
+  if (!want.hooked_calls) records_.set_hooked_calls(false);
   uint32_t off = active_.all() & ~want.kinds;
   if (active_.all_apis() != want.all_apis) off |= active_.all() & (kKindRuntime | kKindDriver);
-  if (off == 0 && (want.kinds & ~active_.all()) == 0) return;
+  if (off != 0 || (want.kinds & ~active_.all()) != 0) change_kinds(want, off, now_ms);
+  // CUPTI is asked for streams' numbers then: not before it is on.
+  if (want.hooked_calls && active_.all() != 0) records_.set_hooked_calls(true);
+}
+
+void Collector::change_kinds(const Want& want, uint32_t off, uint64_t now_ms) {
   active_.switch_off(off);
   if ((off & kKindGraphs) != 0) {
     graphs_covered_ = false;  // for good
@@ -259,6 +279,11 @@ void Collector::apply(uint64_t now_ms) {
   if (in_initialisation_ && control_.mode == GPUPERF_SESSION_RUN &&
       graphs_.load() == Graphs::kUnknown) {
     graphs_covered_ = true;
+  }
+  if (hooks_count()) {
+    uncounted_since_ms_ = 0;
+  } else if (uncounted_since_ms_ == 0) {
+    uncounted_since_ms_ = now_ms;
   }
   records_.set_kinds(control_.enabled_kinds);
   records_.set_sample_every(control_.sample_every);
@@ -321,6 +346,7 @@ const char* Collector::dismiss_cupti() {
   if (cannot_end_ || api_.cuptiFinalize == nullptr || active_.all() != 0) {
     return "CUPTI stays attached: it cannot be finalised";
   }
+  if (are_streams_asked()) return "CUPTI is about to be finalised";  // asked again soon
   finalizer_.want(api_.cuptiFinalize);
   return "CUPTI is finalised at the next launch";
 }
@@ -443,6 +469,7 @@ void Collector::step_aside(const void* caller) {
   burst_.end();
   control_.burst_flags = 0;
   active_.switch_off(active_.all());
+  records_.set_hooked_calls(false);
   active_.forget_calls_by_id();  // whole kinds will be switched meanwhile
   graphs_covered_ = false;
   // Every buffer of ours comes home: one that stayed would take their records, and they would not
@@ -534,6 +561,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     clock_.check(read_cupti_clock);
   }
   drain(active_.all() == 0, now_ms);
+  if (is_connected_) records_.join_calls(flush, now_ms);
   if (flush && is_prepared_ && !has_yielded_) judge_records(now_ms);
   if (settle_end_ms_ != 0 && now_ms >= settle_end_ms_) {
     settle_end_ms_ = 0;
@@ -548,6 +576,7 @@ void Collector::finish(uint64_t now_ms) {
     if (take_cupti() && active_.all() != 0) {
       (void)api_.cuptiActivityFlushAll(0);
       drain(true, now_ms);
+      if (is_connected_) records_.join_calls(true, now_ms);
     }
   }
   is_dead_.store(true);
@@ -581,6 +610,12 @@ void Collector::fill_status(gpuperf_status& status) const {
                                graphs_.load() == Graphs::kNone && !is_finalised_ &&
                                !burst_.is_by_node();
   active_.fill_level(status, active_.has(kKindGraphs) || will_see_graphs);
+  if (records_.are_calls_hooked()) {
+    status.level |=
+        GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_SYNCS | GPUPERF_SESSION_LEVEL_HOOKED;
+    status.enabled_kinds |=
+        GPUPERF_SESSION_BIT(GPUPERF_SESSION_API) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC);
+  }
 }
 
 }  // namespace gpuperf::injector

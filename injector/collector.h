@@ -81,11 +81,13 @@ class Collector {
   struct Want {
     uint32_t kinds = 0;  // kKind* bits
     bool all_apis = false;
+    bool hooked_calls = false;  // calls are the hooks' to record
   };
 
   Want choose_kinds(uint64_t now_ms) const;
   bool can_collect() const;
   bool wants_any() const;
+  bool can_hook_calls(uint64_t now_ms) const;
   bool may_cover_graphs() const;
   CuptiFound find_library();
   bool prepare();
@@ -95,6 +97,7 @@ class Collector {
   const char* dismiss_cupti();
   void apply(uint64_t now_ms);
   void switch_kinds(const Want& want, uint64_t now_ms);
+  void change_kinds(const Want& want, uint32_t off, uint64_t now_ms);
   void begin_gap(gpuperf_session_cause cause);
   void end_gap(uint64_t now_ms);
   void set_state(gpuperf_session_state state, gpuperf_session_cause cause, const char* detail);
@@ -122,8 +125,9 @@ class Collector {
   bool has_order_ = false;
   bool is_connected_ = false;
   bool is_prepared_ = false;
-  bool has_run_ = false;     // the daemon has wanted records
-  bool has_looked_ = false;  // for libcupti
+  bool has_run_ = false;             // the daemon has wanted records
+  uint64_t uncounted_since_ms_ = 0;  // hooks count no calls; 0 = they do
+  bool has_looked_ = false;          // for libcupti
   Finalizer finalizer_;
   bool is_finalised_ = false;  // CUPTI has been ended, once at least
   bool cannot_end_ = false;    // cuptiFinalize failed, or a graph was launched instead

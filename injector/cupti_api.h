@@ -32,7 +32,8 @@ namespace gpuperf::injector {
 #define GPUPERF_CUPTI_NEWER_FUNCTIONS(X) \
   X(cuptiActivityEnableDriverApi)        \
   X(cuptiActivityEnableRuntimeApi)       \
-  X(cuptiFinalize)
+  X(cuptiFinalize)                       \
+  X(cuptiGetStreamIdEx)
 
 struct CuptiApi {
 #define GPUPERF_MEMBER(name) decltype(&::name) name = nullptr;

@@ -2,6 +2,9 @@
 
 #include <cstring>
 
+#include "injector/clocks.h"
+#include "injector/launch_hooks.h"
+
 namespace gpuperf::injector {
 namespace {
 
@@ -48,7 +51,9 @@ uint8_t to_memory(uint32_t kind) {
   return static_cast<uint8_t>(kind < GPUPERF_MEMORY_COUNT ? kind : GPUPERF_MEMORY_UNKNOWN);
 }
 
-constexpr uint32_t kNoStream = UINT32_MAX;
+// Of hooked calls that cause no work, for they failed or wait: no numbers that CUPTI gives before
+// three billion calls.
+constexpr uint32_t kLoneCallIds = 0xc0000000;
 
 }  // namespace
 
@@ -104,9 +109,12 @@ bool CuptiRecords::read_span(uint64_t start, uint64_t end, Span& span) {
 }
 
 // A launch is left out as a whole: what it caused has its correlation id.
+bool CuptiRecords::is_sampled(uint32_t correlation_id) const {
+  return sample_every_ == 1 || ((correlation_id * 2654435761u) >> 8) % sample_every_ == 0;
+}
+
 bool CuptiRecords::is_left_out(uint32_t correlation_id) {
-  if (sample_every_ == 1) return false;
-  if (((correlation_id * 2654435761u) >> 8) % sample_every_ == 0) return false;
+  if (is_sampled(correlation_id)) return false;
   ++losses_[GPUPERF_SESSION_LOSS_SAMPLED];
   return true;
 }
@@ -148,6 +156,12 @@ void CuptiRecords::discard(uint8_t* buffer, size_t valid_bytes, gpuperf_session_
   while (api_.cuptiActivityGetNextRecord(buffer, valid_bytes, &activity) == CUPTI_SUCCESS) {
     ++losses_[loss];
   }
+  join_.break_off();
+}
+
+void CuptiRecords::count(gpuperf_session_loss loss, uint64_t count) {
+  losses_[loss] += count;
+  if (count > 0) join_.break_off();
 }
 
 void CuptiRecords::add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns,
@@ -193,7 +207,16 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
   ++kernel_count_;
   if (kernel->graphNodeId != 0) ++node_count_;
   Span span;
-  if (is_left_out(kernel->correlationId) || !read_span(kernel->start, kernel->end, span)) return;
+  if (!read_span(kernel->start, kernel->end, span)) return join_.break_off();
+  if (kernel->graphNodeId == 0) {
+    const auto to_length = [](int32_t length) { return static_cast<uint32_t>(length); };
+    note_work(
+        CallKind::kLaunch, kernel->correlationId, kernel->streamId, span,
+        make_size(
+            {to_length(kernel->gridX), to_length(kernel->gridY), to_length(kernel->gridZ)},
+            {to_length(kernel->blockX), to_length(kernel->blockY), to_length(kernel->blockZ)}));
+  }
+  if (is_left_out(kernel->correlationId)) return;
   bool is_new = false;
   size_t text_bytes = 0;
   const char* text = kernel->name != nullptr ? kernel->name : "";
@@ -259,7 +282,11 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
 template <typename Copy>
 void CuptiRecords::take_copy(const Copy& copy, uint8_t direction) {
   Span span;
-  if (is_left_out(copy.correlationId) || !read_span(copy.start, copy.end, span)) return;
+  if (!read_span(copy.start, copy.end, span)) return join_.break_off();
+  if (copy.graphNodeId == 0) {
+    note_work(CallKind::kCopy, copy.correlationId, copy.streamId, span, copy.bytes);
+  }
+  if (is_left_out(copy.correlationId)) return;
   gpuperf_session_memcpy record = {};
   record.start_unix_ns = span.start_unix_ns;
   record.duration_ns = span.duration_ns;
@@ -289,7 +316,11 @@ void CuptiRecords::take_memcpy_peer(const CUpti_Activity* activity) {
 void CuptiRecords::take_memset(const CUpti_Activity* activity) {
   const auto* set = reinterpret_cast<const CUpti_ActivityMemset4*>(activity);
   Span span;
-  if (is_left_out(set->correlationId) || !read_span(set->start, set->end, span)) return;
+  if (!read_span(set->start, set->end, span)) return join_.break_off();
+  if (set->graphNodeId == 0) {
+    note_work(CallKind::kSet, set->correlationId, set->streamId, span, set->bytes);
+  }
+  if (is_left_out(set->correlationId)) return;
   gpuperf_session_memset record = {};
   record.start_unix_ns = span.start_unix_ns;
   record.duration_ns = span.duration_ns;
@@ -300,6 +331,17 @@ void CuptiRecords::take_memset(const CUpti_Activity* activity) {
   record.node_id = static_cast<uint32_t>(set->graphNodeId);
   record.place_id = find_place(set->deviceId, set->contextId, set->streamId);
   if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMSET, set->correlationId);
+}
+
+void CuptiRecords::put_sync(uint32_t type, uint64_t start_unix_ns, uint64_t duration_ns,
+                            uint32_t id) {
+  if ((kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC)) == 0) return;
+  gpuperf_session_sync sync = {};
+  sync.start_unix_ns = start_unix_ns;
+  sync.duration_ns = duration_ns;
+  sync.type = type;
+  sync.place_id = find_place(UINT32_MAX, UINT32_MAX, kNoStream);
+  if (sync.place_id != 0) put(sync, GPUPERF_SESSION_SYNC, id);
 }
 
 void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
@@ -314,14 +356,8 @@ void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
   // CUPTI's own records of waits cost every launch 0.2 us on an H200, whether anybody waits or not;
   // the call that waits says the same.
   const uint32_t sync_type = to_sync_type(call_class);
-  if (sync_type != GPUPERF_SYNC_UNKNOWN &&
-      (kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC)) != 0) {
-    gpuperf_session_sync sync = {};
-    sync.start_unix_ns = span.start_unix_ns;
-    sync.duration_ns = span.duration_ns;
-    sync.type = sync_type;
-    sync.place_id = find_place(UINT32_MAX, UINT32_MAX, kNoStream);
-    if (sync.place_id != 0) put(sync, GPUPERF_SESSION_SYNC, call->correlationId);
+  if (sync_type != GPUPERF_SYNC_UNKNOWN) {
+    put_sync(sync_type, span.start_unix_ns, span.duration_ns, call->correlationId);
   }
   if ((kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_API)) == 0) return;
   gpuperf_session_api record = {};
@@ -334,10 +370,82 @@ void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
   put(record, GPUPERF_SESSION_API, call->correlationId);
 }
 
+void CuptiRecords::set_hooked_calls(bool are_wanted) {
+  if (are_wanted == are_calls_hooked_) return;
+  are_calls_hooked_ = are_wanted;
+  set_call_log(are_wanted ? api_.cuptiGetStreamIdEx : nullptr);
+  if (!are_wanted) join_.break_off();  // what is launched from now on is not seen
+}
+
+void CuptiRecords::note_work(CallKind kind, uint32_t correlation_id, uint32_t stream,
+                             const Span& span, uint64_t size) {
+  if (!are_calls_hooked_) return;
+  join_.add(CallJoin::Work{.start_unix_ns = span.start_unix_ns,
+                           .end_unix_ns = span.start_unix_ns + span.duration_ns,
+                           .size = size,
+                           .correlation_id = correlation_id,
+                           .stream = stream,
+                           .kind = kind});
+}
+
+void CuptiRecords::take_logged(const LoggedCall& call) {
+  const CallJoin::Call converted = {.start_unix_ns = call.start_mono_ns + mono_to_unix_ns_,
+                                    .size = call.size,
+                                    .duration_ns = call.duration_ns,
+                                    .stream = call.stream,
+                                    .tid = call.tid,
+                                    .result = call.result,
+                                    .entry = call.entry};
+  if (get_call_kind(call.entry) == CallKind::kGraph) ++graph_launch_count_;
+  const bool waits = get_call_kind(call.entry) == CallKind::kWait;
+  if (call.result == 0 && !waits) return join_.add(converted);
+  const uint32_t id = kLoneCallIds + static_cast<uint32_t>(lone_calls_++ & ~kLoneCallIds);
+  put_call(converted, id, GPUPERF_API_HOOKED | GPUPERF_API_NO_WORK);
+  if (waits && is_sampled(id)) {
+    put_sync(get_sync_type(call.entry), converted.start_unix_ns, converted.duration_ns, id);
+  }
+}
+
+void CuptiRecords::join_calls(bool are_records_complete, uint64_t now_ms) {
+  now_ms_ = now_ms;
+  const uint64_t unix_ns = read_unix_ns();
+  mono_to_unix_ns_ = read_mono_to_unix_ns();
+  const uint64_t lost = take_logged_calls(
+      [](void* self, const LoggedCall& call) {
+        static_cast<CuptiRecords*>(self)->take_logged(call);
+      },
+      this);
+  if (lost != lost_calls_) join_.break_off();
+  lost_calls_ = lost;
+  if (are_calls_hooked_ && are_records_complete) join_.join(unix_ns, *this);
+}
+
+void CuptiRecords::take(const CallJoin::Call& call, uint32_t correlation_id) {
+  put_call(call, correlation_id, GPUPERF_API_HOOKED);
+}
+
+// A call of the driver, as CUPTI's record of it would say.
+void CuptiRecords::put_call(const CallJoin::Call& call, uint32_t id, uint16_t flags) {
+  ++call_count_;
+  if ((kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_API)) == 0) return;
+  if (calls_.of_entry[call.entry] == 0 || !is_sampled(id)) return;
+  gpuperf_session_api record = {};
+  record.start_unix_ns = call.start_unix_ns;
+  record.duration_ns = call.duration_ns;
+  record.tid = call.tid;
+  record.callback_id = calls_.of_entry[call.entry];
+  record.return_value = call.result;
+  record.domain = GPUPERF_API_DRIVER;
+  record.flags = flags;
+  put(record, GPUPERF_SESSION_API, id);
+}
+
 void CuptiRecords::take_graph(const CUpti_Activity* activity) {
   const auto* graph = reinterpret_cast<const CUpti_ActivityGraphTrace*>(activity);
   Span span;
-  if (is_left_out(graph->correlationId) || !read_span(graph->start, graph->end, span)) return;
+  if (!read_span(graph->start, graph->end, span)) return join_.break_off();
+  note_work(CallKind::kGraph, graph->correlationId, graph->streamId, span, 0);
+  if (is_left_out(graph->correlationId)) return;
   gpuperf_session_graph record = {};
   record.start_unix_ns = span.start_unix_ns;
   record.duration_ns = span.duration_ns;

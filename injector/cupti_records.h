@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "injector/batch.h"
+#include "injector/call_join.h"
 #include "injector/cupti_api.h"
 #include "injector/cupti_clock.h"
 #include "injector/dictionary.h"
@@ -36,10 +37,11 @@ struct CallClasses {
   CallClass driver[kCountMax] = {};
   uint32_t runtime_count = 0;
   uint32_t driver_count = 0;
+  uint16_t of_entry[kLoggedEntries] = {};  // the driver's, by LoggedCall.entry; 0 = none
 };
 CallClass classify_call(const char* name);
 
-class CuptiRecords {
+class CuptiRecords : private CallJoin::Sink {
  public:
   CuptiRecords(const CuptiApi& api, const CuptiClock& clock, const CallClasses& calls, Batch& batch)
       : api_(api), clock_(clock), calls_(calls), batch_(batch) {}
@@ -54,7 +56,16 @@ class CuptiRecords {
   void decode(uint8_t* buffer, size_t valid_bytes, uint64_t now_ms);
   // Counts its records as lost to `loss`, without looking at them.
   void discard(uint8_t* buffer, size_t valid_bytes, gpuperf_session_loss loss);
-  void count(gpuperf_session_loss loss, uint64_t count) { losses_[loss] += count; }
+  void count(gpuperf_session_loss loss, uint64_t count);
+  // Records of calls are made from the hooks' log, from the process's first launch on; once not,
+  // not again.
+  void set_hooked_calls(bool are_wanted);
+  bool are_calls_hooked() const { return are_calls_hooked_; }
+  // Each call was found so far.
+  bool can_hook_calls() const { return !join_.is_broken(); }
+  // Takes the calls that were logged, and makes records of those whose work is known by now.
+  // `are_records_complete`: of all work that has ended.
+  void join_calls(bool are_records_complete, uint64_t now_ms);
   void add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns, uint64_t end_unix_ns,
                uint64_t now_ms);
 
@@ -76,7 +87,14 @@ class CuptiRecords {
   template <typename Record>
   void put(Record record, uint16_t kind, uint32_t id);
   bool read_span(uint64_t start, uint64_t end, Span& span);
+  bool is_sampled(uint32_t correlation_id) const;
   bool is_left_out(uint32_t correlation_id);
+  void note_work(CallKind kind, uint32_t correlation_id, uint32_t stream, const Span& span,
+                 uint64_t size);
+  void take_logged(const LoggedCall& call);
+  void put_sync(uint32_t type, uint64_t start_unix_ns, uint64_t duration_ns, uint32_t id);
+  void take(const CallJoin::Call& call, uint32_t correlation_id) override;
+  void put_call(const CallJoin::Call& call, uint32_t id, uint16_t flags);
   uint32_t find_place(uint32_t device, uint32_t context, uint32_t stream);
   void take(const CUpti_Activity* activity);
   void take_kernel(const CUpti_Activity* activity);
@@ -99,6 +117,11 @@ class CuptiRecords {
   bool is_stopping_ = false;
   uint64_t now_ms_ = 0;
   uint64_t losses_[GPUPERF_SESSION_LOSS_COUNT] = {};
+  bool are_calls_hooked_ = false;
+  CallJoin join_;
+  uint64_t mono_to_unix_ns_ = 0;
+  uint64_t lost_calls_ = 0;  // by the log
+  uint64_t lone_calls_ = 0;  // that have no work
   uint64_t cupti_overhead_ns_ = 0;
   uint64_t node_count_ = 0;
   uint64_t kernel_count_ = 0;

@@ -2,7 +2,7 @@
 
 // What stands in the code below.
 #define GPUPERF_STUB_BYTES 32
-#define GPUPERF_FRAME_BYTES 176
+#define GPUPERF_FRAME_BYTES 208
 #define GPUPERF_TEXT(number) GPUPERF_TEXT_OF(number)
 #define GPUPERF_TEXT_OF(number) #number
 

@@ -12,6 +12,7 @@
 #include <cstdint>
 
 #include "bpf/hook_notes.h"
+#include "injector/call_log.h"
 #include "injector/data_patch.h"
 
 namespace gpuperf::injector {
@@ -26,6 +27,8 @@ struct CallFrame {
   gpuperf_noted_call* note;
   ThreadCounts* thread;
   uint64_t start_ns;
+  CallTarget target;  // of a call that is logged
+  uint64_t is_logged;
   // From here on as the code has written it.
   Word arguments[kRegisterArguments];
   Word caller_bp;

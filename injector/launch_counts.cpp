@@ -2,6 +2,8 @@
 
 #include <pthread.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -268,6 +270,7 @@ ThreadCounts* ThreadTable::find() {
     return mine;
   mine = take();
   if (mine == nullptr) return nullptr;
+  mine->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
   if (pthread_setspecific(key_, mine) == 0) return mine;
   give_back(mine);
   return nullptr;

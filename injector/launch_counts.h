@@ -6,16 +6,18 @@
 //
 // Counting is the launching thread's own: no lock and no shared cache line, and each addition is
 // one instruction, so that a signal handler that launches in the middle of one loses nothing.
-// Memory: 4 KiB per launching thread, 12 KiB for each five entries that it calls, and its stacks
-// (known_stacks.h), kept for the next one when it ends; kThreadsMax at once, further ones are not
-// counted by hooks. All of it is resident from the first, for the kernel side reads it when the
-// process ends, where nothing can be brought into memory any more.
+// Memory: 4 KiB per launching thread, 12 KiB for each five entries that it calls, its stacks
+// (known_stacks.h) and its log of calls (call_log.h), kept for the next one when it ends;
+// kThreadsMax at once, further ones are not counted by hooks. All of it is resident from the first,
+// for the kernel side reads it when the process ends, where nothing can be brought into memory any
+// more.
 
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 
 #include "bpf/hook_notes.h"
+#include "injector/call_log.h"
 #include "injector/known_stacks.h"
 
 namespace gpuperf::injector {
@@ -63,6 +65,9 @@ class ThreadCounts {
   bool keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, KnownStack* stack, bool each);
   // Reports what was kept. Any thread.
   void send_launches();
+  // Its calls, where they are logged.
+  CallRing& ring() { return ring_; }
+  uint32_t tid() const { return tid_; }
 
  private:
   friend class ThreadTable;
@@ -100,6 +105,8 @@ class ThreadCounts {
   std::atomic<bool> is_launches_busy_ = false;  // whoever finds it set does without
   gpuperf_noted_launches launches_ = {};
   KnownStacks stacks_;
+  CallRing ring_;
+  uint32_t tid_ = 0;  // of the thread that has it now
   Frame frames_[kDepthMax] = {};
   std::atomic<uint32_t> made_count_ = 0;
   std::atomic<gpuperf_entry_counts*> chunks_[kChunksMax] = {};

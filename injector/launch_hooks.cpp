@@ -15,6 +15,7 @@
 #include "injector/launch_counts.h"
 #include "injector/note_points.h"
 #include "injector/pointer_patch.h"
+#include "injector/wait_hooks.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -36,6 +37,8 @@ Entry g_entries[GPUPERF_HOOK_COUNT];
 bool g_is_installed = false;             // set before the injector's thread is there
 std::atomic<bool> g_is_off = false;      // a forked child
 std::atomic<bool> g_is_awaited = false;  // the injector's thread knows that there are counts
+std::atomic<bool> g_is_logging = false;
+bool g_can_log = false;
 void (*g_wake)() = nullptr;
 CycleClock g_clock;
 ThreadTable g_threads;
@@ -91,20 +94,42 @@ __attribute__((noinline, cold)) void wake_sender() {
   errno = error;
 }
 
-struct Hooked {
-  const char* name;
-  uint8_t stack_words;
-};
-constexpr Hooked kHooked[] = {
-#define GPUPERF_HOOKED(function, arguments) \
-  {#function, (arguments) > kRegisterArguments ? (arguments)-kRegisterArguments : 0},
-    GPUPERF_HOOK_ENTRIES(GPUPERF_HOOKED)
-#undef GPUPERF_HOOKED
+__attribute__((noinline)) CallTarget find_target(uint32_t entry, const CallFrame* frame) {
+  const int error = errno;
+  const CallTarget target = find_call_target(entry, frame->arguments, frame->caller_stack);
+  errno = error;
+  return target;
+}
+
+uint32_t cut_duration(uint64_t duration_ns) {
+  return static_cast<uint32_t>(std::min<uint64_t>(duration_ns, UINT32_MAX));
+}
+
+void log_call(ThreadCounts& thread, const LoggedCall& call) {
+  if (thread.ring().add(call)) wake_sender();
+}
+
+__attribute__((noinline)) void log_call(const CallFrame& frame, uint64_t duration_ns,
+                                        uint32_t result) {
+  log_call(*frame.thread, {.start_mono_ns = frame.start_ns,
+                           .size = frame.target.size,
+                           .duration_ns = cut_duration(duration_ns),
+                           .stream = frame.target.stream,
+                           .tid = frame.thread->tid(),
+                           .result = static_cast<uint16_t>(result),
+                           .entry = static_cast<uint16_t>(frame.note->entry)});
+}
+
+constexpr uint8_t kStackWords[] = {
+#define GPUPERF_STACK_WORDS(function, arguments) \
+  (arguments) > kRegisterArguments ? (arguments)-kRegisterArguments : 0,
+    GPUPERF_HOOK_ENTRIES(GPUPERF_STACK_WORDS)
+#undef GPUPERF_STACK_WORDS
 };
 
-// All that is to be replaced: the entries, those that make graphs, and what gives their addresses
-// away.
-PointerReplacement g_replacements[GPUPERF_HOOK_COUNT + kGraphHooksMax + 2];
+// All that is to be replaced: the entries, those that make graphs or wait, and what gives their
+// addresses away.
+PointerReplacement g_replacements[GPUPERF_HOOK_COUNT + kGraphHooksMax + kWaitHooksMax + 2];
 size_t g_replacement_count = 0;
 
 // In place of what cuGetProcAddress found.
@@ -184,6 +209,11 @@ extern "C" WayIntoDriver gpuperf_begin_call(Word a, Word b, Word c, Word d, Word
   note.arguments[3] = d;
   note.arguments[4] = e;
   note.arguments[5] = f;
+  frame->is_logged = g_is_logging.load(std::memory_order_relaxed) && is_outermost;
+  if (frame->is_logged) [[unlikely]] {
+    frame->target = find_target(entry, frame);
+    frame->is_logged = frame->target.has_work;
+  }
   uint64_t start_ns = g_clock.read();
   thread->note_place(static_cast<gpuperf_hook_entry>(entry), start_ns);
   if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]] {
@@ -197,7 +227,7 @@ extern "C" WayIntoDriver gpuperf_begin_call(Word a, Word b, Word c, Word d, Word
     thread->show_outermost(start_ns);
   }
   frame->start_ns = start_ns;
-  return {g_entries[entry].past, kHooked[entry].stack_words};
+  return {g_entries[entry].past, kStackWords[entry]};
 }
 
 extern "C" uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result) {
@@ -210,6 +240,9 @@ extern "C" uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result) {
     frame->note->return_value = result;
     note_slow(*frame->note);
   }
+  if (frame->is_logged) [[unlikely]] {
+    log_call(*frame, duration_ns, result);
+  }
   if (frame->note != &frame->nested) frame->thread->hide_outermost();
   frame->thread->end(duration_ns, static_cast<int32_t>(result));
   return result;
@@ -220,7 +253,7 @@ bool install_launch_hooks(void (*wake)()) {
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr || !g_threads.set_up()) return false;
   for (uint32_t i = 0; i < GPUPERF_HOOK_COUNT; ++i) {
-    const auto real = reinterpret_cast<Word>(dlsym(driver, kHooked[i].name));
+    const auto real = reinterpret_cast<Word>(dlsym(driver, get_entry_name(i)));
     if (real == 0 || !read_entry(real, g_entries[i])) continue;
     gpuperf_real[i] = real;
     g_replacements[g_replacement_count++] = {real, find_hook(i)};
@@ -228,6 +261,8 @@ bool install_launch_hooks(void (*wake)()) {
   if (g_replacement_count == 0) return false;
   g_replacement_count +=
       list_graph_hooks(driver, std::span(g_replacements).subspan(g_replacement_count));
+  g_replacement_count +=
+      list_wait_hooks(driver, std::span(g_replacements).subspan(g_replacement_count));
   g_look_up = reinterpret_cast<LookUp>(dlsym(driver, "cuGetProcAddress"));
   g_look_up_v2 = reinterpret_cast<LookUpV2>(dlsym(driver, "cuGetProcAddress_v2"));
   if (g_look_up != nullptr) {
@@ -238,6 +273,7 @@ bool install_launch_hooks(void (*wake)()) {
     g_replacements[g_replacement_count++] = {reinterpret_cast<Word>(g_look_up_v2),
                                              reinterpret_cast<Word>(&look_up_v2)};
   }
+  g_can_log = set_up_stream_numbers(driver);
   g_clock.tune();
   set_up_known_stacks();
   replace_pointers(driver, {g_replacements, g_replacement_count});
@@ -264,6 +300,47 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
     g_threads.at(i).send_launches();
     if (!are_counted) g_threads.at(i).renote_place();
   }
+}
+
+bool can_log_calls() { return g_is_installed && g_can_log; }
+
+void set_call_log(AskStream ask) {
+  if (ask == nullptr) g_is_logging.store(false);
+  set_stream_asker(ask);
+  if (ask != nullptr) g_is_logging.store(true);
+}
+
+bool is_call_log_on() {
+  return g_is_logging.load(std::memory_order_relaxed) && !g_is_off.load(std::memory_order_relaxed);
+}
+
+uint64_t read_call_clock_ns() { return g_clock.read(); }
+
+void log_wait(uint16_t entry, uint64_t start_mono_ns, uint32_t result) {
+  const int error = errno;
+  const uint64_t end_ns = g_clock.read();
+  if (ThreadCounts* const thread = g_threads.find(); thread != nullptr) {
+    const uint64_t duration_ns = end_ns > start_mono_ns ? end_ns - start_mono_ns : 0;
+    log_call(*thread, {.start_mono_ns = start_mono_ns,
+                       .size = 0,
+                       .duration_ns = cut_duration(duration_ns),
+                       .stream = kNoStream,
+                       .tid = thread->tid(),
+                       .result = static_cast<uint16_t>(result),
+                       .entry = entry});
+  }
+  errno = error;
+}
+
+uint64_t take_logged_calls(TakeCall take, void* data) {
+  if (!g_is_installed) return 0;
+  uint64_t lost = 0;
+  for (uint32_t i = 0; i < g_threads.count(); ++i) {
+    CallRing& ring = g_threads.at(i).ring();
+    ring.take([take, data](const LoggedCall& call) { take(data, call); });
+    lost += ring.lost_count();
+  }
+  return lost;
 }
 
 void set_attention(Attend attend) {

@@ -12,6 +12,7 @@
 // A function of the driver that does not begin as those of all known drivers do, or was changed by
 // somebody else's patch, is left as it is.
 
+#include "injector/call_log.h"
 #include "injector/note_points.h"
 
 namespace gpuperf::injector {
@@ -31,6 +32,20 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);
 // that was asked already may still come. Thread: any, one at a time.
 using Attend = void (*)(bool launches_graph);
 void set_attention(Attend attend);
+// Whether calls can be logged with their streams. After install_launch_hooks.
+bool can_log_calls();
+// Calls that begin from now on are logged, with the streams' numbers from `ask`; null = no longer.
+// Nothing is logged while none are counted.
+void set_call_log(AskStream ask);
+bool is_call_log_on();
+// The clock of what is logged: CLOCK_MONOTONIC, as exact as cycle_clock.h says. Any thread.
+uint64_t read_call_clock_ns();
+// Logs a wait that ends now. The thread that waited.
+void log_wait(uint16_t entry, uint64_t start_mono_ns, uint32_t result);
+// Gives the calls that were logged, each thread's oldest first; returns how many were lost since
+// the process began. Injector's thread.
+using TakeCall = void (*)(void* data, const LoggedCall& call);
+uint64_t take_logged_calls(TakeCall take, void* data);
 // A forked child: nobody sends what its hooks would count.
 void stop_counting_launches();
 

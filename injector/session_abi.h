@@ -62,6 +62,10 @@
 	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_GRAPH) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC) |    \
 	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMORY) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_OVERHEAD))
 
+/* In gpuperf_control.enabled_kinds: calls may be recorded by hooks, which the daemon has count, instead
+ * of by CUPTI. */
+#define GPUPERF_SESSION_HOOKED_CALLS (1ull << 63)
+
 /* Every message begins with this. Since 1. */
 struct gpuperf_message {
 	__u32 magic;              /* GPUPERF_SESSION_MAGIC */
@@ -168,6 +172,7 @@ enum gpuperf_session_cause {
 #define GPUPERF_SESSION_LEVEL_COPIES 32u   /* copies and sets */
 #define GPUPERF_SESSION_LEVEL_SYNCS 64u
 #define GPUPERF_SESSION_LEVEL_MEMORY 128u
+#define GPUPERF_SESSION_LEVEL_HOOKED 256u  /* calls and waits are those that hooks see */
 
 /* struct gpuperf_status.losses: what was lost, and where. Records unless said otherwise. */
 enum gpuperf_session_loss {
@@ -344,6 +349,11 @@ struct gpuperf_session_memset {
 #define GPUPERF_API_RUNTIME 1u
 #define GPUPERF_API_DRIVER 2u
 
+/* struct gpuperf_session_api.flags */
+#define GPUPERF_API_HOOKED 1u  /* seen by a hook, not by CUPTI: starts when the hook entered the driver, which is when it
+                                * told the daemon's kernel side; sent once its work is known */
+#define GPUPERF_API_NO_WORK 2u /* hooked; it failed or waited: the id is of no work */
+
 /* One call of the CUDA API, as the CPU saw it. id = CUPTI correlation id, that of the work it caused.
  * Since 1. */
 struct gpuperf_session_api {
@@ -353,8 +363,8 @@ struct gpuperf_session_api {
 	__u32 tid;                /* gettid() of the caller: in the sender's own pid namespace */
 	__u32 callback_id;        /* CUpti_runtime_api_trace_cbid or CUpti_driver_api_trace_cbid */
 	__u32 return_value;       /* cudaError_t or CUresult */
-	__u16 domain;             /* GPUPERF_API_* */
-	__u16 pad;
+	__u16 domain;             /* GPUPERF_API_RUNTIME, GPUPERF_API_DRIVER */
+	__u16 flags;              /* GPUPERF_API_HOOKED, GPUPERF_API_NO_WORK */
 };
 
 /* One launch of a whole graph, as the GPU ran it. id and times as for kernels. Since 1. */

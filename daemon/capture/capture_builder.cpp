@@ -61,7 +61,8 @@ void CaptureBuilder::read(const TraceEvent& event, Epoch& epoch, uint32_t proces
                                .tid = event.second,
                                .correlation_id = event.first,
                                .callback_id = event.third,
-                               .is_driver = event.tag != 0,
+                               .is_driver = (event.tag & kTraceDriverCall) != 0,
+                               .is_hooked = (event.tag & kTraceHooked) != 0,
                                .has_failed = event.fourth != 0});
       return;
     case TraceKind::kKernel:

@@ -10,6 +10,10 @@ namespace {
 // Where something was lost, a hit further away may be that of a call whose record is missing.
 constexpr uint64_t kUsualDelayNs = 2'000;
 
+uint64_t find_last_hit_ns(const LaunchCall& call) {
+  return call.is_hooked ? call.start_ns + (call.end_ns - call.start_ns) / 2 : call.end_ns;
+}
+
 class ThreadMatcher {
  public:
   ThreadMatcher(std::span<const LaunchHit> hits, const MatchOptions& options,
@@ -38,9 +42,9 @@ class ThreadMatcher {
 
   bool is_sure(const LaunchHit& hit, const LaunchCall& call, uint64_t previous_end_ns) const {
     const uint64_t error_ns = options_.clock_error_ns;
-    if (hit.mono_ns < previous_end_ns + error_ns || hit.mono_ns + error_ns > call.end_ns) {
-      return false;
-    }
+    const bool is_next_to_another =
+        hit.mono_ns < previous_end_ns + error_ns || hit.mono_ns + error_ns > call.end_ns;
+    if (is_next_to_another && !call.is_hooked) return false;
     if (!call.is_driver) return true;
     if (call.driver_function != kNoIndex && call.driver_function != hit.function) return false;
     return !options_.has_losses || hit.mono_ns + kUsualDelayNs >= call.start_ns;
@@ -70,7 +74,8 @@ LaunchMatches match_launches(std::span<const LaunchHit> hits, std::span<const La
       while (next < hits.size() && hits[next].tid < tid) ++next;
     }
     const size_t first = next;
-    while (next < hits.size() && hits[next].tid == tid && hits[next].mono_ns <= call.end_ns) ++next;
+    const uint64_t last_hit_ns = find_last_hit_ns(call);
+    while (next < hits.size() && hits[next].tid == tid && hits[next].mono_ns <= last_hit_ns) ++next;
     matcher.match(first, next, call, i, previous_end_ns);
     previous_end_ns = call.end_ns;
   }

@@ -353,7 +353,7 @@ void TraceRecorder::apply(Session& session, const SessionBatch& batch) {
   make_room(session, batch);
   for (const ApiRecord& record : batch.apis) {
     TraceEvent event = make(session, TraceKind::kApi, record.start_mono_ns, record.duration_ns);
-    event.tag = record.is_driver ? 1 : 0;
+    event.tag = (record.is_driver ? kTraceDriverCall : 0) | (record.is_hooked ? kTraceHooked : 0);
     event.first = record.correlation_id;
     event.second = record.tid;
     event.third = record.callback_id;

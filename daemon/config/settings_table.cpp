@@ -114,6 +114,12 @@ constexpr SettingRow kRows[] = {
                     100'000'000}},
     {"ingest", "sample_every", "Keep one of every so many launches. 1: all.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.sample_every; }, 1, 1'000'000}},
+    {"ingest", "hooked_calls",
+     "Record the calls of injected processes by launch hooks instead of CUPTI. Launches cost less, "
+     "and "
+     "a paused session leaves no cost behind. Launches that threads make on one stream at the same "
+     "time are left without their call. Needs overhead.launch_hooks.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.hooked_calls; }}},
     {"ingest", "flush_interval_ms",
      "Maximum time that a record waits in its process before it is sent.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.flush_interval_ms; }, 10,

@@ -53,6 +53,8 @@ struct ApiRecord {
   uint32_t callback_id = 0;
   uint32_t return_value = 0;
   bool is_driver = false;
+  bool is_hooked = false;  // seen by a launch hook, not by CUPTI
+  bool has_work = true;    // false: it is known to be of none
   bool operator==(const ApiRecord&) const = default;
 };
 

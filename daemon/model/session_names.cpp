@@ -19,8 +19,8 @@ constexpr std::string_view kCauses[] = {
 constexpr std::string_view kLosses[] = {
     "cupti_buffer", "device_buffer", "reversed",       "queue_full", "no_daemon",
     "table_full",   "sampled",       "unknown_record", "pool_empty", "incomplete"};
-constexpr std::string_view kLevels[] = {"kernels",  "graphs", "nodes", "apis",
-                                        "all_apis", "copies", "syncs", "memory"};
+constexpr std::string_view kLevels[] = {"kernels", "graphs", "nodes",  "apis",        "all_apis",
+                                        "copies",  "syncs",  "memory", "hooked_calls"};
 constexpr std::string_view kDirections[] = {
     kUnknown,           "host_to_device", "device_to_host",  "host_to_array",
     "array_to_host",    "array_to_array", "array_to_device", "device_to_array",

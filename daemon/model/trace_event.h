@@ -41,7 +41,7 @@ enum class TraceKind : uint8_t {
   kCall,    // first: tid, second: function, third: off-CPU time in 2^-32 of the duration,
             // fourth: stack or kTraceNone, tag: depth
   kApi,     // first: correlation id, second: tid, third: callback id, fourth: return value,
-            // tag: 1 = of the driver
+            // tag: kTraceDriverCall, kTraceHooked
   kKernel,  // first: correlation id, second: name, third: place and shape, fourth: node,
             // tag: graph
   kCopy,    // first: correlation id, second: place, third and fourth: 40 bits of bytes, 8 of
@@ -73,6 +73,8 @@ inline constexpr uint64_t kTraceMaxCopyNode = (uint64_t{1} << 16) - 2;  // of co
 inline constexpr uint64_t kTraceNoCopyNode = (uint64_t{1} << 16) - 1;
 inline constexpr uint32_t kTraceMaxDepth = (1u << 12) - 1;
 inline constexpr uint32_t kTraceNone = UINT32_MAX;
+inline constexpr uint64_t kTraceDriverCall = 1;
+inline constexpr uint64_t kTraceHooked = 2;  // seen by the hook that made the launch's hit
 inline constexpr uint32_t kTraceNoShape = UINT16_MAX;
 
 struct TraceProcess {

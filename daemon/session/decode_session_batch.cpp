@@ -282,7 +282,8 @@ Fault BatchReader::take_memset(Bytes bytes) {
 
 Fault BatchReader::take_api(Bytes bytes) {
   const auto api = copy_as<gpuperf_session_api>(bytes);
-  if ((api.domain != GPUPERF_API_RUNTIME && api.domain != GPUPERF_API_DRIVER) || api.pad != 0) {
+  if ((api.domain != GPUPERF_API_RUNTIME && api.domain != GPUPERF_API_DRIVER) ||
+      (api.flags & ~(GPUPERF_API_HOOKED | GPUPERF_API_NO_WORK)) != 0) {
     return Fault::kBadValue;
   }
   return add_timed(api.start_unix_ns, api.duration_ns, [&](const MonoSpan& span) {
@@ -292,7 +293,9 @@ Fault BatchReader::take_api(Bytes bytes) {
                            .tid = context_.find_thread(api.tid),
                            .callback_id = api.callback_id,
                            .return_value = api.return_value,
-                           .is_driver = api.domain == GPUPERF_API_DRIVER});
+                           .is_driver = api.domain == GPUPERF_API_DRIVER,
+                           .is_hooked = (api.flags & GPUPERF_API_HOOKED) != 0,
+                           .has_work = (api.flags & GPUPERF_API_NO_WORK) == 0});
   });
 }
 

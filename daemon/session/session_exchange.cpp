@@ -207,9 +207,10 @@ void SessionSource::send_order(OpenSession& session) {
   // The first message of ours is the WELCOME; it finds an empty socket.
   const uint16_t kind =
       session.sent_messages == 0 ? GPUPERF_MESSAGE_WELCOME : GPUPERF_MESSAGE_CONTROL;
-  const gpuperf_control message =
+  gpuperf_control message =
       make_session_control(kind, {.version = session.version, .sequence = session.sent_messages},
                            session.id, *session.unsent_order, setup_.flush_interval_ms);
+  if (setup_.hooked_calls) message.enabled_kinds |= GPUPERF_SESSION_HOOKED_CALLS;
   const auto sent = session.socket.send(std::as_bytes(std::span(&message, 1)));
   if (sent == SessionSocket::Sent::kNoRoom) return;
   ++session.sent_messages;

@@ -56,7 +56,8 @@ class SessionSource {
   struct Setup {
     std::string socket_path;
     SessionLimits limits;
-    SessionOrder order;  // for new sessions
+    SessionOrder order;         // for new sessions
+    bool hooked_calls = false;  // launch hooks may record the calls that launch
     uint32_t flush_interval_ms = 250;
     std::string proc_root = "/proc";
     std::function<Owner(const ProcessKey&)> find_owner;

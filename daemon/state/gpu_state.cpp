@@ -176,6 +176,7 @@ void GpuStatistics::apply(Session& session, const ApiRecord& record, int64_t now
     ++totals.api_errors;
     return;  // it caused nothing
   }
+  if (!record.has_work) return;
   const auto match =
       session.join.add(LaunchJoin::Api{.correlation_id = record.correlation_id,
                                        .start_ns = record.start_mono_ns,

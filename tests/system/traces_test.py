@@ -25,6 +25,7 @@ LAUNCHES = {"cuda_func_sym": {name: name for name in (
 
 class TracedTest(unittest.TestCase):
     config = LAUNCHES
+    warm_up = "paths 400 8"
 
     def setUp(self):
         require_root()
@@ -42,7 +43,7 @@ class TracedTest(unittest.TestCase):
         wait_until("the session", lambda: [row for row in self.daemon.query("sessions", "list")
                                            if row["pid"] == pid and row["state"] == "collecting"])
         # Until the rules of its code are known, stacks end where they are met first.
-        self.capture(pid, lambda: workload.do("paths 400 8"))
+        self.capture(pid, lambda: workload.do(self.warm_up))
         workload.do("forget")
         return workload
 
@@ -70,6 +71,41 @@ class TracedTest(unittest.TestCase):
         path = self.daemon.path / "fetched"
         self.daemon.ctl("trace", "fetch", capture, "--format", form, "--file", path, *arguments)
         return path.read_text(encoding="utf-8")
+
+
+class HookedCallsTest(TracedTest):
+    """Calls are recorded by the launch hooks: CUPTI records none, and is ended when the session pauses."""
+    config = LAUNCHES | {"ingest": {"hooked_calls": True}}
+    warm_up = "paths 400 1"
+
+    def capture_paths(self, line="paths 500 1"):
+        """(work, matched, ambiguous) of a capture of launches."""
+        row = self.capture(self.workload.process.pid, lambda: self.workload.do(line))
+        return row["work"], row["work_matched"], row["ambiguous"]
+
+    def session(self):
+        return next(row for row in self.daemon.query("sessions", "list") if row["pid"] == self.workload.process.pid)
+
+    def test_every_launch_finds_its_work_and_cupti_is_ended_with_a_pause(self):
+        self.assertIn("hooked_calls", self.session()["level"])
+        self.assertEqual(self.capture_paths(), (500, 500, 0))
+        self.assertIn("hooked_calls", self.session()["level"])
+
+        self.daemon.ctl("sessions", "pause", self.workload.process.pid)
+        wait_until("CUPTI is ended", lambda: self.workload.do("launch 1 1") is not None
+                   and self.workload.state()["finalised"] == 1)
+        self.daemon.ctl("sessions", "run", self.workload.process.pid)
+        wait_until("the session goes on", lambda: self.session()["state"] == "collecting")
+        self.assertEqual(self.capture_paths(), (500, 500, 0))
+        self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
+
+    def test_cupti_records_calls_once_the_hooks_cannot_tell_whose_work_is_whose(self):
+        self.workload.do("paths 500 8")  # on one stream
+
+        wait_until("calls are CUPTI's", lambda: "hooked_calls" not in self.session()["level"]
+                   and "apis" in self.session()["level"])
+        self.assertEqual(self.capture_paths("paths 500 8"), (4000, 4000, 0))
+        self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
 
 
 class TracesTest(TracedTest):
@@ -100,6 +136,7 @@ class TracesTest(TracedTest):
         found = {work.launch.correlation_id: work.duration_ns for work in stored.work}
         self.assertEqual(found, {correlation: work.end_unix_ns - work.start_unix_ns
                                  for correlation, work in truth.items()})
+        print(row["work"], row["work_matched"], self.workload.noise()[-3000:])
         self.assertTrue(all(work.launch.match == "exact" for work in stored.work))
         trace = json.loads(self.fetch(row["id"], "chrome"))["traceEvents"]
         arrows = [sum(event["ph"] == phase for event in trace) for phase in "sf"]

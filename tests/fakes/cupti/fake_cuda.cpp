@@ -196,6 +196,12 @@ void obey(uint32_t callback_id, Request& request) {
   }
 }
 
+// Streams are told by their numbers; 7 is the default one, as in CUPTI's records.
+constexpr uint32_t kDefaultStream = 7;
+CUstream find_handle(const FakeWork& work) {
+  return reinterpret_cast<CUstream>(work.stream == kDefaultStream ? 0 : uint64_t{work.stream} << 4);
+}
+
 FakeEntries find_entries() {
   if (const FakeEntries* entries = g_entries) return *entries;
   return {cuLaunchKernel,       cuGraphLaunch, cuGraphCreate,  cuGraphInstantiate,
@@ -343,6 +349,23 @@ __attribute__((noinline)) CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph
   *exec = reinterpret_cast<CUgraphExec>(graph);
   return CUDA_SUCCESS;
 }
+// The driver's own number of a stream is none of CUPTI's.
+CUresult cuCtxGetCurrent(CUcontext* context) {
+  *context = reinterpret_cast<CUcontext>(0x1000);
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamIsCapturing(CUstream, CUstreamCaptureStatus* status) {
+  *status = g_captured != nullptr ? CU_STREAM_CAPTURE_STATUS_ACTIVE : CU_STREAM_CAPTURE_STATUS_NONE;
+  return CUDA_SUCCESS;
+}
+CUresult cuStreamGetId(CUstream stream, unsigned long long* id) {
+  *id = fake_cuda_get_stream(stream) + (stream == nullptr ? 0 : 2);
+  return CUDA_SUCCESS;
+}
+uint32_t fake_cuda_get_stream(CUstream stream) {
+  const auto handle = reinterpret_cast<uint64_t>(stream);
+  return handle == 0 ? kDefaultStream : static_cast<uint32_t>(handle >> 4);
+}
 __attribute__((noinline)) CUresult cuGraphDestroy(CUgraph graph) {
   return graph != nullptr ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
@@ -355,8 +378,10 @@ __attribute__((noinline)) CUresult cuCtxSynchronize() {
 uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver) {
   Request request{.work = work, .duration_ns = duration_ns};
   const auto launch = [&request] {
-    return ask(request, find_entries().launch_kernel, nullptr, 1u, 1u, 1u, 1u, 1u, 1u, 0u, nullptr,
-               nullptr, nullptr);
+    const auto& grid = request.work.grid;
+    const auto& block = request.work.block;
+    return ask(request, find_entries().launch_kernel, nullptr, grid[0], grid[1], grid[2], block[0],
+               block[1], block[2], 0u, find_handle(request.work), nullptr, nullptr);
   };
   if (by_driver) return launch();
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
@@ -371,8 +396,8 @@ uint32_t fake_memcpy(const FakeWork& work, uint64_t duration_ns, bool is_peer) {
                   .kind = is_peer ? FakeWorkKind::kPeerCopy : FakeWorkKind::kCopy,
                   .duration_ns = duration_ns,
                   .by = &call};
-  return ask(request, find_entries().memcpy_async, CUdeviceptr{0}, CUdeviceptr{0}, size_t{0},
-             nullptr);
+  return ask(request, find_entries().memcpy_async, CUdeviceptr{0}, CUdeviceptr{0},
+             size_t{work.bytes}, find_handle(work));
 }
 
 uint32_t fake_memset(const FakeWork& work, uint64_t duration_ns) {
@@ -380,7 +405,7 @@ uint32_t fake_memset(const FakeWork& work, uint64_t duration_ns) {
   Request request{
       .work = work, .kind = FakeWorkKind::kSet, .duration_ns = duration_ns, .by = &call};
   return ask(request, find_entries().memset_d8_async, CUdeviceptr{0}, static_cast<unsigned char>(0),
-             size_t{0}, nullptr);
+             size_t{work.bytes}, find_handle(work));
 }
 
 uint32_t fake_allocate(uint64_t address, uint64_t bytes) {

@@ -67,6 +67,8 @@ extern "C" {
 // Null = detached.
 void fake_cuda_set_tools(const FakeTools* tools);
 bool fake_cuda_is_up();
+// FakeWork.stream of a handle.
+uint32_t fake_cuda_get_stream(CUstream stream);
 // A runtime's table, which outlives all calls. Without one they call the driver directly. Returns
 // the one before.
 const FakeEntries* fake_cuda_set_entries(const FakeEntries* entries);

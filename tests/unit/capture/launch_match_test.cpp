@@ -43,6 +43,19 @@ TEST(LaunchMatchTest, TakesTheHitWithinARuntimeCallAndTheOneBeforeADriverCall) {
             (Pairs{{0, LaunchMatch::kExact}, {1, LaunchMatch::kExact}}));
 }
 
+// In a tight loop the next one begins closer to a call's end than the clocks' conversion is exact.
+TEST(LaunchMatchTest, TakesTheHitThatAHookedCallStartsWith) {
+  const auto hooked = [](uint64_t start_ns, uint64_t end_ns) {
+    LaunchCall call = driver(start_ns, end_ns);
+    call.is_hooked = true;
+    return call;
+  };
+  EXPECT_EQ(match({hit(1'100), hit(3'010), hit(4'990)},
+                  {hooked(1'000, 3'020), hooked(3'030, 5'020), hooked(5'010, 7'000)},
+                  {.clock_error_ns = 200}),
+            (Pairs{{0, LaunchMatch::kExact}, {1, LaunchMatch::kExact}, {2, LaunchMatch::kExact}}));
+}
+
 TEST(LaunchMatchTest, ALostHitCostsItsOwnMatchOnly) {
   EXPECT_EQ(
       match({hit(1'200), hit(5'200)},

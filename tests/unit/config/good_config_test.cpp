@@ -126,6 +126,7 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "max_sessions_per_user": 8,
     "max_records_per_second": 5000,
     "sample_every": 10,
+    "hooked_calls": true,
     "flush_interval_ms": 100,
     "injector_path": "/srv/libgpuperf_injector.so",
     "cdi_spec": "/srv/cdi/gpuperf.json",

@@ -291,6 +291,9 @@ TEST_F(DecodeSessionTest, LeavesOutValuesWithoutMeaning) {
     const gpuperf_session_api api{.start_unix_ns = start_unix_ns_, .domain = domain};
     EXPECT_EQ(find_rejects(make_record(GPUPERF_SESSION_API, 1, api)), bad);
   }
+  const gpuperf_session_api flagged{
+      .start_unix_ns = start_unix_ns_, .domain = GPUPERF_API_DRIVER, .flags = 4};
+  EXPECT_EQ(find_rejects(make_record(GPUPERF_SESSION_API, 1, flagged)), bad);
   const gpuperf_session_sync sync{
       .start_unix_ns = start_unix_ns_, .type = GPUPERF_SYNC_COUNT, .place_id = 1};
   EXPECT_EQ(find_rejects(make_record(GPUPERF_SESSION_SYNC, 1, sync)), bad);

@@ -115,6 +115,17 @@ TEST_F(GpuStateTest, MeasuresLaunchLatencyAndQueueDelay) {
   EXPECT_EQ(totals.queue_delay, make_durations({7'000, 0}));  // one began before its call returned
 }
 
+TEST_F(GpuStateTest, WaitsForNoWorkOfACallThatIsKnownToHaveNone) {
+  SessionBatch batch = make_batch();
+  batch.apis = {make_api(1, kOpenedNs, 3'000)};
+  batch.apis[0].has_work = false;
+  batch.kernels = {make_kernel(1, kOpenedNs + 10'000, 5)};
+
+  apply(batch);
+
+  EXPECT_EQ(report().sessions[0]->join, JoinTotals{});
+}
+
 TEST_F(GpuStateTest, JoinsAcrossBatchesInEitherOrder) {
   SessionBatch kernels = make_batch();
   kernels.kernels = {make_kernel(1, kOpenedNs + 10'000, 5)};

@@ -1,0 +1,154 @@
+#include "injector/call_join.h"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+
+namespace gpuperf::injector {
+namespace {
+
+// Two clocks and two conversions lie between a call's times and its work's.
+constexpr uint64_t kClockSlackNs = 2'000;
+
+// Entries that are done with, until sweep() takes them out.
+constexpr uint16_t kTaken = UINT16_MAX;
+constexpr uint32_t kDone = 0;  // no correlation id is 0
+
+template <typename T>
+T* allocate(size_t count) {
+  void* made = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return made == MAP_FAILED ? nullptr : static_cast<T*>(made);
+}
+
+bool is_of(const CallJoin::Call& call, const CallJoin::Work& work) {
+  return call.entry != kTaken && get_call_kind(call.entry) == work.kind &&
+         (call.size == 0 || call.size == work.size) &&
+         call.start_unix_ns <= work.start_unix_ns + kClockSlackNs;
+}
+
+bool may_be_either(const CallJoin::Call& a, const CallJoin::Call& b) {
+  return a.tid != b.tid && a.size == b.size && b.entry != kTaken &&
+         a.start_unix_ns < b.start_unix_ns + b.duration_ns &&
+         b.start_unix_ns < a.start_unix_ns + a.duration_ns;
+}
+
+}  // namespace
+
+bool CallJoin::make_room() {
+  if (calls_ == nullptr) calls_ = allocate<Call>(kCallsMax);
+  if (works_ == nullptr) works_ = allocate<Work>(kWorksMax);
+  if (calls_ != nullptr && works_ != nullptr && call_count_ < kCallsMax &&
+      work_count_ < kWorksMax) {
+    return true;
+  }
+  break_off();
+  return false;
+}
+
+void CallJoin::add(const Call& call) {
+  if (is_broken_ || !make_room()) return;
+  calls_[call_count_++] = call;
+  first_call_unix_ns_ = std::min(first_call_unix_ns_, call.start_unix_ns);
+}
+
+void CallJoin::add(const Work& work) {
+  if (!is_broken_ && make_room() && work.correlation_id != kDone) works_[work_count_++] = work;
+}
+
+void CallJoin::break_off() {
+  is_broken_ = true;
+  call_count_ = work_count_ = 0;
+}
+
+CallJoin::Span CallJoin::find_calls(uint32_t stream) const {
+  const Call* const begin = calls_;
+  const Call* const end = begin + call_count_;
+  const Call* const first =
+      std::partition_point(begin, end, [stream](const Call& c) { return c.stream < stream; });
+  const Call* const last =
+      std::partition_point(first, end, [stream](const Call& c) { return c.stream == stream; });
+  return {static_cast<size_t>(first - begin), static_cast<size_t>(last - begin)};
+}
+
+bool CallJoin::is_begun(uint32_t stream) const {
+  return std::find(begun_, begun_ + begun_count_, stream) != begun_ + begun_count_;
+}
+
+// Work that was launched before calls were logged, on a stream that had no pair yet.
+bool CallJoin::is_from_before(const Work& work, Span calls) const {
+  const uint64_t first_ns =
+      calls.first < calls.end ? calls_[calls.first].start_unix_ns : first_call_unix_ns_;
+  return work.start_unix_ns + kClockSlackNs < first_ns;
+}
+
+// With the first pair. False: the work may be from before, too.
+bool CallJoin::begin_stream(const Work& work, Span calls) {
+  if (begun_count_ == kStreamsMax || calls.first == calls.end) return false;
+  const Call& call = calls_[calls.first];
+  const bool is_prompt = work.start_unix_ns <= call.start_unix_ns + call.duration_ns + kPromptNs;
+  begun_[begun_count_++] = work.stream;
+  return is_prompt || !had_earlier_work_;
+}
+
+// Takes the work's call from `calls`, whose front moves on. `last`: the one that was taken before
+// it.
+bool CallJoin::join_work(const Work& work, Span& calls, Call& last, Sink& sink) {
+  while (calls.first < calls.end && calls_[calls.first].entry == kTaken) ++calls.first;
+  size_t found = calls.first;
+  while (found < calls.end && !is_of(calls_[found], work)) ++found;
+  if (found == calls.end) return false;
+  const Call call = calls_[found];
+  if (may_be_either(call, last)) return false;
+  if (found + 1 < calls.end && may_be_either(call, calls_[found + 1])) return false;
+  sink.take(call, work.correlation_id);
+  calls_[found].entry = kTaken;
+  last = call;
+  return true;
+}
+
+bool CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) {
+  Span calls = find_calls(works_[works.first].stream);
+  Call last = {};
+  bool is_known = is_begun(works_[works.first].stream);
+  for (size_t i = works.first; i < works.end; ++i) {
+    Work& work = works_[i];
+    if (work.end_unix_ns + kSettleNs > now_unix_ns) break;  // those behind it wait, too
+    if (!is_known && is_from_before(work, calls)) {
+      had_earlier_work_ = true;
+    } else {
+      if (!is_known && !begin_stream(work, calls)) return false;
+      is_known = true;
+      if (!join_work(work, calls, last, sink)) return false;
+    }
+    work.correlation_id = kDone;
+  }
+  return true;
+}
+
+void CallJoin::sweep(uint64_t now_unix_ns) {
+  Call* const calls_end = std::remove_if(calls_, calls_ + call_count_, [=](const Call& call) {
+    return call.entry == kTaken || call.start_unix_ns + kCallPatienceNs < now_unix_ns;
+  });
+  call_count_ = static_cast<size_t>(calls_end - calls_);
+  Work* const works_end = std::remove_if(
+      works_, works_ + work_count_, [](const Work& work) { return work.correlation_id == kDone; });
+  work_count_ = static_cast<size_t>(works_end - works_);
+}
+
+void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {
+  if (is_broken_ || work_count_ == 0) return;
+  std::sort(calls_, calls_ + call_count_, [](const Call& a, const Call& b) {
+    return a.stream != b.stream ? a.stream < b.stream : a.start_unix_ns < b.start_unix_ns;
+  });
+  std::sort(works_, works_ + work_count_, [](const Work& a, const Work& b) {
+    return a.stream != b.stream ? a.stream < b.stream : a.correlation_id < b.correlation_id;
+  });
+  for (size_t first = 0, end = 0; first < work_count_; first = end) {
+    while (end < work_count_ && works_[end].stream == works_[first].stream) ++end;
+    if (!join_stream({first, end}, now_unix_ns, sink)) return break_off();
+  }
+  sweep(now_unix_ns);
+}
+
+}  // namespace gpuperf::injector

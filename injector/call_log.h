@@ -1,0 +1,94 @@
+#pragma once
+
+// The calls that gave the GPU work, as their hooks saw them: what records of the API are made from
+// where CUPTI is not to record calls itself (call_join.h).
+//
+// A thread writes into a ring of its own without a lock, the injector's thread reads all of them.
+// Bounds: kCalls in a thread's ring (32 KiB, mapped with its first call while the log is on); when
+// it is full, further calls are counted as lost.
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+
+#include "bpf/hook_notes.h"
+#include "injector/session_abi.h"
+#include "injector/stream_numbers.h"
+
+namespace gpuperf::injector {
+
+enum class CallKind : uint8_t { kLaunch, kGraph, kCopy, kSet, kWait };
+
+// X(function, GPUPERF_SYNC_*): the driver's in which a thread waits for the GPU. Numbered behind
+// enum gpuperf_hook_entry.
+#define GPUPERF_WAIT_ENTRIES(X)                    \
+  X(cuStreamSynchronize, GPUPERF_SYNC_STREAM)      \
+  X(cuStreamSynchronize_ptsz, GPUPERF_SYNC_STREAM) \
+  X(cuEventSynchronize, GPUPERF_SYNC_EVENT)        \
+  X(cuCtxSynchronize, GPUPERF_SYNC_CONTEXT)        \
+  X(cuCtxSynchronize_v2, GPUPERF_SYNC_CONTEXT)
+enum : uint16_t {
+  kLastHookEntry = GPUPERF_HOOK_COUNT - 1,
+#define GPUPERF_WAIT_INDEX(name, type) kEntry_##name,
+  GPUPERF_WAIT_ENTRIES(GPUPERF_WAIT_INDEX)
+#undef GPUPERF_WAIT_INDEX
+      kLoggedEntries
+};
+
+struct LoggedCall {
+  uint64_t start_mono_ns;  // right before it entered the driver
+  uint64_t size;           // of its work, see CallTarget
+  uint32_t duration_ns;    // at most 4.3 s
+  uint32_t stream;         // as CUPTI numbers it
+  uint32_t tid;
+  uint16_t result;  // CUresult
+  uint16_t entry;   // enum gpuperf_hook_entry, or one of GPUPERF_WAIT_ENTRIES
+};
+static_assert(sizeof(LoggedCall) == 32);
+
+// One thread's ring.
+class CallRing {
+ public:
+  static constexpr uint32_t kCalls = 1024;
+
+  // Its thread; a signal handler's call in the middle of another is lost. True: half full just now.
+  bool add(const LoggedCall& call);
+  // Injector's thread: gives those that were added since the last time, oldest first.
+  template <typename Take>
+  void take(Take take_call) {
+    const LoggedCall* const calls = calls_.load(std::memory_order_acquire);
+    const uint32_t end = written_.load(std::memory_order_acquire);
+    for (; read_.load(std::memory_order_relaxed) != end; read_.fetch_add(1)) {
+      take_call(calls[read_.load(std::memory_order_relaxed) % kCalls]);
+    }
+  }
+  uint64_t lost_count() const { return lost_.load(std::memory_order_relaxed); }
+
+ private:
+  std::atomic<LoggedCall*> calls_ = nullptr;
+  std::atomic<uint32_t> written_ = 0;
+  std::atomic<uint32_t> read_ = 0;
+  std::atomic<uint64_t> lost_ = 0;
+  std::atomic<bool> is_busy_ = false;
+};
+
+// What a driver's entry does.
+CallKind get_call_kind(uint32_t entry);
+// GPUPERF_SYNC_* of one in which a thread waits.
+uint32_t get_sync_type(uint32_t entry);
+// Its name.
+const char* get_entry_name(uint32_t entry);
+
+// What a kernel's grid and block are to CallTarget; never 0.
+uint64_t make_size(const uint32_t (&grid)[3], const uint32_t (&block)[3]);
+
+// Which stream a call is for and how large its work is, from its arguments: six in registers, the
+// others from `stack` on. Thread: the calling one, before its call.
+struct CallTarget {
+  uint32_t stream = kNoStream;
+  uint64_t size = 0;     // make_size() of a kernel, bytes of a copy or memset; 0 = not known
+  bool has_work = true;  // false: nothing will be done, or it becomes part of a graph
+};
+CallTarget find_call_target(uint32_t entry, const uint64_t* arguments, const uint64_t* stack);
+
+}  // namespace gpuperf::injector
