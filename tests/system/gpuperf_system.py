@@ -126,6 +126,12 @@ class Daemon:
         """Statistics by function name."""
         return {row["function"]: row for row in self.query("functions", *arguments)}
 
+    def drops(self):
+        """What was dropped, by reason. Not what kernels before 7.0 have no memory for: a thread while another on its CPU,
+        preempted, is being given its own."""
+        return {drop["reason"]: int(drop["count"]) for drop in self.query("status")["drops"]
+                if drop["reason"] != "thread_state"}
+
     def wait_for_counts(self, pid, expected, seconds=10.0):
         """Statistics of one process by function, once they show the calls expected, or the last seen."""
         seen = {}

@@ -50,7 +50,7 @@ class CudaLibrariesTest(unittest.TestCase):
             self.assertEqual({name: (row["in_flight"], row["abandoned"], row["untimed"])
                               for name, row in rows.items()}, dict.fromkeys(symbols, (0, 0, 0)))
             self.compare_errors(rows, truth)
-            self.assertEqual(daemon.query("status")["drops"], [])
+            self.assertEqual(daemon.drops(), {})
             print(f"{len(symbols)} functions of {', '.join(truth['libraries'])}")
 
     def compare_errors(self, rows, truth):

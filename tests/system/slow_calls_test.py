@@ -164,9 +164,7 @@ class SlowCallsTest(SlowCalls):
             lines = [line for line in daemon.log().splitlines() if "function=slow_sleep" in line]
             self.assertIn(len(lines), range(1, 12))
             self.assertIn("duration_ns=", lines[0])
-            self.assertEqual({drop["reason"]: drop["count"]
-                              for drop in daemon.query("status")["drops"]},
-                             {"rate_limited": 12 - len(lines)})
+            self.assertEqual(daemon.drops(), {"rate_limited": 12 - len(lines)})
 
     def test_typed_arguments_of_the_documented_example(self):
         text = (SOURCE / "docs/configuration.md").read_text(encoding="utf-8")
