@@ -16,7 +16,7 @@ import threading
 import time
 import unittest
 
-from gpuperf_system import NOBODY, PATIENCE, Daemon, require_root, wait_until
+from gpuperf_system import LONG, NOBODY, PATIENCE, Daemon, require_root, wait_until
 
 HONEST = pathlib.Path(__file__).with_name("honest.py")
 # What is promised. Without --long, PATIENCE times as much is allowed: what these tests were written against took for ever.
@@ -26,10 +26,10 @@ MAX_CONTROL_S = 0.2 * PATIENCE
 MAX_STOP_S = 2.0 * PATIENCE
 MAX_KILL_S = 0.5 * PATIENCE
 MAX_START_S = 3.0 * PATIENCE
-MAX_MEMORY_S = 60.0  # until what an attack took has come back
+MAX_MEMORY_S = 60.0 if LONG else 24.0  # until what an attack took has come back; wait_until() is as patient
 MEMORY_CEILING_MIB = 512  # the default of the configuration
 # A tenth of an idle daemon is less than what the heap of a run differs by from that of the next.
-MEMORY_SLACK_MIB = 8
+MEMORY_SLACK_MIB = 8 if LONG else 16
 # Of the honest process alone, before memory is compared with what was there before: by then the daemon remembers as many slow
 # calls as it ever will, and has read all that it names them by.
 WARM_UP_S = 5.0
