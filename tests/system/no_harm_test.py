@@ -119,9 +119,9 @@ class CallsTest(unittest.TestCase):
             wait_until("the expected totals", lambda: self.scene.read_totals() == expected)
         except AssertionError:
             self.assertEqual(self.scene.read_totals(), expected)
-        for name, row in self.daemon.functions("--pid", truth["pid"]).items():
-            self.assertLessEqual(row["max_ns"], elapsed_ns, name)
-            self.assertLessEqual(row["self_ns"], row["total_ns"], name)
+        # A call's time is the last thing of it that is read.
+        wait_until("times that agree", lambda: all(row["self_ns"] <= row["total_ns"] and row["max_ns"] <= elapsed_ns for row in
+                                                   self.daemon.functions("--pid", truth["pid"]).values()))
 
     def test_every_way_out_of_a_call(self):
         output = subprocess.run([WORKLOADS / "no_harm", "--list"], capture_output=True, text=True,
