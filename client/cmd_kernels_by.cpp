@@ -89,9 +89,9 @@ Result<std::string> draw_rows(Connection& connection, const View& view, const Op
                                   format_duration(response.total_gpu_ns()));
   if (response.estimated_work() > 0) {
     notes += fmt::format(
-        "Rows of {} pieces of work are estimated: their launches carry no stack, and are shared "
-        "out as those "
-        "of the same kernel that do. Exact: --capture of a capture (gpuperfctl trace start)\n",
+        "Estimated for {} pieces of work, whose launches carry no stack: shared out like those of "
+        "the "
+        "same kernel that do. For exact rows: gpuperfctl trace start, then --capture ID\n",
         format_count(response.estimated_work()));
   }
   if (rows.empty()) notes += "It contains no GPU work. Why: gpuperfctl doctor\n";

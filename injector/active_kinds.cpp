@@ -22,8 +22,16 @@ constexpr KindRow kKinds[] = {
     {kKindDriver, CUPTI_ACTIVITY_KIND_DRIVER},
 };
 
-// Returns past the last id. The list ends where names do.
-uint32_t classify_domain(const CuptiApi& api, CUpti_CallbackDomain domain, CallClass* classes) {
+// Where the hooks log calls of this name, they are of this id.
+void note_entry(const char* name, uint32_t id, uint16_t* of_entry) {
+  for (uint32_t entry = 0; entry < kLoggedEntries; ++entry) {
+    if (std::strcmp(name, get_entry_name(entry)) == 0) of_entry[entry] = static_cast<uint16_t>(id);
+  }
+}
+
+// Returns past the last id. The list ends where names do. `of_entry`: of the driver's domain.
+uint32_t classify_domain(const CuptiApi& api, CUpti_CallbackDomain domain, CallClass* classes,
+                         uint16_t* of_entry) {
   uint32_t id = 1;  // 0 is no call
   for (uint32_t misses = 0; id < CallClasses::kCountMax && misses < 64; ++id) {
     const char* name = nullptr;
@@ -33,6 +41,7 @@ uint32_t classify_domain(const CuptiApi& api, CUpti_CallbackDomain domain, CallC
     }
     misses = 0;
     classes[id] = classify_call(name);
+    if (of_entry != nullptr && classes[id] != CallClass::kOther) note_entry(name, id, of_entry);
   }
   return id;
 }
@@ -40,18 +49,10 @@ uint32_t classify_domain(const CuptiApi& api, CUpti_CallbackDomain domain, CallC
 }  // namespace
 
 void ActiveKinds::classify_calls() {
-  calls_.runtime_count = classify_domain(api_, CUPTI_CB_DOMAIN_RUNTIME_API, calls_.runtime);
-  calls_.driver_count = classify_domain(api_, CUPTI_CB_DOMAIN_DRIVER_API, calls_.driver);
-  for (uint32_t id = 1; id < calls_.driver_count; ++id) {
-    const char* name = nullptr;
-    if (calls_.driver[id] == CallClass::kOther) continue;
-    (void)api_.cuptiGetCallbackName(CUPTI_CB_DOMAIN_DRIVER_API, id, &name);
-    for (uint32_t entry = 0; entry < kLoggedEntries && name != nullptr; ++entry) {
-      if (std::strcmp(name, get_entry_name(entry)) == 0) {
-        calls_.of_entry[entry] = static_cast<uint16_t>(id);
-      }
-    }
-  }
+  calls_.runtime_count =
+      classify_domain(api_, CUPTI_CB_DOMAIN_RUNTIME_API, calls_.runtime, nullptr);
+  calls_.driver_count =
+      classify_domain(api_, CUPTI_CB_DOMAIN_DRIVER_API, calls_.driver, calls_.of_entry);
 }
 
 // Calls by their callback ids. From within cuInit single ones can be switched on, and all others

@@ -8,9 +8,9 @@
 // stream and its records, from the first launch on, are one sequence that two sides tell: each
 // piece of work is of the first call on its stream that none has taken, is of its kind and size
 // (grid and block of a kernel, bytes of a copy or memset) and began before it. Where that fails
-// (work without a call, two threads' calls of one size on one stream at once, anything lost) the
-// sequence is not to be believed any more: the join is broken for good, and whoever uses it has
-// CUPTI record calls.
+// (work without a call, two threads' calls of one size on one stream at once, anything lost), the
+// order proves nothing any more: the join stops for good, and the collector has CUPTI record the
+// calls.
 //
 // A daemon has the hooks of a process count, and so log, a moment after the process has begun. Work
 // from before the first call that was logged is passed over; where there was some, a stream's first

@@ -373,6 +373,7 @@ void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
 void CuptiRecords::set_hooked_calls(bool are_wanted) {
   if (are_wanted == are_calls_hooked_) return;
   are_calls_hooked_ = are_wanted;
+  were_calls_hooked_ = true;
   set_call_log(are_wanted ? api_.cuptiGetStreamIdEx : nullptr);
   if (!are_wanted) join_.break_off();  // what is launched from now on is not seen
 }
@@ -407,6 +408,7 @@ void CuptiRecords::take_logged(const LoggedCall& call) {
 }
 
 void CuptiRecords::join_calls(bool are_records_complete, uint64_t now_ms) {
+  if (!were_calls_hooked_) return;
   now_ms_ = now_ms;
   const uint64_t unix_ns = read_unix_ns();
   mono_to_unix_ns_ = read_mono_to_unix_ns();

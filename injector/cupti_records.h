@@ -118,6 +118,7 @@ class CuptiRecords : private CallJoin::Sink {
   uint64_t now_ms_ = 0;
   uint64_t losses_[GPUPERF_SESSION_LOSS_COUNT] = {};
   bool are_calls_hooked_ = false;
+  bool were_calls_hooked_ = false;  // once: there may be logged calls
   CallJoin join_;
   uint64_t mono_to_unix_ns_ = 0;
   uint64_t lost_calls_ = 0;  // by the log

@@ -32,7 +32,7 @@ std::atomic<uint64_t> g_known[kSlots] = {};
 uint32_t ask(uint64_t handle, uint32_t own, std::atomic<uint64_t>* free) {
   uint32_t number = kNoStream;
   g_asking.fetch_add(1);
-  // After it was counted: whoever takes it away sees the count.
+  // Read once this thread is counted: set_stream_asker() clears it first, then waits for the count.
   if (const AskStream asked = g_ask.load(); asked != nullptr) {
     const auto stream = reinterpret_cast<CUstream>(handle);
     CUcontext context = nullptr;  // without it a default stream has no number

@@ -50,10 +50,10 @@ struct LaunchMatches {
 // inside, or within a runtime call, which makes the driver call. The nearest such hit before a
 // call's end is its own. Nothing is counted along, so what is lost costs its own match and shifts
 // no other. Both are sorted: by tid, then hits by time and calls by end.
-// A call that a hook has seen starts with its hit, so half of it is looked at: the next one may
-// begin closer to its end than the clocks' conversion is exact. A driver call's hit must be of the
-// very function the call is of; otherwise, or where times are closer than the clocks are known, the
-// match is kAmbiguous.
+// A hooked call starts with its hit, so only hits in its first half count: the next hit may be
+// closer to its end than the conversion between the clocks is exact. A driver call's hit must be of
+// the very function the call is of; otherwise, or where times are closer than the clocks are known,
+// the match is kAmbiguous.
 LaunchMatches match_launches(std::span<const LaunchHit> hits, std::span<const LaunchCall> calls,
                              const MatchOptions& options);
 

@@ -21,7 +21,6 @@ namespace gpuperf {
 namespace {
 
 constexpr size_t kTopKernels = 3;
-constexpr std::string_view kNoOperator = "[no operator]";
 constexpr std::string_view kLibraryCategories[] = {"cuda", "cublas", "cudnn", "nccl"};
 
 bool is_library(const CaptureFunction& function) {
@@ -63,6 +62,7 @@ class WorkAdder {
   uint32_t get_kernel_group(const CaptureWork& work);
   uint32_t get_stack_group(const CaptureLaunch& launch);
   std::string name_work(const CaptureWork& work) const;
+  const CaptureOperation* find_operator(const CaptureLaunch& launch) const;
   std::string name_operator(const CaptureLaunch& launch) const;
   bool qualifies(const StackFrame& frame) const;
   std::string name_line_of(const CaptureLaunch& launch) const;
@@ -124,21 +124,27 @@ std::string WorkAdder::name_work(const CaptureWork& work) const {
   return options_.short_names ? get_short_work_name(capture_, work) : get_work_name(capture_, work);
 }
 
-std::string WorkAdder::name_operator(const CaptureLaunch& launch) const {
+// The innermost probed call around the launch that is of no CUDA library; null = there is none.
+const CaptureOperation* WorkAdder::find_operator(const CaptureLaunch& launch) const {
   for (uint32_t next = launch.operation; next < capture_.operations.size();) {
     const CaptureOperation& operation = capture_.operations[next];
     const CaptureFunction* function = find_row(capture_.functions, operation.function);
-    if (function != nullptr && !is_library(*function)) {
-      return name_function(*function, operation.shape);
-    }
+    if (function != nullptr && !is_library(*function)) return &operation;
     next = operation.parent < next ? operation.parent : kNoIndex;
+  }
+  return nullptr;
+}
+
+std::string WorkAdder::name_operator(const CaptureLaunch& launch) const {
+  if (const CaptureOperation* operation = find_operator(launch); operation != nullptr) {
+    return name_function(*find_row(capture_.functions, operation->function), operation->shape);
   }
   const std::span<const uint32_t> stack = get_stack(launch);
   for (size_t i = stack.size(); i-- > 0;) {
     const StackFrame* frame = find_row(capture_.frames, stack[i]);
     if (frame != nullptr && frame->kind == StackFrameKind::kPython) return frame->symbol;
   }
-  return std::string(kNoOperator);
+  return "[no operator]";
 }
 
 // Whether the line may stand for the launch.
@@ -207,7 +213,7 @@ uint32_t WorkAdder::find_group(const CaptureWork& work) {
 bool WorkAdder::is_unsampled(const CaptureWork& work) const {
   const CaptureLaunch* launch = find_row(capture_.launches, work.launch);
   if (launch == nullptr || launch->stack != kNoIndex) return false;
-  if (options_.by == WorkGrouping::kOperator) return name_operator(*launch) == kNoOperator;
+  if (options_.by == WorkGrouping::kOperator) return find_operator(*launch) == nullptr;
   return options_.by == WorkGrouping::kLine || options_.by == WorkGrouping::kStack;
 }
 
