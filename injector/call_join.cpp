@@ -61,6 +61,12 @@ void CallJoin::break_off() {
   call_count_ = work_count_ = 0;
 }
 
+void CallJoin::restart() {
+  call_count_ = work_count_ = begun_count_ = 0;
+  is_broken_ = had_earlier_work_ = false;
+  is_complete_ = true;
+}
+
 CallJoin::Span CallJoin::find_calls(uint32_t stream) const {
   const Call* const begin = calls_;
   const Call* const end = begin + call_count_;
@@ -114,7 +120,7 @@ bool CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) {
   for (size_t i = works.first; i < works.end; ++i) {
     Work& work = works_[i];
     if (work.end_unix_ns + kSettleNs > now_unix_ns) break;  // those behind it wait, too
-    if (!is_known && is_from_before(work, calls)) {
+    if (!is_known && !is_complete_ && is_from_before(work, calls)) {
       had_earlier_work_ = true;
     } else {
       if (!is_known && !begin_stream(work, calls)) return false;
@@ -134,6 +140,11 @@ void CallJoin::sweep(uint64_t now_unix_ns) {
   Work* const works_end = std::remove_if(
       works_, works_ + work_count_, [](const Work& work) { return work.correlation_id == kDone; });
   work_count_ = static_cast<size_t>(works_end - works_);
+}
+
+void CallJoin::finish(Sink& sink) {
+  join(UINT64_MAX, sink);
+  restart();
 }
 
 void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {

@@ -12,9 +12,10 @@
 // order proves nothing any more: the join stops for good, and the collector has CUPTI record the
 // calls.
 //
-// A daemon has the hooks of a process count, and so log, a moment after the process has begun. Work
-// from before the first call that was logged is passed over; where there was some, a stream's first
-// pair is believed only if the work began promptly, so that none from before can stand between.
+// In a process that has just begun, CUPTI records from cuInit on, and calls are logged once a daemon
+// has its hooks count, a moment later. Work from before the first call that was logged is passed
+// over; where there was some, a stream's first pair is believed only if the work began promptly, so
+// that none from before can stand between. After restart() all work is of calls that were logged.
 //
 // Thread: injector's. Bounds: kCallsMax calls and kWorksMax pieces of work that wait, kStreamsMax
 // streams; a further one breaks the join. Calls leave after kCallPatienceNs, for their work may be
@@ -67,8 +68,12 @@ class CallJoin {
   // Gives each call that was found with its work's correlation id. After all records of work that
   // has ended were added.
   void join(uint64_t now_unix_ns, Sink& sink);
+  // The same of all work: none is to come. Then as after restart().
+  void finish(Sink& sink);
   // Something was lost.
   void break_off();
+  // What was given is forgotten; what comes from now on is complete, from the first launch on.
+  void restart();
   bool is_broken() const { return is_broken_; }
 
  private:
@@ -93,6 +98,7 @@ class CallJoin {
   size_t begun_count_ = 0;
   uint64_t first_call_unix_ns_ = UINT64_MAX;
   bool had_earlier_work_ = false;  // than the first call
+  bool is_complete_ = false;       // there is none
   bool is_broken_ = false;
 };
 

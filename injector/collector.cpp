@@ -37,6 +37,10 @@ constexpr uint64_t kFinalizeMs = 100;
 // The daemon has hooks count a while after it sees the process; one that does not, does not want
 // to.
 constexpr uint64_t kUncountedMs = 3'000;
+// So often the hooks may lose track of whose work is whose before CUPTI records the calls.
+constexpr uint32_t kLostTracksMax = 3;
+// While the process calls CUDA, its calls are to be hooked or recorded by CUPTI within so long.
+constexpr uint64_t kFreshMs = 5'000;
 // A libcupti that was not there may come with a library that is loaded later.
 constexpr uint64_t kFindAgainMs = 10'000;
 
@@ -214,35 +218,98 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
   return want;
 }
 
-// Whether the hooks have seen each call since the first launch, and still do.
+// Whether the hooks are to record calls: from a process's first launch on, or from one on before
+// which CUPTI recorded nothing.
 bool Collector::can_hook_calls(uint64_t now_ms) const {
-  return (control_.enabled_kinds & GPUPERF_SESSION_HOOKED_CALLS) != 0 && can_log_calls() &&
-         api_.cuptiGetStreamIdEx != nullptr && records_.can_hook_calls() &&
-         (in_initialisation_ || records_.are_calls_hooked()) &&
-         (uncounted_since_ms_ == 0 || now_ms - uncounted_since_ms_ < kUncountedMs);
+  if ((control_.enabled_kinds & GPUPERF_SESSION_HOOKED_CALLS) == 0 || !can_log_calls() ||
+      (is_prepared_ && api_.cuptiGetStreamIdEx == nullptr) ||
+      (uncounted_since_ms_ != 0 && now_ms - uncounted_since_ms_ >= kUncountedMs)) {
+    return false;
+  }
+  if (in_initialisation_ || records_.are_calls_hooked()) return true;
+  return lost_tracks_ < kLostTracksMax && (is_untouched_ || can_end());
+}
+
+// What the hooks need to begin with is not there yet: a daemon that has them count, and a CUPTI
+// that has recorded nothing.
+bool Collector::must_wait_for_hooks(uint64_t now_ms) {
+  if (in_initialisation_ || has_yielded_ || !wants_any() || records_.are_calls_hooked() ||
+      !can_hook_calls(now_ms)) {
+    fresh_until_ms_ = 0;
+    return false;
+  }
+  if (fresh_until_ms_ == 0 || calls_when_asked_ == get_noted_calls()) {
+    calls_when_asked_ = get_noted_calls();
+    fresh_until_ms_ = now_ms + kFreshMs;
+  }
+  if (now_ms >= fresh_until_ms_) {  // nothing but copies, or never a moment without a call
+    lost_tracks_ = kLostTracksMax;
+    return false;
+  }
+  if (!is_untouched_) {
+    if (state_ == GPUPERF_SESSION_STATE_COLLECTING) begin_gap(GPUPERF_SESSION_CAUSE_NONE);
+    switch_off(active_.all(), now_ms);
+    (void)dismiss_cupti();
+  }
+  return !is_untouched_ || !hooks_count();
 }
 
 void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
-  if (!want.hooked_calls) records_.set_hooked_calls(false);
   uint32_t off = active_.all() & ~want.kinds;
   if (active_.all_apis() != want.all_apis) off |= active_.all() & (kKindRuntime | kKindDriver);
-  if (off != 0 || (want.kinds & ~active_.all()) != 0) change_kinds(want, off, now_ms);
-  // CUPTI is asked for streams' numbers then: not before it is on.
-  if (want.hooked_calls && active_.all() != 0) records_.set_hooked_calls(true);
-}
-
-void Collector::change_kinds(const Want& want, uint32_t off, uint64_t now_ms) {
-  active_.switch_off(off);
-  if ((off & kKindGraphs) != 0) {
-    graphs_covered_ = false;  // for good
-  }
-  if (off != 0) {
-    // What one selection has recorded is handed over before the next begins.
-    (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    drain(true, now_ms);
+  const bool are_hooked = records_.are_calls_hooked();
+  if (are_hooked && !want.hooked_calls) {
+    end_hooked_calls(off, now_ms);
+  } else if (are_hooked && (want.kinds & ~hooked_kinds_) != 0) {
+    // Calls that had no record may look like later ones that have: begins anew, at the next look.
+    return end_hooked_calls(active_.all(), now_ms);
+  } else {
+    switch_off(off, now_ms);
   }
   if (active_.all() == 0 && want.kinds != 0 && !register_buffers()) return;
-  if ((want.kinds & ~active_.all() & (kKindRuntime | kKindDriver)) != 0) {
+  if (want.hooked_calls && !are_hooked) return begin_hooked_calls(want);
+  switch_on(want);
+}
+
+// Whether records are made of launches without hooks from here on, or of all that hooks see: CUPTI
+// has no records of those before.
+void Collector::begin_hooked_calls(const Want& want) {
+  hooked_kinds_ = want.kinds;
+  if (in_initialisation_) {
+    switch_on(want);
+    return records_.hook_calls(false);
+  }
+  if (!hold_launches()) return;  // at the next look
+  switch_on(want);
+  records_.hook_calls(true);
+  if (!release_launches()) records_.lose_track();
+}
+
+// Exactly the calls that were logged have records then, or would have: what is not known by now is
+// not told any more.
+void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
+  const bool are_held = hold_launches();
+  set_call_log(nullptr);
+  active_.switch_off(off);
+  if (are_held) (void)release_launches();
+  switch_off(off, now_ms);
+  records_.finish_hooked_calls(now_ms);
+}
+
+void Collector::switch_off(uint32_t kinds, uint64_t now_ms) {
+  if (kinds == 0) return;
+  active_.switch_off(kinds);
+  if ((kinds & kKindGraphs) != 0) graphs_covered_ = false;  // for good
+  // What one selection has recorded is handed over before the next begins.
+  (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  drain(true, now_ms);
+}
+
+void Collector::switch_on(const Want& want) {
+  const uint32_t kinds = want.kinds & ~active_.all();
+  if (kinds == 0) return;
+  is_untouched_ = false;
+  if ((kinds & (kKindRuntime | kKindDriver)) != 0) {
     calls_before_ = records_.call_count();
     kernels_before_ = records_.kernel_count();
     had_calls_ = true;
@@ -265,6 +332,16 @@ void Collector::apply(uint64_t now_ms) {
   if (!has_order_) return;
   if (finalizer_.is_done()) forget_cupti();
   has_run_ |= wants_any();
+  if (hooks_count()) {
+    uncounted_since_ms_ = 0;
+  } else if (uncounted_since_ms_ == 0) {
+    uncounted_since_ms_ = now_ms;
+  }
+  if (records_.has_lost_track()) {
+    ++lost_tracks_;
+    records_.drop_hooked_calls();
+  }
+  if (must_wait_for_hooks(now_ms)) return;
   if (wants_any() && !take_cupti()) return;  // it is being ended: goes on at the next look
   if (control_.mode == GPUPERF_SESSION_OFF && !is_prepared_) {
     return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
@@ -280,16 +357,14 @@ void Collector::apply(uint64_t now_ms) {
       graphs_.load() == Graphs::kUnknown) {
     graphs_covered_ = true;
   }
-  if (hooks_count()) {
-    uncounted_since_ms_ = 0;
-  } else if (uncounted_since_ms_ == 0) {
-    uncounted_since_ms_ = now_ms;
-  }
   records_.set_kinds(control_.enabled_kinds);
   records_.set_sample_every(control_.sample_every);
   const bool was_collecting = state_ == GPUPERF_SESSION_STATE_COLLECTING;
-  switch_kinds(choose_kinds(now_ms), now_ms);
+  const Want want = choose_kinds(now_ms);
+  switch_kinds(want, now_ms);
   if (!can_collect()) return;
+  // Launches could not be held back: at the next look.
+  if (want.hooked_calls && !records_.are_calls_hooked()) return;
   if (has_yielded_) return;  // the state says so already
   if (control_.mode == GPUPERF_SESSION_OFF) {
     if (was_collecting) begin_gap(GPUPERF_SESSION_CAUSE_CONTROL);
@@ -331,21 +406,30 @@ void Collector::forget_cupti() {
   cannot_end_ = result != CUPTI_SUCCESS;
   if (cannot_end_) return;
   is_prepared_ = false;
+  is_untouched_ = true;
   is_finalised_ = true;
+  records_.renumber();
   active_.forget_calls_by_id();  // they worked in cuInit only
   clock_.forget();
+}
+
+// Why CUPTI must not be ended; null = it may be.
+const char* Collector::find_why_not_to_end() const {
+  if (graphs_.load() == Graphs::kUnknown) return "CUPTI stays attached: launches are not hooked";
+  if (graphs_.load() == Graphs::kMade) return "CUPTI stays attached: there are CUDA graphs";
+  if (foreign_.has_been()) return "CUPTI stays attached: another client has used it";
+  if (had_calls_) return "CUPTI stays attached: calls of the API were recorded";
+  if (cannot_end_ || api_.cuptiFinalize == nullptr) {
+    return "CUPTI stays attached: it cannot be finalised";
+  }
+  return nullptr;
 }
 
 // Nothing is wanted of CUPTI: has it ended, if that harms nobody. Says what becomes of it.
 const char* Collector::dismiss_cupti() {
   if (!is_prepared_) return is_finalised_ ? "CUPTI is finalised" : "";
-  if (graphs_.load() == Graphs::kUnknown) return "CUPTI stays attached: launches are not hooked";
-  if (graphs_.load() == Graphs::kMade) return "CUPTI stays attached: there are CUDA graphs";
-  if (foreign_.has_been()) return "CUPTI stays attached: another client has used it";
-  if (had_calls_) return "CUPTI stays attached: calls of the API were recorded";
-  if (cannot_end_ || api_.cuptiFinalize == nullptr || active_.all() != 0) {
-    return "CUPTI stays attached: it cannot be finalised";
-  }
+  if (const char* why_not = find_why_not_to_end()) return why_not;
+  if (active_.all() != 0) return "CUPTI stays attached: it cannot be finalised";
   if (are_streams_asked()) return "CUPTI is about to be finalised";  // asked again soon
   finalizer_.want(api_.cuptiFinalize);
   return "CUPTI is finalised at the next launch";
@@ -356,8 +440,6 @@ const char* Collector::dismiss_cupti() {
 // Whether graphs made from now on are to be recorded, now or when collection goes on.
 bool Collector::may_cover_graphs() const {
   if (!has_order_ || !can_collect() || has_yielded_ || burst_.is_by_node()) return false;
-  // Whether graphs are safe that begin after CUPTI's end was tried too seldom to rely on it.
-  if (is_finalised_) return false;
   // A graph that no hook saw being made would crash.
   if (records_.graph_launch_count() > 0 || records_.node_count() > 0) return false;
   return wants_any() || (control_.mode == GPUPERF_SESSION_PAUSE && has_run_ && is_connected_);
@@ -376,6 +458,7 @@ void Collector::on_graph(bool begins) {
   // Ended before there is a graph, or not at all.
   if (take_cupti() && begins && may_cover_graphs() && prepare() &&
       (active_.all() != 0 || register_buffers())) {
+    is_untouched_ = false;
     graphs_covered_ =
         active_.switch_on(kKindGraphs, active_.all_apis(), false).result == CUPTI_SUCCESS;
   }
@@ -416,6 +499,7 @@ void Collector::set_connected(bool is_connected, uint64_t now_ms) {
   if (is_connected == is_connected_) return;
   is_connected_ = is_connected;
   if (is_connected) {
+    records_.drop_hooked_calls();  // what was discarded meanwhile is missing
     records_.start_connection();
     if (gap_cause_ == GPUPERF_SESSION_CAUSE_DAEMON_GONE) end_gap(now_ms);
   } else if (state_ == GPUPERF_SESSION_STATE_COLLECTING) {
@@ -469,7 +553,7 @@ void Collector::step_aside(const void* caller) {
   burst_.end();
   control_.burst_flags = 0;
   active_.switch_off(active_.all());
-  records_.set_hooked_calls(false);
+  records_.drop_hooked_calls();
   active_.forget_calls_by_id();  // whole kinds will be switched meanwhile
   graphs_covered_ = false;
   // Every buffer of ours comes home: one that stayed would take their records, and they would not
@@ -607,8 +691,7 @@ void Collector::fill_status(gpuperf_status& status) const {
   status.buffer_mib = static_cast<uint32_t>((buffers_.made_count() * Buffers::kBufferBytes) >> 20);
   std::memcpy(status.detail, detail_, sizeof(status.detail));
   const bool will_see_graphs = state_ == GPUPERF_SESSION_STATE_COLLECTING &&
-                               graphs_.load() == Graphs::kNone && !is_finalised_ &&
-                               !burst_.is_by_node();
+                               graphs_.load() == Graphs::kNone && !burst_.is_by_node();
   active_.fill_level(status, active_.has(kKindGraphs) || will_see_graphs);
   if (records_.are_calls_hooked()) {
     status.level |=

@@ -88,16 +88,22 @@ class Collector {
   bool can_collect() const;
   bool wants_any() const;
   bool can_hook_calls(uint64_t now_ms) const;
+  bool must_wait_for_hooks(uint64_t now_ms);
+  bool can_end() const { return find_why_not_to_end() == nullptr; }
   bool may_cover_graphs() const;
   CuptiFound find_library();
   bool prepare();
   bool register_buffers();
   bool take_cupti();
   void forget_cupti();
+  const char* find_why_not_to_end() const;
   const char* dismiss_cupti();
   void apply(uint64_t now_ms);
   void switch_kinds(const Want& want, uint64_t now_ms);
-  void change_kinds(const Want& want, uint32_t off, uint64_t now_ms);
+  void begin_hooked_calls(const Want& want);
+  void end_hooked_calls(uint32_t off, uint64_t now_ms);
+  void switch_off(uint32_t kinds, uint64_t now_ms);
+  void switch_on(const Want& want);
   void begin_gap(gpuperf_session_cause cause);
   void end_gap(uint64_t now_ms);
   void set_state(gpuperf_session_state state, gpuperf_session_cause cause, const char* detail);
@@ -125,8 +131,13 @@ class Collector {
   bool has_order_ = false;
   bool is_connected_ = false;
   bool is_prepared_ = false;
+  bool is_untouched_ = true;         // no kind was on since CUPTI began
   bool has_run_ = false;             // the daemon has wanted records
   uint64_t uncounted_since_ms_ = 0;  // hooks count no calls; 0 = they do
+  uint32_t hooked_kinds_ = 0;        // wanted when hooked calls began
+  uint32_t lost_tracks_ = 0;         // how often hooked calls and records no longer fitted
+  uint64_t fresh_until_ms_ = 0;      // hooked calls are to begin until then; 0 = no
+  uint64_t calls_when_asked_ = 0;
   bool has_looked_ = false;          // for libcupti
   Finalizer finalizer_;
   bool is_finalised_ = false;  // CUPTI has been ended, once at least

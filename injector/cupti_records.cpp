@@ -1,5 +1,6 @@
 #include "injector/cupti_records.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "injector/clocks.h"
@@ -119,6 +120,12 @@ bool CuptiRecords::is_left_out(uint32_t correlation_id) {
   return true;
 }
 
+uint32_t CuptiRecords::take_id(uint32_t correlation_id) {
+  const uint32_t id = id_base_ + correlation_id;
+  last_id_ = std::max(last_id_, id);
+  return id;
+}
+
 uint32_t CuptiRecords::find_place(uint32_t device, uint32_t context, uint32_t stream) {
   gpuperf_session_place place = {};
   place.record = {GPUPERF_SESSION_PLACE, sizeof(place), 0};
@@ -204,6 +211,7 @@ void CuptiRecords::take(const CUpti_Activity* activity) {
 
 void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
   const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(activity);
+  const uint32_t id = take_id(kernel->correlationId);
   ++kernel_count_;
   if (kernel->graphNodeId != 0) ++node_count_;
   Span span;
@@ -211,12 +219,12 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
   if (kernel->graphNodeId == 0) {
     const auto to_length = [](int32_t length) { return static_cast<uint32_t>(length); };
     note_work(
-        CallKind::kLaunch, kernel->correlationId, kernel->streamId, span,
+        CallKind::kLaunch, id, kernel->streamId, span,
         make_size(
             {to_length(kernel->gridX), to_length(kernel->gridY), to_length(kernel->gridZ)},
             {to_length(kernel->blockX), to_length(kernel->blockY), to_length(kernel->blockZ)}));
   }
-  if (is_left_out(kernel->correlationId)) return;
+  if (is_left_out(id)) return;
   bool is_new = false;
   size_t text_bytes = 0;
   const char* text = kernel->name != nullptr ? kernel->name : "";
@@ -275,18 +283,19 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
       kernel->launchType == CUPTI_ACTIVITY_LAUNCH_TYPE_COOPERATIVE_MULTI_DEVICE) {
     record.flags |= GPUPERF_KERNEL_COOPERATIVE;
   }
-  put(record, GPUPERF_SESSION_KERNEL, kernel->correlationId);
+  put(record, GPUPERF_SESSION_KERNEL, id);
 }
 
 // Copies of one device and between two, which CUPTI tells with different records.
 template <typename Copy>
 void CuptiRecords::take_copy(const Copy& copy, uint8_t direction) {
+  const uint32_t id = take_id(copy.correlationId);
   Span span;
   if (!read_span(copy.start, copy.end, span)) return join_.break_off();
   if (copy.graphNodeId == 0) {
-    note_work(CallKind::kCopy, copy.correlationId, copy.streamId, span, copy.bytes);
+    note_work(CallKind::kCopy, id, copy.streamId, span, copy.bytes);
   }
-  if (is_left_out(copy.correlationId)) return;
+  if (is_left_out(id)) return;
   gpuperf_session_memcpy record = {};
   record.start_unix_ns = span.start_unix_ns;
   record.duration_ns = span.duration_ns;
@@ -298,7 +307,7 @@ void CuptiRecords::take_copy(const Copy& copy, uint8_t direction) {
   record.graph_id = copy.graphNodeId != 0 ? copy.graphId : 0;
   record.node_id = static_cast<uint32_t>(copy.graphNodeId);
   record.place_id = find_place(copy.deviceId, copy.contextId, copy.streamId);
-  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMCPY, copy.correlationId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMCPY, id);
 }
 
 void CuptiRecords::take_memcpy(const CUpti_Activity* activity) {
@@ -315,12 +324,13 @@ void CuptiRecords::take_memcpy_peer(const CUpti_Activity* activity) {
 
 void CuptiRecords::take_memset(const CUpti_Activity* activity) {
   const auto* set = reinterpret_cast<const CUpti_ActivityMemset4*>(activity);
+  const uint32_t id = take_id(set->correlationId);
   Span span;
   if (!read_span(set->start, set->end, span)) return join_.break_off();
   if (set->graphNodeId == 0) {
-    note_work(CallKind::kSet, set->correlationId, set->streamId, span, set->bytes);
+    note_work(CallKind::kSet, id, set->streamId, span, set->bytes);
   }
-  if (is_left_out(set->correlationId)) return;
+  if (is_left_out(id)) return;
   gpuperf_session_memset record = {};
   record.start_unix_ns = span.start_unix_ns;
   record.duration_ns = span.duration_ns;
@@ -330,7 +340,7 @@ void CuptiRecords::take_memset(const CUpti_Activity* activity) {
   record.graph_id = set->graphNodeId != 0 ? set->graphId : 0;
   record.node_id = static_cast<uint32_t>(set->graphNodeId);
   record.place_id = find_place(set->deviceId, set->contextId, set->streamId);
-  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMSET, set->correlationId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMSET, id);
 }
 
 void CuptiRecords::put_sync(uint32_t type, uint64_t start_unix_ns, uint64_t duration_ns,
@@ -346,18 +356,19 @@ void CuptiRecords::put_sync(uint32_t type, uint64_t start_unix_ns, uint64_t dura
 
 void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
   const auto* call = reinterpret_cast<const CUpti_ActivityAPI*>(activity);
+  const uint32_t id = take_id(call->correlationId);
   ++call_count_;
   const CallClass* classes = is_driver ? calls_.driver : calls_.runtime;
   const CallClass call_class =
       call->cbid < CallClasses::kCountMax ? classes[call->cbid] : CallClass::kOther;
   if (call_class == CallClass::kGraphLaunch) ++graph_launch_count_;
   Span span;
-  if (is_left_out(call->correlationId) || !read_span(call->start, call->end, span)) return;
+  if (is_left_out(id) || !read_span(call->start, call->end, span)) return;
   // CUPTI's own records of waits cost every launch 0.2 us on an H200, whether anybody waits or not;
   // the call that waits says the same.
   const uint32_t sync_type = to_sync_type(call_class);
   if (sync_type != GPUPERF_SYNC_UNKNOWN) {
-    put_sync(sync_type, span.start_unix_ns, span.duration_ns, call->correlationId);
+    put_sync(sync_type, span.start_unix_ns, span.duration_ns, id);
   }
   if ((kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_API)) == 0) return;
   gpuperf_session_api record = {};
@@ -367,15 +378,32 @@ void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
   record.callback_id = call->cbid;
   record.return_value = call->returnValue;
   record.domain = is_driver ? GPUPERF_API_DRIVER : GPUPERF_API_RUNTIME;
-  put(record, GPUPERF_SESSION_API, call->correlationId);
+  put(record, GPUPERF_SESSION_API, id);
 }
 
-void CuptiRecords::set_hooked_calls(bool are_wanted) {
-  if (are_wanted == are_calls_hooked_) return;
-  are_calls_hooked_ = are_wanted;
-  were_calls_hooked_ = true;
-  set_call_log(are_wanted ? api_.cuptiGetStreamIdEx : nullptr);
-  if (!are_wanted) join_.break_off();  // what is launched from now on is not seen
+void CuptiRecords::hook_calls(bool from_first_launch) {
+  if (are_calls_hooked_) return;
+  if (from_first_launch) {
+    // Of calls that were in flight when the log ended.
+    lost_calls_ = take_logged_calls([](void*, const LoggedCall&) {}, nullptr);
+    join_.restart();
+  }
+  are_calls_hooked_ = were_calls_hooked_ = true;
+  set_call_log(api_.cuptiGetStreamIdEx);
+}
+
+void CuptiRecords::finish_hooked_calls(uint64_t now_ms) {
+  if (!are_calls_hooked_) return;
+  join_calls(false, now_ms);
+  join_.finish(*this);
+  are_calls_hooked_ = false;
+}
+
+void CuptiRecords::drop_hooked_calls() {
+  if (!are_calls_hooked_) return;
+  are_calls_hooked_ = false;
+  set_call_log(nullptr);
+  join_.break_off();
 }
 
 void CuptiRecords::note_work(CallKind kind, uint32_t correlation_id, uint32_t stream,
@@ -390,6 +418,7 @@ void CuptiRecords::note_work(CallKind kind, uint32_t correlation_id, uint32_t st
 }
 
 void CuptiRecords::take_logged(const LoggedCall& call) {
+  if (!are_calls_hooked_) return;
   const CallJoin::Call converted = {.start_unix_ns = call.start_mono_ns + mono_to_unix_ns_,
                                     .size = call.size,
                                     .duration_ns = call.duration_ns,
@@ -444,16 +473,17 @@ void CuptiRecords::put_call(const CallJoin::Call& call, uint32_t id, uint16_t fl
 
 void CuptiRecords::take_graph(const CUpti_Activity* activity) {
   const auto* graph = reinterpret_cast<const CUpti_ActivityGraphTrace*>(activity);
+  const uint32_t id = take_id(graph->correlationId);
   Span span;
   if (!read_span(graph->start, graph->end, span)) return join_.break_off();
-  note_work(CallKind::kGraph, graph->correlationId, graph->streamId, span, 0);
-  if (is_left_out(graph->correlationId)) return;
+  note_work(CallKind::kGraph, id, graph->streamId, span, 0);
+  if (is_left_out(id)) return;
   gpuperf_session_graph record = {};
   record.start_unix_ns = span.start_unix_ns;
   record.duration_ns = span.duration_ns;
   record.graph_id = graph->graphId;
   record.place_id = find_place(graph->deviceId, graph->contextId, graph->streamId);
-  if (record.place_id != 0) put(record, GPUPERF_SESSION_GRAPH, graph->correlationId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_GRAPH, id);
 }
 
 void CuptiRecords::take_memory(const CUpti_Activity* activity) {
@@ -479,7 +509,7 @@ void CuptiRecords::take_memory(const CUpti_Activity* activity) {
   record.from_pool =
       memory->memoryPoolConfig.memoryPoolType != CUPTI_ACTIVITY_MEMORY_POOL_TYPE_INVALID;
   record.place_id = find_place(memory->deviceId, memory->contextId, memory->streamId);
-  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMORY, memory->correlationId);
+  if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMORY, take_id(memory->correlationId));
 }
 
 void CuptiRecords::take_overhead(const CUpti_Activity* activity) {

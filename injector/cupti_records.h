@@ -57,12 +57,21 @@ class CuptiRecords : private CallJoin::Sink {
   // Counts its records as lost to `loss`, without looking at them.
   void discard(uint8_t* buffer, size_t valid_bytes, gpuperf_session_loss loss);
   void count(gpuperf_session_loss loss, uint64_t count);
-  // Records of calls are made from the hooks' log, from the process's first launch on; once not,
-  // not again.
-  void set_hooked_calls(bool are_wanted);
+  // CUPTI counts its correlation ids from 1 again; ours go on.
+  void renumber() { id_base_ = last_id_; }
+  // Records of calls are made from the hooks' log from now on. `from_first_launch`: no launch has a
+  // record by now, and none is in flight.
+  void hook_calls(bool from_first_launch);
+  // Makes those of the calls that are known by now: the log has ended (set_call_log), and so have
+  // CUPTI's records, all of which were decoded.
+  void finish_hooked_calls(uint64_t now_ms);
+  // In the middle: calls whose work is not known yet have no record.
+  void drop_hooked_calls();
   bool are_calls_hooked() const { return are_calls_hooked_; }
-  // Each call was found so far.
-  bool can_hook_calls() const { return !join_.is_broken(); }
+  // A launch may have gone past the log.
+  void lose_track() { join_.break_off(); }
+  // Not each call can be told any more: drop_hooked_calls().
+  bool has_lost_track() const { return are_calls_hooked_ && join_.is_broken(); }
   // Takes the calls that were logged, and makes records of those whose work is known by now.
   // `are_records_complete`: of all work that has ended.
   void join_calls(bool are_records_complete, uint64_t now_ms);
@@ -89,6 +98,7 @@ class CuptiRecords : private CallJoin::Sink {
   bool read_span(uint64_t start, uint64_t end, Span& span);
   bool is_sampled(uint32_t correlation_id) const;
   bool is_left_out(uint32_t correlation_id);
+  uint32_t take_id(uint32_t correlation_id);
   void note_work(CallKind kind, uint32_t correlation_id, uint32_t stream, const Span& span,
                  uint64_t size);
   void take_logged(const LoggedCall& call);
@@ -119,6 +129,8 @@ class CuptiRecords : private CallJoin::Sink {
   uint64_t losses_[GPUPERF_SESSION_LOSS_COUNT] = {};
   bool are_calls_hooked_ = false;
   bool were_calls_hooked_ = false;  // once: there may be logged calls
+  uint32_t id_base_ = 0;            // of CUPTI's correlation ids
+  uint32_t last_id_ = 0;
   CallJoin join_;
   uint64_t mono_to_unix_ns_ = 0;
   uint64_t lost_calls_ = 0;  // by the log

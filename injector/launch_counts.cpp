@@ -72,7 +72,7 @@ uint32_t find_bucket(uint64_t duration_ns) {
 
 void ThreadCounts::drop_frames(uint32_t left) {
   while (depth_ > left) {
-    --depth_;
+    set_depth(depth_ - 1);
     if (depth_ < kDepthMax) add(frames_[depth_].counts->abandoned, 1);
   }
   if (left == 0) hide_outermost();
@@ -117,14 +117,14 @@ bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
   while (live > 0 && frames_[live - 1].sp <= sp) --live;
   if (live < depth_ && live < kDepthMax) drop_frames(live);
   if (depth_ < kDepthMax) frames_[depth_] = {sp, 0, counts};
-  ++depth_;
+  set_depth(depth_ + 1);
   add(counts->calls, 1);
   return true;
 }
 
 void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   if (depth_ == 0) return;  // cannot be
-  --depth_;
+  set_depth(depth_ - 1);
   if (depth_ >= kDepthMax) return;
   const Frame& frame = frames_[depth_];
   gpuperf_entry_counts& counts = *frame.counts;

@@ -30,8 +30,10 @@ class ThreadCounts {
   bool begin(gpuperf_hook_entry entry, uint64_t sp);
   // The call begun last that has not ended.
   void end(uint64_t duration_ns, int32_t status);
-  // Hooked calls that the thread is inside of.
-  uint32_t depth() const { return depth_; }
+  // Hooked calls that the thread is inside of. Any thread.
+  uint32_t depth() const { return __atomic_load_n(&depth_, __ATOMIC_RELAXED); }
+  // Its call has begun, and is kept from entering the driver (launch_gate.h).
+  std::atomic<bool>& is_at_gate() { return is_at_gate_; }
   // The call that no other is around, for the kernel side to find it in flight: filled, then shown
   // until its end was noted.
   gpuperf_noted_call& outermost() { return hooked_.call; }
@@ -91,6 +93,7 @@ class ThreadCounts {
   // A stack is noted again so often: the kernel side may have lost it.
   static constexpr uint64_t kNotedNs = 1'000'000'000;
 
+  void set_depth(uint32_t depth) { __atomic_store_n(&depth_, depth, __ATOMIC_RELAXED); }
   gpuperf_entry_counts* make(uint32_t entry);
   void drop_frames(uint32_t left);
   void report_kept();
@@ -98,6 +101,7 @@ class ThreadCounts {
 
   gpuperf_hooked_thread hooked_ = {};  // read by BPF
   std::atomic<bool> is_taken_ = false;
+  std::atomic<bool> is_at_gate_ = false;
   uint32_t depth_ = 0;
   gpuperf_hooked_process* process_ = nullptr;
   std::atomic<uint64_t> next_place_ns_ = 0;

@@ -13,6 +13,7 @@
 #include "injector/hook_code.h"
 #include "injector/known_stacks.h"
 #include "injector/launch_counts.h"
+#include "injector/launch_gate.h"
 #include "injector/note_points.h"
 #include "injector/pointer_patch.h"
 #include "injector/wait_hooks.h"
@@ -42,6 +43,7 @@ bool g_can_log = false;
 void (*g_wake)() = nullptr;
 CycleClock g_clock;
 ThreadTable g_threads;
+LaunchGate g_gate;
 CallNotes g_notes(g_threads);
 
 bool is_unchanged(uint32_t entry) {
@@ -195,6 +197,7 @@ extern "C" WayIntoDriver gpuperf_begin_call(Word a, Word b, Word c, Word d, Word
     return front_door;
   }
   const bool is_outermost = thread->depth() == 1;
+  if (is_outermost) g_gate.pass(thread->is_at_gate());
   gpuperf_noted_call& note = is_outermost ? thread->outermost() : frame->nested;
   frame->thread = thread;
   frame->note = &note;
@@ -302,6 +305,20 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
   }
 }
 
+bool hold_launches() {
+  if (!g_is_installed || !hooks_count()) return false;
+  return g_gate.close([] {
+    for (uint32_t i = 0; i < g_threads.count(); ++i) {
+      ThreadCounts& thread = g_threads.at(i);
+      // A signal handler may launch while the call that it interrupts waits.
+      if (thread.depth() != (thread.is_at_gate().load() ? 1 : 0)) return true;
+    }
+    return false;
+  });
+}
+
+bool release_launches() { return g_gate.open(); }
+
 bool can_log_calls() { return g_is_installed && g_can_log; }
 
 void set_call_log(AskStream ask) {
@@ -341,6 +358,10 @@ uint64_t take_logged_calls(TakeCall take, void* data) {
     lost += ring.lost_count();
   }
   return lost;
+}
+
+uint64_t get_noted_calls() {
+  return g_is_installed ? __atomic_load_n(&g_threads.process().noted, __ATOMIC_RELAXED) : 0;
 }
 
 void set_attention(Attend attend) {

@@ -32,6 +32,12 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);
 // that was asked already may still come. Thread: any, one at a time.
 using Attend = void (*)(bool launches_graph);
 void set_attention(Attend attend);
+// Waits until no hooked call is in the driver, and has those that begin wait for release_launches():
+// 100 ms at most, then they go on. False: it could not be had, and none waits; ask again later.
+// Injector's thread.
+bool hold_launches();
+// False: one went on before.
+bool release_launches();
 // Whether calls can be logged with their streams. After install_launch_hooks.
 bool can_log_calls();
 // Calls that begin from now on are logged, with the streams' numbers from `ask`; null = no longer.
@@ -46,6 +52,8 @@ void log_wait(uint16_t entry, uint64_t start_mono_ns, uint32_t result);
 // the process began. Injector's thread.
 using TakeCall = void (*)(void* data, const LoggedCall& call);
 uint64_t take_logged_calls(TakeCall take, void* data);
+// Grows when hooked calls were counted.
+uint64_t get_noted_calls();
 // A forked child: nobody sends what its hooks would count.
 void stop_counting_launches();
 

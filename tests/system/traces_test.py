@@ -96,14 +96,26 @@ class HookedCallsTest(TracedTest):
                    and self.workload.state()["finalised"] == 1)
         self.daemon.ctl("sessions", "run", self.workload.process.pid)
         wait_until("the session goes on", lambda: self.session()["state"] == "collecting")
+        self.assertIn("hooked_calls", self.session()["level"])
+        self.assertEqual(self.capture_paths(), (500, 500, 0))
+        self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
+
+    def test_every_launch_finds_its_work_in_many_windows_while_threads_launch(self):
+        pid, finalised = self.workload.process.pid, self.workload.state()["finalised"]
+        for number in range(8):
+            self.daemon.ctl("sessions", "pause", pid)
+            wait_until("CUPTI is ended", lambda: self.workload.do("paths 5 1") is not None
+                       and self.workload.state()["finalised"] == finalised + number + 1)
+            self.daemon.ctl("sessions", "run", pid)
+            wait_until("the session goes on", lambda: self.workload.do("paths 5 1") is not None
+                       and self.session()["state"] == "collecting")
+            self.assertIn("hooked_calls", self.session()["level"])
         self.assertEqual(self.capture_paths(), (500, 500, 0))
         self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
 
     def test_cupti_records_calls_once_the_hooks_cannot_tell_whose_work_is_whose(self):
-        self.workload.do("paths 500 8")  # on one stream
-
-        wait_until("calls are CUPTI's", lambda: "hooked_calls" not in self.session()["level"]
-                   and "apis" in self.session()["level"])
+        wait_until("calls are CUPTI's", lambda: self.workload.do("paths 500 8") is not None  # on one stream
+                   and "hooked_calls" not in self.session()["level"] and "apis" in self.session()["level"])
         self.assertEqual(self.capture_paths("paths 500 8"), (4000, 4000, 0))
         self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
 

@@ -322,6 +322,8 @@ void fake_cuda_note_finalize(bool traces_graphs) {
   }
 }
 
+uint32_t fake_cuda_last_correlation_id() { return g_correlation; }
+
 void fake_cuda_set_tools(const FakeTools* tools) { g_tools = tools; }
 bool fake_cuda_is_up() { return g_is_up; }
 int fake_cuda_others_in_calls() { return g_calls_under_way - (t_depth > 0 ? 1 : 0); }

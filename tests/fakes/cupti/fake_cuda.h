@@ -77,6 +77,8 @@ bool fake_cuda_is_before_driver();
 // A kind of records goes on or off; CUPTI is ended, with GRAPH_TRACE on or not.
 void fake_cuda_note_switch();
 void fake_cuda_note_finalize(bool traces_graphs);
+// Of the call that began last.
+uint32_t fake_cuda_last_correlation_id();
 // Threads other than the caller that are inside a call.
 int fake_cuda_others_in_calls();
 // How long the injected library kept cuInit; 0 = none was loaded.

@@ -76,6 +76,8 @@ class Activities {
   std::atomic<uint64_t> reversed = 0;
 
  private:
+  // Correlation ids begin with 1 again after the end (seen on an H100).
+  uint32_t ids_before_ = 0;
   struct Pending {
     uint8_t* start;  // the record's two fields, filled in when the work is over
     uint64_t start_ticks;

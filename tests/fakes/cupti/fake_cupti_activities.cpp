@@ -195,6 +195,7 @@ void Activities::forget_all() {
   const std::scoped_lock lock(lock_);
   (void)flush(true);
   kinds_ = 0;
+  ids_before_ = fake_cuda_last_correlation_id();
   request_ = nullptr;
   complete_ = nullptr;
   clock_ = nullptr;

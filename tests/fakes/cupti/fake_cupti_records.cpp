@@ -137,8 +137,10 @@ void Activities::put_memory(const FakeWork& work) {
   if (uint8_t* at = reserve(bytes)) std::memcpy(at, &memory, bytes);
 }
 
-void Activities::on_work(const FakeWork& work) {
+void Activities::on_work(const FakeWork& done) {
   const std::scoped_lock lock(lock_);
+  FakeWork work = done;
+  work.correlation_id -= ids_before_;
   switch (work.kind) {
     case FakeWorkKind::kKernel:
     case FakeWorkKind::kNode:
@@ -190,7 +192,7 @@ void Activities::on_exit(const FakeCall& call) {
   record.cbid = call.callback_id;
   record.processId = static_cast<uint32_t>(getpid());
   record.threadId = call.tid;
-  record.correlationId = call.correlation_id;
+  record.correlationId = call.correlation_id - ids_before_;
   put(record, call.start_unix_ns, call.end_unix_ns);
 }
 

@@ -128,6 +128,39 @@ TEST_F(CallJoinTest, IsBrokenWhereWorkFromBeforeMayStandBetween) {
   EXPECT_TRUE(join_.is_broken());
 }
 
+TEST_F(CallJoinTest, AfterARestartEachPieceOfWorkHasACallThatWasLogged) {
+  kernel(88, 50'000);
+  kernel_call(60'000, 1);
+  join_.restart();
+  kernel_call(100'000, 2);
+  kernel(90, 900'000);
+
+  EXPECT_EQ(join(), (Found{{90, 2}})) << "however late, for there is none from before";
+  kernel(91, 901'000, 5, 13);
+  EXPECT_EQ(join(), Found{});
+  EXPECT_TRUE(join_.is_broken()) << "nor on a stream without a call";
+  join_.restart();
+  EXPECT_FALSE(join_.is_broken());
+}
+
+TEST_F(CallJoinTest, AtItsEndTakesWhatHasJustEndedAndForgetsTheRest) {
+  kernel_call(10'000, 1);
+  kernel_call(20'000, 2);
+  kernel(90, 30'000);
+  EXPECT_EQ(join(33'000), Found{}) << "its call may not have been logged yet";
+  Found found;
+  struct Taking final : CallJoin::Sink {
+    explicit Taking(Found& all) : found(all) {}
+    void take(const CallJoin::Call& call, uint32_t id) override { found.emplace(id, call.tid); }
+    Found& found;
+  } taking(found);
+  join_.finish(taking);
+  EXPECT_EQ(found, (Found{{90, 1}}));
+  kernel(91, 40'000);
+  EXPECT_EQ(join(), Found{});
+  EXPECT_TRUE(join_.is_broken());
+}
+
 TEST_F(CallJoinTest, LeavesWorkAloneUntilItsCallMustHaveBeenLogged) {
   kernel(90, 12'500);
   EXPECT_EQ(join(20'000), Found{});

@@ -8,6 +8,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
@@ -267,6 +269,69 @@ TEST_F(LaunchHooksTest, AsksForAttentionBeforeTheLaunchWhetherADaemonListensOrNo
 
   EXPECT_EQ(fake_runtime_launch(true, kFunction, 0), CUDA_SUCCESS);
   EXPECT_EQ(g_attended, 2);
+}
+
+std::atomic<int> g_inside = 0;
+std::atomic<uint64_t> g_entered = 0;
+std::atomic<bool> g_may_leave = true;
+void stay_inside() {
+  ++g_inside;
+  ++g_entered;
+  while (!g_may_leave) std::this_thread::yield();
+  --g_inside;
+}
+
+TEST_F(LaunchHooksTest, HoldsEveryLaunchBackForAMoment) {
+  set_listening(true);
+  std::atomic<bool> is_over = false;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      fake_entry_prepare(0, stay_inside);
+      const FakeEntry function = find_by_all_ways("cuMemcpyAsync")[0];
+      while (!is_over) EXPECT_EQ(call_with(function, {}), 0u);
+    });
+  }
+  int held = 0;
+  for (int i = 0; i < 50; ++i) {
+    if (!hold_launches()) continue;
+    ++held;
+    EXPECT_EQ(g_inside, 0);
+    const uint64_t entered = g_entered;
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    EXPECT_EQ(g_entered, entered);
+    EXPECT_TRUE(release_launches());
+    while (g_entered == entered) std::this_thread::yield();
+  }
+  is_over = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GT(held, 0);
+}
+
+TEST_F(LaunchHooksTest, HoldsNoLaunchBackForLong) {
+  set_listening(true);
+  const FakeEntry function = find_by_all_ways("cuMemcpyAsync")[0];
+  const auto start = [&] {
+    return std::thread([&] {
+      fake_entry_prepare(0, stay_inside);
+      EXPECT_EQ(call_with(function, {}), 0u);
+    });
+  };
+  g_may_leave = false;
+  std::thread inside = start();
+  while (g_inside == 0) std::this_thread::yield();
+  EXPECT_FALSE(hold_launches()) << "one is in the driver";
+  g_may_leave = true;
+  inside.join();
+
+  ASSERT_TRUE(hold_launches());
+  const uint64_t entered = g_entered;
+  std::thread held = start();
+  held.join();
+  EXPECT_EQ(g_entered, entered + 1) << "it goes on by itself";
+  EXPECT_FALSE(release_launches()) << "and that is known";
+  set_listening(false);
+  EXPECT_FALSE(hold_launches()) << "hooks that do not count see nothing";
 }
 
 TEST_F(LaunchHooksTest, TellsOfGraphsBeforeTheyAreMade) {
