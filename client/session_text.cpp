@@ -63,6 +63,11 @@ std::string describe_cause(const v1::Session& session) {
   std::string text = cause != nullptr            ? std::string(cause->words)
                      : session.cause() == "none" ? ""
                                                  : session.cause();
+  if (session.in_windows()) {
+    const auto age_ns = static_cast<double>(std::max<uint64_t>(session.age_ns(), 1));
+    text = fmt::format("recorded in windows, {} of its life: always would exceed CUPTI's budget",
+                       format_ratio(static_cast<double>(session.collected_ns()) / age_ns));
+  }
   if (session.detail().empty()) return text;
   return text.empty() ? session.detail() : fmt::format("{}: {}", text, session.detail());
 }

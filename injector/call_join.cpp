@@ -14,6 +14,8 @@ constexpr uint64_t kClockSlackNs = 2'000;
 constexpr uint16_t kTaken = UINT16_MAX;
 constexpr uint32_t kDone = 0;  // no correlation id is 0
 
+constexpr const char* kNoCall = "GPU work without a hooked call";
+
 template <typename T>
 T* allocate(size_t count) {
   void* made = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
@@ -42,28 +44,29 @@ bool CallJoin::make_room() {
       work_count_ < kWorksMax) {
     return true;
   }
-  break_off();
+  break_off("too many calls wait for their work");
   return false;
 }
 
 void CallJoin::add(const Call& call) {
-  if (is_broken_ || !make_room()) return;
+  if (is_broken() || !make_room()) return;
   calls_[call_count_++] = call;
   first_call_unix_ns_ = std::min(first_call_unix_ns_, call.start_unix_ns);
 }
 
 void CallJoin::add(const Work& work) {
-  if (!is_broken_ && make_room() && work.correlation_id != kDone) works_[work_count_++] = work;
+  if (!is_broken() && make_room() && work.correlation_id != kDone) works_[work_count_++] = work;
 }
 
-void CallJoin::break_off() {
-  is_broken_ = true;
+void CallJoin::break_off(const char* why) {
+  why_broken_ = why;
   call_count_ = work_count_ = 0;
 }
 
 void CallJoin::restart() {
   call_count_ = work_count_ = begun_count_ = 0;
-  is_broken_ = had_earlier_work_ = false;
+  why_broken_ = nullptr;
+  had_earlier_work_ = false;
   is_complete_ = true;
 }
 
@@ -88,32 +91,35 @@ bool CallJoin::is_from_before(const Work& work, Span calls) const {
   return work.start_unix_ns + kClockSlackNs < first_ns;
 }
 
-// With the first pair. False: the work may be from before, too.
-bool CallJoin::begin_stream(const Work& work, Span calls) {
-  if (begun_count_ == kStreamsMax || calls.first == calls.end) return false;
+// With the first pair.
+const char* CallJoin::begin_stream(const Work& work, Span calls) {
+  if (begun_count_ == kStreamsMax) return "too many streams";
+  if (calls.first == calls.end) return kNoCall;
   const Call& call = calls_[calls.first];
   const bool is_prompt = work.start_unix_ns <= call.start_unix_ns + call.duration_ns + kPromptNs;
   begun_[begun_count_++] = work.stream;
-  return is_prompt || !had_earlier_work_;
+  return is_prompt || !had_earlier_work_ ? nullptr : "work from before the hooks began";
 }
 
 // Takes the work's call from `calls`, whose front moves on. `last`: the one that was taken before
 // it.
-bool CallJoin::join_work(const Work& work, Span& calls, Call& last, Sink& sink) {
+const char* CallJoin::join_work(const Work& work, Span& calls, Call& last, Sink& sink) {
   while (calls.first < calls.end && calls_[calls.first].entry == kTaken) ++calls.first;
   size_t found = calls.first;
   while (found < calls.end && !is_of(calls_[found], work)) ++found;
-  if (found == calls.end) return false;
+  if (found == calls.end) return kNoCall;
   const Call call = calls_[found];
-  if (may_be_either(call, last)) return false;
-  if (found + 1 < calls.end && may_be_either(call, calls_[found + 1])) return false;
+  if (may_be_either(call, last) ||
+      (found + 1 < calls.end && may_be_either(call, calls_[found + 1]))) {
+    return "threads launched on one stream at once";
+  }
   sink.take(call, work.correlation_id);
   calls_[found].entry = kTaken;
   last = call;
-  return true;
+  return nullptr;
 }
 
-bool CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) {
+const char* CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) {
   Span calls = find_calls(works_[works.first].stream);
   Call last = {};
   bool is_known = is_begun(works_[works.first].stream);
@@ -123,13 +129,14 @@ bool CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) {
     if (!is_known && !is_complete_ && is_from_before(work, calls)) {
       had_earlier_work_ = true;
     } else {
-      if (!is_known && !begin_stream(work, calls)) return false;
+      const char* why = is_known ? nullptr : begin_stream(work, calls);
       is_known = true;
-      if (!join_work(work, calls, last, sink)) return false;
+      if (why == nullptr) why = join_work(work, calls, last, sink);
+      if (why != nullptr) return why;
     }
     work.correlation_id = kDone;
   }
-  return true;
+  return nullptr;
 }
 
 void CallJoin::sweep(uint64_t now_unix_ns) {
@@ -148,7 +155,7 @@ void CallJoin::finish(Sink& sink) {
 }
 
 void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {
-  if (is_broken_ || work_count_ == 0) return;
+  if (is_broken() || work_count_ == 0) return;
   std::sort(calls_, calls_ + call_count_, [](const Call& a, const Call& b) {
     return a.stream != b.stream ? a.stream < b.stream : a.start_unix_ns < b.start_unix_ns;
   });
@@ -157,7 +164,8 @@ void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {
   });
   for (size_t first = 0, end = 0; first < work_count_; first = end) {
     while (end < work_count_ && works_[end].stream == works_[first].stream) ++end;
-    if (!join_stream({first, end}, now_unix_ns, sink)) return break_off();
+    const char* const why = join_stream({first, end}, now_unix_ns, sink);
+    if (why != nullptr) return break_off(why);
   }
   sweep(now_unix_ns);
 }

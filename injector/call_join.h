@@ -30,8 +30,9 @@ namespace gpuperf::injector {
 
 class CallJoin {
  public:
-  static constexpr size_t kCallsMax = size_t{1} << 16;
-  static constexpr size_t kWorksMax = size_t{1} << 16;
+  static constexpr size_t kCallsMax = size_t{1} << 17;
+  static constexpr size_t kWorksMax = size_t{1} << 17;
+  static constexpr size_t kManyCalls = size_t{1} << 14;
   static constexpr size_t kStreamsMax = 1024;
   static constexpr uint64_t kCallPatienceNs = 60'000'000'000;
   // A call is logged when it ends, and then its work may be over.
@@ -70,11 +71,15 @@ class CallJoin {
   void join(uint64_t now_unix_ns, Sink& sink);
   // The same of all work: none is to come. Then as after restart().
   void finish(Sink& sink);
-  // Something was lost.
-  void break_off();
+  // Something was lost; `why` in words, for good.
+  void break_off(const char* why);
   // What was given is forgotten; what comes from now on is complete, from the first launch on.
   void restart();
-  bool is_broken() const { return is_broken_; }
+  // So many wait that the next join() takes milliseconds.
+  bool is_full() const { return call_count_ >= kManyCalls; }
+  bool is_broken() const { return why_broken_ != nullptr; }
+  // Null = it is not.
+  const char* why_broken() const { return why_broken_; }
 
  private:
   struct Span {
@@ -85,9 +90,10 @@ class CallJoin {
   Span find_calls(uint32_t stream) const;
   bool is_begun(uint32_t stream) const;
   bool is_from_before(const Work& work, Span calls) const;
-  bool begin_stream(const Work& work, Span calls);
-  bool join_work(const Work& work, Span& calls, Call& last, Sink& sink);
-  bool join_stream(Span works, uint64_t now_unix_ns, Sink& sink);
+  // These say why it cannot go on; null = it can.
+  const char* begin_stream(const Work& work, Span calls);
+  const char* join_work(const Work& work, Span& calls, Call& last, Sink& sink);
+  const char* join_stream(Span works, uint64_t now_unix_ns, Sink& sink);
   void sweep(uint64_t now_unix_ns);
 
   Call* calls_ = nullptr;  // by stream, then start, once sorted
@@ -99,7 +105,7 @@ class CallJoin {
   uint64_t first_call_unix_ns_ = UINT64_MAX;
   bool had_earlier_work_ = false;  // than the first call
   bool is_complete_ = false;       // there is none
-  bool is_broken_ = false;
+  const char* why_broken_ = nullptr;
 };
 
 }  // namespace gpuperf::injector

@@ -34,13 +34,15 @@ constexpr uint64_t kTripPauseMs = 5'000;
 constexpr uint64_t kSilentKernels = 1'000;
 // cuptiFinalize holds the thread that it runs on for 2 to 3 ms.
 constexpr uint64_t kFinalizeMs = 100;
-// The daemon has hooks count a while after it sees the process; one that does not, does not want
-// to.
-constexpr uint64_t kUncountedMs = 3'000;
+// A daemon that begins has hooks count when its probes are attached, seconds later. One that never
+// does cannot.
+constexpr uint64_t kUncountedMs = 15'000;
 // So often the hooks may lose track of whose work is whose before CUPTI records the calls.
 constexpr uint32_t kLostTracksMax = 3;
 // While the process calls CUDA, its calls are to be hooked or recorded by CUPTI within so long.
 constexpr uint64_t kFreshMs = 5'000;
+// By then a process has made the CUDA graphs that it makes when it begins.
+constexpr uint64_t kSettledMs = 120'000;
 // A libcupti that was not there may come with a library that is loaded later.
 constexpr uint64_t kFindAgainMs = 10'000;
 
@@ -227,7 +229,9 @@ bool Collector::can_hook_calls(uint64_t now_ms) const {
     return false;
   }
   if (in_initialisation_ || records_.are_calls_hooked()) return true;
-  return lost_tracks_ < kLostTracksMax && (is_untouched_ || can_end());
+  if (is_untouched_) return lost_tracks_ < kLostTracksMax;
+  // Graphs that a program makes after CUPTI's end are not recorded: not where some may be to come.
+  return lost_tracks_ < kLostTracksMax && can_end() && now_ms - first_order_ms_ >= kSettledMs;
 }
 
 // What the hooks need to begin with is not there yet: a daemon that has them count, and a CUPTI
@@ -242,7 +246,8 @@ bool Collector::must_wait_for_hooks(uint64_t now_ms) {
     calls_when_asked_ = get_noted_calls();
     fresh_until_ms_ = now_ms + kFreshMs;
   }
-  if (now_ms >= fresh_until_ms_) {  // nothing but copies, or never a moment without a call
+  if (now_ms >= fresh_until_ms_) {
+    why_lost_ = "launches could not be held back";  // or there were only copies
     lost_tracks_ = kLostTracksMax;
     return false;
   }
@@ -260,38 +265,49 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
   const bool are_hooked = records_.are_calls_hooked();
   if (are_hooked && !want.hooked_calls) {
     end_hooked_calls(off, now_ms);
-  } else if (are_hooked && (want.kinds & ~hooked_kinds_) != 0) {
+  } else if (are_hooked && (want.kinds & ~hooked_kinds_ & ~active_.all()) != 0) {
     // Calls that had no record may look like later ones that have: begins anew, at the next look.
     return end_hooked_calls(active_.all(), now_ms);
   } else {
     switch_off(off, now_ms);
   }
   if (active_.all() == 0 && want.kinds != 0 && !register_buffers()) return;
-  if (want.hooked_calls && !are_hooked) return begin_hooked_calls(want);
+  if (want.hooked_calls && !are_hooked) return begin_hooked_calls(want, now_ms);
   switch_on(want);
 }
 
 // Whether records are made of launches without hooks from here on, or of all that hooks see: CUPTI
 // has no records of those before.
-void Collector::begin_hooked_calls(const Want& want) {
+void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   hooked_kinds_ = want.kinds;
   if (in_initialisation_) {
     switch_on(want);
     return records_.hook_calls(false);
   }
+  const uint64_t start_unix_ns = read_unix_ns();
   if (!hold_launches()) return;  // at the next look
   switch_on(want);
+  count_dropped();
   records_.hook_calls(true);
-  if (!release_launches()) records_.lose_track();
+  if (!release_launches()) {
+    // So much work is queued that launches would wait each time.
+    records_.lose_track("launches could not be held back");
+    lost_tracks_ = kLostTracksMax;
+  }
+  records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
 }
 
 // Exactly the calls that were logged have records then, or would have: what is not known by now is
 // not told any more.
 void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
+  const uint64_t start_unix_ns = read_unix_ns();
   const bool are_held = hold_launches();
   set_call_log(nullptr);
   active_.switch_off(off);
-  if (are_held) (void)release_launches();
+  if (are_held) {
+    (void)release_launches();
+    records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
+  }
   switch_off(off, now_ms);
   records_.finish_hooked_calls(now_ms);
 }
@@ -302,7 +318,16 @@ void Collector::switch_off(uint32_t kinds, uint64_t now_ms) {
   if ((kinds & kKindGraphs) != 0) graphs_covered_ = false;  // for good
   // What one selection has recorded is handed over before the next begins.
   (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+  count_dropped();
   drain(true, now_ms);
+}
+
+// The count outlives cuptiFinalize: what is dropped at an end must not be found in what begins.
+void Collector::count_dropped() {
+  size_t dropped = 0;
+  if (api_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) {
+    records_.count(GPUPERF_SESSION_LOSS_CUPTI_BUFFER, dropped);
+  }
 }
 
 void Collector::switch_on(const Want& want) {
@@ -337,7 +362,8 @@ void Collector::apply(uint64_t now_ms) {
   } else if (uncounted_since_ms_ == 0) {
     uncounted_since_ms_ = now_ms;
   }
-  if (records_.has_lost_track()) {
+  if (const char* why = records_.why_lost_track(); why != nullptr) {
+    why_lost_ = why;
     ++lost_tracks_;
     records_.drop_hooked_calls();
   }
@@ -376,6 +402,7 @@ void Collector::apply(uint64_t now_ms) {
     if (kernels_barred_ || now_ms >= kernels_from_ms_) end_gap(now_ms);
     gpuperf_session_cause cause = GPUPERF_SESSION_CAUSE_NONE;
     const char* detail = "";
+    char lost[sizeof(detail_)];
     if (device_buffer_trips_ >= kDeviceBufferTripsMax) {
       cause = GPUPERF_SESSION_CAUSE_DEVICE_BUFFERS;
       detail = "kernels are not recorded: their times stopped being valid";
@@ -385,6 +412,9 @@ void Collector::apply(uint64_t now_ms) {
     } else if (burst_.refuses_nodes()) {
       cause = GPUPERF_SESSION_CAUSE_BURST;
       detail = "no burst by node: the process does not allow it (GPUPERF_NODE_BURSTS=1)";
+    } else if (why_lost_ != nullptr && !records_.are_calls_hooked()) {
+      std::snprintf(lost, sizeof(lost), "CUPTI records calls: %s", why_lost_);
+      detail = lost;
     }
     set_state(GPUPERF_SESSION_STATE_COLLECTING, cause, detail);
   }
@@ -402,6 +432,10 @@ bool Collector::take_cupti() {
 // It was ended: what it knew of us is gone. Records that came at the end are in our buffers.
 void Collector::forget_cupti() {
   const CUptiResult result = finalizer_.take_result();
+  if (is_connected_) {
+    const uint64_t end_unix_ns = finalizer_.ended_unix_ns();
+    records_.add_hold(end_unix_ns - finalizer_.held_ns(), end_unix_ns, read_mono_ms());
+  }
   if (result == Finalizer::kMetGraph) graphs_.store(Graphs::kMade);  // that no hook saw
   cannot_end_ = result != CUPTI_SUCCESS;
   if (cannot_end_) return;
@@ -440,6 +474,8 @@ const char* Collector::dismiss_cupti() {
 // Whether graphs made from now on are to be recorded, now or when collection goes on.
 bool Collector::may_cover_graphs() const {
   if (!has_order_ || !can_collect() || has_yielded_ || burst_.is_by_node()) return false;
+  // Of two processes in which it was switched on after CUPTI's end, one died of a corrupt heap.
+  if (is_finalised_) return false;
   // A graph that no hook saw being made would crash.
   if (records_.graph_launch_count() > 0 || records_.node_count() > 0) return false;
   return wants_any() || (control_.mode == GPUPERF_SESSION_PAUSE && has_run_ && is_connected_);
@@ -475,6 +511,7 @@ void Collector::start_in_initialisation(const gpuperf_control& control, uint64_t
   if (!locked.is_locked()) return;
   control_ = control;
   has_order_ = true;
+  first_order_ms_ = now_ms;
   is_connected_ = true;
   in_initialisation_ = true;
   apply(now_ms);
@@ -484,6 +521,7 @@ void Collector::start_in_initialisation(const gpuperf_control& control, uint64_t
 void Collector::order(const gpuperf_control& control, uint64_t now_ms) {
   const Locked locked(*this, Locked::Patience::kEndless);
   const bool is_first = !has_order_;
+  if (first_order_ms_ == 0) first_order_ms_ = now_ms;
   const uint32_t asked_before = control_.burst_flags;
   control_ = control;
   has_order_ = true;
@@ -587,17 +625,14 @@ void Collector::drain(bool is_stopping, uint64_t now_ms) {
       records_.discard(done.bytes, done.valid_bytes, GPUPERF_SESSION_LOSS_QUEUE_FULL);
     } else {
       records_.decode(done.bytes, done.valid_bytes, now_ms);
+      records_.take_calls();
     }
     buffers_.release(done.bytes);
   }
 }
 
 void Collector::judge_records(uint64_t now_ms) {
-  size_t dropped = 0;
-  if (active_.all() != 0 &&
-      api_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) {
-    records_.count(GPUPERF_SESSION_LOSS_CUPTI_BUFFER, dropped);
-  }
+  if (active_.all() != 0) count_dropped();
   // A CUPTI that takes no single calls after all: kernels come, and never a call that launched one.
   const bool is_silent = records_.call_count() == calls_before_ &&
                          records_.kernel_count() - kernels_before_ >= kSilentKernels;
@@ -640,6 +675,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     apply(now_ms);
   }
   if (burst_.is_over(now_ms)) end_burst(now_ms);
+  flush |= records_.is_join_urgent();
   if (flush && active_.all() != 0) {
     (void)api_.cuptiActivityFlushAll(0);
     clock_.check(read_cupti_clock);
@@ -691,7 +727,8 @@ void Collector::fill_status(gpuperf_status& status) const {
   status.buffer_mib = static_cast<uint32_t>((buffers_.made_count() * Buffers::kBufferBytes) >> 20);
   std::memcpy(status.detail, detail_, sizeof(status.detail));
   const bool will_see_graphs = state_ == GPUPERF_SESSION_STATE_COLLECTING &&
-                               graphs_.load() == Graphs::kNone && !burst_.is_by_node();
+                               graphs_.load() == Graphs::kNone && !is_finalised_ &&
+                               !burst_.is_by_node();
   active_.fill_level(status, active_.has(kKindGraphs) || will_see_graphs);
   if (records_.are_calls_hooked()) {
     status.level |=

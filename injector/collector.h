@@ -100,7 +100,7 @@ class Collector {
   const char* dismiss_cupti();
   void apply(uint64_t now_ms);
   void switch_kinds(const Want& want, uint64_t now_ms);
-  void begin_hooked_calls(const Want& want);
+  void begin_hooked_calls(const Want& want, uint64_t now_ms);
   void end_hooked_calls(uint32_t off, uint64_t now_ms);
   void switch_off(uint32_t kinds, uint64_t now_ms);
   void switch_on(const Want& want);
@@ -112,6 +112,7 @@ class Collector {
   void begin_burst(uint64_t now_ms);
   void end_burst(uint64_t now_ms);
   void drain(bool is_stopping, uint64_t now_ms);
+  void count_dropped();
   void judge_records(uint64_t now_ms);
 
   static void on_buffer_requested(uint8_t** buffer, size_t* size, size_t* records_max);
@@ -135,6 +136,8 @@ class Collector {
   bool has_run_ = false;             // the daemon has wanted records
   uint64_t uncounted_since_ms_ = 0;  // hooks count no calls; 0 = they do
   uint32_t hooked_kinds_ = 0;        // wanted when hooked calls began
+  uint64_t first_order_ms_ = 0;
+  const char* why_lost_ = nullptr;   // the last time
   uint32_t lost_tracks_ = 0;         // how often hooked calls and records no longer fitted
   uint64_t fresh_until_ms_ = 0;      // hooked calls are to begin until then; 0 = no
   uint64_t calls_when_asked_ = 0;

@@ -56,6 +56,8 @@ uint8_t to_memory(uint32_t kind) {
 // three billion calls.
 constexpr uint32_t kLoneCallIds = 0xc0000000;
 
+constexpr const char* kLostRecords = "CUPTI's records were lost";
+
 }  // namespace
 
 // Names are those of cuptiGetCallbackName: "cudaLaunchKernel_v7000", "cuMemcpyHtoDAsync_v2".
@@ -163,12 +165,23 @@ void CuptiRecords::discard(uint8_t* buffer, size_t valid_bytes, gpuperf_session_
   while (api_.cuptiActivityGetNextRecord(buffer, valid_bytes, &activity) == CUPTI_SUCCESS) {
     ++losses_[loss];
   }
-  join_.break_off();
+  join_.break_off(kLostRecords);
 }
 
 void CuptiRecords::count(gpuperf_session_loss loss, uint64_t count) {
   losses_[loss] += count;
-  if (count > 0) join_.break_off();
+  if (count > 0) join_.break_off(kLostRecords);
+}
+
+void CuptiRecords::add_hold(uint64_t start_unix_ns, uint64_t end_unix_ns, uint64_t now_ms) {
+  if (end_unix_ns < start_unix_ns) return;
+  now_ms_ = now_ms;
+  gpuperf_session_overhead record = {};
+  record.start_unix_ns = start_unix_ns;
+  record.duration_ns = end_unix_ns - start_unix_ns;
+  record.type = GPUPERF_OVERHEAD_WINDOW;
+  cupti_overhead_ns_ += record.duration_ns;
+  put(record, GPUPERF_SESSION_OVERHEAD, 0);
 }
 
 void CuptiRecords::add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns,
@@ -215,7 +228,7 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
   ++kernel_count_;
   if (kernel->graphNodeId != 0) ++node_count_;
   Span span;
-  if (!read_span(kernel->start, kernel->end, span)) return join_.break_off();
+  if (!read_span(kernel->start, kernel->end, span)) return note_unknown_work();
   if (kernel->graphNodeId == 0) {
     const auto to_length = [](int32_t length) { return static_cast<uint32_t>(length); };
     note_work(
@@ -291,7 +304,7 @@ template <typename Copy>
 void CuptiRecords::take_copy(const Copy& copy, uint8_t direction) {
   const uint32_t id = take_id(copy.correlationId);
   Span span;
-  if (!read_span(copy.start, copy.end, span)) return join_.break_off();
+  if (!read_span(copy.start, copy.end, span)) return note_unknown_work();
   if (copy.graphNodeId == 0) {
     note_work(CallKind::kCopy, id, copy.streamId, span, copy.bytes);
   }
@@ -326,7 +339,7 @@ void CuptiRecords::take_memset(const CUpti_Activity* activity) {
   const auto* set = reinterpret_cast<const CUpti_ActivityMemset4*>(activity);
   const uint32_t id = take_id(set->correlationId);
   Span span;
-  if (!read_span(set->start, set->end, span)) return join_.break_off();
+  if (!read_span(set->start, set->end, span)) return note_unknown_work();
   if (set->graphNodeId == 0) {
     note_work(CallKind::kSet, id, set->streamId, span, set->bytes);
   }
@@ -403,7 +416,6 @@ void CuptiRecords::drop_hooked_calls() {
   if (!are_calls_hooked_) return;
   are_calls_hooked_ = false;
   set_call_log(nullptr);
-  join_.break_off();
 }
 
 void CuptiRecords::note_work(CallKind kind, uint32_t correlation_id, uint32_t stream,
@@ -415,6 +427,11 @@ void CuptiRecords::note_work(CallKind kind, uint32_t correlation_id, uint32_t st
                            .correlation_id = correlation_id,
                            .stream = stream,
                            .kind = kind});
+}
+
+// Cut off at the end of collection, it is the last of its stream.
+void CuptiRecords::note_unknown_work() {
+  if (!is_stopping_) join_.break_off("GPU work without a time");
 }
 
 void CuptiRecords::take_logged(const LoggedCall& call) {
@@ -436,18 +453,23 @@ void CuptiRecords::take_logged(const LoggedCall& call) {
   }
 }
 
-void CuptiRecords::join_calls(bool are_records_complete, uint64_t now_ms) {
+void CuptiRecords::take_calls() {
   if (!were_calls_hooked_) return;
-  now_ms_ = now_ms;
-  const uint64_t unix_ns = read_unix_ns();
   mono_to_unix_ns_ = read_mono_to_unix_ns();
   const uint64_t lost = take_logged_calls(
       [](void* self, const LoggedCall& call) {
         static_cast<CuptiRecords*>(self)->take_logged(call);
       },
       this);
-  if (lost != lost_calls_) join_.break_off();
+  if (lost != lost_calls_) join_.break_off("calls came faster than they were taken");
   lost_calls_ = lost;
+}
+
+void CuptiRecords::join_calls(bool are_records_complete, uint64_t now_ms) {
+  if (!were_calls_hooked_) return;
+  now_ms_ = now_ms;
+  const uint64_t unix_ns = read_unix_ns();
+  take_calls();
   if (are_calls_hooked_ && are_records_complete) join_.join(unix_ns, *this);
 }
 
@@ -475,7 +497,7 @@ void CuptiRecords::take_graph(const CUpti_Activity* activity) {
   const auto* graph = reinterpret_cast<const CUpti_ActivityGraphTrace*>(activity);
   const uint32_t id = take_id(graph->correlationId);
   Span span;
-  if (!read_span(graph->start, graph->end, span)) return join_.break_off();
+  if (!read_span(graph->start, graph->end, span)) return note_unknown_work();
   note_work(CallKind::kGraph, id, graph->streamId, span, 0);
   if (is_left_out(id)) return;
   gpuperf_session_graph record = {};

@@ -69,12 +69,19 @@ class CuptiRecords : private CallJoin::Sink {
   void drop_hooked_calls();
   bool are_calls_hooked() const { return are_calls_hooked_; }
   // A launch may have gone past the log.
-  void lose_track() { join_.break_off(); }
-  // Not each call can be told any more: drop_hooked_calls().
-  bool has_lost_track() const { return are_calls_hooked_ && join_.is_broken(); }
-  // Takes the calls that were logged, and makes records of those whose work is known by now.
+  void lose_track(const char* why) { join_.break_off(why); }
+  // Why not each call can be told any more: drop_hooked_calls(). Null = each can.
+  const char* why_lost_track() const { return are_calls_hooked_ ? join_.why_broken() : nullptr; }
+  // Takes the calls that were logged: often, for there is room for some milliseconds of a thread
+  // that does nothing but launch.
+  void take_calls();
+  // And makes records of those whose work is known by now.
   // `are_records_complete`: of all work that has ended.
   void join_calls(bool are_records_complete, uint64_t now_ms);
+  // It takes long if it waits.
+  bool is_join_urgent() const { return are_calls_hooked_ && join_.is_full(); }
+  // Launches waited while collection began or ended.
+  void add_hold(uint64_t start_unix_ns, uint64_t end_unix_ns, uint64_t now_ms);
   void add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns, uint64_t end_unix_ns,
                uint64_t now_ms);
 
@@ -101,6 +108,7 @@ class CuptiRecords : private CallJoin::Sink {
   uint32_t take_id(uint32_t correlation_id);
   void note_work(CallKind kind, uint32_t correlation_id, uint32_t stream, const Span& span,
                  uint64_t size);
+  void note_unknown_work();
   void take_logged(const LoggedCall& call);
   void put_sync(uint32_t type, uint64_t start_unix_ns, uint64_t duration_ns, uint32_t id);
   void take(const CallJoin::Call& call, uint32_t correlation_id) override;

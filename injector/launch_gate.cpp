@@ -7,12 +7,13 @@
 
 #include <cerrno>
 
+#include "injector/clocks.h"
+
 namespace gpuperf::injector {
 namespace {
 
-constexpr uint64_t kLookUs = 50;
-constexpr uint64_t kInFlightUsMax = 100'000;
-constexpr uint64_t kWaitingUsMax = 3'000;
+constexpr uint64_t kInFlightMs = 100;
+constexpr uint64_t kWaitingMs = 3;
 
 // Every thread of the process that runs has passed a full barrier.
 bool have_all_threads_see() {
@@ -24,7 +25,7 @@ bool have_all_threads_see() {
 
 // No place where a thread of the workload can be cancelled, as libc's functions are.
 void sleep_until_next_look() {
-  const timespec length = {.tv_sec = 0, .tv_nsec = kLookUs * 1'000};
+  const timespec length = {.tv_sec = 0, .tv_nsec = 50'000};
   (void)syscall(SYS_nanosleep, &length, nullptr);
 }
 
@@ -34,10 +35,13 @@ bool LaunchGate::close(IsInFlight is_in_flight) {
   was_passed_.store(false);
   is_closed_.store(true);
   bool is_still = have_all_threads_see();
-  uint64_t waiting_us = 0;
-  for (uint64_t us = 0; is_still && is_in_flight(); us += kLookUs) {
-    if (waiting_count_.load() > 0) waiting_us += kLookUs;
-    is_still = us < kInFlightUsMax && waiting_us < kWaitingUsMax;
+  const uint64_t start_ms = read_mono_ms();
+  uint64_t waiting_since_ms = UINT64_MAX;
+  while (is_still && is_in_flight()) {
+    const uint64_t now_ms = read_mono_ms();
+    if (waiting_count_.load() > 0 && waiting_since_ms == UINT64_MAX) waiting_since_ms = now_ms;
+    is_still = now_ms - start_ms < kInFlightMs &&
+               (waiting_since_ms == UINT64_MAX || now_ms - waiting_since_ms < kWaitingMs);
     sleep_until_next_look();
   }
   if (!is_still) (void)open();
@@ -52,14 +56,15 @@ bool LaunchGate::open() {
 __attribute__((noinline, cold)) void LaunchGate::wait(std::atomic<bool>& is_waiting) {
   const int error = errno;
   waiting_count_.fetch_add(1);
-  uint64_t us = 0;
+  const uint64_t start_ms = read_mono_ms();
+  const auto has_patience = [start_ms] { return read_mono_ms() - start_ms < kHeldMsMax; };
   do {
     is_waiting.store(true);
-    for (; is_closed_.load() && us < kHeldMsMax * 1'000; us += kLookUs) sleep_until_next_look();
+    while (is_closed_.load() && has_patience()) sleep_until_next_look();
     is_waiting.store(false);
     // Seen again: it may have been closed anew, for a look that found this thread waiting.
-  } while (is_closed_.load() && us < kHeldMsMax * 1'000);
-  if (us >= kHeldMsMax * 1'000) was_passed_.store(true);
+  } while (is_closed_.load() && has_patience());
+  if (!has_patience()) was_passed_.store(true);
   waiting_count_.fetch_sub(1);
   errno = error;
 }

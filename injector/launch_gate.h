@@ -17,7 +17,7 @@ namespace gpuperf::injector {
 
 class LaunchGate {
  public:
-  static constexpr uint64_t kHeldMsMax = 100;
+  static constexpr uint64_t kHeldMsMax = 40;
 
   // Launching thread, with its call begun. `is_waiting` is set meanwhile.
   void pass(std::atomic<bool>& is_waiting) {

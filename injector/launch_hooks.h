@@ -33,7 +33,7 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);
 using Attend = void (*)(bool launches_graph);
 void set_attention(Attend attend);
 // Waits until no hooked call is in the driver, and has those that begin wait for release_launches():
-// 100 ms at most, then they go on. False: it could not be had, and none waits; ask again later.
+// 40 ms at most, then they go on. False: it could not be had, and none waits; ask again later.
 // Injector's thread.
 bool hold_launches();
 // False: one went on before.

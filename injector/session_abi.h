@@ -419,7 +419,8 @@ struct gpuperf_session_memory {
 #define GPUPERF_OVERHEAD_FUNCTION_LOADING 6u    /* likewise */
 #define GPUPERF_OVERHEAD_COMMAND_BUFFER_FULL 7u /* likewise: launches wait for room */
 #define GPUPERF_OVERHEAD_ACTIVITY_BUFFER 8u
-#define GPUPERF_OVERHEAD_COUNT 9u
+#define GPUPERF_OVERHEAD_WINDOW 9u          /* ours: launches that waited while collection began or ended */
+#define GPUPERF_OVERHEAD_COUNT 10u
 
 /* Time lost to CUPTI or to the driver's own housekeeping. id = gettid() where it happened, 0 = not
  * known. Since 1. */

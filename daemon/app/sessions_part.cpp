@@ -14,6 +14,11 @@ constexpr int kBatchesPerTurn = 2;
 
 constexpr uint64_t kMemoryShare = 4;  // of the daemon's memory, one of so many is for sessions
 
+SessionWindows::Options make_window_options(const Settings& settings) {
+  return {.budget_ratio = settings.ingest.cupti_budget_percent / 100,
+          .settle_ns = static_cast<int64_t>(settings.ingest.windows_after_seconds) * 1'000'000'000};
+}
+
 }  // namespace
 
 SessionsPart::SessionsPart(Core& core)
@@ -22,11 +27,18 @@ SessionsPart::SessionsPart(Core& core)
       statistics_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds),
                    .max_exited_processes = core.settings.stats.max_exited_processes},
                   core.drops),
+      windows_(make_window_options(core.settings),
+               [this](uint64_t session_id, SessionOrder::Mode mode) {
+                 SessionOrder order{.mode = mode};
+                 order.sample_every = static_cast<uint32_t>(core_.settings.ingest.sample_every);
+                 send_order({.session_id = session_id}, order, [](const Result<size_t>&) {});
+               }),
       registry_({.keep_closed = std::chrono::seconds(core.settings.stats.keep_exited_seconds),
                  .max_closed = core.settings.stats.max_exited_processes},
                 core.drops, memory_) {
   statistics_.follow(registry_);
   log_.follow(registry_);
+  windows_.follow(registry_);
 }
 
 Status SessionsPart::start() {
@@ -67,9 +79,11 @@ void SessionsPart::apply_settings(const Settings& settings) {
   const std::chrono::seconds keep(settings.stats.keep_exited_seconds);
   registry_.set_keep_closed(keep);
   statistics_.set_keep_exited(keep);
+  windows_.set_options(make_window_options(settings));
 }
 
 void SessionsPart::advance(int64_t now_mono_ns) {
+  windows_.advance(now_mono_ns);
   registry_.expire(now_mono_ns);
   statistics_.expire(now_mono_ns);
 }
@@ -103,6 +117,12 @@ bool SessionsPart::take_batch() {
 }
 
 void SessionsPart::post_order(const SessionTarget& target, const SessionOrder& order,
+                              ControlPort::SessionsDone done) {
+  windows_.note_order(target, order.mode);
+  send_order(target, order, std::move(done));
+}
+
+void SessionsPart::send_order(const SessionTarget& target, const SessionOrder& order,
                               ControlPort::SessionsDone done) {
   if (source_ == nullptr) {
     return done(

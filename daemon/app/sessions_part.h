@@ -10,6 +10,7 @@
 #include "daemon/session/session_source.h"
 #include "daemon/state/gpu_state.h"
 #include "daemon/state/session_registry.h"
+#include "daemon/state/session_windows.h"
 
 namespace gpuperf {
 
@@ -31,8 +32,11 @@ class SessionsPart final : public Part {
   // On the loop; answers there, too.
   void post_order(const SessionTarget& target, const SessionOrder& order,
                   ControlPort::SessionsDone done);
+  SessionWindows& windows() { return windows_; }
 
  private:
+  void send_order(const SessionTarget& target, const SessionOrder& order,
+                  ControlPort::SessionsDone done);
   void post_taking();  // any thread
   void take_some_events();
   bool take_batch();  // false = none waits
@@ -44,6 +48,7 @@ class SessionsPart final : public Part {
   SessionMemory memory_;
   GpuStatistics statistics_;
   SessionLog log_;
+  SessionWindows windows_;
   SessionRegistry registry_;
 };
 

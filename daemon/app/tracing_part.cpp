@@ -35,6 +35,7 @@ Status TracingPart::start() {
               [this](const SessionTarget& target, const SessionOrder& order) {
                 sessions_.post_order(target, order, [](const Result<size_t>&) {});
               },
+          .windows = &sessions_.windows(),
           .on_change = [this] { core_.changed = true; },
           .on_launch_reports =
               [this](gpuperf_launch_reports wanted) { probing_.set_launch_reports(wanted); },

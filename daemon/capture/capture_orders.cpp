@@ -14,6 +14,8 @@ namespace gpuperf {
 namespace {
 
 constexpr uint64_t kExpirePeriodNs = 3'600'000'000'000;
+// A session that is told to collect does so by then, if its process launches: 10 to 50 ms (H100).
+constexpr uint64_t kOpeningNs = 300'000'000;
 
 Status check_owner(uint32_t pid, uint32_t uid) {
   struct stat facts {};
@@ -95,7 +97,12 @@ Result<std::vector<ProcessKey>> CaptureOrders::find_processes(const CaptureTarge
 
 Result<CaptureRow> CaptureOrders::start(const CaptureOrder& order) {
   ASSIGN_OR_RETURN(auto processes, find_processes(order.target, order.requester_uid));
-  auto row = captures_.start(order, std::move(processes), read_now(sources_.clock));
+  // Sessions that rest between windows are opened, and awaited.
+  const bool is_opening =
+      order.gpu && parts_.windows != nullptr &&
+      parts_.windows->open({.all_processes = processes.empty(), .processes = processes});
+  auto row = captures_.start(order, std::move(processes), read_now(sources_.clock),
+                             is_opening ? kOpeningNs : 0);
   parts_.on_wanted();
   return row;
 }

@@ -13,6 +13,7 @@
 #include "daemon/capture/trace_sources.h"
 #include "daemon/model/control_port.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/state/session_windows.h"
 #include "daemon/store/capture_store.h"
 
 namespace gpuperf {
@@ -27,6 +28,7 @@ class CaptureOrders {
   struct Parts {
     const SnapshotBoard& board;
     ProcFiles proc;
+    SessionWindows* windows = nullptr;  // null = sessions collect all the time
     std::function<void()> on_change;  // something to publish
     std::function<void()> on_wanted;  // wanted() may have changed
   };

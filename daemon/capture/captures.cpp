@@ -88,7 +88,7 @@ Status Captures::take_place(uint32_t requester_uid) {
 void Captures::end(const Running& running) { places_.give_back({.uid = running.requester_uid}); }
 
 Result<CaptureRow> Captures::start(const CaptureOrder& order, std::vector<ProcessKey> processes,
-                                   const Now& now) {
+                                   const Now& now, uint64_t delay_ns) {
   loop_thread_.check();
   RETURN_IF_ERROR(check_order(order.name, order.target, processes));
   if (!order.cpu && !order.gpu) {
@@ -104,12 +104,12 @@ Result<CaptureRow> Captures::start(const CaptureOrder& order, std::vector<Proces
       .requester_uid = order.requester_uid,
       .order = order,
       .scope = make_scope(row.id, order.name, row.trigger, order.target, std::move(processes)),
-      .begin_unix_ns = now.unix_ns};
+      .begin_unix_ns = now.unix_ns + delay_ns};
   running.scope.cpu = order.cpu;
   running.scope.gpu = order.gpu;
   if (order.align_ms != 0) {
     const uint64_t step_ns = order.align_ms * kNsPerMs;
-    running.begin_unix_ns = (now.unix_ns + step_ns - 1) / step_ns * step_ns;
+    running.begin_unix_ns = (running.begin_unix_ns + step_ns - 1) / step_ns * step_ns;
   }
   row.requester_uid = order.requester_uid;
   row.start_unix_ns = running.begin_unix_ns;
@@ -280,6 +280,7 @@ std::vector<Captures::Wanted> Captures::wanted(uint64_t now_mono_ns) const {
                       .processes = running.scope.processes,
                       .with_children = running.order.target.with_children,
                       .cpu = running.order.cpu,
+                      .gpu = running.order.gpu,
                       .nodes = running.order.nodes});
   }
   return wanted;

@@ -55,6 +55,7 @@ class Captures {
     std::vector<ProcessKey> processes;
     bool with_children = false;
     bool cpu = true;
+    bool gpu = true;
     bool nodes = false;
     bool operator==(const Wanted&) const = default;
   };
@@ -67,9 +68,10 @@ class Captures {
     loop_thread_.check();
     options_ = options;
   }
-  // `processes`: that the order's target means; empty and a target given = none of it lives.
+  // `processes`: that the order's target means; empty and a target given = none of it lives. Begins
+  // `delay_ns` from now at the earliest.
   Result<CaptureRow> start(const CaptureOrder& order, std::vector<ProcessKey> processes,
-                           const Now& now);
+                           const Now& now, uint64_t delay_ns = 0);
   Result<CaptureRow> freeze(const FreezeOrder& order, std::vector<ProcessKey> processes,
                             const Now& now);
   Result<CaptureRow> stop(uint64_t id, const Now& now);

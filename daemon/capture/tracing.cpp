@@ -74,6 +74,7 @@ Tracing::Tracing(const Settings& settings, Parts parts)
                 .builds = builds_}),
       captures_(sources_, {.board = parts_.board,
                            .proc = parts_.proc,
+                           .windows = parts_.windows,
                            .on_change = parts_.on_change,
                            .on_wanted = [this] { order_traces(); }}),
       profiles_(sources_, parts_.profile_period_ns, parts_.on_profile) {}
@@ -111,7 +112,10 @@ void Tracing::fill(Snapshot& snapshot) const {
 void Tracing::order_traces() {
   const auto wanted = captures_.wanted();
   const bool is_changed = wanted != ordered_;
-  if (is_changed) order_bursts(wanted);
+  if (is_changed) {
+    order_bursts(wanted);
+    hold_sessions(wanted);
+  }
   ordered_ = wanted;
   if (programs_ == nullptr) return;
   const gpuperf_trace_order everyone = make_order_for_everyone(settings_, wanted);
@@ -143,6 +147,16 @@ void Tracing::order_bursts(const std::vector<Captures::Wanted>& wanted) {
       parts_.post_session_order({.pid = process.pid}, burst);
     }
   }
+}
+
+// They collect all the time while they are captured.
+void Tracing::hold_sessions(const std::vector<Captures::Wanted>& wanted) {
+  if (parts_.windows == nullptr) return;
+  std::vector<SessionWindows::Target> targets;
+  for (const Captures::Wanted& one : wanted) {
+    if (one.gpu) targets.push_back({one.all_processes, one.processes});
+  }
+  parts_.windows->hold_open(targets);
 }
 
 // Named at once: graphs are captured when a program starts, and launched for days.

@@ -15,6 +15,7 @@
 #include "daemon/model/session.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/state/session_registry.h"
+#include "daemon/state/session_windows.h"
 
 namespace gpuperf {
 
@@ -34,6 +35,8 @@ class Tracing {
     ProcFiles proc;
     FunctionRegistry& functions;
     std::function<void(SessionTarget, SessionOrder)> post_session_order;
+    // On the loop: of what captures want GPU work.
+    SessionWindows* windows = nullptr;
     std::function<void()> on_change;  // on the loop: something to publish
     // On the loop, as often as it likes: what launch hooks are to report.
     std::function<void(gpuperf_launch_reports)> on_launch_reports;
@@ -71,6 +74,7 @@ class Tracing {
  private:
   void name_graphs();
   void order_traces();
+  void hold_sessions(const std::vector<Captures::Wanted>& wanted);
   void order_bursts(const std::vector<Captures::Wanted>& wanted);
   void forget_stacks(const std::vector<uint64_t>& stack_ids);
   void freeze(const std::string& name, const std::string& trigger);

@@ -81,6 +81,12 @@ const SessionRow* find_session(const GpuReport& report, const ProcessKey& proces
   return found == report.sessions.end() ? nullptr : found->get();
 }
 
+uint64_t get_collected_ns(const SessionRow& session, int64_t now_mono_ns) {
+  const bool collects = session.open && session.status.state == GPUPERF_SESSION_STATE_COLLECTING;
+  if (!collects || now_mono_ns < session.state_since_mono_ns) return session.collected_ns;
+  return session.collected_ns + static_cast<uint64_t>(now_mono_ns - session.state_since_mono_ns);
+}
+
 std::array<uint32_t, kSessionStates> count_sessions(const GpuReport& report) {
   std::array<uint32_t, kSessionStates> counts{};
   for (const auto& row : report.sessions) {

@@ -138,6 +138,7 @@ struct GpuActivity {
   uint64_t kernel_ns = 0;
   uint64_t copy_ns = 0;        // copies and sets
   uint64_t graph_ns = 0;       // graphs seen as a whole, whatever is in them
+  uint64_t observed_ns = 0;    // all open sessions that have used it collected
   int64_t since_mono_ns = 0;   // begin of the first
   int64_t newest_mono_ns = 0;  // end of the last
   uint64_t late_ns = 0;        // of records that came too late: busy_ns is short by at most this
@@ -168,9 +169,14 @@ struct SessionRow {
   int64_t closed_mono_ns = 0;
   std::string closed_reason;
   int64_t state_since_mono_ns = 0;                            // as far as this daemon saw
+  uint64_t collected_ns = 0;   // in state "collecting" before that
+  bool is_in_windows = false;  // it collects now and then only (SessionWindows)
   std::array<GapTotals, GPUPERF_SESSION_CAUSE_COUNT> gaps{};  // by enum gpuperf_session_cause
   JoinTotals join;
 };
+
+// How long an open session has collected.
+uint64_t get_collected_ns(const SessionRow& session, int64_t now_mono_ns);
 
 struct GpuReport {
   std::vector<std::shared_ptr<const SessionRow>> sessions;  // open ones first, newest first

@@ -229,7 +229,17 @@ constexpr MetricRow kMetricRows[] = {
      .labels = kUuidOnly,
      .source = "CUPTI records of injected processes: their union over streams and processes",
      .help = "Time during which a kernel, copy, memset or graph of an injected process ran on the "
-             "GPU."},
+             "GPU, as far as it was recorded: divide its rate by that of "
+             "gpuperf_gpu_observed_seconds_total."},
+    {.metric = Metric::kGpuObserved,
+     .name = "gpuperf_gpu_observed_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kUuidOnly,
+     .source = "state of the sessions of injected processes",
+     .help = "Time during which all injected processes that have used the GPU were recorded. Less "
+             "than the time that passed where processes are recorded in windows only "
+             "(ingest.cupti_budget_percent)."},
     {.metric = Metric::kGpuKernelBusy,
      .name = "gpuperf_gpu_kernel_busy_seconds_total",
      .type = MetricType::kCounter,

@@ -32,6 +32,7 @@ enum class Metric : size_t {
   kGpuSync,
   kGpuAllocated,
   kGpuBusy,
+  kGpuObserved,
   kGpuKernelBusy,
   kGpuCopyBusy,
   kGpuGraphBusy,

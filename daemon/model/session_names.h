@@ -29,7 +29,7 @@ std::string_view get_memory_kind_name(uint8_t memory);
 // "event", "stream_event", "stream", "context".
 std::string_view get_sync_type_name(uint32_t type);
 // "driver_compiler", "buffer_flush", "instrumentation", "resource", "module_loading",
-// "function_loading", "command_buffer_full", "activity_buffer".
+// "function_loading", "command_buffer_full", "activity_buffer", "window".
 std::string_view get_overhead_type_name(uint32_t type);
 // "GPU-8f1ab2c3-…" as NVIDIA's tools write it; empty where it is not known.
 std::string format_gpu_uuid(const GpuUuid& uuid);

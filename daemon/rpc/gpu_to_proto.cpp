@@ -168,6 +168,8 @@ v1::Session to_proto(const SessionRow& row, const GpuProcessRow* process, int64_
   session.set_age_ns(get_span_ns(row.facts.mono_ns, end_mono_ns));
   session.set_state_age_ns(
       get_span_ns(row.open ? row.state_since_mono_ns : row.closed_mono_ns, now_mono_ns));
+  session.set_collected_ns(get_collected_ns(row, end_mono_ns));
+  session.set_in_windows(row.is_in_windows);
   session.set_injector_cpu_ns(status.injector_cpu_ns);
   session.set_cupti_overhead_ns(status.cupti_overhead_ns);
   session.set_clock_error_ns(std::max(status.clock_error_ns, row.join.clock_worst_ns));
@@ -195,6 +197,7 @@ v1::GpuActivity to_proto(const GpuActivity& activity) {
   message.set_graph_ns(activity.graph_ns);
   message.set_span_ns(get_span_ns(activity.since_mono_ns, activity.newest_mono_ns));
   message.set_late_ns(activity.late_ns);
+  message.set_observed_ns(activity.observed_ns);
   for (const ProcessKey& process : activity.processes) message.add_pids(process.pid);
   return message;
 }

@@ -13,7 +13,7 @@
 namespace gpuperf {
 namespace {
 
-constexpr size_t kMaxPostedOrders = 64;  // they come from people
+constexpr size_t kMaxPostedOrders = 8'256;  // from people, and one for each session
 constexpr size_t kStatusCostBytes = sizeof(gpuperf_status);
 
 template <typename... Entries>

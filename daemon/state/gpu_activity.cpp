@@ -57,8 +57,19 @@ void GpuActivities::add(uint32_t number, Kind kind, uint64_t start_ns, uint64_t 
   drops_.add(DropCause::kGpuLateRecords);
 }
 
+void GpuActivities::note_collected(uint32_t number, uint64_t collected_ns) {
+  loop_thread_.check();
+  if (number == kNone) return;
+  Device& device = devices_[number];
+  device.collected_ns = std::min(device.collected_ns, collected_ns);
+}
+
 void GpuActivities::expire(int64_t now_mono_ns) {
   loop_thread_.check();
+  for (Device& device : devices_) {
+    if (device.collected_ns != UINT64_MAX) device.facts.observed_ns += device.collected_ns;
+    device.collected_ns = UINT64_MAX;
+  }
   // Later than whatever may still come: a record that ends in the future was believed.
   const auto rest_ns = static_cast<int64_t>(2 * BusyIntervals::kHorizonNs);
   for (Device& device : devices_) {

@@ -42,6 +42,8 @@ class GpuActivities {
   void add(uint32_t device, Kind kind, uint64_t start_ns, uint64_t duration_ns,
            int64_t now_mono_ns);
 
+  // One of the sessions that use a GPU has collected so long since the last expire().
+  void note_collected(uint32_t device, uint64_t collected_ns);
   // Gives back what GPUs that rest kept of their last seconds.
   void expire(int64_t now_mono_ns);
 
@@ -58,6 +60,7 @@ class GpuActivities {
     BusyIntervals kernel;
     BusyIntervals copy;
     BusyIntervals graph;
+    uint64_t collected_ns = UINT64_MAX;  // the least of its sessions' since the last expire()
   };
   using Key = std::tuple<GpuUuid, ProcessKey, uint32_t>;
 

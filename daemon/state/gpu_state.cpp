@@ -91,6 +91,11 @@ void GpuStatistics::Session::close(const SessionClosed& closed) {
 void GpuStatistics::Session::expire(int64_t now_mono_ns) {
   for (const LaunchJoin::Match& match : join.expire(now_mono_ns)) statistics.join(*this, match);
   show_join();
+  const uint64_t collected = get_collected_ns(entry.row(), now_mono_ns);
+  for (const uint32_t device : process.devices) {
+    statistics.activities_.note_collected(device, collected - collected_ns);
+  }
+  collected_ns = collected;
 }
 
 void GpuStatistics::Session::show_join() {

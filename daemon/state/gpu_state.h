@@ -69,6 +69,7 @@ class GpuStatistics {
     std::vector<PlaceFacts> places;  // by place id
     LaunchJoin join;
     JoinTotals join_totals;
+    uint64_t collected_ns = 0;  // that its GPUs know of
     uint32_t sample_every = 1;
     bool sends_apis = true;     // as far as its status says
     bool expects_work = false;  // each call it sends causes something that it sends, too

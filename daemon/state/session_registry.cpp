@@ -64,7 +64,10 @@ void SessionRegistry::take(const SessionStatus& status, int64_t now_mono_ns) {
   for (const auto& follower : session->followers) follower->take_status(status, now_mono_ns);
   SessionRow& row = session->entry.change();
   count_losses(row, status);
-  if (row.status.state != status.state) row.state_since_mono_ns = now_mono_ns;
+  if (row.status.state != status.state) {
+    row.collected_ns = get_collected_ns(row, now_mono_ns);
+    row.state_since_mono_ns = now_mono_ns;
+  }
   row.status = status;
 }
 

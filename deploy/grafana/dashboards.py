@@ -1,7 +1,7 @@
 """What is on each dashboard. Read top to bottom: what is slow now, where, since when, and who waits for whom."""
 
 from panels import (ANNOTATIONS, BAD_LIMITS, CALL, GPU, HOST, OWNER, VARIABLES, Dashboard, bars, busy, heatmap, lines,
-                    named, or_zero, quantile, rate, ratio, shortened, stat, table, threads, top, total,
+                    named, observed_share, or_zero, quantile, rate, ratio, shortened, stat, table, threads, top, total,
                     waiting)
 
 CALLS = "gpuperf_function_calls_total"
@@ -98,13 +98,13 @@ FLEET = [
     ("", 9, [slow_functions(24, ("instance", "function"), HOST)]),
     ("Who waits for whom", 8, [
         lines("GPU busy by host", "percentunit", 8, f"Mean over the GPUs of a host that injected processes use. {WHO_WAITS}",
-              (f"avg by (instance) ({rate(BUSY, HOST)})", "{{instance}}"), reach=1),
+              (f"avg by (instance) ({observed_share(BUSY, HOST)})", "{{instance}}"), reach=1),
         waiting_lines(8, "instance", HOST), latency_lines(8, HOST)]),
     ("Hosts", 9, [table("Hosts", 24, "One row per host; click it for details. oldest: age of the oldest call in flight.", ("instance",), {
         "slow/s": ("cps", total("instance", SLOW, HOST)),
         "errors/s": ("cps", f"{total('instance', ERRORS, HOST)} or sum by (instance) (up{{{HOST}}} * 0)"),
         "oldest": ("s", f"max by (instance) ({OLDEST}{{{HOST}}})"),
-        "GPU busy": ("percentunit", f"avg by (instance) ({rate(BUSY, HOST)})"),
+        "GPU busy": ("percentunit", f"avg by (instance) ({observed_share(BUSY, HOST)})"),
         "GPU memory": ("percentunit", f"sum by (instance) (gpuperf_gpu_memory_used_bytes{{{HOST}}}) / "
                                       f"sum by (instance) (gpuperf_gpu_memory_capacity_bytes{{{HOST}}})"),
         "processes": ("short", f"sum by (instance) (gpuperf_processes{{{HOST}}})"),

@@ -93,9 +93,14 @@ def ratio(by, part, whole, selector):
     return f"{total(by, part, selector)} / {total(by, whole, selector)}"
 
 
+def observed_share(metric, selector):
+    """Share of the time in which all injected processes on the GPU were recorded."""
+    return f"{rate(metric, selector)} / ({rate('gpuperf_gpu_observed_seconds_total', selector)} > 0)"
+
+
 def busy(metric, selector=GPU):
     """Share of time by GPU, under its number where NVML tells it, else under the beginning of its UUID."""
-    each = rate(metric, HOST)
+    each = f"({observed_share(metric, HOST)})"
     return (f"sum by (instance, gpu) ({each} * on (job, instance, uuid) group_left (gpu) gpuperf_gpu_info{{{selector}}} "
             f'or label_replace({each} unless on (job, instance, uuid) gpuperf_gpu_info, "gpu", "$1", "uuid", "(?:GPU-)?(.{{0,8}}).*"))')
 

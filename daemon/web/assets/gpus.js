@@ -90,7 +90,7 @@ async function refreshGpus() {
   if (!gpus.gpus.length) put(cards, h('div.panel', {}, h('h2', {}, 'No GPU health'), h('p.dim', {}, gpus.reason || 'No GPU has been read yet.')));
   activity.hidden = !told.activity.length;
   put(activity, h('h2', {}, 'GPU busy time, from sessions'), told.activity.map((gpu) => {
-    const ratio = num(gpu.busy_ns) / (num(gpu.span_ns) || 1);
+    const ratio = num(gpu.busy_ns) / (num(gpu.observed_ns) || 1);
     return [h('p', {}, `GPU ${gpu.gpu_ordinal} `, h('span.category.mono', {}, gpu.gpu_uuid), ` ${percent(ratio)} busy: kernels ${duration(gpu.kernel_ns)}, graphs ${duration(gpu.graph_ns)}, copies ${duration(gpu.copy_ns)} of ${duration(gpu.span_ns)}`),
       h('div.gpu-bar', {}, h('i', {style: {width: `${ratio * 100}%`}}))];
   }));

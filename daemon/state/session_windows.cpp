@@ -1,0 +1,149 @@
+#include "daemon/state/session_windows.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "daemon/model/trace_event.h"
+#include "injector/session_abi.h"
+
+namespace gpuperf {
+namespace {
+
+bool is_of(const SessionRow& session, const SessionWindows::Target& target) {
+  const auto is_its = [&session](const ProcessKey& key) {
+    return is_same_process(key, session.facts.process);
+  };
+  return target.all_processes || std::ranges::any_of(target.processes, is_its);
+}
+
+}  // namespace
+
+SessionWindows::Session::Session(SessionWindows& its_windows, SessionEntry& its_entry)
+    : windows(its_windows), entry(its_entry) {
+  windows.sessions_[id()] = this;
+}
+
+void SessionWindows::Session::close(const SessionClosed&) { windows.sessions_.erase(id()); }
+
+void SessionWindows::Session::take_batch(const SessionBatch& batch, int64_t) {
+  has_graphs |= !batch.graphs.empty();
+  for (const Place& place : batch.places) devices.insert(place.device);
+  launches += batch.kernels.size() + batch.copies.size() + batch.graphs.size();
+  for (const KernelRecord& kernel : batch.kernels) {
+    has_graphs |= kernel.graph_id != 0;
+    work_ns += kernel.duration_ns;
+  }
+  for (const CopyRecord& copy : batch.copies) work_ns += copy.duration_ns;
+  for (const OverheadRecord& overhead : batch.overheads) {
+    if (overhead.type == GPUPERF_OVERHEAD_WINDOW) opening_ns += overhead.duration_ns;
+  }
+}
+
+void SessionWindows::Session::take_status(const SessionStatus& status, int64_t now_mono_ns) {
+  const bool collects = status.state == GPUPERF_SESSION_STATE_COLLECTING;
+  are_calls_hooked = (status.level & GPUPERF_SESSION_LEVEL_HOOKED) != 0;
+  if (!collects || phase != Phase::kCollecting) {
+    since_mono_ns = 0;
+  } else if (since_mono_ns == 0) {
+    windows.begin_look(*this, now_mono_ns);
+  }
+}
+
+void SessionWindows::follow(SessionRegistry& sessions) {
+  sessions.add([this](SessionEntry& entry) { return std::make_unique<Session>(*this, entry); });
+}
+
+void SessionWindows::begin_look(Session& session, int64_t now_mono_ns) {
+  session.since_mono_ns = now_mono_ns;
+  session.due_mono_ns = now_mono_ns + (session.entry.row().is_in_windows ? kWindowNs : kLookNs);
+  session.launches = session.work_ns = 0;
+}
+
+double SessionWindows::get_cost_ratio(const Session& session, int64_t now_mono_ns) const {
+  return static_cast<double>(session.launches * kLaunchCostNs) /
+         static_cast<double>(now_mono_ns - session.since_mono_ns);
+}
+
+bool SessionWindows::must_rest(const Session& session, int64_t now_mono_ns) const {
+  const int64_t age_ns = now_mono_ns - session.entry.row().facts.mono_ns;
+  if (options_.budget_ratio <= 0 || age_ns < options_.settle_ns) return false;
+  if (session.has_graphs || !session.are_calls_hooked || session.is_held) return false;
+  const auto device_ns = static_cast<double>(now_mono_ns - session.since_mono_ns) *
+                         static_cast<double>(std::max<size_t>(session.devices.size(), 1));
+  return static_cast<double>(session.work_ns) < kBusyRatio * device_ns && get_cost_ratio(session, now_mono_ns) > options_.budget_ratio;
+}
+
+void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {
+  if (session.entry.row().is_in_windows == is_in_windows) return;
+  session.entry.change().is_in_windows = is_in_windows;
+}
+
+void SessionWindows::open(Session& session) {
+  session.phase = Phase::kCollecting;
+  session.since_mono_ns = 0;
+  session.opening_ns = 0;
+  order_(session.id(), SessionOrder::Mode::kRun);
+}
+
+// So long that window and rest together cost no more than the budget.
+void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
+  const auto open_ns = static_cast<double>(now_mono_ns - session.since_mono_ns);
+  const double cost_ns =
+      get_cost_ratio(session, now_mono_ns) * open_ns + static_cast<double>(session.opening_ns);
+  const auto rest_ns = static_cast<int64_t>(cost_ns / options_.budget_ratio - open_ns);
+  session.phase = Phase::kResting;
+  set_in_windows(session, true);
+  session.since_mono_ns = 0;
+  session.due_mono_ns = now_mono_ns + std::clamp(rest_ns, kRestNsMin, kRestNsMax);
+  order_(session.id(), SessionOrder::Mode::kPause);
+}
+
+void SessionWindows::advance(int64_t now_mono_ns) {
+  loop_thread_.check();
+  for (const auto& [id, session] : sessions_) {
+    if (session->phase == Phase::kResting) {
+      if (now_mono_ns >= session->due_mono_ns || options_.budget_ratio <= 0) open(*session);
+    } else if (session->since_mono_ns != 0 && now_mono_ns >= session->due_mono_ns) {
+      if (must_rest(*session, now_mono_ns)) {
+        rest(*session, now_mono_ns);
+      } else {
+        if (!session->is_held) set_in_windows(*session, false);
+        begin_look(*session, now_mono_ns);
+      }
+    }
+  }
+}
+
+void SessionWindows::note_order(const SessionTarget& target, SessionOrder::Mode mode) {
+  loop_thread_.check();
+  for (const auto& [id, session] : sessions_) {
+    if (target.session_id != 0 && target.session_id != id) continue;
+    if (target.pid != 0 && target.pid != session->entry.row().facts.process.pid) continue;
+    session->phase = mode == SessionOrder::Mode::kRun ? Phase::kCollecting : Phase::kLeft;
+    set_in_windows(*session, false);
+    session->since_mono_ns = 0;
+  }
+}
+
+bool SessionWindows::open(const Target& target) {
+  loop_thread_.check();
+  bool is_any_opened = false;
+  for (const auto& [id, session] : sessions_) {
+    if (session->phase != Phase::kResting || !is_of(session->entry.row(), target)) continue;
+    open(*session);
+    is_any_opened = true;
+  }
+  return is_any_opened;
+}
+
+void SessionWindows::hold_open(const std::vector<Target>& targets) {
+  loop_thread_.check();
+  for (const auto& [id, session] : sessions_) {
+    session->is_held = std::ranges::any_of(targets, [&session = *session](const Target& target) {
+      return is_of(session.entry.row(), target);
+    });
+    if (session->is_held && session->phase == Phase::kResting) open(*session);
+  }
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "daemon/base/thread_checker.h"
+#include "daemon/model/session.h"
+#include "daemon/state/session_registry.h"
+
+namespace gpuperf {
+
+// Decides which sessions collect all the time and which in windows only.
+//
+// CUPTI costs each launch some microseconds, and a process that waits for its launches pays for all
+// of them; one that waits for its GPU pays nothing. So a session is looked at while it collects:
+// its launches a second, by kLaunchCostNs, and how busy it keeps GPUs. Where launches cost more
+// than the budget and the GPU is idle between them, the session is paused, which ends CUPTI in the
+// process (injector/finalizer.h), and opens for kWindowNs at distances that keep the average within
+// the budget, what opening itself costs included. Every window is a new look.
+//
+// Left alone are sessions younger than `settle` (CUDA graphs that are captured after CUPTI's end
+// are not recorded, and programs capture them when they begin), those with graphs, those whose
+// calls CUPTI records (it stays then), and those that somebody has paused. Captures hold sessions
+// open.
+//
+// Thread: loop only; times are passed in. Bounds: those of the registry.
+class SessionWindows {
+ public:
+  // What CUPTI's records cost a launch: 0.7 to 2.1 us on an H200 and an H100 (docs/overhead.md).
+  static constexpr uint64_t kLaunchCostNs = 2'000;
+  // So much of its time a process keeps the GPU busy that waits for it.
+  static constexpr double kBusyRatio = 0.8;
+  static constexpr int64_t kLookNs = 5'000'000'000;
+  static constexpr int64_t kWindowNs = 1'000'000'000;
+  // Between windows: few enough of a program's requests meet one that their p99 does not show it.
+  static constexpr int64_t kRestNsMin = 60'000'000'000;
+  static constexpr int64_t kRestNsMax = 600'000'000'000;
+
+  struct Options {
+    double budget_ratio = 0;  // of a process's time, for CUPTI; 0 = all collect all the time
+    int64_t settle_ns = 0;
+  };
+  using Order = std::function<void(uint64_t session_id, SessionOrder::Mode mode)>;
+  // Which processes a capture is of.
+  struct Target {
+    bool all_processes = true;
+    std::vector<ProcessKey> processes;
+  };
+
+  SessionWindows(const Options& options, Order order)
+      : options_(options), order_(std::move(order)) {}
+  SessionWindows(const SessionWindows&) = delete;
+  SessionWindows& operator=(const SessionWindows&) = delete;
+
+  void follow(SessionRegistry& sessions);
+  void set_options(const Options& options) { options_ = options; }
+  // Somebody else has told these sessions what to do.
+  void note_order(const SessionTarget& target, SessionOrder::Mode mode);
+  // Opens their sessions for a window. True: some were not open, and will be soon.
+  bool open(const Target& target);
+  // Their sessions are open until the next call.
+  void hold_open(const std::vector<Target>& targets);
+  // Several times a second.
+  void advance(int64_t now_mono_ns);
+
+ private:
+  enum class Phase {
+    kCollecting,  // all the time, or in a window
+    kResting,     // until due_mono_ns
+    kLeft,        // somebody has paused it
+  };
+  struct Session final : SessionFollower {
+    Session(SessionWindows& its_windows, SessionEntry& its_entry);
+    void take_batch(const SessionBatch& batch, int64_t now_mono_ns) override;
+    void take_status(const SessionStatus& status, int64_t now_mono_ns) override;
+    void close(const SessionClosed& closed) override;
+    uint64_t id() const { return entry.row().facts.session_id; }
+
+    SessionWindows& windows;
+    SessionEntry& entry;
+    Phase phase = Phase::kCollecting;
+    bool is_held = false;
+    bool has_graphs = false;
+    bool are_calls_hooked = false;
+    std::set<uint32_t> devices;
+    // Of the look: since when, and when it ends; 0 = the session does not collect yet.
+    int64_t since_mono_ns = 0;
+    int64_t due_mono_ns = 0;
+    uint64_t launches = 0;
+    uint64_t work_ns = 0;
+    uint64_t opening_ns = 0;  // what the last window's beginning and end held launches up
+  };
+
+  void open(Session& session);
+  void rest(Session& session, int64_t now_mono_ns);
+  static void set_in_windows(Session& session, bool is_in_windows);
+  void begin_look(Session& session, int64_t now_mono_ns);
+  double get_cost_ratio(const Session& session, int64_t now_mono_ns) const;
+  bool must_rest(const Session& session, int64_t now_mono_ns) const;
+
+  Options options_;
+  const Order order_;
+  ThreadChecker loop_thread_;
+  std::map<uint64_t, Session*> sessions_;  // open ones, by id
+};
+
+}  // namespace gpuperf

@@ -1,0 +1,163 @@
+#include "daemon/state/session_windows.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "injector/session_abi.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr int64_t kSecond = 1'000'000'000;
+constexpr int64_t kStep = kSecond / 4;
+using Mode = SessionOrder::Mode;
+
+// A process whose session collects as it is told to, with so many launches a second.
+class SessionWindowsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    windows_.follow(sessions_);
+    sessions_.apply(SessionOpened{.session_id = 7, .process = {.pid = 70, .start_boot_ns = 1}}, 0);
+    report(Mode::kRun);
+  }
+
+  void report(Mode mode) {
+    is_collecting_ = mode == Mode::kRun;
+    SessionStatus status{.session_id = 7,
+                         .state = is_collecting_ ? GPUPERF_SESSION_STATE_COLLECTING
+                                                 : GPUPERF_SESSION_STATE_PAUSED};
+    if (is_collecting_ && are_calls_hooked_) status.level = GPUPERF_SESSION_LEVEL_HOOKED;
+    sessions_.apply(status, now_);
+  }
+
+  void run(int64_t seconds) {
+    for (const int64_t end = now_ + seconds * kSecond; now_ < end;) {
+      now_ += kStep;
+      if (is_collecting_) {
+        SessionBatch batch{.session_id = 7};
+        batch.kernels.resize(static_cast<size_t>(launches_per_second_ / 4));
+        for (KernelRecord& kernel : batch.kernels) kernel.duration_ns = kernel_ns_;
+        batch.graphs.resize(graphs_);
+        sessions_.apply(batch, now_);
+        collected_ += kStep;
+      }
+      if (now_ % kSecond == 0) report(is_collecting_ ? Mode::kRun : Mode::kPause);
+      windows_.advance(now_);
+      for (const Mode mode : std::exchange(told_, {})) {
+        all_.push_back(mode);
+        report(mode);
+      }
+    }
+  }
+  bool is_in_windows() const {
+    GpuReport report;
+    sessions_.fill(report);
+    return report.sessions.at(0)->is_in_windows;
+  }
+  // Share of the time that the session collected in the next seconds.
+  double measure(int64_t seconds) {
+    collected_ = 0;
+    run(seconds);
+    return static_cast<double>(collected_) / static_cast<double>(seconds * kSecond);
+  }
+
+  int64_t now_ = kSecond;
+  int64_t collected_ = 0;
+  bool is_collecting_ = false;
+  bool are_calls_hooked_ = true;
+  size_t graphs_ = 0;
+  uint64_t launches_per_second_ = 40'000;
+  uint64_t kernel_ns_ = 3'000;
+  std::vector<Mode> told_, all_;
+  DropCounters drops_;
+  SessionMemory memory_{drops_};
+  SessionWindows windows_{{.budget_ratio = 0.01, .settle_ns = 120 * kSecond},
+                          [this](uint64_t id, Mode mode) {
+                            EXPECT_EQ(id, 7u);
+                            told_.push_back(mode);
+                          }};
+  SessionRegistry sessions_{{}, drops_, memory_};
+};
+
+TEST_F(SessionWindowsTest, ALaunchBoundProcessIsRecordedInWindowsOnceItHasSettled) {
+  EXPECT_EQ(measure(115), 1);
+  EXPECT_LT(measure(3'600), 0.02);
+  EXPECT_GT(all_.size(), 20u) << "windows go on";
+  EXPECT_TRUE(is_in_windows());
+}
+
+TEST_F(SessionWindowsTest, WhereTheGpuIsBusyOrLaunchesAreFewItCollectsAllTheTime) {
+  kernel_ns_ = 22'000;  // 88 % of the time
+  EXPECT_EQ(measure(600), 1);
+  kernel_ns_ = 3'000;
+  launches_per_second_ = 4'000;
+  EXPECT_EQ(measure(600), 1);
+  EXPECT_TRUE(all_.empty());
+}
+
+TEST_F(SessionWindowsTest, NeitherGraphsNorCallsThatCuptiRecordsGetWindows) {
+  graphs_ = 1;
+  EXPECT_EQ(measure(300), 1);
+  graphs_ = 0;
+  EXPECT_EQ(measure(300), 1) << "once seen";
+}
+
+TEST_F(SessionWindowsTest, WithoutHooksThereAreNoWindows) {
+  are_calls_hooked_ = false;
+  report(Mode::kRun);
+  EXPECT_EQ(measure(600), 1);
+}
+
+TEST_F(SessionWindowsTest, AWindowThatShowsAnotherLoadStaysOpen) {
+  run(200);
+  launches_per_second_ = 100;
+  run(120);
+  EXPECT_EQ(measure(300), 1);
+  EXPECT_FALSE(is_in_windows());
+  launches_per_second_ = 40'000;
+  EXPECT_LT(measure(600), 0.05);
+}
+
+TEST_F(SessionWindowsTest, CapturesOpenAndHoldIt) {
+  run(200);
+  ASSERT_FALSE(is_collecting_);
+  EXPECT_FALSE(windows_.open({.all_processes = false, .processes = {{.pid = 71}}}));
+  EXPECT_TRUE(windows_.open({.all_processes = false,
+                             .processes = {{.pid = 70, .start_boot_ns = 1}}}));
+  windows_.hold_open({{}});
+  run(1);
+  EXPECT_EQ(measure(100), 1);
+  windows_.hold_open({});
+  EXPECT_LT(measure(600), 0.05);
+}
+
+TEST_F(SessionWindowsTest, WhatSomebodyHasPausedStaysPaused) {
+  windows_.note_order({.pid = 70}, Mode::kPause);
+  report(Mode::kPause);
+  EXPECT_EQ(measure(600), 0);
+  windows_.note_order({.pid = 70}, Mode::kRun);
+  report(Mode::kRun);
+  EXPECT_GT(measure(600), 0);
+  EXPECT_FALSE(is_collecting_) << "in windows again";
+}
+
+TEST_F(SessionWindowsTest, WithoutABudgetItIsOpenedAtOnce) {
+  run(200);
+  windows_.set_options({});
+  run(1);
+  EXPECT_EQ(measure(100), 1);
+}
+
+TEST_F(SessionWindowsTest, ForgetsASessionThatCloses) {
+  run(200);
+  sessions_.apply(SessionClosed{.session_id = 7}, now_);
+  windows_.hold_open({{}});
+  windows_.advance(now_ + 1'000 * kSecond);
+  EXPECT_TRUE(told_.empty());
+}
+
+}  // namespace
+}  // namespace gpuperf
