@@ -12,10 +12,11 @@
 // order proves nothing any more: the join stops for good, and the collector has CUPTI record the
 // calls.
 //
-// In a process that has just begun, CUPTI records from cuInit on, and calls are logged once a daemon
-// has its hooks count, a moment later. Work from before the first call that was logged is passed
-// over; where there was some, a stream's first pair is believed only if the work began promptly, so
-// that none from before can stand between. After restart() all work is of calls that were logged.
+// In a process that has just begun, CUPTI records from cuInit on, and calls are logged once a
+// daemon has its hooks count, a moment later. Work from before the first call that was logged is
+// passed over; where there was some, a stream's first pair is believed only if the work began
+// promptly, so that none from before can stand between. After restart() all work is of calls that
+// were logged.
 //
 // Thread: injector's. Bounds: kCallsMax calls and kWorksMax pieces of work that wait, kStreamsMax
 // streams; a further one breaks the join. Calls leave after kCallPatienceNs, for their work may be

@@ -137,11 +137,11 @@ class Collector {
   uint64_t uncounted_since_ms_ = 0;  // hooks count no calls; 0 = they do
   uint32_t hooked_kinds_ = 0;        // wanted when hooked calls began
   uint64_t first_order_ms_ = 0;
-  const char* why_lost_ = nullptr;   // the last time
-  uint32_t lost_tracks_ = 0;         // how often hooked calls and records no longer fitted
-  uint64_t fresh_until_ms_ = 0;      // hooked calls are to begin until then; 0 = no
+  const char* why_lost_ = nullptr;  // the last time
+  uint32_t lost_tracks_ = 0;        // how often hooked calls and records no longer fitted
+  uint64_t fresh_until_ms_ = 0;     // hooked calls are to begin until then; 0 = no
   uint64_t calls_when_asked_ = 0;
-  bool has_looked_ = false;          // for libcupti
+  bool has_looked_ = false;  // for libcupti
   Finalizer finalizer_;
   bool is_finalised_ = false;  // CUPTI has been ended, once at least
   bool cannot_end_ = false;    // cuptiFinalize failed, or a graph was launched instead

@@ -32,9 +32,9 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);
 // that was asked already may still come. Thread: any, one at a time.
 using Attend = void (*)(bool launches_graph);
 void set_attention(Attend attend);
-// Waits until no hooked call is in the driver, and has those that begin wait for release_launches():
-// 40 ms at most, then they go on. False: it could not be had, and none waits; ask again later.
-// Injector's thread.
+// Waits until no hooked call is in the driver, and has those that begin wait for
+// release_launches(): 40 ms at most, then they go on. False: it could not be had, and none waits;
+// ask again later. Injector's thread.
 bool hold_launches();
 // False: one went on before.
 bool release_launches();

@@ -29,8 +29,8 @@ class CaptureOrders {
     const SnapshotBoard& board;
     ProcFiles proc;
     SessionWindows* windows = nullptr;  // null = sessions collect all the time
-    std::function<void()> on_change;  // something to publish
-    std::function<void()> on_wanted;  // wanted() may have changed
+    std::function<void()> on_change;    // something to publish
+    std::function<void()> on_wanted;    // wanted() may have changed
   };
 
   CaptureOrders(const TraceSources& sources, Parts parts);

@@ -121,7 +121,8 @@ constexpr SettingRow kRows[] = {
      "time are left without their call. Needs overhead.launch_hooks.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.hooked_calls; }}},
     {"ingest", "cupti_budget_percent",
-     "Overhead budget for CUPTI: the share of a process's time that recording its launches may take. "
+     "Overhead budget for CUPTI: the share of a process's time that recording its launches may "
+     "take. "
      "A process that it would cost more, because it waits for its launches and not for the GPU, is "
      "recorded for one second at a time, 60 s to 10 min apart, and during captures; in between "
      "CUPTI is ended. Needs ingest.hooked_calls. 0: always record.",

@@ -168,9 +168,9 @@ struct SessionRow {
   bool open = true;
   int64_t closed_mono_ns = 0;
   std::string closed_reason;
-  int64_t state_since_mono_ns = 0;                            // as far as this daemon saw
-  uint64_t collected_ns = 0;   // in state "collecting" before that
-  bool is_in_windows = false;  // it collects now and then only (SessionWindows)
+  int64_t state_since_mono_ns = 0;  // as far as this daemon saw
+  uint64_t collected_ns = 0;        // in state "collecting" before that
+  bool is_in_windows = false;       // it collects now and then only (SessionWindows)
   std::array<GapTotals, GPUPERF_SESSION_CAUSE_COUNT> gaps{};  // by enum gpuperf_session_cause
   JoinTotals join;
 };

@@ -31,8 +31,7 @@ constexpr std::string_view kMemoryKinds[] = {kUnknown,        "pageable",      "
 constexpr std::string_view kSyncTypes[] = {kUnknown, "event", "stream_event", "stream", "context"};
 constexpr std::string_view kOverheadTypes[] = {
     kUnknown,         "driver_compiler",  "buffer_flush",        "instrumentation", "resource",
-    "module_loading", "function_loading", "command_buffer_full", "activity_buffer",
-    "window"};
+    "module_loading", "function_loading", "command_buffer_full", "activity_buffer", "window"};
 static_assert(std::size(kStates) == GPUPERF_SESSION_STATE_FAILED + 1);
 static_assert(std::size(kCauses) == GPUPERF_SESSION_CAUSE_COUNT);
 static_assert(std::size(kLosses) == GPUPERF_SESSION_LOSS_COUNT);

@@ -70,7 +70,8 @@ bool SessionWindows::must_rest(const Session& session, int64_t now_mono_ns) cons
   if (session.has_graphs || !session.are_calls_hooked || session.is_held) return false;
   const auto device_ns = static_cast<double>(now_mono_ns - session.since_mono_ns) *
                          static_cast<double>(std::max<size_t>(session.devices.size(), 1));
-  return static_cast<double>(session.work_ns) < kBusyRatio * device_ns && get_cost_ratio(session, now_mono_ns) > options_.budget_ratio;
+  return static_cast<double>(session.work_ns) < kBusyRatio * device_ns &&
+         get_cost_ratio(session, now_mono_ns) > options_.budget_ratio;
 }
 
 void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {

@@ -84,7 +84,7 @@ class SynchroniseTest(SlowGpuTest):
         self.assert_near(kernel["total_ns"], true_ns)
         self.assertEqual((gpu["busy_ns"], gpu["kernel_ns"]), (kernel["total_ns"], kernel["total_ns"]))
         self.assertIn("path_07", kernel["launcher"]["frame"])
-        self.assertEqual(kernel["launcher"]["function"], "cudaLaunchKernel")
+        self.assertEqual(kernel["launcher"]["function"], "cuLaunchKernel")  # as its hook saw it
         self.assertTrue(kernel["launcher"]["calling_thread"])
         self.assertEqual(kernel["launcher"]["tid"], self.workload.process.pid)
         awaited = gpu["awaited"]

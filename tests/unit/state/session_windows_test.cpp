@@ -26,9 +26,9 @@ class SessionWindowsTest : public ::testing::Test {
 
   void report(Mode mode) {
     is_collecting_ = mode == Mode::kRun;
-    SessionStatus status{.session_id = 7,
-                         .state = is_collecting_ ? GPUPERF_SESSION_STATE_COLLECTING
-                                                 : GPUPERF_SESSION_STATE_PAUSED};
+    SessionStatus status{
+        .session_id = 7,
+        .state = is_collecting_ ? GPUPERF_SESSION_STATE_COLLECTING : GPUPERF_SESSION_STATE_PAUSED};
     if (is_collecting_ && are_calls_hooked_) status.level = GPUPERF_SESSION_LEVEL_HOOKED;
     sessions_.apply(status, now_);
   }
@@ -125,8 +125,8 @@ TEST_F(SessionWindowsTest, CapturesOpenAndHoldIt) {
   run(200);
   ASSERT_FALSE(is_collecting_);
   EXPECT_FALSE(windows_.open({.all_processes = false, .processes = {{.pid = 71}}}));
-  EXPECT_TRUE(windows_.open({.all_processes = false,
-                             .processes = {{.pid = 70, .start_boot_ns = 1}}}));
+  EXPECT_TRUE(
+      windows_.open({.all_processes = false, .processes = {{.pid = 70, .start_boot_ns = 1}}}));
   windows_.hold_open({{}});
   run(1);
   EXPECT_EQ(measure(100), 1);
