@@ -117,7 +117,11 @@ void Control::post_start_capture(const CaptureOrder& order, CaptureDone done) {
     probing_.judge_budget(core_.clock.mono_ns());
     core_.publish();
     // By then launch hooks report each launch at once, with its stack.
-    probing_.post_done([done, row = std::move(row)] { done(row); });
+    const auto answer = [this, done](const Result<CaptureRow>& begun) {
+      probing_.post_done([done, begun] { done(begun); });
+    };
+    if (!row.ok() || order.align_ms != 0) return answer(row);
+    tracing_->captures().await_begin(row->id, answer);
   });
 }
 

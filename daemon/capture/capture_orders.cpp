@@ -100,7 +100,8 @@ Result<CaptureRow> CaptureOrders::start(const CaptureOrder& order) {
   // Sessions that rest between windows are opened, and awaited.
   const bool is_opening =
       order.gpu && parts_.windows != nullptr &&
-      parts_.windows->open({.all_processes = processes.empty(), .processes = processes});
+      parts_.windows->open({.all_processes = !has_target(order.target), .processes = processes},
+                           sources_.clock.mono_ns());
   auto row = captures_.start(order, std::move(processes), read_now(sources_.clock),
                              is_opening ? kOpeningNs : 0);
   parts_.on_wanted();
@@ -144,6 +145,26 @@ void CaptureOrders::advance() {
   for (FinishedCapture& finished : captures_.advance(read_now(sources_.clock), lost_hits)) {
     build(std::move(finished));
   }
+  answer_awaited(false);
+}
+
+void CaptureOrders::await_begin(uint64_t id, OnBegun on_begun) {
+  const CaptureRow* const row = captures_.find(id);
+  if (row == nullptr || row->state == CaptureState::kScheduled) {
+    awaited_.emplace_back(id, std::move(on_begun));
+  } else {
+    on_begun(*row);
+  }
+}
+
+void CaptureOrders::answer_awaited(bool is_last_time) {
+  std::erase_if(awaited_, [this, is_last_time](const auto& awaited) {
+    const CaptureRow* const row = captures_.find(awaited.first);
+    if (row == nullptr) return true;
+    if (row->state == CaptureState::kScheduled && !is_last_time) return false;
+    awaited.second(*row);
+    return true;
+  });
 }
 
 bool CaptureOrders::needs_every_probe() const {

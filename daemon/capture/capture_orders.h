@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/proc_files.h"
@@ -41,7 +42,11 @@ class CaptureOrders {
   const std::optional<Problem>& problem() const { return problem_; }
   const CaptureStore* store() const { return store_.get(); }
 
+  // It may begin a moment later: see await_begin.
   Result<CaptureRow> start(const CaptureOrder& order);
+  // Calls once this capture has begun, or has failed before.
+  using OnBegun = std::function<void(const CaptureRow&)>;
+  void await_begin(uint64_t id, OnBegun on_begun);
   Result<CaptureRow> stop(uint64_t id);
   Result<CaptureRow> freeze(const FreezeOrder& order);
   Result<CaptureRow> remove(uint64_t id);
@@ -49,6 +54,8 @@ class CaptureOrders {
   void apply_settings() { captures_.set_options(make_capture_options(sources_.settings)); }
   // Often: captures begin and end on it.
   void advance();
+  // Whoever awaits a beginning is told how it stands.
+  void stop_awaiting() { answer_awaited(true); }
 
   std::vector<Captures::Wanted> wanted() const {
     return captures_.wanted(static_cast<uint64_t>(sources_.clock.mono_ns()));
@@ -62,6 +69,7 @@ class CaptureOrders {
   Result<std::vector<ProcessKey>> find_processes(const CaptureTarget& target,
                                                  uint32_t requester_uid) const;
   void expire_stored();
+  void answer_awaited(bool is_last_time);
   void build(FinishedCapture finished);
   void post_result(uint64_t id, Result<CaptureRow> row);  // any thread
 
@@ -73,6 +81,7 @@ class CaptureOrders {
   // Loop thread only.
   Captures captures_;
   uint64_t next_expire_mono_ns_ = 0;
+  std::vector<std::pair<uint64_t, OnBegun>> awaited_;  // by id
 };
 
 }  // namespace gpuperf

@@ -9,10 +9,6 @@ namespace {
 constexpr uint64_t kNsPerMs = 1'000'000;
 constexpr size_t kMaxNameBytes = 128;
 
-bool has_target(const CaptureTarget& target) {
-  return target.pid != 0 || !target.container.empty() || !target.pod.empty();
-}
-
 Status check_order(const std::string& name, const CaptureTarget& target,
                    const std::vector<ProcessKey>& processes) {
   if (name.size() > kMaxNameBytes) {

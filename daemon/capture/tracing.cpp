@@ -156,7 +156,7 @@ void Tracing::hold_sessions(const std::vector<Captures::Wanted>& wanted) {
   for (const Captures::Wanted& one : wanted) {
     if (one.gpu) targets.push_back({one.all_processes, one.processes});
   }
-  parts_.windows->hold_open(targets);
+  parts_.windows->hold_open(targets, parts_.clock.mono_ns());
 }
 
 // Named at once: graphs are captured when a program starts, and launched for days.

@@ -50,7 +50,10 @@ class Tracing {
   Tracing(const Tracing&) = delete;
   Tracing& operator=(const Tracing&) = delete;
 
-  void stop() { builds_.stop(); }
+  void stop() {
+    captures_.stop_awaiting();
+    builds_.stop();
+  }
   // Null = there are none any more.
   void set_programs(Programs* programs);
   void set_symbolizer(Symbolizer* symbolizer) { builds_.set_symbolizer(symbolizer); }

@@ -18,6 +18,9 @@ struct CaptureTarget {
   std::string pod;
   bool operator==(const CaptureTarget&) const = default;
 };
+inline bool has_target(const CaptureTarget& target) {
+  return target.pid != 0 || !target.container.empty() || !target.pod.empty();
+}
 
 struct CaptureOrder {
   std::string name;  // at most 128 bytes; may be empty

@@ -171,6 +171,8 @@ struct SessionRow {
   int64_t state_since_mono_ns = 0;  // as far as this daemon saw
   uint64_t collected_ns = 0;        // in state "collecting" before that
   bool is_in_windows = false;       // it collects now and then only (SessionWindows)
+  // Launches that one of the window at hand stands for, with those between it and the last.
+  uint32_t window_weight = 1;
   std::array<GapTotals, GPUPERF_SESSION_CAUSE_COUNT> gaps{};  // by enum gpuperf_session_cause
   JoinTotals join;
 };

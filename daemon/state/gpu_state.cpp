@@ -205,7 +205,7 @@ void GpuStatistics::apply(Session& session, const KernelRecord& record, int64_t 
   KernelTotals& totals = GpuProcesses::change_kernel(session.process, kernel);
   SessionMemory::Account& account = session.process.account;
   add_duration(account, totals.duration, record.duration_ns);
-  totals.estimated_launches += session.sample_every;
+  totals.estimated_launches += uint64_t{session.sample_every} * session.entry.row().window_weight;
   activities_.add(place->device, GpuActivities::Kind::kKernel, record.start_mono_ns,
                   record.duration_ns, now_mono_ns);
   const bool is_node = record.graph_id != 0 || (record.flags & GPUPERF_KERNEL_FROM_GRAPH) != 0;

@@ -79,7 +79,10 @@ void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {
   session.entry.change().is_in_windows = is_in_windows;
 }
 
-void SessionWindows::open(Session& session) {
+void SessionWindows::open(Session& session, int64_t now_mono_ns) {
+  // Until the window's end, and for what it still sends then.
+  session.entry.change().window_weight =
+      static_cast<uint32_t>((now_mono_ns - session.rest_mono_ns) / kWindowNs + 1);
   session.phase = Phase::kCollecting;
   session.since_mono_ns = 0;
   session.opening_ns = 0;
@@ -93,6 +96,7 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
       get_cost_ratio(session, now_mono_ns) * open_ns + static_cast<double>(session.opening_ns);
   const auto rest_ns = static_cast<int64_t>(cost_ns / options_.budget_ratio - open_ns);
   session.phase = Phase::kResting;
+  session.rest_mono_ns = now_mono_ns;
   set_in_windows(session, true);
   session.since_mono_ns = 0;
   session.due_mono_ns = now_mono_ns + std::clamp(rest_ns, kRestNsMin, kRestNsMax);
@@ -103,12 +107,14 @@ void SessionWindows::advance(int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {
     if (session->phase == Phase::kResting) {
-      if (now_mono_ns >= session->due_mono_ns || options_.budget_ratio <= 0) open(*session);
+      if (now_mono_ns >= session->due_mono_ns || options_.budget_ratio <= 0)
+        open(*session, now_mono_ns);
     } else if (session->since_mono_ns != 0 && now_mono_ns >= session->due_mono_ns) {
       if (must_rest(*session, now_mono_ns)) {
         rest(*session, now_mono_ns);
       } else {
         if (!session->is_held) set_in_windows(*session, false);
+        if (session->entry.row().window_weight != 1) session->entry.change().window_weight = 1;
         begin_look(*session, now_mono_ns);
       }
     }
@@ -126,24 +132,24 @@ void SessionWindows::note_order(const SessionTarget& target, SessionOrder::Mode 
   }
 }
 
-bool SessionWindows::open(const Target& target) {
+bool SessionWindows::open(const Target& target, int64_t now_mono_ns) {
   loop_thread_.check();
   bool is_any_opened = false;
   for (const auto& [id, session] : sessions_) {
     if (session->phase != Phase::kResting || !is_of(session->entry.row(), target)) continue;
-    open(*session);
+    open(*session, now_mono_ns);
     is_any_opened = true;
   }
   return is_any_opened;
 }
 
-void SessionWindows::hold_open(const std::vector<Target>& targets) {
+void SessionWindows::hold_open(const std::vector<Target>& targets, int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {
     session->is_held = std::ranges::any_of(targets, [&session = *session](const Target& target) {
       return is_of(session.entry.row(), target);
     });
-    if (session->is_held && session->phase == Phase::kResting) open(*session);
+    if (session->is_held && session->phase == Phase::kResting) open(*session, now_mono_ns);
   }
 }
 

@@ -62,9 +62,9 @@ class SessionWindows {
   // Somebody else has told these sessions what to do.
   void note_order(const SessionTarget& target, SessionOrder::Mode mode);
   // Opens their sessions for a window. True: some were not open, and will be soon.
-  bool open(const Target& target);
+  bool open(const Target& target, int64_t now_mono_ns);
   // Their sessions are open until the next call.
-  void hold_open(const std::vector<Target>& targets);
+  void hold_open(const std::vector<Target>& targets, int64_t now_mono_ns);
   // Several times a second.
   void advance(int64_t now_mono_ns);
 
@@ -91,12 +91,13 @@ class SessionWindows {
     // Of the look: since when, and when it ends; 0 = the session does not collect yet.
     int64_t since_mono_ns = 0;
     int64_t due_mono_ns = 0;
+    int64_t rest_mono_ns = 0;  // since when it rests, or rested last
     uint64_t launches = 0;
     uint64_t work_ns = 0;
     uint64_t opening_ns = 0;  // what the last window's beginning and end held launches up
   };
 
-  void open(Session& session);
+  void open(Session& session, int64_t now_mono_ns);
   void rest(Session& session, int64_t now_mono_ns);
   static void set_in_windows(Session& session, bool is_in_windows);
   void begin_look(Session& session, int64_t now_mono_ns);

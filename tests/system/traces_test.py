@@ -47,6 +47,9 @@ class TracedTest(unittest.TestCase):
         workload.do("forget")
         return workload
 
+    def session(self):
+        return next(row for row in self.daemon.query("sessions", "list") if row["pid"] == self.workload.process.pid)
+
     def capture(self, pid, work, *arguments):
         """Runs `work` within a capture; the capture's row."""
         row = self.daemon.query("trace", "start", "--pid", pid, *arguments)
@@ -83,9 +86,6 @@ class HookedCallsTest(TracedTest):
         row = self.capture(self.workload.process.pid, lambda: self.workload.do(line))
         return row["work"], row["work_matched"], row["ambiguous"]
 
-    def session(self):
-        return next(row for row in self.daemon.query("sessions", "list") if row["pid"] == self.workload.process.pid)
-
     def test_every_launch_finds_its_work_and_cupti_is_ended_with_a_pause(self):
         self.assertIn("hooked_calls", self.session()["level"])
         self.assertEqual(self.capture_paths(), (500, 500, 0))
@@ -118,6 +118,46 @@ class HookedCallsTest(TracedTest):
                    and "hooked_calls" not in self.session()["level"] and "apis" in self.session()["level"])
         self.assertEqual(self.capture_paths("paths 500 8"), (4000, 4000, 0))
         self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
+
+
+class WindowsTest(TracedTest):
+    """A process whose launches would cost more than the budget is recorded in windows; captures open one."""
+    config = LAUNCHES | {"ingest": {"cupti_budget_percent": 0.0001, "windows_after_seconds": 0}}
+    warm_up = "paths 400 1"
+
+    def wait_for_rest(self):
+        wait_until("it rests, CUPTI is ended", lambda: self.workload.do("paths 50 1") is not None
+                   and self.session()["state"] == "paused" and "is finalised" in self.session()["detail"])
+
+    def test_it_rests_and_a_capture_has_every_launch(self):
+        for _ in range(3):
+            self.wait_for_rest()
+            session = self.session()
+            self.assertTrue(session["in_windows"])
+            self.assertLess(int(session["collected_ns"]), int(session["age_ns"]))
+            self.assertIn("in windows", self.daemon.ctl("sessions").stdout)
+            row = self.capture(self.workload.process.pid, lambda: self.workload.do("paths 500 1"))
+            self.assertEqual((row["work"], row["work_matched"], row["ambiguous"]), (500, 500, 0))
+        self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
+
+    def test_kernels_say_how_much_of_them_was_seen(self):
+        self.wait_for_rest()
+        time.sleep(3)
+        self.capture(self.workload.process.pid, lambda: self.workload.do("paths 500 1"))
+        rows = self.daemon.query("kernels")
+        self.assertTrue(any(row["coverage"] < 1 for row in rows), rows)
+        self.assertTrue(all(int(row["estimated_launches"]) >= int(row["launches"]) for row in rows), rows)
+
+    def test_who_pauses_it_has_it_paused(self):
+        self.wait_for_rest()
+        self.daemon.ctl("sessions", "run", self.workload.process.pid)
+        wait_until("it collects", lambda: self.workload.do("paths 5 1") is not None
+                   and self.session()["state"] == "collecting")
+        self.assertFalse(self.session()["in_windows"])
+        self.daemon.ctl("sessions", "pause", self.workload.process.pid)
+        wait_until("it is paused", lambda: self.session()["state"] == "paused")
+        self.capture(self.workload.process.pid, lambda: self.workload.do("paths 50 1"))
+        self.assertEqual(self.session()["state"], "paused")
 
 
 class TracesTest(TracedTest):

@@ -41,6 +41,7 @@ class SessionWindowsTest : public ::testing::Test {
         batch.kernels.resize(static_cast<size_t>(launches_per_second_ / 4));
         for (KernelRecord& kernel : batch.kernels) kernel.duration_ns = kernel_ns_;
         batch.graphs.resize(graphs_);
+        weighed_ += batch.kernels.size() * row().window_weight;
         sessions_.apply(batch, now_);
         collected_ += kStep;
       }
@@ -52,11 +53,12 @@ class SessionWindowsTest : public ::testing::Test {
       }
     }
   }
-  bool is_in_windows() const {
+  SessionRow row() const {
     GpuReport report;
     sessions_.fill(report);
-    return report.sessions.at(0)->is_in_windows;
+    return *report.sessions.at(0);
   }
+  bool is_in_windows() const { return row().is_in_windows; }
   // Share of the time that the session collected in the next seconds.
   double measure(int64_t seconds) {
     collected_ = 0;
@@ -66,6 +68,7 @@ class SessionWindowsTest : public ::testing::Test {
 
   int64_t now_ = kSecond;
   int64_t collected_ = 0;
+  uint64_t weighed_ = 0;  // launches, each by what it stands for
   bool is_collecting_ = false;
   bool are_calls_hooked_ = true;
   size_t graphs_ = 0;
@@ -86,6 +89,8 @@ TEST_F(SessionWindowsTest, ALaunchBoundProcessIsRecordedInWindowsOnceItHasSettle
   EXPECT_EQ(measure(115), 1);
   EXPECT_LT(measure(3'600), 0.02);
   EXPECT_GT(all_.size(), 20u) << "windows go on";
+  // Each stands for the launches since the last.
+  EXPECT_NEAR(static_cast<double>(weighed_), 3'715.0 * 40'000, 0.05 * 3'715 * 40'000);
   EXPECT_TRUE(is_in_windows());
 }
 
@@ -124,13 +129,13 @@ TEST_F(SessionWindowsTest, AWindowThatShowsAnotherLoadStaysOpen) {
 TEST_F(SessionWindowsTest, CapturesOpenAndHoldIt) {
   run(200);
   ASSERT_FALSE(is_collecting_);
-  EXPECT_FALSE(windows_.open({.all_processes = false, .processes = {{.pid = 71}}}));
-  EXPECT_TRUE(
-      windows_.open({.all_processes = false, .processes = {{.pid = 70, .start_boot_ns = 1}}}));
-  windows_.hold_open({{}});
+  EXPECT_FALSE(windows_.open({.all_processes = false, .processes = {{.pid = 71}}}, now_));
+  EXPECT_TRUE(windows_.open(
+      {.all_processes = false, .processes = {{.pid = 70, .start_boot_ns = 1}}}, now_));
+  windows_.hold_open({{}}, now_);
   run(1);
   EXPECT_EQ(measure(100), 1);
-  windows_.hold_open({});
+  windows_.hold_open({}, now_);
   EXPECT_LT(measure(600), 0.05);
 }
 
@@ -154,7 +159,7 @@ TEST_F(SessionWindowsTest, WithoutABudgetItIsOpenedAtOnce) {
 TEST_F(SessionWindowsTest, ForgetsASessionThatCloses) {
   run(200);
   sessions_.apply(SessionClosed{.session_id = 7}, now_);
-  windows_.hold_open({{}});
+  windows_.hold_open({{}}, now_);
   windows_.advance(now_ + 1'000 * kSecond);
   EXPECT_TRUE(told_.empty());
 }
