@@ -71,7 +71,8 @@ function card(gpu) {
 const TONE_OF_STATE = {collecting: 'good', failed: 'bad', yielded: 'warn', paused: 'warn'};
 const sessions = new LiveTable([
   {name: 'Process', value: (r) => r.comm, text: (r) => `${r.comm} (${r.pid})`},
-  {name: 'State', value: (r) => r.state, node: (r) => h(`span.state.${TONE_OF_STATE[r.state] || 'plain'}`, {title: r.detail}, r.cause === 'none' ? r.state : `${r.state}: ${r.cause.replaceAll('_', ' ')}`)},
+  {name: 'State', value: (r) => r.state, node: (r) => r.in_windows ? h('span.state.good', {title: `Recorded ${percent(num(r.collected_ns) / (num(r.age_ns) || 1))} of its life: always would exceed CUPTI's budget`}, 'in windows')
+    : h(`span.state.${TONE_OF_STATE[r.state] || 'plain'}`, {title: r.detail}, r.cause === 'none' ? r.state : `${r.state}: ${r.cause.replaceAll('_', ' ')}`)},
   {name: 'Pod', value: (r) => r.pod, text: (r) => [r.namespace, r.pod].filter(Boolean).join('/')},
   {name: 'Records', number: true, value: (r) => num(r.received_records), text: (r) => count(r.received_records)},
   {name: 'Lost', number: true, value: (r) => num(r.lost_records), node: (r) => h(num(r.lost_records) ? 'span.warn' : 'span.dim', {}, count(r.lost_records))},
@@ -91,7 +92,7 @@ async function refreshGpus() {
   activity.hidden = !told.activity.length;
   put(activity, h('h2', {}, 'GPU busy time, from sessions'), told.activity.map((gpu) => {
     const ratio = num(gpu.busy_ns) / (num(gpu.observed_ns) || 1);
-    return [h('p', {}, `GPU ${gpu.gpu_ordinal} `, h('span.category.mono', {}, gpu.gpu_uuid), ` ${percent(ratio)} busy: kernels ${duration(gpu.kernel_ns)}, graphs ${duration(gpu.graph_ns)}, copies ${duration(gpu.copy_ns)} of ${duration(gpu.span_ns)}`),
+    return [h('p', {}, `GPU ${gpu.gpu_ordinal} `, h('span.category.mono', {}, gpu.gpu_uuid), ` ${percent(ratio)} busy: kernels ${duration(gpu.kernel_ns)}, graphs ${duration(gpu.graph_ns)}, copies ${duration(gpu.copy_ns)} of ${duration(gpu.observed_ns)} recorded`),
       h('div.gpu-bar', {}, h('i', {style: {width: `${ratio * 100}%`}}))];
   }));
   noSessions.hidden = told.sessions.length > 0;
