@@ -65,8 +65,9 @@ std::string describe_cause(const v1::Session& session) {
                                                  : session.cause();
   if (session.in_windows()) {
     const auto age_ns = static_cast<double>(std::max<uint64_t>(session.age_ns(), 1));
-    text = fmt::format("recorded in windows, {} of its life: always would exceed CUPTI's budget",
-                       format_ratio(static_cast<double>(session.collected_ns()) / age_ns));
+    return fmt::format("in windows: {} of its life recorded; {}",
+                       format_ratio(static_cast<double>(session.collected_ns()) / age_ns),
+                       session.detail().empty() ? "one is open" : session.detail());
   }
   if (session.detail().empty()) return text;
   return text.empty() ? session.detail() : fmt::format("{}: {}", text, session.detail());
