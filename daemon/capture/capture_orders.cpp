@@ -14,8 +14,8 @@ namespace gpuperf {
 namespace {
 
 constexpr uint64_t kExpirePeriodNs = 3'600'000'000'000;
-// A session that is told to collect does so by then, if its process launches: 10 to 50 ms (H100).
-constexpr uint64_t kOpeningNs = 300'000'000;
+// A session that is told to collect is awaited so long; it takes 10 to 50 ms (H100).
+constexpr uint64_t kOpeningNs = 2'000'000'000;
 
 Status check_owner(uint32_t pid, uint32_t uid) {
   struct stat facts {};
@@ -98,12 +98,13 @@ Result<std::vector<ProcessKey>> CaptureOrders::find_processes(const CaptureTarge
 Result<CaptureRow> CaptureOrders::start(const CaptureOrder& order) {
   ASSIGN_OR_RETURN(auto processes, find_processes(order.target, order.requester_uid));
   // Sessions that rest between windows are opened, and awaited.
-  const bool is_opening =
-      order.gpu && parts_.windows != nullptr &&
-      parts_.windows->open({.all_processes = !has_target(order.target), .processes = processes},
-                           sources_.clock.mono_ns());
+  const SessionWindows::Target sessions{.all_processes = !has_target(order.target),
+                                        .processes = processes};
+  const bool is_opening = order.gpu && parts_.windows != nullptr &&
+                          parts_.windows->open(sessions, sources_.clock.mono_ns());
   auto row = captures_.start(order, std::move(processes), read_now(sources_.clock),
                              is_opening ? kOpeningNs : 0);
+  if (is_opening && row.ok() && order.align_ms == 0) opening_.emplace_back(row->id, sessions);
   parts_.on_wanted();
   return row;
 }
@@ -139,8 +140,20 @@ void CaptureOrders::expire_stored() {
   (void)sources_.builds.post(expire);  // with too much to do, the next hour is early enough
 }
 
+void CaptureOrders::begin_opened() {
+  std::erase_if(opening_, [this](const auto& opening) {
+    const auto& [id, sessions] = opening;
+    const CaptureRow* const row = captures_.find(id);
+    if (row == nullptr || row->state != CaptureState::kScheduled) return true;
+    if (parts_.windows->is_opening(sessions)) return false;
+    captures_.begin_now(id, read_now(sources_.clock));
+    return true;
+  });
+}
+
 void CaptureOrders::advance() {
   expire_stored();
+  begin_opened();
   const uint64_t lost_hits = sources_.drops.get(DropCause::kBpfTraceRingFull);
   for (FinishedCapture& finished : captures_.advance(read_now(sources_.clock), lost_hits)) {
     build(std::move(finished));

@@ -69,6 +69,7 @@ class CaptureOrders {
   Result<std::vector<ProcessKey>> find_processes(const CaptureTarget& target,
                                                  uint32_t requester_uid) const;
   void expire_stored();
+  void begin_opened();
   void answer_awaited(bool is_last_time);
   void build(FinishedCapture finished);
   void post_result(uint64_t id, Result<CaptureRow> row);  // any thread
@@ -81,6 +82,8 @@ class CaptureOrders {
   // Loop thread only.
   Captures captures_;
   uint64_t next_expire_mono_ns_ = 0;
+  std::vector<std::pair<uint64_t, SessionWindows::Target>>
+      opening_;                                        // captures whose sessions open
   std::vector<std::pair<uint64_t, OnBegun>> awaited_;  // by id
 };
 

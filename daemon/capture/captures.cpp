@@ -182,6 +182,13 @@ Result<CaptureRow> Captures::stop(uint64_t id, const Now& now) {
   return *row;
 }
 
+void Captures::begin_now(uint64_t id, const Now& now) {
+  loop_thread_.check();
+  const auto running = std::ranges::find(running_, id, &Running::id);
+  if (running == running_.end() || running->pin != nullptr) return;
+  running->begin_unix_ns = std::min(running->begin_unix_ns, now.unix_ns);
+}
+
 void Captures::add_child(const ProcessKey& parent, const ProcessKey& child) {
   loop_thread_.check();
   for (Running& running : running_) {

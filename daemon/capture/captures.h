@@ -75,6 +75,8 @@ class Captures {
   Result<CaptureRow> freeze(const FreezeOrder& order, std::vector<ProcessKey> processes,
                             const Now& now);
   Result<CaptureRow> stop(uint64_t id, const Now& now);
+  // What it was to begin later for has come to pass.
+  void begin_now(uint64_t id, const Now& now);
   // A process of a target with children has begun.
   void add_child(const ProcessKey& parent, const ProcessKey& child);
 

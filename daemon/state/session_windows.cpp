@@ -143,6 +143,15 @@ bool SessionWindows::open(const Target& target, int64_t now_mono_ns) {
   return is_any_opened;
 }
 
+bool SessionWindows::is_opening(const Target& target) const {
+  return std::ranges::any_of(sessions_, [&target](const auto& entry) {
+    const Session& session = *entry.second;
+    const SessionRow& row = session.entry.row();
+    return session.phase == Phase::kCollecting && row.is_in_windows &&
+           row.status.state != GPUPERF_SESSION_STATE_COLLECTING && is_of(row, target);
+  });
+}
+
 void SessionWindows::hold_open(const std::vector<Target>& targets, int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {

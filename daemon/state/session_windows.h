@@ -63,6 +63,8 @@ class SessionWindows {
   void note_order(const SessionTarget& target, SessionOrder::Mode mode);
   // Opens their sessions for a window. True: some were not open, and will be soon.
   bool open(const Target& target, int64_t now_mono_ns);
+  // Some session of it was told to collect, and has not said yet that it does.
+  bool is_opening(const Target& target) const;
   // Their sessions are open until the next call.
   void hold_open(const std::vector<Target>& targets, int64_t now_mono_ns);
   // Several times a second.

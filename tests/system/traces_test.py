@@ -127,7 +127,7 @@ class WindowsTest(TracedTest):
 
     def wait_for_rest(self):
         wait_until("it rests, CUPTI is ended", lambda: self.workload.do("paths 50 1") is not None
-                   and self.session()["state"] == "paused" and "is finalised" in self.session()["detail"])
+                   and self.session()["state"] == "paused" and self.session()["detail"] == "CUPTI is finalised")
 
     def test_it_rests_and_a_capture_has_every_launch(self):
         for _ in range(3):

@@ -132,8 +132,10 @@ TEST_F(SessionWindowsTest, CapturesOpenAndHoldIt) {
   EXPECT_FALSE(windows_.open({.all_processes = false, .processes = {{.pid = 71}}}, now_));
   EXPECT_TRUE(windows_.open(
       {.all_processes = false, .processes = {{.pid = 70, .start_boot_ns = 1}}}, now_));
+  EXPECT_TRUE(windows_.is_opening({})) << "it has not said so yet";
   windows_.hold_open({{}}, now_);
   run(1);
+  EXPECT_FALSE(windows_.is_opening({}));
   EXPECT_EQ(measure(100), 1);
   windows_.hold_open({}, now_);
   EXPECT_LT(measure(600), 0.05);
