@@ -59,16 +59,16 @@ Tone find_session_tone(std::string_view state) {
 }
 
 std::string describe_cause(const v1::Session& session) {
-  const CauseText* cause = find_cause(session.cause());
-  std::string text = cause != nullptr            ? std::string(cause->words)
-                     : session.cause() == "none" ? ""
-                                                 : session.cause();
   if (session.in_windows()) {
     const auto age_ns = static_cast<double>(std::max<uint64_t>(session.age_ns(), 1));
     return fmt::format("in windows: {} of its life recorded; {}",
                        format_ratio(static_cast<double>(session.collected_ns()) / age_ns),
                        session.detail().empty() ? "one is open" : session.detail());
   }
+  const CauseText* cause = find_cause(session.cause());
+  std::string text = cause != nullptr            ? std::string(cause->words)
+                     : session.cause() == "none" ? ""
+                                                 : session.cause();
   if (session.detail().empty()) return text;
   return text.empty() ? session.detail() : fmt::format("{}: {}", text, session.detail());
 }

@@ -276,8 +276,8 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
   switch_on(want);
 }
 
-// Whether records are made of launches without hooks from here on, or of all that hooks see: CUPTI
-// has no records of those before.
+// Kinds and log go on together, so that each record is of a call that was logged; in cuInit, before
+// any launch.
 void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   hooked_kinds_ = want.kinds;
   if (in_initialisation_) {
@@ -433,8 +433,7 @@ bool Collector::take_cupti() {
 void Collector::forget_cupti() {
   const CUptiResult result = finalizer_.take_result();
   if (is_connected_) {
-    const uint64_t end_unix_ns = finalizer_.ended_unix_ns();
-    records_.add_hold(end_unix_ns - finalizer_.held_ns(), end_unix_ns, read_mono_ms());
+    records_.add_hold(finalizer_.started_unix_ns(), finalizer_.ended_unix_ns(), read_mono_ms());
   }
   if (result == Finalizer::kMetGraph) graphs_.store(Graphs::kMade);  // that no hook saw
   cannot_end_ = result != CUPTI_SUCCESS;

@@ -29,10 +29,9 @@ void Finalizer::on_launch(bool launches_graph) {
   if (!self.leave(State::kWanted, State::kRunning)) return;
   set_attention(nullptr);
   // A graph that nobody saw being made: CUPTI has to stay.
-  const uint64_t start_unix_ns = read_unix_ns();
+  self.started_unix_ns_ = read_unix_ns();
   self.result_ = launches_graph ? kMetGraph : self.finalize_();
   self.ended_unix_ns_ = read_unix_ns();
-  self.held_ns_ = self.ended_unix_ns_ - start_unix_ns;
   self.state_.store(State::kDone, std::memory_order_release);
 }
 

@@ -34,8 +34,8 @@ class Finalizer {
   // What cuptiFinalize answered, once it is done; it was not called where a graph was launched.
   static constexpr CUptiResult kMetGraph = CUPTI_ERROR_INVALID_OPERATION;
   CUptiResult take_result();
-  // How long the launching thread was held, and until when.
-  uint64_t held_ns() const { return held_ns_; }
+  // While it was done the launching thread was held.
+  uint64_t started_unix_ns() const { return started_unix_ns_; }
   uint64_t ended_unix_ns() const { return ended_unix_ns_; }
   // In a forked child, or when the process ends: no thread is to begin it. Any thread.
   void abandon();
@@ -49,7 +49,7 @@ class Finalizer {
   CUptiResult (*finalize_)() = nullptr;  // written while idle
   // Written while running.
   CUptiResult result_ = CUPTI_SUCCESS;
-  uint64_t held_ns_ = 0;
+  uint64_t started_unix_ns_ = 0;
   uint64_t ended_unix_ns_ = 0;
 };
 

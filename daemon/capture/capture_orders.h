@@ -54,7 +54,7 @@ class CaptureOrders {
   void apply_settings() { captures_.set_options(make_capture_options(sources_.settings)); }
   // Often: captures begin and end on it.
   void advance();
-  // Whoever awaits a beginning is told how it stands.
+  // Calls what still waits for a beginning, with the capture as it is.
   void stop_awaiting() { answer_awaited(true); }
 
   std::vector<Captures::Wanted> wanted() const {
@@ -82,9 +82,9 @@ class CaptureOrders {
   // Loop thread only.
   Captures captures_;
   uint64_t next_expire_mono_ns_ = 0;
-  std::vector<std::pair<uint64_t, SessionWindows::Target>>
-      opening_;                                        // captures whose sessions open
-  std::vector<std::pair<uint64_t, OnBegun>> awaited_;  // by id
+  // By capture: sessions that it waits for, and who waits for it.
+  std::vector<std::pair<uint64_t, SessionWindows::Target>> opening_;
+  std::vector<std::pair<uint64_t, OnBegun>> awaited_;
 };
 
 }  // namespace gpuperf
