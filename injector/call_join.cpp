@@ -63,11 +63,11 @@ void CallJoin::break_off(const char* why) {
   call_count_ = work_count_ = 0;
 }
 
-void CallJoin::restart() {
+void CallJoin::restart(uint64_t now_unix_ns) {
   call_count_ = work_count_ = begun_count_ = 0;
   why_broken_ = nullptr;
   had_earlier_work_ = false;
-  is_complete_ = true;
+  restart_unix_ns_ = now_unix_ns;
 }
 
 CallJoin::Span CallJoin::find_calls(uint32_t stream) const {
@@ -86,8 +86,10 @@ bool CallJoin::is_begun(uint32_t stream) const {
 
 // Work that was launched before calls were logged, on a stream that had no pair yet.
 bool CallJoin::is_from_before(const Work& work, Span calls) const {
-  const uint64_t first_ns =
-      calls.first < calls.end ? calls_[calls.first].start_unix_ns : first_call_unix_ns_;
+  uint64_t first_ns = restart_unix_ns_;
+  if (first_ns == 0) {
+    first_ns = calls.first < calls.end ? calls_[calls.first].start_unix_ns : first_call_unix_ns_;
+  }
   return work.start_unix_ns + kClockSlackNs < first_ns;
 }
 
@@ -126,7 +128,7 @@ const char* CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) 
   for (size_t i = works.first; i < works.end; ++i) {
     Work& work = works_[i];
     if (work.end_unix_ns + kSettleNs > now_unix_ns) break;  // those behind it wait, too
-    if (!is_known && !is_complete_ && is_from_before(work, calls)) {
+    if (!is_known && is_from_before(work, calls)) {
       had_earlier_work_ = true;
     } else {
       const char* why = is_known ? nullptr : begin_stream(work, calls);
@@ -139,9 +141,9 @@ const char* CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) 
   return nullptr;
 }
 
-void CallJoin::sweep(uint64_t now_unix_ns) {
+void CallJoin::sweep(uint64_t given_up_unix_ns) {
   Call* const calls_end = std::remove_if(calls_, calls_ + call_count_, [=](const Call& call) {
-    return call.entry == kTaken || call.start_unix_ns + kCallPatienceNs < now_unix_ns;
+    return call.entry == kTaken || call.start_unix_ns < given_up_unix_ns;
   });
   call_count_ = static_cast<size_t>(calls_end - calls_);
   Work* const works_end = std::remove_if(
@@ -149,12 +151,18 @@ void CallJoin::sweep(uint64_t now_unix_ns) {
   work_count_ = static_cast<size_t>(works_end - works_);
 }
 
-void CallJoin::finish(Sink& sink) {
-  join(UINT64_MAX, sink);
-  restart();
+void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {
+  join_works(now_unix_ns, sink);
+  sweep(now_unix_ns - kCallPatienceNs);
 }
 
-void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {
+size_t CallJoin::finish(Sink& sink) {
+  join_works(UINT64_MAX, sink);
+  sweep(0);
+  return call_count_;
+}
+
+void CallJoin::join_works(uint64_t now_unix_ns, Sink& sink) {
   if (is_broken() || work_count_ == 0) return;
   std::sort(calls_, calls_ + call_count_, [](const Call& a, const Call& b) {
     return a.stream != b.stream ? a.stream < b.stream : a.start_unix_ns < b.start_unix_ns;
@@ -167,7 +175,6 @@ void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {
     const char* const why = join_stream({first, end}, now_unix_ns, sink);
     if (why != nullptr) return break_off(why);
   }
-  sweep(now_unix_ns);
 }
 
 }  // namespace gpuperf::injector

@@ -15,8 +15,8 @@
 // In a process that has just begun, CUPTI records from cuInit on, and calls are logged once a
 // daemon has its hooks count, a moment later. Work from before the first call that was logged is
 // passed over; where there was some, a stream's first pair is believed only if the work began
-// promptly, so that none from before can stand between. After restart() all work is of calls that
-// were logged.
+// promptly, so that none from before can stand between. After restart() the same holds of work from
+// before that.
 //
 // Thread: injector's. Bounds: kCallsMax calls and kWorksMax pieces of work that wait, kStreamsMax
 // streams; a further one breaks the join. Calls leave after kCallPatienceNs, for their work may be
@@ -70,12 +70,12 @@ class CallJoin {
   // Gives each call that was found with its work's correlation id. After all records of work that
   // has ended were added.
   void join(uint64_t now_unix_ns, Sink& sink);
-  // The same of all work: none is to come. Then as after restart().
-  void finish(Sink& sink);
+  // The same of all work: nothing is to come. How many calls have no work is told.
+  size_t finish(Sink& sink);
   // Something was lost; `why` in words, for good.
   void break_off(const char* why);
-  // What was given is forgotten; what comes from now on is complete, from the first launch on.
-  void restart();
+  // What was given is forgotten; calls from now on are complete.
+  void restart(uint64_t now_unix_ns);
   // So many wait that the next join() takes milliseconds.
   bool is_full() const { return call_count_ >= kManyCalls; }
   bool is_broken() const { return why_broken_ != nullptr; }
@@ -95,7 +95,8 @@ class CallJoin {
   const char* begin_stream(const Work& work, Span calls);
   const char* join_work(const Work& work, Span& calls, Call& last, Sink& sink);
   const char* join_stream(Span works, uint64_t now_unix_ns, Sink& sink);
-  void sweep(uint64_t now_unix_ns);
+  void join_works(uint64_t now_unix_ns, Sink& sink);
+  void sweep(uint64_t given_up_unix_ns);
 
   Call* calls_ = nullptr;  // by stream, then start, once sorted
   Work* works_ = nullptr;  // by stream, then correlation id
@@ -105,7 +106,7 @@ class CallJoin {
   size_t begun_count_ = 0;
   uint64_t first_call_unix_ns_ = UINT64_MAX;
   bool had_earlier_work_ = false;  // than the first call
-  bool is_complete_ = false;       // there is none
+  uint64_t restart_unix_ns_ = 0;   // since then calls are complete; 0 = since the first one
   const char* why_broken_ = nullptr;
 };
 

@@ -41,8 +41,6 @@ constexpr uint64_t kUncountedMs = 15'000;
 constexpr uint32_t kLostTracksMax = 3;
 // While the process calls CUDA, its calls are to be hooked or recorded by CUPTI within so long.
 constexpr uint64_t kFreshMs = 5'000;
-// By then a process has made the CUDA graphs that it makes when it begins.
-constexpr uint64_t kSettledMs = 120'000;
 // A libcupti that was not there may come with a library that is loaded later.
 constexpr uint64_t kFindAgainMs = 10'000;
 
@@ -229,10 +227,12 @@ bool Collector::can_hook_calls(uint64_t now_ms) const {
     return false;
   }
   if (in_initialisation_ || records_.are_calls_hooked()) return true;
-  if (is_untouched_) return lost_tracks_ < kLostTracksMax;
-  // Graphs that a program makes after CUPTI's end are not recorded: not where some may be to come.
-  return lost_tracks_ < kLostTracksMax && can_end() && now_ms - first_order_ms_ >= kSettledMs;
+  if (lost_tracks_ >= kLostTracksMax) return false;
+  return is_clean_ || (can_end() && is_settled(now_ms));
 }
+
+// A process has made the CUDA graphs that it makes when it begins.
+bool Collector::is_settled(uint64_t now_ms) const { return now_ms - first_order_ms_ >= settle_ms_; }
 
 // What the hooks need to begin with is not there yet: a daemon that has them count, and a CUPTI
 // that has recorded nothing.
@@ -251,12 +251,12 @@ bool Collector::must_wait_for_hooks(uint64_t now_ms) {
     lost_tracks_ = kLostTracksMax;
     return false;
   }
-  if (!is_untouched_) {
+  if (!is_clean_) {
     if (state_ == GPUPERF_SESSION_STATE_COLLECTING) begin_gap(GPUPERF_SESSION_CAUSE_NONE);
     switch_off(active_.all(), now_ms);
-    (void)dismiss_cupti();
+    (void)dismiss_cupti(now_ms);
   }
-  return !is_untouched_ || !hooks_count();
+  return !is_clean_ || !hooks_count();
 }
 
 void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
@@ -297,19 +297,20 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
 }
 
-// Exactly the calls that were logged have records then, or would have: what is not known by now is
-// not told any more.
+// Exactly the calls that were logged have records then, or would have: CUPTI drops that of work that
+// goes on, now and later (H100).
 void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
   const uint64_t start_unix_ns = read_unix_ns();
-  const bool are_held = hold_launches();
+  bool is_clean = hold_launches();
   set_call_log(nullptr);
   active_.switch_off(off);
-  if (are_held) {
-    (void)release_launches();
+  if (is_clean) {
+    is_clean = release_launches();
     records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
   }
   switch_off(off, now_ms);
   records_.finish_hooked_calls(now_ms);
+  is_clean_ = is_clean && active_.all() == 0;
 }
 
 void Collector::switch_off(uint32_t kinds, uint64_t now_ms) {
@@ -333,7 +334,7 @@ void Collector::count_dropped() {
 void Collector::switch_on(const Want& want) {
   const uint32_t kinds = want.kinds & ~active_.all();
   if (kinds == 0) return;
-  is_untouched_ = false;
+  is_clean_ = false;
   if ((kinds & (kKindRuntime | kKindDriver)) != 0) {
     calls_before_ = records_.call_count();
     kernels_before_ = records_.kernel_count();
@@ -370,10 +371,12 @@ void Collector::apply(uint64_t now_ms) {
   if (must_wait_for_hooks(now_ms)) return;
   if (wants_any() && !take_cupti()) return;  // it is being ended: goes on at the next look
   if (control_.mode == GPUPERF_SESSION_OFF && !is_prepared_) {
-    return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
+    return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL,
+                     dismiss_cupti(now_ms));
   }
   if (!is_prepared_ && !wants_any()) {
-    return set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
+    return set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL,
+                     dismiss_cupti(now_ms));
   }
   if (!in_initialisation_ && !is_prepared_ && !is_cuda_up()) {
     return set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE, "");
@@ -394,10 +397,10 @@ void Collector::apply(uint64_t now_ms) {
   if (has_yielded_) return;  // the state says so already
   if (control_.mode == GPUPERF_SESSION_OFF) {
     if (was_collecting) begin_gap(GPUPERF_SESSION_CAUSE_CONTROL);
-    set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
+    set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti(now_ms));
   } else if (control_.mode == GPUPERF_SESSION_PAUSE) {
     if (was_collecting) begin_gap(GPUPERF_SESSION_CAUSE_CONTROL);
-    set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti());
+    set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL, dismiss_cupti(now_ms));
   } else if (now_ms >= settle_end_ms_) {
     if (kernels_barred_ || now_ms >= kernels_from_ms_) end_gap(now_ms);
     gpuperf_session_cause cause = GPUPERF_SESSION_CAUSE_NONE;
@@ -439,7 +442,7 @@ void Collector::forget_cupti() {
   cannot_end_ = result != CUPTI_SUCCESS;
   if (cannot_end_) return;
   is_prepared_ = false;
-  is_untouched_ = true;
+  is_clean_ = true;
   is_finalised_ = true;
   records_.renumber();
   active_.forget_calls_by_id();  // they worked in cuInit only
@@ -459,10 +462,13 @@ const char* Collector::find_why_not_to_end() const {
 }
 
 // Nothing is wanted of CUPTI: has it ended, if that harms nobody. Says what becomes of it.
-const char* Collector::dismiss_cupti() {
+const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (!is_prepared_) return is_finalised_ ? "CUPTI is finalised" : "";
   if (const char* why_not = find_why_not_to_end()) return why_not;
   if (active_.all() != 0) return "CUPTI stays attached: it cannot be finalised";
+  if (control_.mode != GPUPERF_SESSION_OFF && !is_settled(now_ms)) {
+    return "CUPTI stays attached at first: CUDA graphs may be to come";
+  }
   if (are_streams_asked()) return "CUPTI is about to be finalised";  // asked again soon
   finalizer_.want(api_.cuptiFinalize);
   return "CUPTI is finalised at the next launch";
@@ -493,7 +499,7 @@ void Collector::on_graph(bool begins) {
   // Ended before there is a graph, or not at all.
   if (take_cupti() && begins && may_cover_graphs() && prepare() &&
       (active_.all() != 0 || register_buffers())) {
-    is_untouched_ = false;
+    is_clean_ = false;
     graphs_covered_ =
         active_.switch_on(kKindGraphs, active_.all_apis(), false).result == CUPTI_SUCCESS;
   }

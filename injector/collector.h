@@ -22,7 +22,9 @@
 //
 // Once CUPTI was on, 0.5 us of each launch (of 3 us) remain, whatever is switched off, until it is
 // ended by cuptiFinalize. That is done when nothing is wanted any more (see finalizer.h), but not
-// where graphs were made or another client has used CUPTI. docs/decisions/0012-cupti.md.
+// where graphs were made or another client has used CUPTI, nor in a process that may still be making
+// its first ones: graphs that are made after CUPTI's end are not recorded.
+// docs/decisions/0012-cupti.md.
 
 #include <pthread.h>
 
@@ -47,6 +49,8 @@ class Collector {
       : records_(api_, clock_, active_.calls(), batch), buffers_(buffers), batch_(batch) {}
 
   void allow_nodes() { burst_.allow_nodes(); }
+  // From the first order on, so long CUPTI is not ended while collection pauses.
+  void set_settle(uint64_t settle_ms) { settle_ms_ = settle_ms; }
   // Within cuInit: on_graph() is called before any graph is made from now on.
   void trust_graph_hooks() { graphs_.store(Graphs::kNone); }
   // The first order, from within cuInit.
@@ -89,6 +93,7 @@ class Collector {
   bool wants_any() const;
   bool can_hook_calls(uint64_t now_ms) const;
   bool must_wait_for_hooks(uint64_t now_ms);
+  bool is_settled(uint64_t now_ms) const;
   bool can_end() const { return find_why_not_to_end() == nullptr; }
   bool may_cover_graphs() const;
   CuptiFound find_library();
@@ -97,7 +102,7 @@ class Collector {
   bool take_cupti();
   void forget_cupti();
   const char* find_why_not_to_end() const;
-  const char* dismiss_cupti();
+  const char* dismiss_cupti(uint64_t now_ms);
   void apply(uint64_t now_ms);
   void switch_kinds(const Want& want, uint64_t now_ms);
   void begin_hooked_calls(const Want& want, uint64_t now_ms);
@@ -132,11 +137,12 @@ class Collector {
   bool has_order_ = false;
   bool is_connected_ = false;
   bool is_prepared_ = false;
-  bool is_untouched_ = true;         // no kind was on since CUPTI began
+  bool is_clean_ = true;             // no record is to come of a launch so far
   bool has_run_ = false;             // the daemon has wanted records
   uint64_t uncounted_since_ms_ = 0;  // hooks count no calls; 0 = they do
   uint32_t hooked_kinds_ = 0;        // wanted when hooked calls began
   uint64_t first_order_ms_ = 0;
+  uint64_t settle_ms_ = 0;
   const char* why_lost_ = nullptr;  // the last time
   uint32_t lost_tracks_ = 0;        // how often hooked calls and records no longer fitted
   uint64_t fresh_until_ms_ = 0;     // hooked calls are to begin until then; 0 = no

@@ -399,7 +399,7 @@ void CuptiRecords::hook_calls(bool from_first_launch) {
   if (from_first_launch) {
     // Of calls that were in flight when the log ended.
     lost_calls_ = take_logged_calls([](void*, const LoggedCall&) {}, nullptr);
-    join_.restart();
+    join_.restart(read_unix_ns());
   }
   are_calls_hooked_ = were_calls_hooked_ = true;
   set_call_log(api_.cuptiGetStreamIdEx);
@@ -408,7 +408,7 @@ void CuptiRecords::hook_calls(bool from_first_launch) {
 void CuptiRecords::finish_hooked_calls(uint64_t now_ms) {
   if (!are_calls_hooked_) return;
   join_calls(false, now_ms);
-  join_.finish(*this);
+  count(GPUPERF_SESSION_LOSS_INCOMPLETE, join_.finish(*this));
   are_calls_hooked_ = false;
 }
 

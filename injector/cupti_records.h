@@ -63,7 +63,7 @@ class CuptiRecords : private CallJoin::Sink {
   // record by now, and none is in flight.
   void hook_calls(bool from_first_launch);
   // Makes those of the calls that are known by now: the log has ended (set_call_log), and so have
-  // CUPTI's records, all of which were decoded.
+  // CUPTI's records, all of which were decoded. The others' work is lost.
   void finish_hooked_calls(uint64_t now_ms);
   // In the middle: calls whose work is not known yet have no record.
   void drop_hooked_calls();

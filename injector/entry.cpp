@@ -36,6 +36,8 @@ constexpr const char* kSocketPath = "/run/gpuperf/ingest.sock";
 // itself: single calls of the API can be recorded only from there (see ActiveKinds), and without
 // hooks graphs. A daemon that is stopped costs this once.
 constexpr uint64_t kAnswerInInitMs = 20;
+// By then a process has made the CUDA graphs that it makes when it begins.
+constexpr uint64_t kSettleMs = 120'000;
 // At the process's exit, for what is still in CUPTI's buffers.
 constexpr int kLastWordsMs = 200;
 // CUPTI's calls run on this stack.
@@ -243,6 +245,11 @@ bool is_off(const char* name) {
   return value != nullptr && std::strcmp(value, "0") == 0;
 }
 
+uint64_t read_ms(const char* name, uint64_t otherwise_ms) {
+  const char* value = std::getenv(name);
+  return value != nullptr && value[0] != '\0' ? std::strtoull(value, nullptr, 10) : otherwise_ms;
+}
+
 void initialise() {
   const char* path = std::getenv("GPUPERF_SOCKET");
   g_injector = new (g_storage) Injector;
@@ -260,11 +267,9 @@ void initialise() {
     self.collector.trust_graph_hooks();
   }
   if (is_set("GPUPERF_NODE_BURSTS")) self.collector.allow_nodes();
+  self.collector.set_settle(read_ms("GPUPERF_SETTLE_MS", kSettleMs));
   self.collector.watch_clients();
-  const char* patience_ms = std::getenv("GPUPERF_INIT_WAIT_MS");
-  ask_in_initialisation(self, patience_ms != nullptr && patience_ms[0] != '\0'
-                                  ? std::strtoull(patience_ms, nullptr, 10)
-                                  : kAnswerInInitMs);
+  ask_in_initialisation(self, read_ms("GPUPERF_INIT_WAIT_MS", kAnswerInInitMs));
   if (pthread_atfork(nullptr, nullptr, on_fork_in_child) != 0) return;
   if (std::atexit(on_exit) != 0) return;
   if (!start_thread(self)) self.is_ending.store(true);

@@ -15,8 +15,7 @@ constexpr int kBatchesPerTurn = 2;
 constexpr uint64_t kMemoryShare = 4;  // of the daemon's memory, one of so many is for sessions
 
 SessionWindows::Options make_window_options(const Settings& settings) {
-  return {.budget_ratio = settings.ingest.cupti_budget_percent / 100,
-          .settle_ns = static_cast<int64_t>(settings.ingest.windows_after_seconds) * 1'000'000'000};
+  return {.budget_ratio = settings.ingest.cupti_budget_percent / 100};
 }
 
 }  // namespace

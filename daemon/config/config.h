@@ -44,9 +44,8 @@ struct Settings {
     uint64_t max_sessions_per_user = 768;         // of them
     uint64_t max_records_per_second = 2'000'000;  // of one session
     uint64_t sample_every = 1;                    // launches; 1 = all
-    bool hooked_calls = true;              // calls are recorded by launch hooks, not by CUPTI
-    double cupti_budget_percent = 1;       // of a process's time; 0 = no limit
-    uint64_t windows_after_seconds = 120;  // of a session's life
+    bool hooked_calls = true;         // calls are recorded by launch hooks, not by CUPTI
+    double cupti_budget_percent = 1;  // of a process's time; 0 = no limit
     uint64_t flush_interval_ms = 250;
     std::string injector_path;      // as the host names it; empty = looked for
     std::string cdi_spec;           // file; empty = off

@@ -125,15 +125,9 @@ constexpr SettingRow kRows[] = {
      "take. "
      "A process that it would cost more, because it waits for its launches and not for the GPU, is "
      "recorded for one second at a time, 60 s to 10 min apart, and during captures; in between "
-     "CUPTI is ended. Needs ingest.hooked_calls. 0: always record.",
+     "CUPTI is off, and ended once the process is two minutes old. Needs ingest.hooked_calls. 0: always record.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.ingest.cupti_budget_percent; }, 0, 100}},
-    {"ingest", "windows_after_seconds",
-     "How long a process is recorded without a break before ingest.cupti_budget_percent applies. "
-     "CUDA graphs that a process captures later are not recorded.",
-     Effect::kReload,
-     IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.windows_after_seconds; }, 0,
-                    86'400}},
     {"ingest", "flush_interval_ms",
      "Maximum time that a record waits in its process before it is sent.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.flush_interval_ms; }, 10,

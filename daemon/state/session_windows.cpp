@@ -55,7 +55,7 @@ void SessionWindows::follow(SessionRegistry& sessions) {
 
 void SessionWindows::begin_look(Session& session, int64_t now_mono_ns) {
   session.since_mono_ns = now_mono_ns;
-  session.due_mono_ns = now_mono_ns + (session.entry.row().is_in_windows ? kWindowNs : kLookNs);
+  session.due_mono_ns = now_mono_ns + kWindowNs;
   session.launches = session.work_ns = 0;
 }
 
@@ -65,8 +65,7 @@ double SessionWindows::get_cost_ratio(const Session& session, int64_t now_mono_n
 }
 
 bool SessionWindows::must_rest(const Session& session, int64_t now_mono_ns) const {
-  const int64_t age_ns = now_mono_ns - session.entry.row().facts.mono_ns;
-  if (options_.budget_ratio <= 0 || age_ns < options_.settle_ns) return false;
+  if (options_.budget_ratio <= 0) return false;
   if (session.has_graphs || !session.are_calls_hooked || session.is_held) return false;
   const auto device_ns = static_cast<double>(now_mono_ns - session.since_mono_ns) *
                          static_cast<double>(std::max<size_t>(session.devices.size(), 1));

@@ -20,13 +20,12 @@ namespace gpuperf {
 // of them; one that waits for its GPU pays nothing. So a session is judged while it collects:
 // its launches a second, by kLaunchCostNs, and how busy it keeps GPUs. Where launches cost more
 // than the budget and the GPU is idle between them, the session is paused, which ends CUPTI in the
-// process (injector/finalizer.h), and opens for kWindowNs at distances that keep the average within
-// the budget, what opening itself costs included. Every window is a new look.
+// process once its CUDA graphs are made (injector/finalizer.h), and opens for kWindowNs at distances
+// that keep the average within the budget, what opening itself costs included. Every window is a
+// new look.
 //
-// Left alone are sessions younger than `settle` (CUDA graphs that are captured after CUPTI's end
-// are not recorded, and programs capture them when they begin), those with graphs, those whose
-// calls CUPTI records (it stays then), and those that somebody has paused. Captures hold sessions
-// open.
+// Left alone are sessions with graphs, those whose calls CUPTI records (it stays then), and those
+// that somebody has paused. Captures hold sessions open.
 //
 // Thread: loop only; times are passed in. Bounds: those of the registry.
 class SessionWindows {
@@ -36,7 +35,7 @@ class SessionWindows {
   static constexpr uint64_t kLaunchCostNs = 2'000;
   // So much of its time a process keeps the GPU busy that waits for it.
   static constexpr double kBusyRatio = 0.8;
-  static constexpr int64_t kLookNs = 5'000'000'000;
+  // How long a look takes, in a window or outside of any.
   static constexpr int64_t kWindowNs = 1'000'000'000;
   // Between windows, so that at most 1.6 % of the time lies in one.
   static constexpr int64_t kRestNsMin = 60'000'000'000;
@@ -44,7 +43,6 @@ class SessionWindows {
 
   struct Options {
     double budget_ratio = 0;  // of a process's time, for CUPTI; 0 = all collect all the time
-    int64_t settle_ns = 0;
   };
   using Order = std::function<void(uint64_t session_id, SessionOrder::Mode mode)>;
   // Which processes a capture is of.

@@ -1,31 +1,67 @@
-"""What seeing every launch costs a program that does nothing but launch: by hooks in the process and by probes.
+"""What seeing every launch costs a program that does nothing but launch: by hooks, by probes, with CUPTI's records, at
+rest and in windows; beside CUPTI alone, torch.profiler and Nsight Systems.
 
-All ways are switched inside one process, whose library has no session: CUPTI stays out of it. A second process, without
-the library, says what the hooks cost while nobody listens."""
+Programs stay; the daemon's settings are switched while they run. A slice of each measured program stands between two of
+a bare one, so that what disturbs the host disturbs both. What counts is the median of the ratios of neighbours, with the
+interval that it lies in by 95 %: by the clock, and by the launching thread's CPU time, which other load disturbs less.
 
+The bare program has a libcuda of its own, for the daemon's probes would be in the host's."""
+
+import dataclasses
 import json
+import os
+import re
+import shutil
 import signal
 import statistics
+import subprocess
 import time
 
+from session_coexist import NSYS, find_tool
 from session_rig import Worker
-from trace_rig import Tracer, save, work_command
+from trace_rig import INIT_WAIT, Tracer, save, work_command
 
-ROUNDS = 7
-DECODE, EMPTY = "rate 24", "launch 20000"  # tokens a second; ns for an empty kernel's launch
+ROUNDS, SLICES = 3, 8
+TOKENS = 4
+ORDER = f"rate {TOKENS}"
 SETTLE_SECONDS = 0.7  # after a change, until probes are in or out
-ENTRIES = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch")
-PROBES = {"cuda_func_sym": {name: name for name in ENTRIES}}
-BARE, IDLE = "not injected", "hooks, no daemon"
-# Settings of each way, and whether a capture runs.
-WAYS = {"hooks, statistics": ({"launch_hooks": True, "recorder": False}, False),
-        "hooks, statistics and recorder": ({"launch_hooks": True, "recorder": True}, False),
-        "hooks, stack at every launch": ({"launch_hooks": True, "recorder": False}, True),
-        "probes, statistics": ({"launch_hooks": False, "recorder": False}, False),
-        "probes, statistics and recorder": ({"launch_hooks": False, "recorder": True}, False),
-        "probes, stack at every launch": ({"launch_hooks": False, "recorder": False}, True)}
+AWAY_SECONDS = 3  # until the library knows that its daemon is gone
+ENTRIES = ("cuLaunchKernel", "cuLaunchKernelEx", "cuLaunchCooperativeKernel", "cuGraphLaunch", "cuMemcpyHtoDAsync_v2",
+           "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2", "cuMemcpyAsync", "cuMemsetD8Async", "cuMemsetD32Async")
+LIBCUDA = re.compile(r"libcuda\.so\.1 .*x86-64.* => (\S+)")
+BARE, BARE_TOO, CUPTI = "not injected", "not injected, again", "CUPTI's records of kernels alone"
+IDLE, AFTER = "hooks, no daemon", "no daemon, after windows"
+FULL = "full capture: stack of every launch, record of every kernel"
+PROFILERS = {"torch.profiler": "both", "torch.profiler, with_stack": "stack"}
+HOOKS, EARLY, SETTLED = "hooks", "early", "settled"  # programs: no session; a session that CUPTI stays in; one that it leaves
+
+
+@dataclasses.dataclass
+class Way:
+    program: str
+    hooks: bool = True
+    recorder: bool = False
+    captures: bool = False
+    order: str = ""  # to the session
+
+    def is_counted(self):
+        """No session: each launch is counted by a hook or by a probe."""
+        return self.program == HOOKS
+
+
+WAYS = {"hooks, statistics": Way(HOOKS),
+        "hooks, statistics and recorder": Way(HOOKS, recorder=True),
+        "hooks, stack at every launch": Way(HOOKS, captures=True),
+        "probes, statistics": Way(HOOKS, hooks=False),
+        "probes, stack at every launch": Way(HOOKS, hooks=False, captures=True),
+        "in a window": Way(EARLY, recorder=True, order="run"),
+        "between windows, first two minutes": Way(EARLY, recorder=True, order="pause"),
+        "between windows": Way(SETTLED, recorder=True, order="pause"),
+        FULL: Way(SETTLED, recorder=True, captures=True, order="run")}
 # At most of the bare time (issue: launches seen inside the process).
-LIMITS = {"hooks, no daemon": 1.005, "hooks, statistics and recorder": 1.01, "hooks, stack at every launch": 1.03}
+LIMITS = {IDLE: 1.005, "hooks, statistics and recorder": 1.01, "between windows": 1.01, "hooks, stack at every launch": 1.03,
+          FULL: 1.20, AFTER: 1.003}
+FULL_OF_CUPTI = 1.05
 
 
 class SwitchedTracer(Tracer):
@@ -45,83 +81,162 @@ class SwitchedTracer(Tracer):
         rows = self.query("functions", "--pid", pid)
         return sum(int(row["calls"]) for row in rows), sum(int(row["calls_hooked"]) for row in rows)
 
+    def say(self, pid, word):
+        state = {"run": "collecting", "pause": "paused"}[word]
+        self.do("sessions", word, pid)
+        if self.wait(pid, lambda found: found["state"] == state) is None:
+            raise RuntimeError(f"process {pid} is not {state}: {self.sessions(pid)[:1]}")
+
 
 class Programs:
-    """Both programs, once with the library and once without."""
+    """All of them load at once, each on CPUs that all share, and wait until they are asked."""
 
-    def __init__(self, rig):
-        nowhere = rig.new_path("none")
-        self.workers = {(program, name): Worker(rig, command, socket)
-                        for program, command in {"decode": work_command("eager"), "empty": [rig.launcher, "serve"]}.items()
-                        for name, socket in {BARE: None, IDLE: nowhere}.items()}
-        self.figures = {"decode": {}, "empty": {}}
-        for worker in self.workers.values():
-            worker.read(120)
+    def __init__(self, report, rig, socket):
+        eager, nowhere, own = work_command("eager"), rig.new_path("none"), make_own_libcuda(rig)
+        client = {"CUDA_INJECTION64_PATH": str(rig.client)}
+        self.workers = {BARE: Worker(rig, eager, libraries=own), BARE_TOO: Worker(rig, eager), CUPTI: Worker(rig, eager, **client),
+                        HOOKS: Worker(rig, eager, nowhere), EARLY: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="3600000"),
+                        SETTLED: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="0")}
+        others = {name: work_command("eager", "--profiler", kind) for name, kind in PROFILERS.items()} | list_nsys(rig)
+        self.others = list(others)
+        self.workers |= {name: Worker(rig, command) for name, command in others.items()}
+        for name, worker in list(self.workers.items()):
+            try:
+                worker.read(150)
+                worker.ask(ORDER)
+            except RuntimeError as error:
+                report.say(f"     {name}: does not work here: {str(error)[-300:]}")
+                if name not in self.others:
+                    raise
+                self.others.remove(name)
+        self.rows = {}  # by way: (us by the clock, of CPU) of a token, and the same of the bare program beside it
 
     def pid(self, program):
-        return self.workers[program, IDLE].process.pid
+        return self.workers[program].process.pid
 
-    def measure(self, way, worker=IDLE):
-        """Seconds per token, and per launch."""
-        self.figures["decode"].setdefault(way, []).append(1 / self.workers["decode", worker].ask(DECODE))
-        self.figures["empty"].setdefault(way, []).append(self.workers["empty", worker].ask(EMPTY) / 1e9)
+    def ask(self, program):
+        """us for a token, by the clock and of CPU."""
+        rate, cpu_seconds = self.workers[program].ask_all(ORDER)
+        return 1e6 / rate, 1e6 * cpu_seconds
+
+    def measure(self, way, program, slices=SLICES):
+        before = self.ask(BARE)
+        for _ in range(slices):
+            mine, after = self.ask(program), self.ask(BARE)
+            bare = [(first + second) / 2 for first, second in zip(before, after)]
+            self.rows.setdefault(way, []).append((*mine, *bare))
+            before = after
 
     def finish(self):
         for worker in self.workers.values():
             worker.finish(15)
 
 
-def measure_ways(rig, programs, counts, order):
-    folder = rig.new_path("daemon")
+def list_nsys(rig):
+    """Name and command of each way to use it; none where it is not."""
+    tool = find_tool(NSYS)
+    if tool is None:
+        return {}
+    plain = [tool, "profile", "--trace=cuda", "--cpuctxsw=none", "--force-overwrite=true"]
+    ways = {"nsys -t cuda": ["--sample=none"],
+            "nsys -t cuda, backtraces of Python": [
+                "--sample=process-tree", "--cudabacktrace=kernel:1", "--python-backtrace=cuda"]}
+    return {name: [*plain, *options, "--output", rig.new_path("nsys"), *work_command("eager")]
+            for name, options in ways.items()}
+
+
+def find_libcuda():
+    known = subprocess.run(["ldconfig", "-p"], capture_output=True, text=True, check=True).stdout
+    return os.path.realpath(LIBCUDA.search(known)[1])
+
+
+def make_own_libcuda(rig):
+    """A folder with a copy: no probe is in it."""
+    folder = rig.new_path("libcuda")
     folder.mkdir()
-    with SwitchedTracer(rig, folder, budget_percent=0, probes=PROBES) as tracer:
-        tracer.start()
-        tracer.wait_for_probes()
-        for name in order:
-            settings, captures = WAYS[name]
-            tracer.set(**settings)
-            number = tracer.start_capture() if captures else None
-            time.sleep(SETTLE_SECONDS if captures else 0)
-            before = tracer.count_calls(programs.pid("decode"))
-            programs.measure(name)
-            time.sleep(SETTLE_SECONDS)
-            after = tracer.count_calls(programs.pid("decode"))
-            counts.append({"way": name, "calls": after[0] - before[0], "hooked": after[1] - before[1]})
-            if number is not None:
-                tracer.stop_capture(number)
+    shutil.copy(find_libcuda(), folder / "libcuda.so.1")
+    return folder
+
+
+def measure_way(tracer, programs, name, counts):
+    way = WAYS[name]
+    pid = programs.pid(way.program)
+    tracer.set(way.hooks, way.recorder)
+    if way.order:
+        tracer.say(pid, way.order)
+    number = tracer.start_capture(pid) if way.captures else None
+    programs.ask(way.program)
+    time.sleep(SETTLE_SECONDS)
+    before = tracer.count_calls(pid)
+    programs.measure(name, way.program)
+    time.sleep(SETTLE_SECONDS)
+    after = tracer.count_calls(pid)
+    row = {"way": name, "calls": after[0] - before[0], "hooked": after[1] - before[1]}
+    if way.order == "run":  # or CUPTI would record calls once no hooks do
+        tracer.say(pid, "pause")
+    if number is not None:
+        row |= {key: int(value) for key, value in tracer.stop_capture(number).items() if key in ("work", "work_matched", "ambiguous")}
+    counts.append(row)
+
+
+def find_middle(values):
+    """The median and the interval that it lies in by 95 %."""
+    values, half = sorted(values), 0.98 * len(values) ** 0.5
+    low, high = max(int(len(values) / 2 - half), 0), min(int(len(values) / 2 + half), len(values) - 1)
+    return statistics.median(values), values[low], values[high]
+
+
+def judge(report, programs, counts):
+    table = {}
+    for name, rows in programs.rows.items():
+        clock, cpu = find_middle([row[0] / row[2] for row in rows]), find_middle([row[1] / row[3] for row in rows])
+        table[name] = {"clock": clock, "cpu": cpu}
+        report.say(f"     {name}: {clock[0]:.3f} of bare ({clock[1]:.3f} to {clock[2]:.3f}), of CPU {cpu[0]:.3f} "
+                   f"({cpu[1]:.3f} to {cpu[2]:.3f}), {len(rows)} pairs; {statistics.median(row[0] for row in rows):.0f} us a token")
+    for name, limit in LIMITS.items():
+        middle, low, high = table[name]["cpu"]
+        report.check(f"{name}: at most {limit} of bare's CPU time", middle <= limit, f"{middle:.4f} ({low:.4f} to {high:.4f})")
+    ratio = table[FULL]["cpu"][0] / table[CUPTI]["cpu"][0]
+    report.check(f"a full capture: at most {FULL_OF_CUPTI} of CUPTI alone", ratio <= FULL_OF_CUPTI, f"{ratio:.4f}")
+    counted = [row for row in counts if WAYS[row["way"]].is_counted()]
+    report.check("each launch was counted once, by a hook or by a probe",
+                 len({row["calls"] for row in counted}) == 1 and counted[0]["calls"] > 0
+                 and all(row["hooked"] == (row["calls"] if WAYS[row["way"]].hooks else 0) for row in counted), json.dumps(counted[:5]))
+    full = [row for row in counts if row["way"] == FULL]
+    report.check("each kernel of the full captures has its launch",
+                 all(row["work"] == row["work_matched"] > 0 and not row["ambiguous"] for row in full), json.dumps(full[:5]))
+    return table
 
 
 def check_launch_cost(report, rig):
     rig.build()
-    programs, counts = Programs(rig), []
+    folder = rig.new_path("daemon")
+    folder.mkdir()
+    probes = {"cuda_func_sym": {name: name for name in ENTRIES}, "libraries": {"cuda_func_sym": [find_libcuda()]}}
+    tracer = SwitchedTracer(rig, folder, probes=probes, more={"ingest": {"cupti_budget_percent": 0}})
+    counts, begin = [], time.monotonic()
+    tracer.start()
+    programs = Programs(report, rig, tracer.socket)
     try:
+        for pid in map(programs.pid, (EARLY, SETTLED)):
+            tracer.wait_collecting(pid)
+            tracer.say(pid, "pause")
+        tracer.wait_for_probes()
+        report.say(f"     programs are ready after {time.monotonic() - begin:.0f} s")
         for number in range(ROUNDS):
-            for name in (BARE, IDLE)[::-1 if number % 2 else 1]:
-                programs.measure(name, name)
-            measure_ways(rig, programs, counts, list(WAYS)[::-1 if number % 2 else 1])
-            for name in (IDLE, BARE)[::-1 if number % 2 else 1]:
-                programs.measure(name, name)
+            for name in list(WAYS)[::-1 if number % 2 else 1]:
+                measure_way(tracer, programs, name, counts)
+        report.say(f"     with a daemon: {time.monotonic() - begin:.0f} s")
+        for program in (EARLY, SETTLED):
+            report.say(f"     {program}: {tracer.sessions(programs.pid(program))[0]['detail']}")
+        tracer.stop()
+        time.sleep(AWAY_SECONDS)
+        alone = {BARE_TOO: BARE_TOO, CUPTI: CUPTI, IDLE: HOOKS, AFTER: SETTLED} | {name: name for name in programs.others}
+        for number in range(ROUNDS):
+            for name in list(alone)[::-1 if number % 2 else 1]:
+                programs.measure(name, alone[name], SLICES // 2 if name in programs.others else SLICES)
+        table = judge(report, programs, counts)
     finally:
+        tracer.stop()
         programs.finish()
-    ratios = {program: compare(report, program, figures) for program, figures in programs.figures.items()}
-    for name, limit in LIMITS.items():
-        report.check(f"{name}: at most {limit} of bare", ratios["decode"][name]["fastest"] <= limit,
-                     f"{ratios['decode'][name]['fastest']:.4f} of eager decode, the fastest of {ROUNDS} each")
-    hooked = [row for row in counts if row["way"].startswith("hooks")]
-    report.check("hooks counted every launch, and each once",
-                 len({row["calls"] for row in counts}) == 1 and counts[0]["calls"] > 0
-                 and all(row["calls"] == row["hooked"] for row in hooked)
-                 and not any(row["hooked"] for row in counts if row not in hooked),
-                 json.dumps(counts[:len(WAYS)]))
-    save(rig, "launch_cost", {"seconds": programs.figures, "ratios": ratios, "counts": counts})
-
-
-def compare(report, program, figures):
-    """Time beside the bare program's: of the medians, and of the fastest, which other load disturbs least."""
-    ratios = {}
-    for name, values in figures.items():
-        base = figures[BARE if name == IDLE else IDLE]
-        ratios[name] = {"median": statistics.median(values) / statistics.median(base), "fastest": min(values) / min(base)}
-        report.say(f"     {program}, {name}: {ratios[name]['median']:.3f} by the medians, {ratios[name]['fastest']:.3f} by the "
-                   f"fastest; {statistics.median(values) * 1e6:.2f} us ({min(values) * 1e6:.2f} to {max(values) * 1e6:.2f})")
-    return ratios
+    save(rig, "launch_cost", {"rows": programs.rows, "table": table, "counts": counts})

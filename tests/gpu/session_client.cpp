@@ -1,5 +1,5 @@
 // Another client of CUPTI, as an injected library of somebody else would be: finds CUPTI by itself
-// and counts the kernels it is told of.
+// and counts the kernels it is told of. Loaded by CUDA_INJECTION64_PATH it does so from cuInit on.
 
 #include <dlfcn.h>
 
@@ -61,6 +61,11 @@ extern "C" int client_start() {
   }
   const int registered = g_register(on_requested, on_completed);
   return registered != 0 ? registered : g_enable(kConcurrentKernel);
+}
+
+extern "C" int InitializeInjection() {
+  (void)client_start();
+  return 1;
 }
 
 // Kernels seen; negative: records of other kinds came too, so many.

@@ -14,7 +14,8 @@ PARTS, by commas:
   layers    four functions of one matrix product each; --slow NAME makes one of them three
 
 Orders: "PART COUNT [FILE]" does it and writes the truth to FILE; the answer is one JSON object with the times
-of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second.
+of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second
+and the thread's seconds of CPU for one.
 
   --small          a model of four layers
   --profiler KIND  "rate" runs inside of torch.profiler: cuda, both (and CPU) or stack (both, with_stack)
@@ -370,10 +371,10 @@ def measure_rate(part, count, profiler):
     with profile(**PROFILERS[profiler]) if profiler else contextlib.nullcontext():
         part.run(max(count // 8, 1))
         synchronize()
-        start = time.monotonic()
+        start, start_cpu = time.monotonic(), time.thread_time()
         part.run(count)
         synchronize()
-        return count / (time.monotonic() - start)
+        return count / (time.monotonic() - start), (time.thread_time() - start_cpu) / count
 
 
 def make_parts(names, truth, options):
@@ -399,7 +400,7 @@ def serve(parts, truth, options):
         for order in orders:
             name, count, path = (*order.split(), "")[:3]
             if name == "rate":
-                print(measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
+                print(*measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
             else:
                 print(json.dumps(do_part(parts[name], int(count), truth, path)), file=answers, flush=True)
 

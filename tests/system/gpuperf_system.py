@@ -66,7 +66,9 @@ class Daemon:
                     "storage": {"path": str(self.path / "store")},
                     # On a busy machine a call that lost its CPU is unusual by its function's p99.
                     "slow": {"adaptive_factor": 0},
-                    "overhead": {"budget_percent": 0}}  # tests call in tight loops
+                    # Tests call and launch in tight loops.
+                    "overhead": {"budget_percent": 0},
+                    "ingest": {"cupti_budget_percent": 0}}
         for section, values in config.items():
             settings[section] = {**settings.get(section, {}), **values} \
                 if isinstance(values, dict) else values

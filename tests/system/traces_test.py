@@ -25,6 +25,7 @@ LAUNCHES = {"cuda_func_sym": {name: name for name in (
 
 class TracedTest(unittest.TestCase):
     config = LAUNCHES
+    settle_ms = ""  # as shipped
     warm_up = "paths 400 8"
 
     def setUp(self):
@@ -33,7 +34,8 @@ class TracedTest(unittest.TestCase):
         self.daemon = self.enterContext(Daemon(self.config))
         self.workload = self.start_workload()
 
-    def start_workload(self, environment=None):
+    def start_workload(self, **environment):
+        environment = {"GPUPERF_SETTLE_MS": self.settle_ms} | environment
         workload = self.enterContext(Workload(self.daemon.path / "run/ingest.sock", environment=environment))
         workload.do("init")
         workload.do("launch 10 1")  # so that the library is found, and its stacks are known
@@ -79,6 +81,7 @@ class TracedTest(unittest.TestCase):
 class HookedCallsTest(TracedTest):
     """Calls are recorded by the launch hooks: CUPTI records none, and is ended when the session pauses."""
     config = LAUNCHES | {"ingest": {"hooked_calls": True}}
+    settle_ms = "0"
     warm_up = "paths 400 1"
 
     def capture_paths(self, line="paths 500 1"):
@@ -122,7 +125,8 @@ class HookedCallsTest(TracedTest):
 
 class WindowsTest(TracedTest):
     """A process whose launches would cost more than the budget is recorded in windows; captures open one."""
-    config = LAUNCHES | {"ingest": {"cupti_budget_percent": 0.0001, "windows_after_seconds": 0}}
+    config = LAUNCHES | {"ingest": {"cupti_budget_percent": 0.0001}}
+    settle_ms = "0"
     warm_up = "paths 400 1"
 
     def wait_for_rest(self):
@@ -138,6 +142,23 @@ class WindowsTest(TracedTest):
             self.assertIn("in windows", self.daemon.ctl("sessions").stdout)
             row = self.capture(self.workload.process.pid, lambda: self.workload.do("paths 500 1"))
             self.assertEqual((row["work"], row["work_matched"], row["ambiguous"]), (500, 500, 0))
+        self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
+
+    def test_in_a_process_that_may_make_graphs_yet_cupti_stays_and_every_launch_is_told(self):
+        self.workload = self.start_workload(GPUPERF_SETTLE_MS="")
+        for _ in range(3):
+            wait_until("it rests", lambda: self.workload.do("paths 50 1") is not None
+                       and self.session()["state"] == "paused")
+            self.assertIn("CUPTI stays attached at first", self.session()["detail"])
+            row = self.capture(self.workload.process.pid, lambda: self.workload.do("paths 500 1"))
+            self.assertEqual((row["work"], row["work_matched"], row["ambiguous"]), (500, 500, 0))
+        self.assertEqual(self.workload.state()["finalised"], 0)
+        # What CUPTI would say had it recorded calls.
+        self.assertNotIn("calls of the API", self.session()["detail"])
+        self.workload.do("graph make g 5")  # after windows
+        row = self.capture(self.workload.process.pid, lambda: self.workload.do("graph launch g 7"))
+        self.assertEqual((row["work"], row["work_matched"], row["ambiguous"]), (7, 7, 0))
+        self.assertIn("graphs", self.session()["level"])
         self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
 
     def test_kernels_say_how_much_of_them_was_seen(self):
@@ -210,7 +231,7 @@ class TracesTest(TracedTest):
         self.assertNotIn(NODE, truth)
 
     def test_a_graphs_nodes_belong_to_who_captured_them_and_who_replays_them(self):
-        workload = self.start_workload({"GPUPERF_NODE_BURSTS": "1"})
+        workload = self.start_workload(GPUPERF_NODE_BURSTS="1")
         paths = workload.do("graph capture g 90")["paths"]  # long before anybody asks for a capture
         workload.do("graph make other 4")
         workload.do("graph launch g 1")

@@ -128,7 +128,6 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "sample_every": 10,
     "hooked_calls": false,
     "cupti_budget_percent": 2.5,
-    "windows_after_seconds": 300,
     "flush_interval_ms": 100,
     "injector_path": "/srv/libgpuperf_injector.so",
     "cdi_spec": "/srv/cdi/gpuperf.json",

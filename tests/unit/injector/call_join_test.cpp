@@ -131,7 +131,7 @@ TEST_F(CallJoinTest, IsBrokenWhereWorkFromBeforeMayStandBetween) {
 TEST_F(CallJoinTest, AfterARestartEachPieceOfWorkHasACallThatWasLogged) {
   kernel(88, 50'000);
   kernel_call(60'000, 1);
-  join_.restart();
+  join_.restart(kNow + 90'000);
   kernel_call(100'000, 2);
   kernel(90, 900'000);
 
@@ -139,11 +139,21 @@ TEST_F(CallJoinTest, AfterARestartEachPieceOfWorkHasACallThatWasLogged) {
   kernel(91, 901'000, 5, 13);
   EXPECT_EQ(join(), Found{});
   EXPECT_TRUE(join_.is_broken()) << "nor on a stream without a call";
-  join_.restart();
+  join_.restart(kNow + 950'000);
   EXPECT_FALSE(join_.is_broken());
 }
 
-TEST_F(CallJoinTest, AtItsEndTakesWhatHasJustEndedAndForgetsTheRest) {
+TEST_F(CallJoinTest, AfterARestartWorkFromBeforeIsPassedOver) {
+  join_.restart(kNow + 90'000);
+  kernel(88, 50'000);
+  kernel_call(100'000, 2);
+  kernel(90, 110'000);
+
+  EXPECT_EQ(join(), (Found{{90, 2}}));
+  EXPECT_FALSE(join_.is_broken());
+}
+
+TEST_F(CallJoinTest, AtItsEndTakesWhatHasJustEndedAndTellsHowManyAreMissing) {
   kernel_call(10'000, 1);
   kernel_call(20'000, 2);
   kernel(90, 30'000);
@@ -154,11 +164,11 @@ TEST_F(CallJoinTest, AtItsEndTakesWhatHasJustEndedAndForgetsTheRest) {
     void take(const CallJoin::Call& call, uint32_t id) override { found.emplace(id, call.tid); }
     Found& found;
   } taking(found);
-  join_.finish(taking);
+  EXPECT_EQ(join_.finish(taking), 1u);
   EXPECT_EQ(found, (Found{{90, 1}}));
   kernel(91, 40'000);
-  EXPECT_EQ(join(), Found{});
-  EXPECT_TRUE(join_.is_broken());
+  EXPECT_EQ(join_.finish(taking), 0u);
+  EXPECT_EQ(found, (Found{{90, 1}, {91, 2}}));
 }
 
 TEST_F(CallJoinTest, LeavesWorkAloneUntilItsCallMustHaveBeenLogged) {
