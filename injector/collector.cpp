@@ -297,8 +297,8 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
 }
 
-// Exactly the calls that were logged have records then, or would have: CUPTI drops that of work that
-// goes on, now and later (H100).
+// Exactly the calls that were logged have records then, or would have: CUPTI drops that of work
+// that goes on, now and later (H100).
 void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
   const uint64_t start_unix_ns = read_unix_ns();
   bool is_clean = hold_launches();

@@ -98,7 +98,9 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   session.rest_mono_ns = now_mono_ns;
   set_in_windows(session, true);
   session.since_mono_ns = 0;
-  session.due_mono_ns = now_mono_ns + std::clamp(rest_ns, kRestNsMin, kRestNsMax);
+  session.due_mono_ns =
+      now_mono_ns + std::min(std::clamp(rest_ns, kRestNsMin, kRestNsMax), session.rest_ns_max);
+  session.rest_ns_max = std::min(2 * session.rest_ns_max, kRestNsMax);
   order_(session.id(), SessionOrder::Mode::kPause);
 }
 
@@ -112,7 +114,10 @@ void SessionWindows::advance(int64_t now_mono_ns) {
       if (must_rest(*session, now_mono_ns)) {
         rest(*session, now_mono_ns);
       } else {
-        if (!session->is_held) set_in_windows(*session, false);
+        if (!session->is_held) {
+          set_in_windows(*session, false);
+          session->rest_ns_max = kFirstRestNs;
+        }
         if (session->entry.row().window_weight != 1) session->entry.change().window_weight = 1;
         begin_look(*session, now_mono_ns);
       }

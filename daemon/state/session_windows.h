@@ -20,9 +20,9 @@ namespace gpuperf {
 // of them; one that waits for its GPU pays nothing. So a session is judged while it collects:
 // its launches a second, by kLaunchCostNs, and how busy it keeps GPUs. Where launches cost more
 // than the budget and the GPU is idle between them, the session is paused, which ends CUPTI in the
-// process once its CUDA graphs are made (injector/finalizer.h), and opens for kWindowNs at distances
-// that keep the average within the budget, what opening itself costs included. Every window is a
-// new look.
+// process once its CUDA graphs are made (injector/finalizer.h), and opens for kWindowNs at
+// distances that keep the average within the budget, what opening itself costs included. Every
+// window is a new look.
 //
 // Left alone are sessions with graphs, those whose calls CUPTI records (it stays then), and those
 // that somebody has paused. Captures hold sessions open.
@@ -37,7 +37,9 @@ class SessionWindows {
   static constexpr double kBusyRatio = 0.8;
   // How long a look takes, in a window or outside of any.
   static constexpr int64_t kWindowNs = 1'000'000'000;
-  // Between windows, so that at most 1.6 % of the time lies in one.
+  // The first rest: programs begin by work of another kind than what they do then. Each one after it
+  // is twice as long, until at most 1.6 % of the time lies in a window.
+  static constexpr int64_t kFirstRestNs = 5'000'000'000;
   static constexpr int64_t kRestNsMin = 60'000'000'000;
   static constexpr int64_t kRestNsMax = 600'000'000'000;
 
@@ -93,6 +95,7 @@ class SessionWindows {
     int64_t since_mono_ns = 0;
     int64_t due_mono_ns = 0;
     int64_t rest_mono_ns = 0;  // since when it rests, or rested last
+    int64_t rest_ns_max = kFirstRestNs;
     uint64_t launches = 0;
     uint64_t work_ns = 0;
     uint64_t opening_ns = 0;  // what the last window's beginning and end held launches up

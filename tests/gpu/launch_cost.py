@@ -1,11 +1,12 @@
 """What seeing every launch costs a program that does nothing but launch: by hooks, by probes, with CUPTI's records, at
 rest and in windows; beside CUPTI alone, torch.profiler and Nsight Systems.
 
-Programs stay; the daemon's settings are switched while they run. A slice of each measured program stands between two of
-a bare one, so that what disturbs the host disturbs both. What counts is the median of the ratios of neighbours, with the
+The hooks' own cost is measured within one process: they are switched off and on between tokens (hook_switch.py).
+
+Of all else programs stay and the daemon's settings are switched. A slice of each measured program stands between two of a bare one, so that what disturbs the host disturbs both. What counts is the median of the ratios of neighbours, with the
 interval that it lies in by 95 %: by the clock, and by the launching thread's CPU time, which other load disturbs less.
 
-The bare program has a libcuda of its own, for the daemon's probes would be in the host's."""
+The bare program, and the one that is switched, have a libcuda of their own: the daemon's probes are in the host's."""
 
 import dataclasses
 import json
@@ -21,7 +22,7 @@ from session_coexist import NSYS, find_tool
 from session_rig import Worker
 from trace_rig import INIT_WAIT, Tracer, save, work_command
 
-ROUNDS, SLICES = 3, 8
+ROUNDS, SLICES, SWITCHED_PAIRS = 2, 8, 300
 TOKENS = 4
 ORDER = f"rate {TOKENS}"
 SETTLE_SECONDS = 0.7  # after a change, until probes are in or out
@@ -33,7 +34,15 @@ BARE, BARE_TOO, CUPTI = "not injected", "not injected, again", "CUPTI's records 
 IDLE, AFTER = "hooks, no daemon", "no daemon, after windows"
 FULL = "full capture: stack of every launch, record of every kernel"
 PROFILERS = {"torch.profiler": "both", "torch.profiler, with_stack": "stack"}
-HOOKS, EARLY, SETTLED = "hooks", "early", "settled"  # programs: no session; a session that CUPTI stays in; one that it leaves
+# Programs: no session, twice; a session that CUPTI stays in; one that it leaves.
+ALONE, HOOKS, EARLY, SETTLED = "alone", "hooks", "early", "settled"
+
+
+# Within one process: the program, settings, whether a capture runs, the notes that are switched, the limit.
+SWITCHED = {"hooks, statistics beside idle hooks": (ALONE, False, False, "count", 1.005),
+            "flight recorder beside statistics": (ALONE, True, False, "launches", 1.005),
+            "stack at every launch beside statistics": (ALONE, False, True, "launches,each", 1.025),
+            "the same beside CUPTI's records and statistics": (EARLY, False, True, "launches,each", 1.05)}
 
 
 @dataclasses.dataclass
@@ -59,8 +68,7 @@ WAYS = {"hooks, statistics": Way(HOOKS),
         "between windows": Way(SETTLED, recorder=True, order="pause"),
         FULL: Way(SETTLED, recorder=True, captures=True, order="run")}
 # At most of the bare time (issue: launches seen inside the process).
-LIMITS = {IDLE: 1.005, "hooks, statistics and recorder": 1.01, "between windows": 1.01, "hooks, stack at every launch": 1.03,
-          FULL: 1.20, AFTER: 1.003}
+LIMITS = {"between windows": 1.01, FULL: 1.20}
 FULL_OF_CUPTI = 1.05
 
 
@@ -95,7 +103,7 @@ class Programs:
         eager, nowhere, own = work_command("eager"), rig.new_path("none"), make_own_libcuda(rig)
         client = {"CUDA_INJECTION64_PATH": str(rig.client)}
         self.workers = {BARE: Worker(rig, eager, libraries=own), BARE_TOO: Worker(rig, eager), CUPTI: Worker(rig, eager, **client),
-                        HOOKS: Worker(rig, eager, nowhere), EARLY: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="3600000"),
+                        ALONE: Worker(rig, eager, nowhere, own), HOOKS: Worker(rig, eager, nowhere), EARLY: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="3600000"),
                         SETTLED: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="0")}
         others = {name: work_command("eager", "--profiler", kind) for name, kind in PROFILERS.items()} | list_nsys(rig)
         self.others = list(others)
@@ -179,6 +187,30 @@ def measure_way(tracer, programs, name, counts):
     counts.append(row)
 
 
+def measure_switched(report, tracer, programs):
+    """The time of a token with some notes on beside that with them off, in pairs."""
+    table = {}
+    for name, (program, recorder, captures, notes, limit) in SWITCHED.items():
+        pid, worker = programs.pid(program), programs.workers[program]
+        tracer.set(True, recorder)
+        if program == EARLY:
+            tracer.say(pid, "run")
+        number = tracer.start_capture(pid) if captures else None
+        programs.ask(program)
+        time.sleep(SETTLE_SECONDS)
+        worker.give(f"switch {SWITCHED_PAIRS} {notes}")
+        times = json.loads(worker.read(120))
+        if number is not None:
+            tracer.stop_capture(number)
+        if program == EARLY:
+            tracer.say(pid, "pause")
+        table[name] = find_middle([on / off for on, off in zip(times["on"], times["off"])])
+        middle, low, high = table[name]
+        report.check(f"{name}: at most {limit}", middle <= limit,
+                     f"{middle:.4f} ({low:.4f} to {high:.4f}), {SWITCHED_PAIRS} pairs, {1e3 * statistics.median(times['off']):.1f} ms a token")
+    return table
+
+
 def find_middle(values):
     """The median and the interval that it lies in by 95 %."""
     values, half = sorted(values), 0.98 * len(values) ** 0.5
@@ -223,6 +255,7 @@ def check_launch_cost(report, rig):
             tracer.say(pid, "pause")
         tracer.wait_for_probes()
         report.say(f"     programs are ready after {time.monotonic() - begin:.0f} s")
+        switched = measure_switched(report, tracer, programs)
         for number in range(ROUNDS):
             for name in list(WAYS)[::-1 if number % 2 else 1]:
                 measure_way(tracer, programs, name, counts)
@@ -239,4 +272,4 @@ def check_launch_cost(report, rig):
     finally:
         tracer.stop()
         programs.finish()
-    save(rig, "launch_cost", {"rows": programs.rows, "table": table, "counts": counts})
+    save(rig, "launch_cost", {"rows": programs.rows, "table": table, "switched": switched, "counts": counts})

@@ -16,6 +16,7 @@ PARTS, by commas:
 Orders: "PART COUNT [FILE]" does it and writes the truth to FILE; the answer is one JSON object with the times
 of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second
 and the thread's seconds of CPU for one.
+"switch COUNT NOTES" decodes so many tokens with the launch hooks' NOTES on, and as many with them off.
 
   --small          a model of four layers
   --profiler KIND  "rate" runs inside of torch.profiler: cuda, both (and CPU) or stack (both, with_stack)
@@ -33,6 +34,7 @@ import os
 import time
 
 import torch
+from hook_switch import HookSwitch
 from torch.profiler import ProfilerActivity, profile
 
 DEVICE = "cuda"
@@ -377,6 +379,22 @@ def measure_rate(part, count, profiler):
         return count / (time.monotonic() - start), (time.thread_time() - start_cpu) / count
 
 
+def measure_switched(part, count, notes):
+    """Seconds of each token, with the hooks' notes on and off, in pairs; which of a pair is first changes."""
+    switch, times = HookSwitch(notes.split(",")), {True: [], False: []}
+    part.run(1)
+    for number in range(count):
+        for is_on in (True, False)[::-1 if number % 2 else 1]:
+            switch.set(is_on)
+            synchronize()
+            start = time.monotonic()
+            part.run(1)
+            synchronize()
+            times[is_on].append(time.monotonic() - start)
+    switch.set(True)
+    return {"on": times[True], "off": times[False]}
+
+
 def make_parts(names, truth, options):
     """Each part, once through; in place of one that cannot be, the reason."""
     parts = {}
@@ -401,6 +419,8 @@ def serve(parts, truth, options):
             name, count, path = (*order.split(), "")[:3]
             if name == "rate":
                 print(*measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
+            elif name == "switch":
+                print(json.dumps(measure_switched(parts["eager"], int(count), path)), file=answers, flush=True)
             else:
                 print(json.dumps(do_part(parts[name], int(count), truth, path)), file=answers, flush=True)
 

@@ -86,7 +86,7 @@ class SessionWindowsTest : public ::testing::Test {
 };
 
 TEST_F(SessionWindowsTest, ALaunchBoundProcessIsRecordedInWindowsFromItsFirstSecond) {
-  EXPECT_LE(measure(10), 0.13);
+  EXPECT_LE(measure(120), 0.07) << "windows at 0, 6, 12, 23, 44 and 85 s";
   EXPECT_LT(measure(3'600), 0.02);
   EXPECT_GT(all_.size(), 20u) << "windows go on";
   // Each stands for the launches since the last.
