@@ -22,8 +22,8 @@
 //
 // Once CUPTI was on, 0.5 us of each launch (of 3 us) remain, whatever is switched off, until it is
 // ended by cuptiFinalize. That is done when nothing is wanted any more (see finalizer.h), but not
-// where graphs were made or another client has used CUPTI, nor in a process that may still be making
-// its first ones: graphs that are made after CUPTI's end are not recorded.
+// where graphs were made or another client has used CUPTI, nor in a process that may still be
+// making its first ones: graphs that are made after CUPTI's end are not recorded.
 // docs/decisions/0012-cupti.md.
 
 #include <pthread.h>

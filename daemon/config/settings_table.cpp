@@ -125,7 +125,8 @@ constexpr SettingRow kRows[] = {
      "take. "
      "A process that it would cost more, because it waits for its launches and not for the GPU, is "
      "recorded for one second at a time, 60 s to 10 min apart, and during captures; in between "
-     "CUPTI is off, and ended once the process is two minutes old. Needs ingest.hooked_calls. 0: always record.",
+     "CUPTI is off, and ended once the process is two minutes old. Needs ingest.hooked_calls. 0: "
+     "always record.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.ingest.cupti_budget_percent; }, 0, 100}},
     {"ingest", "flush_interval_ms",

@@ -37,8 +37,8 @@ class SessionWindows {
   static constexpr double kBusyRatio = 0.8;
   // How long a look takes, in a window or outside of any.
   static constexpr int64_t kWindowNs = 1'000'000'000;
-  // The first rest: programs begin by work of another kind than what they do then. Each one after it
-  // is twice as long, until at most 1.6 % of the time lies in a window.
+  // The first rest: programs begin by work of another kind than what they do then. Each one after
+  // it is twice as long, until at most 1.6 % of the time lies in a window.
   static constexpr int64_t kFirstRestNs = 5'000'000'000;
   static constexpr int64_t kRestNsMin = 60'000'000'000;
   static constexpr int64_t kRestNsMax = 600'000'000'000;

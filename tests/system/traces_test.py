@@ -161,6 +161,14 @@ class WindowsTest(TracedTest):
         self.assertIn("graphs", self.session()["level"])
         self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
 
+    def test_once_a_process_has_settled_cupti_is_ended_in_the_middle_of_a_rest(self):
+        self.workload = self.start_workload(GPUPERF_SETTLE_MS="15000")
+        details = []
+        wait_until("CUPTI is ended", lambda: self.workload.do("paths 50 1") is not None
+                   and (details.append(self.session()["detail"]) or details[-1] == "CUPTI is finalised"), 60)
+        self.assertIn("CUPTI stays attached at first: CUDA graphs may be to come", details)
+        self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
+
     def test_kernels_say_how_much_of_them_was_seen(self):
         self.wait_for_rest()
         time.sleep(3)

@@ -77,8 +77,7 @@ class SessionWindowsTest : public ::testing::Test {
   std::vector<Mode> told_, all_;
   DropCounters drops_;
   SessionMemory memory_{drops_};
-  SessionWindows windows_{{.budget_ratio = 0.01},
-                          [this](uint64_t id, Mode mode) {
+  SessionWindows windows_{{.budget_ratio = 0.01}, [this](uint64_t id, Mode mode) {
                             EXPECT_EQ(id, 7u);
                             told_.push_back(mode);
                           }};
