@@ -122,8 +122,9 @@ class ControlTest(unittest.TestCase):
 
             dead = daemon.ctl("doctor", "-o", "json", check=False)
             states = {check["check"]: check["state"] for check in json.loads(dead.stdout)}
-            self.assertEqual((dead.returncode, states["socket"], states["btf"]), (1, "problem", "ok"))
-            self.assertNotIn("daemon", states)  # the cause is named once
+            self.assertEqual((dead.returncode, states["btf"]), (1, "ok"))
+            # The cause is named once: the socket where another test's gpuperfd runs on this host.
+            self.assertEqual([states[name] for name in ("daemon", "socket") if name in states], ["problem"])
 
 
 class SharedTest(SharedDaemonTest):

@@ -1,0 +1,113 @@
+#!/usr/bin/env python3
+"""What the launch hooks cost a launch, on a fake driver, in a Python program: by how much a launch takes longer with some
+notes on than with them off, switched within the process every 50 launches. Between two launches the program moves
+memory, so that what the hooks need is no longer in the caches. Run as root on a built tree:
+
+    PYTHONPATH=tests/system:tests/gpu GPUPERF_BUILD=build python3 tests/bench/launch_hook_cost.py [PAIRS]
+"""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+from gpuperf_system import SOURCE, Daemon
+from injector_workload import FAKES, INJECTOR
+
+SETTLE_SECONDS = 3
+MOVED_KIB = (0, 64, 256)
+# Settings, whether a capture runs, what is switched.
+WAYS = {"statistics": (False, False, "count"), "flight recorder, beside statistics": (True, False, "launches"),
+        "stack at every launch, beside statistics": (False, True, "launches,each")}
+PROGRAM = """
+import ctypes, functools, json, sys, time
+from hook_switch import HookSwitch
+cuda, runtime, libc = (ctypes.CDLL(name) for name in ("libcuda.so.1", "libfake_runtime.so", None))
+assert cuda.cuInit(0) == 0
+launch = functools.partial(runtime.fake_runtime_launch, 1, ctypes.c_void_p(0x1000), 0)
+BYTES = 16 << 20
+FROM, TO = (ctypes.create_string_buffer(BYTES) for _ in range(2))
+
+def measure(count, size):
+    place, start = 0, time.perf_counter_ns()
+    for _ in range(count):
+        launch()
+        if size:
+            libc.memmove(ctypes.byref(TO, place), ctypes.byref(FROM, place), ctypes.c_size_t(size))
+            place = (place + size) % (BYTES - size)
+    return (time.perf_counter_ns() - start) / count
+
+def descend(depth, size):
+    if depth == 0:
+        return measure(50, size)
+    return descend(depth - 1, size) if depth % 2 else next(map(functools.partial(descend, depth - 1), [size]))
+
+print("ready", flush=True)
+for line in sys.stdin:
+    notes, size, pairs = line.split()
+    switch, rows = HookSwitch(notes.split(",")), []
+    for number in range(int(pairs)):
+        row = {}
+        for is_on in (True, False)[::-1 if number % 2 else 1]:
+            switch.set(is_on)
+            row[is_on] = descend(20, int(size) << 10)
+        rows.append((row[True] - row[False], row[False]))
+    switch.set(True)
+    print(json.dumps(rows), flush=True)
+"""
+
+
+def find_middle(values):
+    """The median, and the interval that it lies in by 95 %."""
+    values, half = sorted(values), 0.98 * len(values) ** 0.5
+    return values[len(values) // 2], values[int(len(values) / 2 - half)], values[int(len(values) / 2 + half)]
+
+
+class Program:
+    """Its libcuda is its own: no probe is in it, so that a launch past idle hooks meets none."""
+
+    def __init__(self, folder):
+        for library in (FAKES / "libcuda.so.1", FAKES / "libfake_runtime.so", INJECTOR):
+            shutil.copy(library, folder)
+        (folder / "program.py").write_text(PROGRAM, encoding="utf-8")
+        self.process = subprocess.Popen(
+            ["/usr/bin/python3", folder / "program.py"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            env={"LD_LIBRARY_PATH": str(folder), "GPUPERF_SOCKET": str(folder / "none"),
+                 "PYTHONPATH": str(SOURCE / "tests/gpu"), "CUDA_INJECTION64_PATH": str(folder / INJECTOR.name)})
+        assert self.process.stdout.readline() == "ready\n"
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(map(str, words)) + "\n")
+        self.process.stdin.flush()
+        return json.loads(self.process.stdout.readline())
+
+
+def main():
+    pairs = int(sys.argv[1]) if len(sys.argv) > 1 else 800
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        probed = folder / "probed"
+        probed.mkdir()
+        shutil.copy(FAKES / "libcuda.so.1", probed)
+        program = Program(folder)
+        for way, (recorder, captures, notes) in WAYS.items():
+            config = {"cuda_func_sym": {entry: entry for entry in ("cuLaunchKernel", "cuLaunchKernelEx")},
+                      "libraries": {"cuda_func_sym": [f"{probed}/libcuda.so*"]}, "trace": {"recorder": recorder}}
+            with Daemon(config) as daemon:
+                time.sleep(SETTLE_SECONDS)
+                capture = daemon.query("trace", "start", "--pid", program.process.pid)["id"] if captures else None
+                for kib in MOVED_KIB:
+                    rows = program.ask(notes, kib, pairs)
+                    middle, low, high = find_middle([row[0] for row in rows])
+                    print(f"{way}, {kib} KiB moved: {middle:.0f} ns ({low:.0f} to {high:.0f}) of "
+                          f"{find_middle([row[1] for row in rows])[0]:.0f}", flush=True)
+                if captures:
+                    daemon.ctl("trace", "stop", capture)
+        program.process.kill()
+
+
+if __name__ == "__main__":
+    main()
