@@ -70,7 +70,7 @@ class CallJoin {
   // Gives each call that was found with its work's correlation id. After all records of work that
   // has ended were added.
   void join(uint64_t now_unix_ns, Sink& sink);
-  // The same of all work: nothing is to come. How many calls have no work is told.
+  // The same of all work: nothing more is to come. Returns how many calls have no work.
   size_t finish(Sink& sink);
   // Something was lost; `why` in words, for good.
   void break_off(const char* why);

@@ -49,8 +49,8 @@ class Collector {
       : records_(api_, clock_, active_.calls(), batch), buffers_(buffers), batch_(batch) {}
 
   void allow_nodes() { burst_.allow_nodes(); }
-  // From the first order on, so long CUPTI is not ended while collection pauses.
-  void set_settle(uint64_t settle_ms) { settle_ms_ = settle_ms; }
+  // For so long from the first order on, CUPTI is not ended while collection pauses.
+  void set_young(uint64_t young_ms) { young_ms_ = young_ms; }
   // Within cuInit: on_graph() is called before any graph is made from now on.
   void trust_graph_hooks() { graphs_.store(Graphs::kNone); }
   // The first order, from within cuInit.
@@ -93,7 +93,7 @@ class Collector {
   bool wants_any() const;
   bool can_hook_calls(uint64_t now_ms) const;
   bool must_wait_for_hooks(uint64_t now_ms);
-  bool is_settled(uint64_t now_ms) const;
+  bool is_young(uint64_t now_ms) const;
   bool can_end() const { return find_why_not_to_end() == nullptr; }
   bool may_cover_graphs() const;
   CuptiFound find_library();
@@ -137,12 +137,12 @@ class Collector {
   bool has_order_ = false;
   bool is_connected_ = false;
   bool is_prepared_ = false;
-  bool is_clean_ = true;             // no record is to come of a launch so far
+  bool is_clean_ = true;             // no record is to come of any launch so far
   bool has_run_ = false;             // the daemon has wanted records
   uint64_t uncounted_since_ms_ = 0;  // hooks count no calls; 0 = they do
   uint32_t hooked_kinds_ = 0;        // wanted when hooked calls began
   uint64_t first_order_ms_ = 0;
-  uint64_t settle_ms_ = 0;
+  uint64_t young_ms_ = 0;
   const char* why_lost_ = nullptr;  // the last time
   uint32_t lost_tracks_ = 0;        // how often hooked calls and records no longer fitted
   uint64_t fresh_until_ms_ = 0;     // hooked calls are to begin until then; 0 = no

@@ -37,7 +37,7 @@ constexpr const char* kSocketPath = "/run/gpuperf/ingest.sock";
 // hooks graphs. A daemon that is stopped costs this once.
 constexpr uint64_t kAnswerInInitMs = 20;
 // By then a process has made the CUDA graphs that it makes when it begins.
-constexpr uint64_t kSettleMs = 120'000;
+constexpr uint64_t kYoungMs = 120'000;
 // At the process's exit, for what is still in CUPTI's buffers.
 constexpr int kLastWordsMs = 200;
 // CUPTI's calls run on this stack.
@@ -267,7 +267,7 @@ void initialise() {
     self.collector.trust_graph_hooks();
   }
   if (is_set("GPUPERF_NODE_BURSTS")) self.collector.allow_nodes();
-  self.collector.set_settle(read_ms("GPUPERF_SETTLE_MS", kSettleMs));
+  self.collector.set_young(read_ms("GPUPERF_SETTLE_MS", kYoungMs));
   self.collector.watch_clients();
   ask_in_initialisation(self, read_ms("GPUPERF_INIT_WAIT_MS", kAnswerInInitMs));
   if (pthread_atfork(nullptr, nullptr, on_fork_in_child) != 0) return;

@@ -65,12 +65,12 @@ double SessionWindows::get_cost_ratio(const Session& session, int64_t now_mono_n
 }
 
 bool SessionWindows::must_rest(const Session& session, int64_t now_mono_ns) const {
-  if (options_.budget_ratio <= 0) return false;
+  if (budget_ratio_ <= 0) return false;
   if (session.has_graphs || !session.are_calls_hooked || session.is_held) return false;
   const auto device_ns = static_cast<double>(now_mono_ns - session.since_mono_ns) *
                          static_cast<double>(std::max<size_t>(session.devices.size(), 1));
   return static_cast<double>(session.work_ns) < kBusyRatio * device_ns &&
-         get_cost_ratio(session, now_mono_ns) > options_.budget_ratio;
+         get_cost_ratio(session, now_mono_ns) > budget_ratio_;
 }
 
 void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {
@@ -93,7 +93,7 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   const auto open_ns = static_cast<double>(now_mono_ns - session.since_mono_ns);
   const double cost_ns =
       get_cost_ratio(session, now_mono_ns) * open_ns + static_cast<double>(session.opening_ns);
-  const auto rest_ns = static_cast<int64_t>(cost_ns / options_.budget_ratio - open_ns);
+  const auto rest_ns = static_cast<int64_t>(cost_ns / budget_ratio_ - open_ns);
   session.phase = Phase::kResting;
   session.rest_mono_ns = now_mono_ns;
   set_in_windows(session, true);
@@ -108,8 +108,7 @@ void SessionWindows::advance(int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {
     if (session->phase == Phase::kResting) {
-      if (now_mono_ns >= session->due_mono_ns || options_.budget_ratio <= 0)
-        open(*session, now_mono_ns);
+      if (now_mono_ns >= session->due_mono_ns || budget_ratio_ <= 0) open(*session, now_mono_ns);
     } else if (session->since_mono_ns != 0 && now_mono_ns >= session->due_mono_ns) {
       if (must_rest(*session, now_mono_ns)) {
         rest(*session, now_mono_ns);

@@ -21,8 +21,8 @@ namespace gpuperf {
 // its launches a second, by kLaunchCostNs, and how busy it keeps GPUs. Where launches cost more
 // than the budget and the GPU is idle between them, the session is paused, which ends CUPTI in the
 // process once its CUDA graphs are made (injector/finalizer.h), and opens for kWindowNs at
-// distances that keep the average within the budget, what opening itself costs included. Every
-// window is a new look.
+// distances that, after the first few, keep the average within the budget, what opening itself
+// costs included. Every window is a new look.
 //
 // Left alone are sessions with graphs, those whose calls CUPTI records (it stays then), and those
 // that somebody has paused. Captures hold sessions open.
@@ -43,9 +43,6 @@ class SessionWindows {
   static constexpr int64_t kRestNsMin = 60'000'000'000;
   static constexpr int64_t kRestNsMax = 600'000'000'000;
 
-  struct Options {
-    double budget_ratio = 0;  // of a process's time, for CUPTI; 0 = all collect all the time
-  };
   using Order = std::function<void(uint64_t session_id, SessionOrder::Mode mode)>;
   // Which processes a capture is of.
   struct Target {
@@ -53,13 +50,14 @@ class SessionWindows {
     std::vector<ProcessKey> processes;
   };
 
-  SessionWindows(const Options& options, Order order)
-      : options_(options), order_(std::move(order)) {}
+  // `budget_ratio`: of a process's time, for CUPTI; 0 = all collect all the time.
+  SessionWindows(double budget_ratio, Order order)
+      : budget_ratio_(budget_ratio), order_(std::move(order)) {}
   SessionWindows(const SessionWindows&) = delete;
   SessionWindows& operator=(const SessionWindows&) = delete;
 
   void follow(SessionRegistry& sessions);
-  void set_options(const Options& options) { options_ = options; }
+  void set_budget(double budget_ratio) { budget_ratio_ = budget_ratio; }
   // Somebody else has told these sessions what to do.
   void note_order(const SessionTarget& target, SessionOrder::Mode mode);
   // Opens their sessions for a window. True: some were not open, and will be soon.
@@ -108,7 +106,7 @@ class SessionWindows {
   double get_cost_ratio(const Session& session, int64_t now_mono_ns) const;
   bool must_rest(const Session& session, int64_t now_mono_ns) const;
 
-  Options options_;
+  double budget_ratio_;
   const Order order_;
   ThreadChecker loop_thread_;
   std::map<uint64_t, Session*> sessions_;  // open ones, by id

@@ -15,6 +15,7 @@ import tempfile
 import time
 
 from gpuperf_system import SOURCE, Daemon
+from hook_switch import find_middle
 from injector_workload import FAKES, INJECTOR
 
 SETTLE_SECONDS = 3
@@ -48,22 +49,9 @@ def descend(depth, size):
 print("ready", flush=True)
 for line in sys.stdin:
     notes, size, pairs = line.split()
-    switch, rows = HookSwitch(notes.split(",")), []
-    for number in range(int(pairs)):
-        row = {}
-        for is_on in (True, False)[::-1 if number % 2 else 1]:
-            switch.set(is_on)
-            row[is_on] = descend(20, int(size) << 10)
-        rows.append((row[True] - row[False], row[False]))
-    switch.set(True)
+    rows = HookSwitch(notes.split(",")).compare(int(pairs), functools.partial(descend, 20, int(size) << 10))
     print(json.dumps(rows), flush=True)
 """
-
-
-def find_middle(values):
-    """The median, and the interval that it lies in by 95 %."""
-    values, half = sorted(values), 0.98 * len(values) ** 0.5
-    return values[len(values) // 2], values[int(len(values) / 2 - half)], values[int(len(values) / 2 + half)]
 
 
 class Program:
@@ -101,9 +89,9 @@ def main():
                 capture = daemon.query("trace", "start", "--pid", program.process.pid)["id"] if captures else None
                 for kib in MOVED_KIB:
                     rows = program.ask(notes, kib, pairs)
-                    middle, low, high = find_middle([row[0] for row in rows])
+                    middle, low, high = find_middle([on - off for on, off in rows])
                     print(f"{way}, {kib} KiB moved: {middle:.0f} ns ({low:.0f} to {high:.0f}) of "
-                          f"{find_middle([row[1] for row in rows])[0]:.0f}", flush=True)
+                          f"{find_middle([off for _, off in rows])[0]:.0f}", flush=True)
                 if captures:
                     daemon.ctl("trace", "stop", capture)
         program.process.kill()

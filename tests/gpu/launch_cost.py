@@ -3,11 +3,12 @@ rest and in windows; beside CUPTI alone, torch.profiler and Nsight Systems.
 
 The hooks' own cost is measured within one process: they are switched off and on between tokens (hook_switch.py).
 
-Of all else programs stay and the daemon's settings are switched. A slice of each measured program stands between two of a bare one, so that what disturbs the host disturbs both. What counts is the median of the ratios of neighbours, with the
-interval that it lies in by 95 %: by the clock, and by the launching thread's CPU time, which other load disturbs less.
+For all else programs stay and the daemon's settings are switched. A slice of each measured program stands between two of
+a bare one, so that what disturbs the host disturbs both; the median of the ratios of neighbours counts.
 
 The bare program, and the one that is switched, have a libcuda of their own: the daemon's probes are in the host's."""
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -18,8 +19,10 @@ import statistics
 import subprocess
 import time
 
+from hook_switch import find_middle
 from session_coexist import NSYS, find_tool
 from session_rig import Worker
+from trace_compare import sum_paths
 from trace_rig import INIT_WAIT, Tracer, save, work_command
 
 ROUNDS, SLICES, SWITCHED_PAIRS = 2, 8, 300
@@ -34,15 +37,12 @@ BARE, BARE_TOO, CUPTI = "not injected", "not injected, again", "CUPTI's records 
 IDLE, AFTER = "hooks, no daemon", "no daemon, after windows"
 FULL = "full capture: stack of every launch, record of every kernel"
 PROFILERS = {"torch.profiler": "both", "torch.profiler, with_stack": "stack"}
+NSYS_STACKS = "nsys -t cuda, backtraces of Python"
+WITH_STACKS = ("torch.profiler, with_stack", NSYS_STACKS)
+FUNCTIONS = re.compile(r"\b(?:layer_\d\d|embed_token|choose_token)\b")  # of the model
+STACKS_MIN = 0.99
 # Programs: no session, twice; a session that CUPTI stays in; one that it leaves.
 ALONE, HOOKS, EARLY, SETTLED = "alone", "hooks", "early", "settled"
-
-
-# Within one process: the program, settings, whether a capture runs, the notes that are switched, the limit.
-SWITCHED = {"hooks, statistics beside idle hooks": (ALONE, False, False, "count", 1.005),
-            "flight recorder beside statistics": (ALONE, True, False, "launches", 1.005),
-            "stack at every launch beside statistics": (ALONE, False, True, "launches,each", 1.025),
-            "the same beside CUPTI's records and statistics": (EARLY, False, True, "launches,each", 1.05)}
 
 
 @dataclasses.dataclass
@@ -67,8 +67,13 @@ WAYS = {"hooks, statistics": Way(HOOKS),
         "between windows, first two minutes": Way(EARLY, recorder=True, order="pause"),
         "between windows": Way(SETTLED, recorder=True, order="pause"),
         FULL: Way(SETTLED, recorder=True, captures=True, order="run")}
+# Of one process: its way, the notes that are switched, the limit.
+SWITCHED = {"hooks, statistics beside idle hooks": (Way(ALONE), "count", 1.005),
+            "flight recorder beside statistics": (Way(ALONE, recorder=True), "launches", 1.005),
+            "stack at every launch beside statistics": (Way(ALONE, captures=True), "launches,each", 1.025),
+            "the same beside CUPTI's records and statistics": (Way(EARLY, captures=True, order="run"), "launches,each", 1.05)}
 # At most of the bare time (issue: launches seen inside the process).
-LIMITS = {"between windows": 1.01, FULL: 1.20}
+LIMITS = {IDLE: 1.005, "between windows": 1.01, FULL: 1.20, AFTER: 1.003}
 FULL_OF_CUPTI = 1.05
 
 
@@ -103,7 +108,8 @@ class Programs:
         eager, nowhere, own = work_command("eager"), rig.new_path("none"), make_own_libcuda(rig)
         client = {"CUDA_INJECTION64_PATH": str(rig.client)}
         self.workers = {BARE: Worker(rig, eager, libraries=own), BARE_TOO: Worker(rig, eager), CUPTI: Worker(rig, eager, **client),
-                        ALONE: Worker(rig, eager, nowhere, own), HOOKS: Worker(rig, eager, nowhere), EARLY: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="3600000"),
+                        ALONE: Worker(rig, eager, nowhere, own), HOOKS: Worker(rig, eager, nowhere),
+                        EARLY: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="3600000"),
                         SETTLED: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="0")}
         others = {name: work_command("eager", "--profiler", kind) for name, kind in PROFILERS.items()} | list_nsys(rig)
         self.others = list(others)
@@ -117,22 +123,20 @@ class Programs:
                 if name not in self.others:
                     raise
                 self.others.remove(name)
-        self.rows = {}  # by way: (us by the clock, of CPU) of a token, and the same of the bare program beside it
+        self.rows = {}  # by way: us for a token, and of the bare program beside it
 
     def pid(self, program):
         return self.workers[program].process.pid
 
     def ask(self, program):
-        """us for a token, by the clock and of CPU."""
-        rate, cpu_seconds = self.workers[program].ask_all(ORDER)
-        return 1e6 / rate, 1e6 * cpu_seconds
+        """us for a token."""
+        return 1e6 / self.workers[program].ask(ORDER)
 
     def measure(self, way, program, slices=SLICES):
         before = self.ask(BARE)
         for _ in range(slices):
             mine, after = self.ask(program), self.ask(BARE)
-            bare = [(first + second) / 2 for first, second in zip(before, after)]
-            self.rows.setdefault(way, []).append((*mine, *bare))
+            self.rows.setdefault(way, []).append((mine, (before + after) / 2))
             before = after
 
     def finish(self):
@@ -147,7 +151,7 @@ def list_nsys(rig):
         return {}
     plain = [tool, "profile", "--trace=cuda", "--cpuctxsw=none", "--force-overwrite=true"]
     ways = {"nsys -t cuda": ["--sample=none"],
-            "nsys -t cuda, backtraces of Python": [
+            NSYS_STACKS: [
                 "--sample=process-tree", "--cudabacktrace=kernel:1", "--python-backtrace=cuda"]}
     return {name: [*plain, *options, "--output", rig.new_path("nsys"), *work_command("eager")]
             for name, options in ways.items()}
@@ -166,77 +170,81 @@ def make_own_libcuda(rig):
     return folder
 
 
-def measure_way(tracer, programs, name, counts):
-    way = WAYS[name]
-    pid = programs.pid(way.program)
+@contextlib.contextmanager
+def in_way(tracer, programs, way):
+    """The block runs in that way. Yields a list that has the capture's row in the end, where there is one."""
+    pid, rows = programs.pid(way.program), []
     tracer.set(way.hooks, way.recorder)
     if way.order:
         tracer.say(pid, way.order)
     number = tracer.start_capture(pid) if way.captures else None
     programs.ask(way.program)
     time.sleep(SETTLE_SECONDS)
-    before = tracer.count_calls(pid)
-    programs.measure(name, way.program)
-    time.sleep(SETTLE_SECONDS)
-    after = tracer.count_calls(pid)
-    row = {"way": name, "calls": after[0] - before[0], "hooked": after[1] - before[1]}
+    yield rows
     if way.order == "run":  # or CUPTI would record calls once no hooks do
         tracer.say(pid, "pause")
     if number is not None:
-        row |= {key: int(value) for key, value in tracer.stop_capture(number).items() if key in ("work", "work_matched", "ambiguous")}
-    counts.append(row)
+        rows.append(tracer.stop_capture(number))
+
+
+def read_capture(tracer, row):
+    """What it matched, and which share of the GPU's time is below a function of the model."""
+    totals = sum_paths(tracer.fetch_folded(int(row["id"])), FUNCTIONS)
+    named_us = sum(total for name, total in totals.items() if name)
+    return {key: int(row[key]) for key in ("work", "work_matched", "ambiguous", "lost_events")} | {
+        "named_share": named_us / (sum(totals.values()) or 1)}
+
+
+def measure_way(tracer, programs, name, counts):
+    way = WAYS[name]
+    pid = programs.pid(way.program)
+    with in_way(tracer, programs, way) as captured:
+        before = tracer.count_calls(pid)
+        programs.measure(name, way.program)
+        time.sleep(SETTLE_SECONDS)
+        after = tracer.count_calls(pid)
+    counts.append({"way": name, "calls": after[0] - before[0], "hooked": after[1] - before[1]}
+                  | (read_capture(tracer, captured[0]) if name == FULL else {}))
 
 
 def measure_switched(report, tracer, programs):
     """The time of a token with some notes on beside that with them off, in pairs."""
     table = {}
-    for name, (program, recorder, captures, notes, limit) in SWITCHED.items():
-        pid, worker = programs.pid(program), programs.workers[program]
-        tracer.set(True, recorder)
-        if program == EARLY:
-            tracer.say(pid, "run")
-        number = tracer.start_capture(pid) if captures else None
-        programs.ask(program)
-        time.sleep(SETTLE_SECONDS)
-        worker.give(f"switch {SWITCHED_PAIRS} {notes}")
-        times = json.loads(worker.read(120))
-        if number is not None:
-            tracer.stop_capture(number)
-        if program == EARLY:
-            tracer.say(pid, "pause")
-        table[name] = find_middle([on / off for on, off in zip(times["on"], times["off"])])
-        middle, low, high = table[name]
+    for name, (way, notes, limit) in SWITCHED.items():
+        with in_way(tracer, programs, way):
+            worker = programs.workers[way.program]
+            worker.give(f"switch {SWITCHED_PAIRS} {notes}")
+            rows = json.loads(worker.read(120))
+        table[name] = middle, low, high = find_middle([on / off for on, off in rows])
         report.check(f"{name}: at most {limit}", middle <= limit,
-                     f"{middle:.4f} ({low:.4f} to {high:.4f}), {SWITCHED_PAIRS} pairs, {1e3 * statistics.median(times['off']):.1f} ms a token")
+                     f"{middle:.4f} ({low:.4f} to {high:.4f}), {SWITCHED_PAIRS} pairs, "
+                     f"{1e3 * statistics.median(off for _, off in rows):.1f} ms a token")
     return table
 
 
-def find_middle(values):
-    """The median and the interval that it lies in by 95 %."""
-    values, half = sorted(values), 0.98 * len(values) ** 0.5
-    low, high = max(int(len(values) / 2 - half), 0), min(int(len(values) / 2 + half), len(values) - 1)
-    return statistics.median(values), values[low], values[high]
-
-
 def judge(report, programs, counts):
-    table = {}
-    for name, rows in programs.rows.items():
-        clock, cpu = find_middle([row[0] / row[2] for row in rows]), find_middle([row[1] / row[3] for row in rows])
-        table[name] = {"clock": clock, "cpu": cpu}
-        report.say(f"     {name}: {clock[0]:.3f} of bare ({clock[1]:.3f} to {clock[2]:.3f}), of CPU {cpu[0]:.3f} "
-                   f"({cpu[1]:.3f} to {cpu[2]:.3f}), {len(rows)} pairs; {statistics.median(row[0] for row in rows):.0f} us a token")
+    table = {name: find_middle([mine / bare for mine, bare in rows]) for name, rows in programs.rows.items()}
+    for name, (middle, low, high) in table.items():
+        rows = programs.rows[name]
+        report.say(f"     {name}: {middle:.3f} of bare ({low:.3f} to {high:.3f}), {len(rows)} pairs; "
+                   f"{statistics.median(mine for mine, _ in rows):.0f} us a token")
     for name, limit in LIMITS.items():
-        middle, low, high = table[name]["cpu"]
-        report.check(f"{name}: at most {limit} of bare's CPU time", middle <= limit, f"{middle:.4f} ({low:.4f} to {high:.4f})")
-    ratio = table[FULL]["cpu"][0] / table[CUPTI]["cpu"][0]
-    report.check(f"a full capture: at most {FULL_OF_CUPTI} of CUPTI alone", ratio <= FULL_OF_CUPTI, f"{ratio:.4f}")
+        middle, low, high = table[name]
+        report.check(f"{name}: at most {limit} of bare", middle <= limit, f"{middle:.4f} ({low:.4f} to {high:.4f})")
+    full = table[FULL][0]
+    report.check(f"a full capture: at most {FULL_OF_CUPTI} of CUPTI alone", full <= FULL_OF_CUPTI * table[CUPTI][0],
+                 f"{full / table[CUPTI][0]:.4f}")
+    for name in programs.others:
+        if name in WITH_STACKS:
+            report.check(f"a full capture costs less than {name}", full < table[name][0], f"{full:.3f}; {table[name][0]:.3f}")
     counted = [row for row in counts if WAYS[row["way"]].is_counted()]
     report.check("each launch was counted once, by a hook or by a probe",
                  len({row["calls"] for row in counted}) == 1 and counted[0]["calls"] > 0
                  and all(row["hooked"] == (row["calls"] if WAYS[row["way"]].hooks else 0) for row in counted), json.dumps(counted[:5]))
-    full = [row for row in counts if row["way"] == FULL]
-    report.check("each kernel of the full captures has its launch",
-                 all(row["work"] == row["work_matched"] > 0 and not row["ambiguous"] for row in full), json.dumps(full[:5]))
+    captures = [row for row in counts if row["way"] == FULL]
+    report.check("what was measured are whole captures, with stacks",
+                 all(row["work"] == row["work_matched"] > 0 and not row["ambiguous"] and not row["lost_events"]
+                     and row["named_share"] >= STACKS_MIN for row in captures), json.dumps(captures))
     return table
 
 

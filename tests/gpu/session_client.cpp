@@ -1,5 +1,6 @@
 // Another client of CUPTI, as an injected library of somebody else would be: finds CUPTI by itself
-// and counts the kernels it is told of. Loaded by CUDA_INJECTION64_PATH it does so from cuInit on.
+// and counts the kernels' records that it receives. If CUDA_INJECTION64_PATH names it, it starts in
+// cuInit.
 
 #include <dlfcn.h>
 

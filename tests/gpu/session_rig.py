@@ -336,12 +336,9 @@ class Worker:
     def give(self, order):
         os.write(self.pipes[0], f"{order}\n".encode())
 
-    def ask_all(self, order, seconds=90.0):
-        self.give(order)
-        return [float(word) for word in self.read(seconds).split()]
-
     def ask(self, order, seconds=90.0):
-        return self.ask_all(order, seconds)[0]
+        self.give(order)
+        return float(self.read(seconds).split()[0])
 
     def read_errors(self):
         for file in (self.errors, self.output):

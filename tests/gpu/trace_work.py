@@ -14,9 +14,9 @@ PARTS, by commas:
   layers    four functions of one matrix product each; --slow NAME makes one of them three
 
 Orders: "PART COUNT [FILE]" does it and writes the truth to FILE; the answer is one JSON object with the times
-of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second
-and the thread's seconds of CPU for one.
-"switch COUNT NOTES" decodes so many tokens with the launch hooks' NOTES on, and as many with them off.
+of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second.
+"switch COUNT NOTES" decodes so many tokens with the launch hooks' NOTES on and as many with them off, in pairs,
+and answers with the seconds of each.
 
   --small          a model of four layers
   --profiler KIND  "rate" runs inside of torch.profiler: cuda, both (and CPU) or stack (both, with_stack)
@@ -373,26 +373,19 @@ def measure_rate(part, count, profiler):
     with profile(**PROFILERS[profiler]) if profiler else contextlib.nullcontext():
         part.run(max(count // 8, 1))
         synchronize()
-        start, start_cpu = time.monotonic(), time.thread_time()
+        start = time.monotonic()
         part.run(count)
         synchronize()
-        return count / (time.monotonic() - start), (time.thread_time() - start_cpu) / count
+        return count / (time.monotonic() - start)
 
 
-def measure_switched(part, count, notes):
-    """Seconds of each token, with the hooks' notes on and off, in pairs; which of a pair is first changes."""
-    switch, times = HookSwitch(notes.split(",")), {True: [], False: []}
+def measure_token(part):
+    """Seconds."""
+    synchronize()
+    start = time.monotonic()
     part.run(1)
-    for number in range(count):
-        for is_on in (True, False)[::-1 if number % 2 else 1]:
-            switch.set(is_on)
-            synchronize()
-            start = time.monotonic()
-            part.run(1)
-            synchronize()
-            times[is_on].append(time.monotonic() - start)
-    switch.set(True)
-    return {"on": times[True], "off": times[False]}
+    synchronize()
+    return time.monotonic() - start
 
 
 def make_parts(names, truth, options):
@@ -418,9 +411,10 @@ def serve(parts, truth, options):
         for order in orders:
             name, count, path = (*order.split(), "")[:3]
             if name == "rate":
-                print(*measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
+                print(measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
             elif name == "switch":
-                print(json.dumps(measure_switched(parts["eager"], int(count), path)), file=answers, flush=True)
+                rows = HookSwitch(path.split(",")).compare(int(count), lambda: measure_token(parts["eager"]))
+                print(json.dumps(rows), file=answers, flush=True)
             else:
                 print(json.dumps(do_part(parts[name], int(count), truth, path)), file=answers, flush=True)
 

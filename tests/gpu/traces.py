@@ -8,8 +8,8 @@ usage: traces.py BUNDLE RESULTS_FOLDER [CHECK...]
   trace_profiles         the same of profiles over OTLP, over several periods
   trace_diff             two captures that differ in one layer: the diff's first row names it
   trace_graph_sites      every node of a CUDA graph is of the call that was captured into it, long before the replay
-  trace_windows          the first of these in windows of collection, between which CUPTI is ended
-  launch_cost            what seeing every launch costs, by hooks and by probes, in one process
+  trace_windows          the first of these in windows of collection, between which CUPTI is kept or ended
+  launch_cost            what seeing every launch costs, by hooks and by probes, beside nsys and torch.profiler
   trace_two_gpus         one process on two GPUs; skipped where there is one
   trace_record           gpuperfctl record: its four files and its modes
   trace_record_capture   a small capture for tests/recordings/ (only when named)
