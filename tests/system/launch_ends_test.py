@@ -81,10 +81,10 @@ class LaunchEndsTest(unittest.TestCase):
             (begun, ended, failed, child), process = self.launch(way, threads, calls)
             row = {}
 
-            def find(pid=process.pid, enough=ended, found=row):
+            def find(pid=process.pid, least=begun if is_exact else ended, found=row):
                 found.clear()
                 found.update(daemon.functions("--pid", pid).get("cuLaunchKernel", {}))
-                return found.get("calls", 0) >= enough
+                return found.get("calls", 0) >= least and found["in_flight"] == 0  # the end has been taken in
             try:
                 wait_until("the calls", find, 5)
             except AssertionError:
