@@ -9,6 +9,7 @@
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
 
+#define NS_PER_SECOND 1000000000ull
 #define LAUNCHES_HEAD_BYTES __builtin_offsetof(struct gpuperf_noted_launches, sites)
 
 static __always_inline struct gpuperf_thread *make_thread(void)
@@ -25,13 +26,15 @@ GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_noted_call, bp) - __builtin_off
 __attribute__((noinline)) __u32 take_followed_frame(struct gpuperf_thread *thread, __u64 noted_address)
 {
 	const struct gpuperf_hooked_thread *said;
+	__u64 address;
 	__u32 place;
 
 	if (!thread)
 		return 0;
 	said = (const void *)thread->hooked.address;
 	place = thread->hooked.place;
-	if (!said || noted_address != (__u64)&said->call || !place)
+	if (!said || !place || bpf_probe_read_user(&address, sizeof(address), &said->call_address) ||
+	    noted_address != address)
 		return 0;
 	if (thread->off_cpu.since_ns)
 		mend_missed_return(thread);
@@ -162,37 +165,42 @@ static __always_inline struct noted_thread_key key_of(__u64 address)
 	return key;
 }
 
-/* One of a record's sites, of a stack that was noted. A function of its own for the verifier. */
-__attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, __u32 at, __u32 wants_each)
+/* Whether a stack is due that a thread has walked. Those of a second at once: the thread paces them, and they may be
+ * noted late. */
+static __always_inline _Bool is_stack_due(struct noted_thread *noted)
 {
-	struct gpuperf_thread *thread;
+	__u64 interval_ns = stack_interval_ns(), now_ns = bpf_ktime_get_ns(), next_ns = noted->next_stack_ns;
+
+	if (!interval_ns || next_ns > now_ns)
+		return 0;
+	if (now_ns > NS_PER_SECOND && next_ns < now_ns - NS_PER_SECOND)
+		next_ns = now_ns - NS_PER_SECOND;
+	noted->next_stack_ns = next_ns + interval_ns;
+	return 1;
+}
+
+/* What one of a record's sites is called. `known`: so many were sent before; the stacks of the others are taken, of each
+ * launch or as they are due. A function of its own for the verifier. */
+__attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, __u32 at, struct noted_thread *noted,
+					      __u32 known)
+{
+	__u32 wants_each = wants_each_stack();
 	struct gpuperf_launch_site *site;
 	__u64 address;
 
-	if (!record || at >= GPUPERF_LAUNCH_SITES)
+	if (!record || !noted || at >= GPUPERF_LAUNCH_SITES)
 		return 0;
 	site = &record->sites[at];
 	address = site->stack_address;
-	site->id = 0;
 	site->stack_address = 0;
-	thread = make_thread();
-	if (address && (wants_each || wants_stack(thread)))
-		site->id = trace_plain_site(thread, take_noted_stack(address));
-	return 0;
-}
-
-/* What the sites are called. In its caller: the verifier allows no more calls below than there are. */
-static __always_inline void keep_noted_sites(struct gpuperf_launches *record)
-{
-	struct task_struct *task = bpf_get_current_task_btf();
-	__u32 wants_each = wants_each_stack();
-
-	for (__u32 i = 0; i < GPUPERF_LAUNCH_SITES && i < record->site_count; i++) {
-		if (wants_each && !record->sites[i].stack_address)
-			record->sites[i].id = plain_site_of(noted_stack_id(task, record->sites[i].id));
-		else
-			keep_noted_site(record, i, wants_each);
+	if (at < known || (wants_each && !address)) {
+		site->id = plain_site_of(noted_stack_id(bpf_get_current_task_btf(), site->id));
+		return 0;
 	}
+	site->id = 0;
+	if (address && (wants_each || is_stack_due(noted)))
+		site->id = trace_plain_site(make_thread(), take_noted_stack(address));
+	return 0;
 }
 
 /* The functions of the launches, of which most are one and the same. A function of its own for the verifier. */
@@ -226,6 +234,7 @@ int take_noted_launches(__u64 address)
 	struct gpuperf_launches *record;
 	struct noted_thread_key key;
 	struct noted_thread *thread;
+	__u32 first = 0, known_sites = 0;
 
 	if (!wants_launches() || bpf_probe_read_user(head, sizeof(head), from))
 		return 0;
@@ -235,7 +244,13 @@ int take_noted_launches(__u64 address)
 		emit_loss(GPUPERF_LOSS_THREAD_STATE);
 		return 0;
 	}
-	if (thread->taken_ns == noted->base_mono_ns) /* it ended as it was about to forget them */
+	if (noted->number < thread->taken_number) /* it ended as it was about to forget them */
+		return 0;
+	if (noted->number == thread->taken_number) {
+		first = thread->taken_count;
+		known_sites = thread->taken_sites;
+	}
+	if (noted->count <= first)
 		return 0;
 	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
 	if (!record) {
@@ -256,9 +271,14 @@ int take_noted_launches(__u64 address)
 	record->tid = thread->tid;
 	record->count = noted->count;
 	record->site_count = noted->site_count;
-	keep_noted_sites(record);
+	record->first = first;
+	record->pad = 0;
+	for (__u32 i = 0; i < GPUPERF_LAUNCH_SITES && i < record->site_count; i++)
+		keep_noted_site(record, i, thread, known_sites);
 	keep_noted_functions(record);
-	thread->taken_ns = noted->base_mono_ns;
+	thread->taken_number = noted->number;
+	thread->taken_count = noted->count;
+	thread->taken_sites = noted->site_count;
 	bpf_ringbuf_submit(record, emit_wake_flags(bpf_ktime_get_ns()));
 	return 0;
 }

@@ -10,7 +10,7 @@
  *   calls    -                                                when an entry's counts have changed, every 100 ms
  *   slow     -                                                when a hooked call took GPUPERF_NOTED_SLOW_NS or longer
  *   launch   -                                                before a hooked call whose stack BPF has to walk
- *   launches launches are reported, few with a stack          when 64 were kept, or waited for 10 ms
+ *   launches launches are reported, few with a stack          for what was kept, within 100 ms
  *   each     each is reported with its stack                  never
  *   thread   -                                                before a thread's first hooked call of an entry, once a
  *                                                             second, and when the thread ends
@@ -95,9 +95,9 @@ enum gpuperf_hook_entry {
  * a note at some percent of what it reports. */
 #define GPUPERF_NOTED_SLOW_NS 20000ull
 
-/* One call, noted by `launch` before it and by `slow` after it, and while it is in flight in struct gpuperf_hooked_thread. */
+/* One call, noted by `launch` before it and by `slow` after it, and said to be in flight by struct gpuperf_hooked_thread. */
 struct gpuperf_noted_call {
-	__u64 start_mono_ns;      /* `slow` only */
+	__u64 start_mono_ns;      /* not yet in `launch` */
 	__u64 duration_ns;        /* `slow` only */
 	__u64 pc;                 /* the caller, where the call returns to */
 	__u64 sp;                 /* there */
@@ -110,17 +110,20 @@ struct gpuperf_noted_call {
 
 #define GPUPERF_HOOKED_THREADS 4096 /* of a process */
 
-/* What was counted of one entry, by a thread or by all. Only ever growing. */
+/* What was counted of one entry, by a thread or by all. Only ever growing. What each call changes lies in one cache line,
+ * but for its bucket: a launch finds few of them in the caches. */
 struct gpuperf_entry_counts {
 	__u64 calls;              /* begun */
 	__u64 abandoned;          /* that will never return: longjmp, exceptions */
 	__u64 self_ns;            /* total_ns without the hooked calls inside */
 	__u64 inverted_min_ns;    /* ~0 - shortest; 0 = none */
 	__u64 max_ns;
-	struct gpuperf_error_count errors[GPUPERF_ERROR_SLOTS]; /* status_tag as in cells, benign statuses included */
-	__u64 other_errors;
-	__u32 buckets[GPUPERF_BUCKETS]; /* together: calls that have ended */
 	__u64 total_ns;           /* written last: all else of the calls in it is there */
+	__u64 other_errors;
+	__u64 pad;
+	struct gpuperf_error_count errors[GPUPERF_ERROR_SLOTS]; /* status_tag as in cells, benign statuses included */
+	__u32 buckets[GPUPERF_BUCKETS]; /* together: calls that have ended */
+	__u64 pad_to_line[4];
 };
 
 /* What was noted of an entry, in turns: the older is written anew, given its sequence, and noted. */
@@ -147,13 +150,19 @@ struct gpuperf_noted_calls {
 	__u32 pad;
 };
 
+/* What a thread has counted and kept. */
+struct gpuperf_thread_counts {
+	__u64 launches;           /* address of struct gpuperf_kept_launches */
+	__u64 entries[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_entry_counts; 0 = none was called */
+};
+
 /* What a thread says of its hooked calls. Written by that thread only; read by BPF on it, and at the process's end. */
 struct gpuperf_hooked_thread {
 	__u64 total_ns;           /* of the outermost that have ended: a probed call around them does not count it as its own */
-	__u64 start_mono_ns;      /* of the one in flight, written once `call` is; 0 = none. Cleared after its `slow` */
-	struct gpuperf_noted_call call; /* that one */
-	__u64 launches;           /* address of the struct gpuperf_noted_launches that it keeps */
-	__u64 entries[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_entry_counts; 0 = none was called */
+	__u64 start_mono_ns;      /* of the one in flight, written once the call is; 0 = none. Cleared after its `slow` */
+	__u64 call_address;       /* of that one's struct gpuperf_noted_call, which has the same start: it lies on the
+				   * thread's stack, and is another's memory once it was left without a return */
+	__u64 counts_address;     /* of struct gpuperf_thread_counts */
 };
 
 /* Where it lies, aligned and for as long as it is not noted anew; a fork's child has none until it notes its own. Noted by
@@ -180,12 +189,21 @@ struct gpuperf_noted_stack {
 };
 
 /* Launches of one thread that were kept to be reported together, oldest first. Noted by `launches`, on any thread of the
- * process. */
+ * process, and again when more were kept: the first of them are the same then. */
 struct gpuperf_noted_launches {
 	__u64 thread_address;     /* hooked_address of the launching thread, as it noted it */
+	__u64 number;             /* each of the thread's has the next, from 1 on */
 	__u64 base_mono_ns;
-	__u32 count;              /* at most GPUPERF_LAUNCHES */
+	__u32 count;              /* at most GPUPERF_LAUNCHES; 0 = all were taken */
 	__u32 site_count;         /* at most GPUPERF_LAUNCH_SITES */
 	struct gpuperf_launch_site sites[GPUPERF_LAUNCH_SITES];
 	struct gpuperf_kept_launch launches[GPUPERF_LAUNCHES];
+};
+
+#define GPUPERF_KEPT_NOTES 16 /* of a thread, at once */
+
+/* What a thread keeps: it fills one after the other, and another thread notes them. */
+struct gpuperf_kept_launches {
+	__u64 number;             /* of the one that is filled, at its place: number % GPUPERF_KEPT_NOTES */
+	struct gpuperf_noted_launches notes[GPUPERF_KEPT_NOTES];
 };

@@ -44,10 +44,23 @@ __u32 hooked_call_push(struct gpuperf_thread *thread, __u64 address, __u64 start
 	return top + 2;
 }
 
+/* The call that began then, of the one the thread says; 0 = it has been left, or cannot be read. */
+static __always_inline __u64 find_said_call(const struct gpuperf_hooked_thread *said, __u64 start_ns)
+{
+	const struct gpuperf_noted_call *call;
+	__u64 call_start_ns;
+
+	if (bpf_probe_read_user(&call, sizeof(call), &said->call_address) ||
+	    bpf_probe_read_user(&call_start_ns, sizeof(call_start_ns), &call->start_mono_ns) ||
+	    call_start_ns != start_ns)
+		return 0;
+	return (__u64)call;
+}
+
 int hooked_call_look(struct gpuperf_thread *thread, __u64 now_ns)
 {
 	const struct gpuperf_hooked_thread *said;
-	__u64 start_ns, last_ns;
+	__u64 start_ns, last_ns, call = 0;
 
 	if (!thread)
 		return 0;
@@ -61,8 +74,9 @@ int hooked_call_look(struct gpuperf_thread *thread, __u64 now_ns)
 		if (thread->hooked.place)
 			call_stack_cut(thread, thread->hooked.place - 1);
 		if (start_ns && start_ns < now_ns + CLOCK_ERROR_NS)
-			thread->hooked.place =
-				hooked_call_push(thread, (__u64)&said->call, start_ns < now_ns ? start_ns : now_ns);
+			call = find_said_call(said, start_ns);
+		if (call)
+			thread->hooked.place = hooked_call_push(thread, call, start_ns < now_ns ? start_ns : now_ns);
 	}
 	thread->hooked.seen_ns = now_ns;
 	return 0;

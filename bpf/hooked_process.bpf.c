@@ -9,7 +9,7 @@
 #include "bpf/trace.bpf.h"
 
 #define LAST_READS 16384   /* counts of (thread, entry) */
-#define LAST_LAUNCHES 256  /* threads whose kept launches are taken */
+#define LAST_LAUNCHES 1024 /* notes of kept launches */
 
 /* Only of a process with a row of its own: so there are never more than rows, each user's share of them included. */
 int hooked_process_note(__u64 address, __u32 entry)
@@ -79,24 +79,26 @@ struct last_context {
 	__u32 is_incomplete;
 };
 
-static __always_inline int read_thread(const struct gpuperf_counts_room *room, __u32 index, __u64 *thread)
+static __always_inline int read_thread(const struct gpuperf_counts_room *room, __u32 index,
+				       const struct gpuperf_thread_counts **counts)
 {
 	const __u64 *threads = (const void *)room->process.threads;
+	const struct gpuperf_hooked_thread *said;
 
-	return bpf_probe_read_user(thread, sizeof(*thread), &threads[index]);
+	return bpf_probe_read_user(&said, sizeof(said), &threads[index]) ||
+	       bpf_probe_read_user(counts, sizeof(*counts), &said->counts_address);
 }
 
 static long add_thread(__u32 index, struct last_context *context)
 {
 	struct gpuperf_counts_room *room = context->room;
-	const struct gpuperf_hooked_thread *said;
-	__u64 thread, counts;
+	const struct gpuperf_thread_counts *thread;
+	__u64 counts;
 
 	context->is_incomplete = 1;
 	if (read_thread(room, index, &thread))
 		return 1;
-	said = (const void *)thread;
-	if (bpf_probe_read_user(&counts, sizeof(counts), &said->entries[context->entry]))
+	if (bpf_probe_read_user(&counts, sizeof(counts), &thread->entries[context->entry]))
 		return 1;
 	if (counts && (!room->reads_left || hooked_counts_read(room, counts)))
 		return 1;
@@ -129,22 +131,27 @@ __attribute__((noinline)) int take_last_counts(struct gpuperf_counts_room *room,
 static long take_launches_of(__u32 index, struct last_context *context)
 {
 	const struct gpuperf_noted_launches *launches;
-	const struct gpuperf_hooked_thread *said;
-	__u32 count = 0;
-	__u64 thread;
+	const struct gpuperf_thread_counts *thread;
+	const struct gpuperf_kept_launches *kept;
+	__u64 number;
+	__u32 count;
 
 	if (read_thread(context->room, index, &thread))
 		return 1;
-	said = (const void *)thread;
-	if (bpf_probe_read_user(&launches, sizeof(launches), &said->launches) ||
-	    bpf_probe_read_user(&count, sizeof(count), &launches->count) || !count)
+	if (bpf_probe_read_user(&kept, sizeof(kept), &thread->launches) ||
+	    bpf_probe_read_user(&number, sizeof(number), &kept->number))
 		return 0;
-	if (!context->room->launches_left) {
-		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
-		return 1;
+	for (__u32 i = 1; i <= GPUPERF_KEPT_NOTES; i++) { /* the oldest first */
+		launches = &kept->notes[(number + i) % GPUPERF_KEPT_NOTES];
+		if (bpf_probe_read_user(&count, sizeof(count), &launches->count) || !count)
+			continue;
+		if (!context->room->launches_left) {
+			emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+			return 1;
+		}
+		context->room->launches_left--;
+		take_noted_launches((__u64)launches);
 	}
-	context->room->launches_left--;
-	take_noted_launches((__u64)launches);
 	return 0;
 }
 

@@ -248,7 +248,10 @@ struct noted_thread_key {
 };
 
 struct noted_thread {
-	__u64 taken_ns; /* base_mono_ns of the launches that were taken last */
+	__u64 taken_number;  /* of the kept launches that were taken last */
+	__u64 next_stack_ns; /* when a further stack of them is due, where they are paced */
+	__u32 taken_count;   /* how many of them */
+	__u32 taken_sites;   /* how many of theirs */
 	__u32 tid;
 	__u32 pad;
 };

@@ -430,6 +430,8 @@ struct gpuperf_launches {
 	__u32 tid;
 	__u32 count;              /* at most GPUPERF_LAUNCHES */
 	__u32 site_count;         /* at most GPUPERF_LAUNCH_SITES */
+	__u32 first;              /* those before it were sent already */
+	__u32 pad;
 	struct gpuperf_launch_site sites[GPUPERF_LAUNCH_SITES];
 	struct gpuperf_kept_launch launches[GPUPERF_LAUNCHES];
 	__u32 function_id[GPUPERF_LAUNCHES]; /* of `launches`; GPUPERF_NO_FUNCTION = not a configured one */

@@ -324,11 +324,11 @@ int wants_launches(void)
 	return order && order->flags & GPUPERF_TRACE_LAUNCHES;
 }
 
-int wants_stack(struct gpuperf_thread *thread)
+__u64 stack_interval_ns(void)
 {
 	const struct gpuperf_trace_order *order = find_trace_order(bpf_get_current_task_btf());
 
-	return order && takes_stack(order, thread);
+	return order && order->flags & GPUPERF_TRACE_STACKS ? order->stack_interval_ns : 0;
 }
 
 int wants_each_stack(void)

@@ -23,8 +23,8 @@ static __always_inline __u64 exec_of(const struct gpuperf_function *function, __
 /* Whether launches of the current process are traced. */
 int wants_launches(void);
 
-/* Whether a launch of the current thread is to carry a stack now. `thread` may be NULL. */
-int wants_stack(struct gpuperf_thread *thread);
+/* About so long a thread of the current process goes between two of its launches with a stack; 0 = none has one. */
+__u64 stack_interval_ns(void);
 
 /* Whether hooks of the current process note each launch with its stack: enum gpuperf_launch_reports. */
 int wants_each_stack(void);

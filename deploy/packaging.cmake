@@ -114,7 +114,9 @@ set(CONTROL ${CMAKE_SOURCE_DIR}/deploy/debian)
 set(CPACK_DEBIAN_GPUPERFD_PACKAGE_NAME gpuperfd)
 set(CPACK_DEBIAN_GPUPERFD_PACKAGE_SECTION admin)
 set(CPACK_DEBIAN_GPUPERFD_PACKAGE_SHLIBDEPS ON)
-set(CPACK_DEBIAN_GPUPERFD_PACKAGE_DEPENDS "init-system-helpers (>= 1.54), systemd")
+# A container has no systemd, but its two small programs.
+set(CPACK_DEBIAN_GPUPERFD_PACKAGE_DEPENDS
+    "init-system-helpers (>= 1.54), systemd | systemd-sysusers, systemd | systemd-tmpfiles")
 set(CPACK_DEBIAN_GPUPERFD_PACKAGE_RECOMMENDS gpuperfctl)
 set(CPACK_DEBIAN_GPUPERFD_PACKAGE_SUGGESTS "libgpuperf-injector, gpuperf-dashboards")
 set(CPACK_DEBIAN_GPUPERFD_PACKAGE_CONTROL_EXTRA

@@ -169,7 +169,7 @@ make_tar "$dist/gpuperf-$version.tgz" -C deploy --dereference --hard-dereference
 
 # ---- Image ----
 make_image() {
-  local tool image=gpuperf:$version file=$dist/gpuperf-$version-image.tar
+  local tool image=gpuperf:$version file=$dist/gpuperf-$version-image.tar folder=$work/image
   for tool in docker podman buildah; do
     if "$tool" info >/dev/null 2>&1; then break; fi
     tool=''
@@ -179,7 +179,9 @@ make_image() {
     return
   fi
   step "image, with $tool"
-  "$tool" build -f deploy/Dockerfile -t "$image" --build-arg "VERSION=$version" --build-arg "REVISION=$commit" . ||
+  mkdir "$folder"
+  cp "${packages[@]}" deploy/place_injector.sh "$folder/"
+  "$tool" build -f deploy/Dockerfile -t "$image" --build-arg "VERSION=$version" --build-arg "REVISION=$commit" "$folder" ||
     fail "$tool could not build the image (above). To leave it out: --no-image"
   if [[ $tool == buildah ]]; then
     buildah push "$image" "docker-archive:$file:$image"

@@ -78,32 +78,38 @@ constexpr uint32_t kSyncTypes[] = {
 
 }  // namespace
 
+__attribute__((noinline, cold)) LoggedCall* CallRing::make() {
+  const int error = errno;
+  void* made = mmap(nullptr, kCalls * sizeof(LoggedCall), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  errno = error;
+  if (made == MAP_FAILED) return nullptr;
+  calls_.store(static_cast<LoggedCall*>(made), std::memory_order_release);
+  return static_cast<LoggedCall*>(made);
+}
+
 bool CallRing::add(const LoggedCall& call) {
-  if (is_busy_.exchange(true, std::memory_order_acquire)) {
+  if (is_busy_) {
     lost_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
+  is_busy_ = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
   LoggedCall* calls = calls_.load(std::memory_order_relaxed);
-  if (calls == nullptr) {
-    const int error = errno;
-    void* made = mmap(nullptr, kCalls * sizeof(LoggedCall), PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    errno = error;
-    if (made != MAP_FAILED) {
-      calls = static_cast<LoggedCall*>(made);
-      calls_.store(calls, std::memory_order_release);
-    }
-  }
+  if (calls == nullptr) [[unlikely]]
+    calls = make();
   const uint32_t written = written_.load(std::memory_order_relaxed);
-  const uint32_t waiting = written - read_.load(std::memory_order_acquire);
-  if (calls == nullptr || waiting == kCalls) {
-    lost_.fetch_add(1, std::memory_order_relaxed);
-  } else {
+  if (written - read_seen_ == kCalls) read_seen_ = read_.load(std::memory_order_acquire);
+  const bool has_room = calls != nullptr && written - read_seen_ != kCalls;
+  if (has_room) {
     calls[written % kCalls] = call;
     written_.store(written + 1, std::memory_order_release);
+  } else {
+    lost_.fetch_add(1, std::memory_order_relaxed);
   }
-  is_busy_.store(false, std::memory_order_release);
-  return waiting == kCalls / 2;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  is_busy_ = false;
+  return has_room && (written + 1) % (kCalls / 2) == 0;
 }
 
 CallKind get_call_kind(uint32_t entry) { return kEntries[entry].kind; }

@@ -51,25 +51,32 @@ class CallRing {
  public:
   static constexpr uint32_t kCalls = 1024;
 
-  // Its thread; a signal handler's call in the middle of another is lost. True: half full just now.
+  // Its thread; a signal handler's call in the middle of another is lost. True: it is time to take
+  // what it holds, after every half of the ring.
   bool add(const LoggedCall& call);
   // Injector's thread: gives those that were added since the last time, oldest first.
   template <typename Take>
   void take(Take take_call) {
     const LoggedCall* const calls = calls_.load(std::memory_order_acquire);
     const uint32_t end = written_.load(std::memory_order_acquire);
-    for (; read_.load(std::memory_order_relaxed) != end; read_.fetch_add(1)) {
-      take_call(calls[read_.load(std::memory_order_relaxed) % kCalls]);
+    for (uint32_t at = read_.load(std::memory_order_relaxed); at != end; ++at) {
+      take_call(calls[at % kCalls]);
+      read_.store(at + 1, std::memory_order_release);
     }
   }
   uint64_t lost_count() const { return lost_.load(std::memory_order_relaxed); }
 
  private:
-  std::atomic<LoggedCall*> calls_ = nullptr;
-  std::atomic<uint32_t> written_ = 0;
-  std::atomic<uint32_t> read_ = 0;
+  LoggedCall* make();
+
+  // The thread's own line of the cache, but for a look at read_ when the ring seems full: nothing
+  // that a launch has to wait for.
+  alignas(64) std::atomic<LoggedCall*> calls_ = nullptr;
   std::atomic<uint64_t> lost_ = 0;
-  std::atomic<bool> is_busy_ = false;
+  std::atomic<uint32_t> written_ = 0;
+  uint32_t read_seen_ = 0;
+  bool is_busy_ = false;
+  alignas(64) std::atomic<uint32_t> read_ = 0;
 };
 
 // What a driver's entry does.

@@ -29,7 +29,7 @@ class CycleClock {
     const uint64_t base_ns = base_ns_.load(std::memory_order_acquire);
     if (ratio == 0 || (before & 1) != 0 || sequence_.load(std::memory_order_relaxed) != before)
         [[unlikely]] {
-      return read_mono_ns();
+      return ask_system();
     }
     // Signed: another CPU's counter may be a little behind the base.
     const auto cycles = static_cast<int64_t>(__rdtsc() - base_cycles);
@@ -42,6 +42,8 @@ class CycleClock {
   void tune();
 
  private:
+  // Out of the way of read().
+  static uint64_t ask_system();
   static constexpr uint64_t kTuneNs = 100'000'000;
   // A counter this far off in one second runs differently than it did.
   static constexpr uint64_t kErrorNsMax = 1'000'000;

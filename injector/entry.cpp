@@ -61,6 +61,7 @@ struct Injector {
   uint64_t next_flush_ms = 0;
   uint64_t next_status_ms = 0;
   uint64_t next_watch_ms = 0;
+  uint64_t next_counts_ms = 0;
   uint32_t last_state = 0;
   uint32_t last_level = 0;
 };
@@ -137,7 +138,11 @@ void work_once(Injector& self) {
   if (is_due) self.next_flush_ms = now_ms + flush_interval_ms(self);
   self.collector.tend(is_due, now_ms);
   self.batch.send(now_ms);
-  send_launch_counts();
+  send_kept_launches();
+  if (now_ms >= self.next_counts_ms) {
+    self.next_counts_ms = now_ms + kCountsMs;
+    send_launch_counts();
+  }
   if (self.link.state() == DaemonLink::State::kTogether && now_ms >= self.next_status_ms) {
     send_status(self, now_ms);
   }
@@ -153,7 +158,7 @@ int get_patience_ms(const Injector& self) {
     until_ms =
         self.link.next_try_ms() < now_ms + kWatchMs ? self.link.next_try_ms() : now_ms + kWatchMs;
   }
-  if (are_launches_counted() && now_ms + kCountsMs < until_ms) until_ms = now_ms + kCountsMs;
+  if (are_launches_counted() && self.next_counts_ms < until_ms) until_ms = self.next_counts_ms;
   return until_ms <= now_ms ? 1 : static_cast<int>(until_ms - now_ms);
 }
 
@@ -177,6 +182,7 @@ void* run(void* argument) {
   const uint64_t now_ms = read_mono_ms();
   self.collector.finish(now_ms);
   self.batch.send(now_ms);
+  send_kept_launches();
   send_launch_counts();
   if (self.link.state() == DaemonLink::State::kTogether) send_status(self, now_ms);
   self.link.send_queued(now_ms);

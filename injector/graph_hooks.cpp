@@ -22,18 +22,16 @@ void tell(bool begins) {
   errno = error;
 }
 
-std::atomic<int> g_open_captures = 0;
-
 // What a call does to the captures of streams that are open.
 enum class Capture { kNone, kBegins, kEnds };
 
 void count_capture(Capture capture, Word result) {
-  if (capture == Capture::kBegins && static_cast<uint32_t>(result) == 0)
-    g_open_captures.fetch_add(1);
+  std::atomic<uint16_t>& count = gpuperf_hook_flags.open_captures;
+  if (capture == Capture::kBegins && static_cast<uint32_t>(result) == 0) count.fetch_add(1);
   if (capture != Capture::kEnds) return;
   // One whose beginning was not seen has not been counted.
-  int open = g_open_captures.load();
-  while (open > 0 && !g_open_captures.compare_exchange_weak(open, open - 1)) {
+  uint16_t open = count.load();
+  while (open > 0 && !count.compare_exchange_weak(open, static_cast<uint16_t>(open - 1))) {
   }
 }
 
@@ -81,8 +79,6 @@ const GraphCall kGraphCalls[] = {
 static_assert(std::size(kGraphCalls) <= kGraphHooksMax);
 
 }  // namespace
-
-bool is_capture_open() { return g_open_captures.load(std::memory_order_relaxed) > 0; }
 
 void set_graph_watcher(OnGraph on_graph) { g_on_graph = on_graph; }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <span>
 
+#include "injector/note_points.h"
 #include "injector/pointer_patch.h"
 
 namespace gpuperf::injector {
@@ -21,7 +22,9 @@ using OnGraph = void (*)(bool begins);
 void set_graph_watcher(OnGraph on_graph);
 
 // Whether a stream of this process is being captured, as far as was seen. Any thread.
-bool is_capture_open();
+inline bool is_capture_open() {
+  return gpuperf_hook_flags.open_captures.load(std::memory_order_relaxed) > 0;
+}
 
 // Writes what is to be replaced for this driver. Returns how many; at most kGraphHooksMax.
 size_t list_graph_hooks(void* driver, std::span<PointerReplacement> replacements);

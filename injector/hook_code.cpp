@@ -2,7 +2,8 @@
 
 // What stands in the code below.
 #define GPUPERF_STUB_BYTES 32
-#define GPUPERF_FRAME_BYTES 208
+#define GPUPERF_FRAME_BYTES 144
+#define GPUPERF_ENTRY_BYTES 32
 #define GPUPERF_TEXT(number) GPUPERF_TEXT_OF(number)
 #define GPUPERF_TEXT_OF(number) #number
 
@@ -11,7 +12,7 @@
 // caller and what it calls. The unwind information is what the function itself has at that place.
 #define GPUPERF_STUB(name, arguments) "gpuperf_stub " #name "\n"
 __asm__(
-    ".pushsection .text\n"
+    ".pushsection " GPUPERF_HOOK_SECTION ",\"ax\",@progbits\n"
     ".set gpuperf_entry, 0\n"
     ".macro gpuperf_stub name\n"
     ".p2align 5, 0xcc\n"
@@ -21,7 +22,7 @@ __asm__(
     "endbr64\n"
     "cmpl $0, gpuperf_hook_flags(%rip)\n"
     "jne 1f\n"
-    "jmp *gpuperf_real + 8 * gpuperf_entry(%rip)\n"
+    "jmp *gpuperf_entries + " GPUPERF_TEXT(GPUPERF_ENTRY_BYTES) " * gpuperf_entry(%rip)\n"
     "1: mov $gpuperf_entry, %r11d\n"
     "jmp gpuperf_count\n"
     ".cfi_endproc\n"
@@ -33,12 +34,12 @@ __asm__(
     GPUPERF_HOOK_ENTRIES(GPUPERF_STUB)  //
 
     ".macro gpuperf_load_arguments\n"
-    "mov -48(%rbp), %rdi\n"
-    "mov -40(%rbp), %rsi\n"
-    "mov -32(%rbp), %rdx\n"
-    "mov -24(%rbp), %rcx\n"
-    "mov -16(%rbp), %r8\n"
-    "mov -8(%rbp), %r9\n"
+    "mov -104(%rbp), %rdi\n"
+    "mov -96(%rbp), %rsi\n"
+    "mov -88(%rbp), %rdx\n"
+    "mov -80(%rbp), %rcx\n"
+    "mov -72(%rbp), %r8\n"
+    "mov -64(%rbp), %r9\n"
     ".endm\n"
 
     ".p2align 5, 0xcc\n"
@@ -51,17 +52,15 @@ __asm__(
     "mov %rsp, %rbp\n"
     ".cfi_def_cfa_register %rbp\n"
     "sub $" GPUPERF_TEXT(GPUPERF_FRAME_BYTES) ", %rsp\n"
-    "mov %rdi, -48(%rbp)\n"
-    "mov %rsi, -40(%rbp)\n"
-    "mov %rdx, -32(%rbp)\n"
-    "mov %rcx, -24(%rbp)\n"
-    "mov %r8, -16(%rbp)\n"
-    "mov %r9, -8(%rbp)\n"
-    "mov %rsp, %rax\n"
-    "push %r11\n"
-    "push %rax\n"
+    "mov %rdi, -104(%rbp)\n"
+    "mov %rsi, -96(%rbp)\n"
+    "mov %rdx, -88(%rbp)\n"
+    "mov %rcx, -80(%rbp)\n"
+    "mov %r8, -72(%rbp)\n"
+    "mov %r9, -64(%rbp)\n"
+    "mov %r11, -48(%rbp)\n"
+    "mov %rsp, %rdi\n"
     "call gpuperf_begin_call\n"
-    "add $16, %rsp\n"
     "mov %rax, %r11\n"
     "test %rax, %rax\n"
     "je 3f\n"
@@ -111,10 +110,13 @@ namespace gpuperf::injector {
 
 static_assert(offsetof(CallFrame, caller_bp) == GPUPERF_FRAME_BYTES);
 static_assert(GPUPERF_FRAME_BYTES % 16 == 0);
-static_assert(offsetof(CallFrame, arguments) == GPUPERF_FRAME_BYTES - 48);
+static_assert(sizeof(HookedEntry) == GPUPERF_ENTRY_BYTES && offsetof(HookedEntry, real) == 0);
+static_assert(offsetof(CallFrame, call.arguments) == GPUPERF_FRAME_BYTES - 104);
+static_assert(offsetof(CallFrame, call.entry) == GPUPERF_FRAME_BYTES - 48);
+static_assert(offsetof(CallFrame, call.pad) == GPUPERF_FRAME_BYTES - 44);
 
 extern "C" {
-Word gpuperf_real[GPUPERF_HOOK_COUNT];
+HookedEntry gpuperf_entries[GPUPERF_HOOK_COUNT];
 __attribute__((visibility("hidden"))) extern const char gpuperf_hooks[];
 }
 

@@ -21,16 +21,18 @@ class ThreadCounts;
 
 constexpr size_t kRegisterArguments = 6;
 
+// What a launch runs through lies together: little of it is in the caches when a launch comes.
+#define GPUPERF_HOOK_SECTION ".text.hot.gpuperf_hooks"
+#define GPUPERF_HOOK_CODE __attribute__((section(GPUPERF_HOOK_SECTION)))
+
 // A counted call, on its thread's stack.
 struct CallFrame {
-  gpuperf_noted_call nested;  // what `note` leads to for a call inside another hooked one
-  gpuperf_noted_call* note;
+  gpuperf_noted_call call;  // its entry and arguments as the code has written them
   ThreadCounts* thread;
-  uint64_t start_ns;
   CallTarget target;  // of a call that is logged
-  uint64_t is_logged;
+  bool is_logged;
+  bool is_outermost;
   // From here on as the code has written it.
-  Word arguments[kRegisterArguments];
   Word caller_bp;
   Word caller_pc;
   Word caller_stack[1];  // where the caller's stack goes on: its further arguments
@@ -41,12 +43,21 @@ struct WayIntoDriver {
   Word front_or_stack_words;  // that is here; else how many arguments lie on the stack
 };
 
-extern "C" {
-// By enum gpuperf_hook_entry: the driver's function. Written before the stubs are first called.
-__attribute__((visibility("hidden"))) extern Word gpuperf_real[GPUPERF_HOOK_COUNT];
+// A function of the driver.
+struct alignas(32) HookedEntry {
+  Word real;  // 0 = there is none, or it begins otherwise than is known: it is not hooked
+  Word past;  // behind its first instruction
+  // Its first 8 bytes, less the one that the daemon's breakpoint replaces.
+  uint64_t first_bytes;
+  uint32_t breakpoint_at;  // in bits
+  uint32_t stack_words;    // arguments that lie on the stack
+};
 
-WayIntoDriver gpuperf_begin_call(Word a, Word b, Word c, Word d, Word e, Word f, CallFrame* frame,
-                                 uint32_t entry);
+extern "C" {
+// By enum gpuperf_hook_entry. Written before the stubs are first called.
+__attribute__((visibility("hidden"))) extern HookedEntry gpuperf_entries[GPUPERF_HOOK_COUNT];
+
+WayIntoDriver gpuperf_begin_call(CallFrame* frame);
 // Returns `result`.
 uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result);
 }

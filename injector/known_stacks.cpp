@@ -8,6 +8,7 @@
 #include <cstring>
 #include <new>
 
+#include "injector/hook_code.h"
 #include "injector/own_rules.h"
 
 namespace gpuperf::injector {
@@ -58,16 +59,29 @@ struct [[gnu::packed, gnu::may_alias]] Unaligned {
 };
 
 // Sanitizers see memory that is not the reader's own.
-[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] uint64_t load(const StackWord& word) {
-  const auto* const at = reinterpret_cast<const void*>(uint64_t{word.address});
-  switch (word.size_bytes) {
-    case 1:
-      return *static_cast<const volatile uint8_t*>(at);
-    case 4:
-      return static_cast<const volatile Unaligned<uint32_t>*>(at)->value;
-    default:
-      return static_cast<const volatile Unaligned<uint64_t>*>(at)->value;
+template <typename T>
+[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] inline uint64_t load(uint64_t address) {
+  return reinterpret_cast<const volatile Unaligned<T>*>(address)->value;
+}
+
+// Whether words of 8 bytes are as they were.
+GPUPERF_HOOK_CODE bool are_same(const StackWord* words, uint32_t count) {
+#pragma GCC unroll 8
+  for (uint32_t i = 0; i < count; ++i) {
+    if (load<uint64_t>(words[i].address) != words[i].value) return false;
   }
+  return true;
+}
+
+// Likewise, of any.
+GPUPERF_HOOK_CODE bool are_small_same(const StackWord* words, uint32_t count) {
+  for (const StackWord* const end = words + count; words != end; ++words) {
+    const uint64_t now = words->size_bytes == 1   ? load<uint8_t>(words->address)
+                         : words->size_bytes == 4 ? load<uint32_t>(words->address)
+                                                  : load<uint64_t>(words->address);
+    if (now != words->value) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -97,20 +111,16 @@ void forget_noted_stacks() { g_daemon_number.fetch_add(1, std::memory_order_rele
 uint32_t read_daemon_number() { return g_daemon_number.load(std::memory_order_acquire); }
 
 // What one stack has shown of them in this search holds for the next one: so do those before them.
-bool KnownStacks::is_same(Run& run) const {
+GPUPERF_HOOK_CODE bool KnownStacks::is_same(Run& run) const {
   if (run.same_in == search_) return true;
   if (run.other_in == search_) return false;
-  for (uint32_t i = 0; i < run.word_count; ++i) {
-    if (load(run.words[i]) != run.words[i].value) {
-      run.other_in = search_;
-      return false;
-    }
-  }
-  run.same_in = search_;
-  return true;
+  const bool is_same = run.has_small ? are_small_same(run.words, run.word_count)
+                                     : are_same(run.words, run.word_count);
+  (is_same ? run.same_in : run.other_in) = search_;
+  return is_same;
 }
 
-bool KnownStacks::is_same(Known& known, const WalkStart& start) {
+GPUPERF_HOOK_CODE bool KnownStacks::is_same(Known& known, const WalkStart& start) {
   if (known.start.pc != start.pc || known.start.sp != start.sp ||
       known.start.python_thread != start.python_thread ||
       (known.starts_by_bp && known.start.bp != start.bp)) {
@@ -123,7 +133,7 @@ bool KnownStacks::is_same(Known& known, const WalkStart& start) {
   return true;
 }
 
-bool KnownStacks::must_clear() const {
+GPUPERF_HOOK_CODE bool KnownStacks::must_clear() const {
   return is_full_ ||
          (generation_ != 0 && generation_ != g_generation.load(std::memory_order_acquire));
 }
@@ -142,7 +152,7 @@ size_t KnownStacks::bucket_of(const WalkStart& start) {
   return get_bucket(mix(start.pc, start.sp));
 }
 
-KnownStacks::Known* KnownStacks::find(const WalkStart& start) {
+GPUPERF_HOOK_CODE KnownStacks::Known* KnownStacks::find(const WalkStart& start) {
   if (buckets_ == nullptr) return nullptr;
   ++search_;
   if (last_ != nullptr && last_->follows != nullptr && is_same(*last_->follows, start)) {
@@ -196,9 +206,14 @@ KnownStacks::Run* KnownStacks::keep_run(const StackWord* words, uint32_t count) 
   }
   void* const memory = allocate(sizeof(Run));
   if (memory == nullptr) return nullptr;
-  auto* const run = new (memory)
-      Run{.next = first, .same_in = 0, .other_in = 0, .word_count = count, .pad = 0, .words = {}};
+  auto* const run = new (memory) Run{.next = first,
+                                     .same_in = 0,
+                                     .other_in = 0,
+                                     .word_count = count,
+                                     .has_small = false,
+                                     .words = {}};
   std::memcpy(run->words, words, bytes);
+  for (uint32_t i = 0; i < count; ++i) run->has_small |= words[i].size_bytes != sizeof(uint64_t);
   first = run;
   return run;
 }
@@ -276,7 +291,8 @@ KnownStacks::Known* KnownStacks::learn(const WalkStart& start, uint64_t now_mono
   return known;
 }
 
-KnownStack* KnownStacks::take(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns) {
+GPUPERF_HOOK_CODE KnownStack* KnownStacks::take(uint64_t pc, uint64_t sp, uint64_t bp,
+                                                uint64_t now_mono_ns) {
   if (!g_can_walk.load(std::memory_order_acquire) || is_busy_) return nullptr;
   is_busy_ = true;
   if (generation_ == 0) generation_ = g_generation.load(std::memory_order_acquire);

@@ -31,6 +31,8 @@ struct KnownStack {
   // The kernel side has it until then, as long as the daemon is the one of that number.
   uint64_t noted_until_ns;
   uint32_t noted_to;
+  uint16_t site;         // in the note of kept launches
+  uint64_t kept_number;  // of that number
 };
 
 // The stacks that were noted have to be noted again: it may be to another daemon. Injector's
@@ -62,7 +64,7 @@ class KnownStacks {
     uint64_t same_in;   // the last search in which they were as they are here
     uint64_t other_in;  // likewise, in which one was not
     uint32_t word_count;
-    uint32_t pad;
+    bool has_small;  // words of less than 8 bytes
     StackWord words[kRunWords];
   };
   // Frames of native code.

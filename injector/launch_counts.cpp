@@ -9,24 +9,11 @@
 #include <cerrno>
 #include <new>
 
+#include "injector/hook_code.h"
 #include "injector/note_points.h"
 
 namespace gpuperf::injector {
 namespace {
-
-constexpr uint64_t kStatusTag = uint64_t{1} << 32;
-
-// One instruction: a signal comes before it or after it.
-template <typename Counter>
-void add(Counter& counter, uint64_t value) {
-  static_assert(sizeof(counter) == 8);
-  __asm__("addq %1, %0" : "+m"(counter) : "r"(value) : "cc");
-}
-inline void increment(uint32_t& counter) { __asm__("incl %0" : "+m"(counter) : : "cc"); }
-
-void raise_to(__u64& highest, uint64_t value) {
-  if (value > highest) __atomic_store_n(&highest, value, __ATOMIC_RELAXED);
-}
 
 template <typename T>
 T load(const T& counter) {
@@ -40,14 +27,6 @@ void store(__u64& word, uint64_t value) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-void add_error(gpuperf_entry_counts& counts, uint64_t status_tag, uint64_t count) {
-  for (gpuperf_error_count& slot : counts.errors) {
-    if (slot.status_tag == 0) slot.status_tag = status_tag;
-    if (slot.status_tag == status_tag) return add(slot.count, count);
-  }
-  add(counts.other_errors, count);
-}
-
 // Zeroes. Null = there is none.
 void* allocate_resident(size_t size_bytes) {
   const int before = errno;
@@ -59,15 +38,26 @@ void* allocate_resident(size_t size_bytes) {
 
 }  // namespace
 
-uint32_t find_bucket(uint64_t duration_ns) {
-  if (duration_ns < 1u << GPUPERF_FIRST_OCTAVE) {
-    return static_cast<uint32_t>(duration_ns >> GPUPERF_BUCKET_SHIFT);
+__attribute__((noinline, cold)) void add_errors(gpuperf_entry_counts& counts, uint64_t status_tag,
+                                                uint64_t count) {
+  for (gpuperf_error_count& slot : counts.errors) {
+    if (slot.status_tag == 0) slot.status_tag = status_tag;
+    if (slot.status_tag == status_tag) return add(slot.count, count);
   }
-  const auto octave = static_cast<uint32_t>(63 - __builtin_clzll(duration_ns));
-  if (octave > GPUPERF_LAST_OCTAVE) return GPUPERF_BUCKETS - 1;
-  const auto place = static_cast<uint32_t>(duration_ns >> (octave - GPUPERF_SUB_BUCKET_BITS)) &
-                     ((1u << GPUPERF_SUB_BUCKET_BITS) - 1);
-  return ((octave - GPUPERF_FIRST_OCTAVE + 1) << GPUPERF_SUB_BUCKET_BITS) + place;
+  add(counts.other_errors, count);
+}
+
+__attribute__((noinline)) gpuperf_entry_counts* ThreadCounts::find_or_make(uint32_t entry) {
+  gpuperf_entry_counts* const found = find(entry);
+  return found != nullptr ? found : make(entry);
+}
+
+// An outer call's frame lies above that of one which begins at `sp`; one at or below it has been
+// left.
+__attribute__((noinline, cold)) void ThreadCounts::drop_left_frames(uint64_t sp) {
+  uint32_t live = depth_ < kDepthMax ? depth_ : kDepthMax;
+  while (live > 0 && frames_[live - 1].sp <= sp) --live;
+  if (live < depth_ && live < kDepthMax) drop_frames(live);
 }
 
 void ThreadCounts::drop_frames(uint32_t left) {
@@ -101,120 +91,110 @@ __attribute__((noinline, cold)) gpuperf_entry_counts* ThreadCounts::make(uint32_
   renote_place();
   uint64_t none = 0;
   const auto counts = reinterpret_cast<uint64_t>(chunk + index % kChunkCounts);
-  const bool is_first = __atomic_compare_exchange_n(&hooked_.entries[entry], &none, counts, false,
+  const bool is_first = __atomic_compare_exchange_n(&counts_.entries[entry], &none, counts, false,
                                                     __ATOMIC_RELEASE, __ATOMIC_RELAXED);
   return reinterpret_cast<gpuperf_entry_counts*>(is_first ? counts : none);
 }
 
-bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
-  gpuperf_entry_counts* counts = find(entry);
-  if (counts == nullptr) [[unlikely]] {
-    counts = make(entry);
-    if (counts == nullptr) return false;
-  }
-  // An outer call's frame lies above ours; one at or below it has been left.
-  uint32_t live = depth_ < kDepthMax ? depth_ : kDepthMax;
-  while (live > 0 && frames_[live - 1].sp <= sp) --live;
-  if (live < depth_ && live < kDepthMax) drop_frames(live);
-  if (depth_ < kDepthMax) frames_[depth_] = {sp, 0, counts};
-  set_depth(depth_ + 1);
-  add(counts->calls, 1);
-  return true;
-}
-
-void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
-  if (depth_ == 0) return;  // cannot be
-  set_depth(depth_ - 1);
-  if (depth_ >= kDepthMax) return;
-  const Frame& frame = frames_[depth_];
-  gpuperf_entry_counts& counts = *frame.counts;
-  const uint64_t self_ns =
-      duration_ns - (frame.child_ns < duration_ns ? frame.child_ns : duration_ns);
-  if (depth_ > 0) {
-    frames_[depth_ - 1].child_ns += duration_ns;
-  } else {
-    add(hooked_.total_ns, duration_ns);
-  }
-  if (status != 0) add_error(counts, kStatusTag | static_cast<uint32_t>(status), 1);
-  increment(counts.buckets[find_bucket(duration_ns)]);
-  raise_to(counts.inverted_min_ns, ~duration_ns);
-  raise_to(counts.max_ns, duration_ns);
-  add(counts.self_ns, self_ns);
-  add(counts.total_ns, duration_ns);
-}
-
-void ThreadCounts::note_place(gpuperf_hook_entry entry, uint64_t now_mono_ns) {
-  if (now_mono_ns < next_place_ns_.load(std::memory_order_relaxed)) return;
-  next_place_ns_.store(now_mono_ns + 1'000'000'000, std::memory_order_relaxed);
+__attribute__((noinline, cold)) void ThreadCounts::note_place_now(gpuperf_hook_entry entry) {
+  is_place_due_.store(false, std::memory_order_relaxed);
   note_thread({.hooked_address = reinterpret_cast<uint64_t>(&hooked_),
                .process_address = reinterpret_cast<uint64_t>(process_),
                .entry = entry,
                .pad = 0});
 }
 
-bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
+// So that no loop of the program keeps step with it: on average GPUPERF_PACED_STACK_NS later.
+GPUPERF_HOOK_CODE bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
   if (now_mono_ns < next_stack_ns_) return false;
-  next_stack_ns_ = now_mono_ns + kStackNs;
+  random_ = random_ * 1664525 + 1013904223;  // Numerical Recipes' generator
+  const uint64_t share = uint64_t{random_ >> 16} * GPUPERF_PACED_STACK_NS >> 16;
+  next_stack_ns_ = now_mono_ns + GPUPERF_PACED_STACK_NS / 2 + share;
   return true;
 }
 
-void ThreadCounts::report_kept() {
-  note_launches(launches_);
-  launches_.count = 0;
-  launches_.site_count = 0;
-}
-
-KnownStack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns) {
+GPUPERF_HOOK_CODE KnownStack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp, uint64_t bp,
+                                                       uint64_t now_mono_ns) {
+  // Launches that are kept name stacks by where they lie.
   if (stacks_.must_clear()) [[unlikely]] {
-    // Launches that are kept name stacks by where they lie.
-    if (is_launches_busy_.exchange(true, std::memory_order_acquire)) return nullptr;
-    if (launches_.count > 0) report_kept();
+    if (is_keeping_ || !fill_next() || !send_launches()) return nullptr;
     stacks_.clear();
-    is_launches_busy_.store(false, std::memory_order_release);
   }
   return stacks_.take(pc, sp, bp, now_mono_ns);
 }
 
 // 1 + its index; 0 = there is no room for it.
-uint16_t ThreadCounts::keep_stack(KnownStack& stack, uint64_t now_mono_ns, bool each) {
-  const uint64_t id = stack.noted.stack_id;
-  for (uint32_t i = launches_.site_count; i-- > 0;) {
-    if (launches_.sites[i].id == id) return static_cast<uint16_t>(i + 1);
-  }
-  if (launches_.site_count == GPUPERF_LAUNCH_SITES) return 0;
+GPUPERF_HOOK_CODE uint16_t ThreadCounts::keep_stack(KnownStack& stack, uint64_t now_mono_ns,
+                                                    bool each) {
+  gpuperf_noted_launches& launches = *filling_;
+  if (stack.kept_number == kept_.number) return stack.site;
+  if (launches.site_count == GPUPERF_LAUNCH_SITES) return 0;
   const uint32_t daemon = read_daemon_number();
   const bool is_known = each && stack.noted_to == daemon && now_mono_ns < stack.noted_until_ns;
   if (!is_known) {
     stack.noted_to = each ? daemon : 0;
     stack.noted_until_ns = now_mono_ns + kNotedNs;
   }
-  launches_.sites[launches_.site_count++] = {
-      id, is_known ? 0 : reinterpret_cast<uint64_t>(&stack.noted)};
-  return static_cast<uint16_t>(launches_.site_count);
+  launches.sites[launches.site_count++] = {stack.noted.stack_id,
+                                           is_known ? 0 : reinterpret_cast<uint64_t>(&stack.noted)};
+  stack.kept_number = kept_.number;
+  stack.site = static_cast<uint16_t>(launches.site_count);
+  return stack.site;
 }
 
-bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, KnownStack* stack,
-                               bool each) {
-  // Set: the injector's thread reports them just now, or a signal handler launches here.
-  if (is_launches_busy_.exchange(true, std::memory_order_acquire)) return false;
-  if (launches_.count > 0 && now_mono_ns - launches_.base_mono_ns > kLaunchesNs) report_kept();
-  uint16_t site = 0;
-  if (stack != nullptr && (site = keep_stack(*stack, now_mono_ns, each)) == 0) {
-    report_kept();
-    site = keep_stack(*stack, now_mono_ns, each);
-  }
-  if (launches_.count == 0) launches_.base_mono_ns = now_mono_ns;
-  launches_.launches[launches_.count] = {
-      static_cast<uint32_t>(now_mono_ns - launches_.base_mono_ns), entry, site};
-  if (++launches_.count == GPUPERF_LAUNCHES) report_kept();
-  is_launches_busy_.store(false, std::memory_order_release);
+// Goes on to the next note. False: it was not reported yet, nor can it be now.
+bool ThreadCounts::fill_next() {
+  const uint64_t next = kept_.number + 1;
+  const uint64_t waiting = kept_.number - sent_number_.load(std::memory_order_acquire);
+  if (waiting >= GPUPERF_KEPT_NOTES / 2) must_send_ = true;
+  if (waiting == GPUPERF_KEPT_NOTES && !send_launches()) return false;
+  gpuperf_noted_launches& launches = kept_.notes[next % GPUPERF_KEPT_NOTES];
+  launches.site_count = 0;
+  __atomic_store_n(&launches.count, 0, __ATOMIC_RELEASE);
+  __atomic_store_n(&launches.number, next, __ATOMIC_RELEASE);
+  __atomic_store_n(&kept_.number, next, __ATOMIC_RELEASE);
+  kept_count_ = 0;
+  filling_ = &launches;
   return true;
 }
 
-void ThreadCounts::send_launches() {
-  if (is_launches_busy_.exchange(true, std::memory_order_acquire)) return;  // its thread is at it
-  if (launches_.count > 0) report_kept();
-  is_launches_busy_.store(false, std::memory_order_release);
+GPUPERF_HOOK_CODE bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns,
+                                                 KnownStack* stack, bool each) {
+  if (is_keeping_) return false;
+  is_keeping_ = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  bool is_kept = true;
+  if (kept_count_ > 0 && !has_room(now_mono_ns)) {
+    if (kept_count_ < GPUPERF_LAUNCHES) must_send_ = true;  // that long they have waited
+    is_kept = fill_next();
+  }
+  uint16_t site = 0;
+  if (stack != nullptr && is_kept && (site = keep_stack(*stack, now_mono_ns, each)) == 0) {
+    is_kept = fill_next();
+    if (is_kept) site = keep_stack(*stack, now_mono_ns, each);
+  }
+  if (is_kept) {
+    if (kept_count_ == 0) filling_->base_mono_ns = base_ns_ = now_mono_ns;
+    add_launch(entry, now_mono_ns, site);
+  }
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  is_keeping_ = false;
+  return is_kept;
+}
+
+bool ThreadCounts::send_launches() {
+  if (is_sending_.exchange(true, std::memory_order_acquire)) return false;
+  const uint64_t filled = load(kept_.number);
+  for (uint64_t number = sent_number_.load(std::memory_order_relaxed) + 1; number <= filled;
+       ++number) {
+    gpuperf_noted_launches& launches = kept_.notes[number % GPUPERF_KEPT_NOTES];
+    if (load(launches.count) > 0) note_launches(launches);
+    if (number == filled) break;  // more may be kept in it yet
+    __atomic_store_n(&launches.count, 0, __ATOMIC_RELEASE);
+    sent_number_.store(number, std::memory_order_release);
+  }
+  is_sending_.store(false, std::memory_order_release);
+  return true;
 }
 
 bool ThreadTable::set_up() {
@@ -222,12 +202,31 @@ bool ThreadTable::set_up() {
       static_cast<gpuperf_hooked_process*>(allocate_resident(sizeof(gpuperf_hooked_process)));
   if (process_ == nullptr) return false;
   process_->threads = reinterpret_cast<uint64_t>(blocks_);
-  return pthread_key_create(&key_, give_back) == 0;
+  if (pthread_key_create(&key_, give_back) != 0) return false;
+  slot_ = find_slot();
+  return true;
+}
+
+// By experiment, on the calling thread: glibc has the first 32 keys' values in the thread's control
+// block, at a place that no interface tells. Reading it there saves the call, whose code and tables
+// are seldom in the caches.
+uintptr_t ThreadTable::find_slot() const {
+  constexpr uintptr_t kFirst = 0x40, kEnd = 0x600;  // within struct pthread of all glibc
+  char marks[2];
+  const auto holds = [this](uintptr_t slot, void* value) {
+    return pthread_setspecific(key_, value) == 0 && read_slot(slot) == value;
+  };
+  uintptr_t found = 0;
+  for (uintptr_t slot = kFirst; slot < kEnd && found == 0; slot += sizeof(void*)) {
+    if (holds(slot, &marks[0]) && holds(slot, &marks[1])) found = slot;
+  }
+  return holds(found != 0 ? found : kFirst, nullptr) ? found : 0;
 }
 
 void ThreadTable::give_back(void* counts) {
   auto& gone = *static_cast<ThreadCounts*>(counts);
-  gone.send_launches();
+  (void)gone.fill_next();
+  (void)gone.send_launches();
   gone.drop_frames(0);
   note_thread({});  // the block is another thread's next
   gone.renote_place();
@@ -247,8 +246,13 @@ ThreadCounts* ThreadTable::take() {
   static_assert(offsetof(ThreadCounts, hooked_) == 0);
   static_assert(sizeof(blocks_[0]) == sizeof(uint64_t));
   block->process_ = process_;
-  block->hooked_.launches = reinterpret_cast<uint64_t>(&block->launches_);
-  block->launches_.thread_address = reinterpret_cast<uint64_t>(&block->hooked_);
+  block->hooked_.counts_address = reinterpret_cast<uint64_t>(&block->counts_);
+  block->counts_.launches = reinterpret_cast<uint64_t>(&block->kept_);
+  for (gpuperf_noted_launches& launches : block->kept_.notes) {
+    launches.thread_address = reinterpret_cast<uint64_t>(&block->hooked_);
+  }
+  (void)block->fill_next();
+  block->random_ = static_cast<uint32_t>(reinterpret_cast<uint64_t>(block) >> 12);
   block->is_taken_.store(true, std::memory_order_relaxed);
   for (uint32_t i = count(); i < kThreadsMax; ++i) {
     ThreadCounts* none = nullptr;
@@ -266,8 +270,7 @@ ThreadCounts* ThreadTable::take() {
 
 ThreadCounts* ThreadTable::find() {
   auto* mine = static_cast<ThreadCounts*>(pthread_getspecific(key_));
-  if (mine != nullptr) [[likely]]
-    return mine;
+  if (mine != nullptr) return mine;
   mine = take();
   if (mine == nullptr) return nullptr;
   mine->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
@@ -303,7 +306,7 @@ void CallNotes::sum(uint32_t entry, const gpuperf_entry_counts& noted,
       sum.buckets[bucket] += load(counts.buckets[bucket]);
     }
     for (const gpuperf_error_count& error : counts.errors) {
-      if (load(error.count) != 0) add_error(sum, load(error.status_tag), load(error.count));
+      if (load(error.count) != 0) add_errors(sum, load(error.status_tag), load(error.count));
     }
     sum.other_errors += load(counts.other_errors);
     sum.self_ns += load(counts.self_ns);

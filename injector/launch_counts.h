@@ -6,11 +6,13 @@
 //
 // Counting is the launching thread's own: no lock and no shared cache line, and each addition is
 // one instruction, so that a signal handler that launches in the middle of one loses nothing.
-// Memory: 4 KiB per launching thread, 12 KiB for each five entries that it calls, its stacks
+// Memory: 20 KiB per launching thread, 12 KiB for each five entries that it calls, its stacks
 // (known_stacks.h) and its log of calls (call_log.h), kept for the next one when it ends;
 // kThreadsMax at once, further ones are not counted by hooks. All of it is resident from the first,
 // for the kernel side reads it when the process ends, where nothing can be brought into memory any
 // more.
+
+#include <pthread.h>
 
 #include <atomic>
 #include <cstddef>
@@ -22,8 +24,33 @@
 
 namespace gpuperf::injector {
 
-// One thread's hooked calls.
-class ThreadCounts {
+// Index of the bucket that a call of this length belongs to (bpf/records.h).
+inline uint32_t find_bucket(uint64_t duration_ns) {
+  if (duration_ns < 1u << GPUPERF_FIRST_OCTAVE) {
+    return static_cast<uint32_t>(duration_ns >> GPUPERF_BUCKET_SHIFT);
+  }
+  const auto octave = static_cast<uint32_t>(63 - __builtin_clzll(duration_ns));
+  if (octave > GPUPERF_LAST_OCTAVE) return GPUPERF_BUCKETS - 1;
+  const auto place = static_cast<uint32_t>(duration_ns >> (octave - GPUPERF_SUB_BUCKET_BITS)) &
+                     ((1u << GPUPERF_SUB_BUCKET_BITS) - 1);
+  return ((octave - GPUPERF_FIRST_OCTAVE + 1) << GPUPERF_SUB_BUCKET_BITS) + place;
+}
+
+// One instruction: a signal comes before it or after it.
+inline void add(__u64& counter, uint64_t value) {
+  __asm__("addq %1, %0" : "+m"(counter) : "r"(value) : "cc");
+}
+inline void increment(uint32_t& counter) { __asm__("incl %0" : "+m"(counter) : : "cc"); }
+inline void raise_to(__u64& highest, uint64_t value) {
+  if (value > highest) __atomic_store_n(&highest, value, __ATOMIC_RELAXED);
+}
+// Calls that have failed so.
+constexpr uint64_t kStatusTag = uint64_t{1} << 32;
+void add_errors(gpuperf_entry_counts& counts, uint64_t status_tag, uint64_t count);
+
+// One thread's hooked calls. What every launch needs comes first, in one line of the cache, and
+// what it does is inline: a launch finds little of it in the caches.
+class alignas(64) ThreadCounts {
  public:
   // A call that begins with its caller's stack pointer at `sp`. Calls that were left without a
   // return are found by it. False: it cannot be counted, for want of memory.
@@ -34,12 +61,12 @@ class ThreadCounts {
   uint32_t depth() const { return __atomic_load_n(&depth_, __ATOMIC_RELAXED); }
   // Its call has begun, and is kept from entering the driver (launch_gate.h).
   std::atomic<bool>& is_at_gate() { return is_at_gate_; }
-  // The call that no other is around, for the kernel side to find it in flight: filled, then shown
-  // until its end was noted.
-  gpuperf_noted_call& outermost() { return hooked_.call; }
-  void show_outermost(uint64_t start_mono_ns) {
+  // The call that no other is around, which begins now and lies there until it ends: for the kernel
+  // side to find it in flight, until its end was noted.
+  void show_outermost(const gpuperf_noted_call& call) {
+    hooked_.call_address = reinterpret_cast<uint64_t>(&call);
     std::atomic_signal_fence(std::memory_order_release);
-    hooked_.start_mono_ns = start_mono_ns;
+    hooked_.start_mono_ns = call.start_mono_ns;
   }
   void hide_outermost() {
     hooked_.start_mono_ns = 0;
@@ -48,25 +75,46 @@ class ThreadCounts {
   // Null = it was not called yet.
   gpuperf_entry_counts* find(uint32_t entry) const {
     return reinterpret_cast<gpuperf_entry_counts*>(
-        __atomic_load_n(&hooked_.entries[entry], __ATOMIC_ACQUIRE));
+        __atomic_load_n(&counts_.entries[entry], __ATOMIC_ACQUIRE));
   }
-  // Tells the kernel side where it finds this thread's hooked calls and the process's, before the
-  // thread's first call of an entry and once a second: a daemon that has come since does not know.
-  // On the thread itself, as are the next two.
-  void note_place(gpuperf_hook_entry entry, uint64_t now_mono_ns);
+  // Tells the kernel side where it finds this thread's hooked calls and the process's, where that
+  // was asked for: before the thread's first call of an entry, and once a second, for a daemon that
+  // has come since does not know. On the thread itself, as are the next two.
+  void note_place(gpuperf_hook_entry entry) {
+    if (is_place_due_.load(std::memory_order_relaxed)) [[unlikely]]
+      note_place_now(entry);
+  }
   // With the next call. Any thread.
-  void renote_place() { next_place_ns_.store(0, std::memory_order_relaxed); }
-  // Whether a launch is to be reported at once, so that its stack can be walked: from time to time.
+  void renote_place() { is_place_due_.store(true, std::memory_order_relaxed); }
+  // Keeps a launch to be reported with others, without a stack. False: it is to have one, where few
+  // have, or keep_launch has something to do first.
+  bool keep_plain_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns) {
+    if (now_mono_ns >= next_stack_ns_ || is_keeping_ || !has_room(now_mono_ns)) [[unlikely]] {
+      return false;
+    }
+    is_keeping_ = true;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    add_launch(entry, now_mono_ns, 0);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    is_keeping_ = false;
+    return true;
+  }
   bool is_stack_due(uint64_t now_mono_ns);
   // The stack from the caller on, whose registers these are once its call has returned. Null = the
   // kernel side has to walk it.
   KnownStack* take_stack(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns);
-  // Keeps a launch to be reported with others, within kLaunchesNs; `stack` from take_stack, null =
-  // without. `each`: the kernel side takes every stack, so that it knows those it was told lately.
-  // False: it cannot be kept.
+  // Likewise; `stack` from take_stack, null = without. `each`: the
+  // kernel side takes every stack, so that it knows those it was told lately. False: it cannot be
+  // kept.
   bool keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, KnownStack* stack, bool each);
-  // Reports what was kept. Any thread.
-  void send_launches();
+  // It is time for the injector's thread to report what is kept. True once.
+  bool must_send_launches() {
+    const bool must = must_send_;
+    must_send_ = false;
+    return must;
+  }
+  // Reports what was kept. Any thread; false: another is at it.
+  bool send_launches();
   // Its calls, where they are logged.
   CallRing& ring() { return ring_; }
   uint32_t tid() const { return tid_; }
@@ -85,36 +133,96 @@ class ThreadCounts {
   static constexpr size_t kChunkBytes = 12 << 10;
   static constexpr uint32_t kChunkCounts = kChunkBytes / sizeof(gpuperf_entry_counts);
   static constexpr uint32_t kChunksMax = 2 * GPUPERF_HOOK_COUNT / kChunkCounts + 1;
-  // Launches that are kept wait so long for more, and longer until the injector's thread looks when
-  // none comes.
+  // Kept launches wait so long for more, and longer until the injector's thread looks when none
+  // comes.
   static constexpr uint64_t kLaunchesNs = 10'000'000;
-  // The kernel side takes every second of these, at random.
-  static constexpr uint64_t kStackNs = GPUPERF_PACED_STACK_NS / 2;
   // A stack is noted again so often: the kernel side may have lost it.
   static constexpr uint64_t kNotedNs = 1'000'000'000;
 
   void set_depth(uint32_t depth) { __atomic_store_n(&depth_, depth, __ATOMIC_RELAXED); }
+  gpuperf_entry_counts* find_or_make(uint32_t entry);
   gpuperf_entry_counts* make(uint32_t entry);
+  void drop_left_frames(uint64_t sp);
   void drop_frames(uint32_t left);
-  void report_kept();
+  void note_place_now(gpuperf_hook_entry entry);
+  // Where launches are being kept already.
+  bool has_room(uint64_t now_mono_ns) const {
+    return kept_count_ - 1 < GPUPERF_LAUNCHES - 1 && now_mono_ns - base_ns_ <= kLaunchesNs;
+  }
+  void add_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, uint16_t site) {
+    filling_->launches[kept_count_] = {static_cast<uint32_t>(now_mono_ns - base_ns_),
+                                       static_cast<uint16_t>(entry), site};
+    __atomic_store_n(&filling_->count, ++kept_count_, __ATOMIC_RELEASE);
+  }
+  bool fill_next();
   uint16_t keep_stack(KnownStack& stack, uint64_t now_mono_ns, bool each);
 
   gpuperf_hooked_thread hooked_ = {};  // read by BPF
-  std::atomic<bool> is_taken_ = false;
-  std::atomic<bool> is_at_gate_ = false;
   uint32_t depth_ = 0;
+  uint16_t last_entry_ = GPUPERF_HOOK_COUNT;  // whose counts the first frame has
+  std::atomic<bool> is_place_due_ = true;
+  std::atomic<bool> is_at_gate_ = false;
+  Frame frames_[kDepthMax] = {};
+  gpuperf_thread_counts counts_ = {};  // read by BPF
+  std::atomic<bool> is_taken_ = false;
   gpuperf_hooked_process* process_ = nullptr;
-  std::atomic<uint64_t> next_place_ns_ = 0;
-  uint64_t next_stack_ns_ = 0;
-  std::atomic<bool> is_launches_busy_ = false;  // whoever finds it set does without
-  gpuperf_noted_launches launches_ = {};
+  // What a kept launch needs.
+  alignas(64) uint64_t next_stack_ns_ = 0;
+  uint64_t base_ns_ = 0;  // of the launches that are being kept
+  gpuperf_noted_launches* filling_ = nullptr;
+  uint32_t kept_count_ = 0;  // of these
+  uint32_t random_ = 1;
+  bool is_keeping_ = false;  // a signal handler launches in the middle of it
+  bool must_send_ = false;
+  std::atomic<bool> is_sending_ = false;
+  std::atomic<uint64_t> sent_number_ = 0;  // all up to it were
+  gpuperf_kept_launches kept_ = {};        // read by BPF
   KnownStacks stacks_;
   CallRing ring_;
   uint32_t tid_ = 0;  // of the thread that has it now
-  Frame frames_[kDepthMax] = {};
   std::atomic<uint32_t> made_count_ = 0;
   std::atomic<gpuperf_entry_counts*> chunks_[kChunksMax] = {};
 };
+
+inline bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
+  gpuperf_entry_counts* counts = frames_[0].counts;
+  if (depth_ > 0 || last_entry_ != entry) [[unlikely]] {
+    counts = find_or_make(entry);
+    if (counts == nullptr) return false;
+  }
+  if (depth_ > 0) [[unlikely]]
+    drop_left_frames(sp);
+  if (depth_ == 0) last_entry_ = static_cast<uint16_t>(entry);
+  if (depth_ < kDepthMax) [[likely]]
+    frames_[depth_] = {sp, 0, counts};
+  set_depth(depth_ + 1);
+  add(counts->calls, 1);
+  return true;
+}
+
+inline void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
+  if (depth_ == 0) [[unlikely]]
+    return;  // cannot be
+  set_depth(depth_ - 1);
+  if (depth_ >= kDepthMax) [[unlikely]]
+    return;
+  const Frame& frame = frames_[depth_];
+  gpuperf_entry_counts& counts = *frame.counts;
+  const uint64_t self_ns =
+      duration_ns - (frame.child_ns < duration_ns ? frame.child_ns : duration_ns);
+  if (depth_ > 0) [[unlikely]] {
+    frames_[depth_ - 1].child_ns += duration_ns;
+  } else {
+    add(hooked_.total_ns, duration_ns);
+  }
+  if (status != 0) [[unlikely]]
+    add_errors(counts, kStatusTag | static_cast<uint32_t>(status), 1);
+  increment(counts.buckets[find_bucket(duration_ns)]);
+  raise_to(counts.inverted_min_ns, ~duration_ns);
+  raise_to(counts.max_ns, duration_ns);
+  add(counts.self_ns, self_ns);
+  add(counts.total_ns, duration_ns);
+}
 
 // All threads' counts. One in a process: threads are told apart by a key of its own.
 class ThreadTable {
@@ -125,18 +233,29 @@ class ThreadTable {
   bool set_up();
   // The calling thread's; null = there are too many threads, or no memory.
   ThreadCounts* find();
+  // By where the C library keeps it, from the thread's base on, without a call of it: that costs
+  // more than all the rest where its code is not in the caches. Null = `find` has to make it.
+  static ThreadCounts* read_slot(uintptr_t slot) {
+    ThreadCounts* mine = nullptr;
+    __asm__ volatile("mov %%fs:(%1), %0" : "=r"(mine) : "r"(slot));
+    return mine;
+  }
+  // 0 = it was not found.
+  uintptr_t slot() const { return slot_; }
   // How many are in use or were. Those below it never go away.
   uint32_t count() const { return __atomic_load_n(&process_->thread_count, __ATOMIC_ACQUIRE); }
   ThreadCounts& at(uint32_t index) const { return *blocks_[index].load(std::memory_order_acquire); }
   gpuperf_hooked_process& process() const { return *process_; }
 
  private:
+  uintptr_t find_slot() const;
   ThreadCounts* take();
   static void give_back(void* counts);
 
   gpuperf_hooked_process* process_ = nullptr;            // read by BPF, and
   std::atomic<ThreadCounts*> blocks_[kThreadsMax] = {};  // each a gpuperf_hooked_thread
-  unsigned key_ = 0;
+  pthread_key_t key_ = 0;
+  uintptr_t slot_ = 0;
 };
 
 // Notes what was counted. Thread: injector's.
@@ -156,8 +275,5 @@ class CallNotes {
 
   const ThreadTable& threads_;
 };
-
-// Index of the bucket that a call of this length belongs to (bpf/records.h).
-uint32_t find_bucket(uint64_t duration_ns);
 
 }  // namespace gpuperf::injector

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <span>
 
+#include "injector/clocks.h"
 #include "injector/cycle_clock.h"
 #include "injector/graph_hooks.h"
 #include "injector/hook_code.h"
@@ -26,30 +27,43 @@ namespace {
 constexpr uint8_t kPushRbp = 0x55;
 constexpr uint8_t kEndbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
 
-// The driver's function; none, or one that begins otherwise, is not hooked.
-struct Entry {
-  Word past = 0;  // behind its first instruction
-  // Its first 8 bytes, less the one that the daemon's breakpoint replaces.
-  uint64_t first_bytes = 0;
-  uint64_t first_bytes_mask = 0;
-};
+// Threads tell the kernel side anew so often where their counts are: a daemon may have come since.
+constexpr uint64_t kPlacesNs = 1'000'000'000;
 
-Entry g_entries[GPUPERF_HOOK_COUNT];
-bool g_is_installed = false;             // set before the injector's thread is there
-std::atomic<bool> g_is_off = false;      // a forked child
-std::atomic<bool> g_is_awaited = false;  // the injector's thread knows that there are counts
-std::atomic<bool> g_is_logging = false;
+bool g_is_installed = false;  // set before the injector's thread is there
 bool g_can_log = false;
 void (*g_wake)() = nullptr;
-CycleClock g_clock;
 ThreadTable g_threads;
-LaunchGate g_gate;
 CallNotes g_notes(g_threads);
 
-bool is_unchanged(uint32_t entry) {
+// What every launch looks at, in one line of the cache.
+struct alignas(64) {
+  uintptr_t thread_slot = 0;  // of g_threads
+  LaunchGate gate;
+  std::atomic<bool> is_off = false;      // a forked child
+  std::atomic<bool> is_awaited = false;  // the injector's thread knows that there are counts
+  std::atomic<bool> is_logging = false;
+  CycleClock clock;
+} g_hot;
+
+// The calling thread's; null = there is none.
+ThreadCounts* find_thread() {
+  ThreadCounts* const thread =
+      g_hot.thread_slot != 0 ? ThreadTable::read_slot(g_hot.thread_slot) : nullptr;
+  return thread != nullptr ? thread : g_threads.find();
+}
+
+// But for the breakpoint.
+uint64_t read_first_bytes(const HookedEntry& entry) {
   uint64_t bytes = 0;
-  std::memcpy(&bytes, reinterpret_cast<const void*>(gpuperf_real[entry]), sizeof(bytes));
-  return (bytes & g_entries[entry].first_bytes_mask) == g_entries[entry].first_bytes;
+  std::memcpy(&bytes, reinterpret_cast<const void*>(entry.real), sizeof(bytes));
+  return bytes & ~(uint64_t{0xff} << entry.breakpoint_at);
+}
+
+__attribute__((noinline, cold)) void wake_sender() {
+  const int error = errno;
+  g_wake();
+  errno = error;
 }
 
 bool is_graph_launch(uint32_t entry) {
@@ -60,9 +74,9 @@ bool is_graph_launch(uint32_t entry) {
 // wanted it is kept to be reported with them. At once is reported what may become a graph's node,
 // whatever else is wanted; and of what is wanted a graph's launch, for which graph its handle means
 // changes with time.
-bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread, uint64_t now_mono_ns) {
+bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread) {
+  const uint64_t now_mono_ns = call.start_mono_ns;
   if (is_capture_open()) return true;
-  if (!launches_wanted()) return false;
   const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
   if (is_graph_launch(entry)) return true;
   KnownStack* stack = nullptr;
@@ -71,7 +85,16 @@ bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread, uint6
     stack = thread.take_stack(call.pc, call.sp, call.bp, now_mono_ns);
     if (stack == nullptr) return true;
   }
-  return !thread.keep_launch(entry, now_mono_ns, stack, each);
+  const bool is_kept = thread.keep_launch(entry, now_mono_ns, stack, each);
+  if (thread.must_send_launches()) wake_sender();
+  return !is_kept;
+}
+
+GPUPERF_HOOK_CODE __attribute__((noinline)) void report_launch(gpuperf_noted_call& call,
+                                                               ThreadCounts& thread) {
+  if (!is_reported_now(call, thread)) return;
+  note_launch(call);
+  call.start_mono_ns = g_hot.clock.read();
 }
 
 std::atomic<Attend> g_attend = nullptr;
@@ -84,23 +107,19 @@ bool is_attention_wanted() {
 __attribute__((noinline, cold)) void attend(uint32_t entry) {
   if (entry > GPUPERF_HOOK_cuGraphLaunch_ptsz) return;
   const Attend asked = g_attend.load(std::memory_order_acquire);
-  if (asked == nullptr || g_is_off.load(std::memory_order_relaxed)) return;
+  if (asked == nullptr || g_hot.is_off.load(std::memory_order_relaxed)) return;
   const int error = errno;
   asked(is_graph_launch(entry));
   errno = error;
 }
 
-__attribute__((noinline, cold)) void wake_sender() {
+__attribute__((noinline)) void find_target(CallFrame& frame) {
   const int error = errno;
-  g_wake();
+  Word arguments[kRegisterArguments];
+  std::copy_n(frame.call.arguments, kRegisterArguments, arguments);
+  frame.target = find_call_target(frame.call.entry, arguments, frame.caller_stack);
+  frame.is_logged = frame.target.has_work;
   errno = error;
-}
-
-__attribute__((noinline)) CallTarget find_target(uint32_t entry, const CallFrame* frame) {
-  const int error = errno;
-  const CallTarget target = find_call_target(entry, frame->arguments, frame->caller_stack);
-  errno = error;
-  return target;
 }
 
 uint32_t cut_duration(uint64_t duration_ns) {
@@ -113,16 +132,16 @@ void log_call(ThreadCounts& thread, const LoggedCall& call) {
 
 __attribute__((noinline)) void log_call(const CallFrame& frame, uint64_t duration_ns,
                                         uint32_t result) {
-  log_call(*frame.thread, {.start_mono_ns = frame.start_ns,
+  log_call(*frame.thread, {.start_mono_ns = frame.call.start_mono_ns,
                            .size = frame.target.size,
                            .duration_ns = cut_duration(duration_ns),
                            .stream = frame.target.stream,
                            .tid = frame.thread->tid(),
                            .result = static_cast<uint16_t>(result),
-                           .entry = static_cast<uint16_t>(frame.note->entry)});
+                           .entry = static_cast<uint16_t>(frame.call.entry)});
 }
 
-constexpr uint8_t kStackWords[] = {
+constexpr uint32_t kStackWords[] = {
 #define GPUPERF_STACK_WORDS(function, arguments) \
   (arguments) > kRegisterArguments ? (arguments)-kRegisterArguments : 0,
     GPUPERF_HOOK_ENTRIES(GPUPERF_STACK_WORDS)
@@ -162,7 +181,7 @@ uint32_t look_up_v2(const char* name, void** found, int version, uint64_t flags,
 }
 
 // Whether a function begins as it must, to be entered past its breakpoint.
-bool read_entry(Word real, Entry& entry) {
+bool read_entry(Word real, HookedEntry& entry) {
   uint8_t bytes[8];
   std::memcpy(bytes, reinterpret_cast<const void*>(real), sizeof(bytes));
   const size_t push_at = std::memcmp(bytes, kEndbr64, sizeof(kEndbr64)) == 0 ? sizeof(kEndbr64) : 0;
@@ -172,81 +191,71 @@ bool read_entry(Word real, Entry& entry) {
   // push %rbp; mov %rsp, %rbp: what else begins with a breakpoint here is not known.
   constexpr uint8_t kMoveRspRbp[] = {0x48, 0x89, 0xe5};
   if (std::memcmp(bytes + push_at + 1, kMoveRspRbp, sizeof(kMoveRspRbp)) != 0) return false;
-  entry.first_bytes_mask = ~(uint64_t{0xff} << (8 * push_at));
-  std::memcpy(&entry.first_bytes, bytes, sizeof(bytes));
-  entry.first_bytes &= entry.first_bytes_mask;
+  entry.real = real;
   entry.past = real + push_at + 1;
+  entry.breakpoint_at = static_cast<uint32_t>(8 * push_at);
+  entry.first_bytes = read_first_bytes(entry);
   return true;
 }
 
 }  // namespace
 
 // Called by the code of hook_code.cpp: the frame around its own is the caller's.
-extern "C" WayIntoDriver gpuperf_begin_call(Word a, Word b, Word c, Word d, Word e, Word f,
-                                            CallFrame* frame, uint32_t entry) {
-  const WayIntoDriver front_door{0, gpuperf_real[entry]};
+extern "C" GPUPERF_HOOK_CODE WayIntoDriver gpuperf_begin_call(CallFrame* frame) {
+  gpuperf_noted_call& call = frame->call;
+  const HookedEntry& hooked = gpuperf_entries[call.entry];
+  const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
+  const WayIntoDriver front_door{0, hooked.real};
   if (is_attention_wanted()) [[unlikely]] {
     attend(entry);
     if (!hooks_count()) return front_door;
   }
   ThreadCounts* const thread =
-      g_is_off.load(std::memory_order_relaxed) ? nullptr : g_threads.find();
+      g_hot.is_off.load(std::memory_order_relaxed) ? nullptr : find_thread();
   const auto sp = reinterpret_cast<Word>(frame->caller_stack);
-  if (thread == nullptr || !is_unchanged(entry) ||
-      !thread->begin(static_cast<gpuperf_hook_entry>(entry), sp)) {
+  if (thread == nullptr || read_first_bytes(hooked) != hooked.first_bytes ||
+      !thread->begin(entry, sp)) [[unlikely]] {
     return front_door;
   }
   const bool is_outermost = thread->depth() == 1;
-  if (is_outermost) g_gate.pass(thread->is_at_gate());
-  gpuperf_noted_call& note = is_outermost ? thread->outermost() : frame->nested;
   frame->thread = thread;
-  frame->note = &note;
-  note.entry = entry;
-  note.pad = 0;
-  note.pc = frame->caller_pc;
-  note.sp = sp;
-  note.bp = frame->caller_bp;
-  note.arguments[0] = a;
-  note.arguments[1] = b;
-  note.arguments[2] = c;
-  note.arguments[3] = d;
-  note.arguments[4] = e;
-  note.arguments[5] = f;
-  frame->is_logged = g_is_logging.load(std::memory_order_relaxed) && is_outermost;
-  if (frame->is_logged) [[unlikely]] {
-    frame->target = find_target(entry, frame);
-    frame->is_logged = frame->target.has_work;
-  }
-  uint64_t start_ns = g_clock.read();
-  thread->note_place(static_cast<gpuperf_hook_entry>(entry), start_ns);
-  if (!g_is_awaited.load(std::memory_order_relaxed)) [[unlikely]] {
+  frame->is_outermost = is_outermost;
+  frame->is_logged = false;
+  if (is_outermost) [[likely]]
+    g_hot.gate.pass(thread->is_at_gate());
+  call.pc = frame->caller_pc;
+  call.sp = sp;
+  call.bp = frame->caller_bp;
+  if (g_hot.is_logging.load(std::memory_order_relaxed) && is_outermost) [[unlikely]]
+    find_target(*frame);
+  call.start_mono_ns = g_hot.clock.read();
+  thread->note_place(entry);
+  if (!g_hot.is_awaited.load(std::memory_order_relaxed)) [[unlikely]]
     wake_sender();
-  }
-  if (is_outermost) {
-    if (is_reported_now(note, *thread, start_ns)) {
-      note_launch(note);
-      start_ns = g_clock.read();
+  if (is_outermost) [[likely]] {
+    const bool is_plain = !is_capture_open() && !each_launch_wanted() && !is_graph_launch(entry);
+    if ((launches_wanted() || is_capture_open()) &&
+        !(is_plain && thread->keep_plain_launch(entry, call.start_mono_ns))) [[unlikely]] {
+      report_launch(call, *thread);
     }
-    thread->show_outermost(start_ns);
+    thread->show_outermost(call);
   }
-  frame->start_ns = start_ns;
-  return {g_entries[entry].past, kStackWords[entry]};
+  return {hooked.past, hooked.stack_words};
 }
 
-extern "C" uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result) {
-  const uint64_t end_ns = g_clock.read();
-  const uint64_t start_ns = frame->start_ns;
+extern "C" GPUPERF_HOOK_CODE uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result) {
+  const uint64_t end_ns = g_hot.clock.read();
+  const uint64_t start_ns = frame->call.start_mono_ns;
   const uint64_t duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
   if (duration_ns >= GPUPERF_NOTED_SLOW_NS) [[unlikely]] {
-    frame->note->start_mono_ns = start_ns;
-    frame->note->duration_ns = duration_ns;
-    frame->note->return_value = result;
-    note_slow(*frame->note);
+    frame->call.duration_ns = duration_ns;
+    frame->call.return_value = result;
+    note_slow(frame->call);
   }
   if (frame->is_logged) [[unlikely]] {
     log_call(*frame, duration_ns, result);
   }
-  if (frame->note != &frame->nested) frame->thread->hide_outermost();
+  if (frame->is_outermost) frame->thread->hide_outermost();
   frame->thread->end(duration_ns, static_cast<int32_t>(result));
   return result;
 }
@@ -257,8 +266,8 @@ bool install_launch_hooks(void (*wake)()) {
   if (driver == nullptr || !g_threads.set_up()) return false;
   for (uint32_t i = 0; i < GPUPERF_HOOK_COUNT; ++i) {
     const auto real = reinterpret_cast<Word>(dlsym(driver, get_entry_name(i)));
-    if (real == 0 || !read_entry(real, g_entries[i])) continue;
-    gpuperf_real[i] = real;
+    if (real == 0 || !read_entry(real, gpuperf_entries[i])) continue;
+    gpuperf_entries[i].stack_words = kStackWords[i];
     g_replacements[g_replacement_count++] = {real, find_hook(i)};
   }
   if (g_replacement_count == 0) return false;
@@ -276,8 +285,9 @@ bool install_launch_hooks(void (*wake)()) {
     g_replacements[g_replacement_count++] = {reinterpret_cast<Word>(g_look_up_v2),
                                              reinterpret_cast<Word>(&look_up_v2)};
   }
+  g_hot.thread_slot = g_threads.slot();
   g_can_log = set_up_stream_numbers(driver);
-  g_clock.tune();
+  g_hot.clock.tune();
   set_up_known_stacks();
   replace_pointers(driver, {g_replacements, g_replacement_count});
   g_is_installed = true;
@@ -286,7 +296,7 @@ bool install_launch_hooks(void (*wake)()) {
 
 bool are_launches_counted() {
   const bool are_counted = g_is_installed && hooks_count() && g_threads.count() > 0;
-  g_is_awaited.store(are_counted, std::memory_order_relaxed);
+  g_hot.is_awaited.store(are_counted, std::memory_order_relaxed);
   return are_counted;
 }
 
@@ -294,20 +304,28 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
   if (!g_is_installed) return;
   const bool are_counted = hooks_count();
   if (are_counted) {
-    g_clock.tune();
+    g_hot.clock.tune();
     notice_code_changes();
   }
   if (!are_counted) forget_noted_stacks();  // a daemon that starts later has none of them
   g_notes.send(note);
-  for (uint32_t i = 0; i < g_threads.count(); ++i) {
-    g_threads.at(i).send_launches();
-    if (!are_counted) g_threads.at(i).renote_place();
+  static uint64_t next_places_ns = 0;
+  const uint64_t now_ns = read_mono_ns();
+  const bool are_places_due = !are_counted || now_ns >= next_places_ns;
+  if (are_places_due) next_places_ns = now_ns + kPlacesNs;
+  for (uint32_t i = 0; are_places_due && i < g_threads.count(); ++i) {
+    g_threads.at(i).renote_place();
   }
+}
+
+void send_kept_launches() {
+  if (!g_is_installed) return;
+  for (uint32_t i = 0; i < g_threads.count(); ++i) (void)g_threads.at(i).send_launches();
 }
 
 bool hold_launches() {
   if (!g_is_installed || !hooks_count()) return false;
-  return g_gate.close([] {
+  return g_hot.gate.close([] {
     for (uint32_t i = 0; i < g_threads.count(); ++i) {
       ThreadCounts& thread = g_threads.at(i);
       // A signal handler may launch while the call that it interrupts waits.
@@ -317,25 +335,26 @@ bool hold_launches() {
   });
 }
 
-bool release_launches() { return g_gate.open(); }
+bool release_launches() { return g_hot.gate.open(); }
 
 bool can_log_calls() { return g_is_installed && g_can_log; }
 
 void set_call_log(AskStream ask) {
-  if (ask == nullptr) g_is_logging.store(false);
+  if (ask == nullptr) g_hot.is_logging.store(false);
   set_stream_asker(ask);
-  if (ask != nullptr) g_is_logging.store(true);
+  if (ask != nullptr) g_hot.is_logging.store(true);
 }
 
 bool is_call_log_on() {
-  return g_is_logging.load(std::memory_order_relaxed) && !g_is_off.load(std::memory_order_relaxed);
+  return g_hot.is_logging.load(std::memory_order_relaxed) &&
+         !g_hot.is_off.load(std::memory_order_relaxed);
 }
 
-uint64_t read_call_clock_ns() { return g_clock.read(); }
+uint64_t read_call_clock_ns() { return g_hot.clock.read(); }
 
 void log_wait(uint16_t entry, uint64_t start_mono_ns, uint32_t result) {
   const int error = errno;
-  const uint64_t end_ns = g_clock.read();
+  const uint64_t end_ns = g_hot.clock.read();
   if (ThreadCounts* const thread = g_threads.find(); thread != nullptr) {
     const uint64_t duration_ns = end_ns > start_mono_ns ? end_ns - start_mono_ns : 0;
     log_call(*thread, {.start_mono_ns = start_mono_ns,
@@ -370,6 +389,6 @@ void set_attention(Attend attend) {
                    __ATOMIC_RELEASE);
 }
 
-void stop_counting_launches() { g_is_off.store(true); }
+void stop_counting_launches() { g_hot.is_off.store(true); }
 
 }  // namespace gpuperf::injector

@@ -27,6 +27,8 @@ bool are_launches_counted();
 // Sends what was counted since the last time; also when nothing is counted any more, for calls that
 // were in flight then. Injector's thread.
 void send_launch_counts(void (*note)(const gpuperf_noted_calls&) = note_calls);
+// Reports the launches that were kept to be reported together. Injector's thread.
+void send_kept_launches();
 // Asks threads that launch kernels or graphs for attention: each calls `attend` within its hook,
 // before its call enters the driver, whether a daemon counts or not. Null = no longer; a thread
 // that was asked already may still come. Thread: any, one at a time.

@@ -9,6 +9,7 @@
 // nop stands at a function's entry because the call writes below the stack pointer, where a
 // function in progress may keep values (the red zone).
 
+#include <atomic>
 #include <cstdint>
 
 #include "bpf/hook_notes.h"
@@ -24,10 +25,11 @@ void gpuperf_note_thread(const gpuperf_noted_thread* thread);
 void gpuperf_note_launches(const gpuperf_noted_launches* launches);
 void gpuperf_note_each(const void* nothing);
 
-// What a launch hook looks at before anything else, both with one comparison.
+// What a launch hook looks at before anything else, the first two with one comparison.
 struct alignas(uint32_t) HookFlags {
   uint16_t count_semaphore;  // written by the kernel only
   uint16_t attention;        // launching threads are asked for something: see launch_hooks.h
+  std::atomic<uint16_t> open_captures;  // see graph_hooks.h
 };
 extern HookFlags gpuperf_hook_flags;
 // Written by the kernel only.

@@ -1,5 +1,6 @@
 #include "injector/stack_walk.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "injector/own_memory.h"
@@ -17,6 +18,7 @@ class WordReader {
   void begin(WalkedStack& stack) {
     stack_ = &stack;
     stack.word_count = 0;
+    small_count_ = 0;
     step_count_ = 0;
     is_full_ = false;
     for (Page& page : pages_) page.address = kNone;
@@ -43,11 +45,20 @@ class WordReader {
     step_count_ = 0;
   }
   void keep(const StackWord& word) {
-    if (stack_->word_count == WalkedStack::kWordsMax) {
+    if (stack_->word_count + small_count_ == WalkedStack::kWordsMax) {
       is_full_ = true;
-      return;
+    } else if (word.size_bytes == sizeof(uint64_t)) {
+      stack_->words[stack_->word_count++] = word;
+    } else {
+      stack_->words[WalkedStack::kWordsMax - ++small_count_] = word;
     }
-    stack_->words[stack_->word_count++] = word;
+  }
+  // Those that are smaller come last: they are no addresses, and nothing is found by them.
+  void end() {
+    StackWord* const from = stack_->words + WalkedStack::kWordsMax - small_count_;
+    std::copy_n(from, small_count_, stack_->words + stack_->word_count);
+    stack_->word_count += small_count_;
+    small_count_ = 0;
   }
   // There were more than can be kept: nothing can be said of when the stack is the same again.
   bool is_full() const { return is_full_; }
@@ -85,6 +96,7 @@ class WordReader {
   size_t next_;
   StackWord step_[kStepWords];
   uint32_t step_count_;
+  uint32_t small_count_;
   bool is_full_;
 };
 
@@ -234,6 +246,7 @@ bool walk_own_stack(const WalkStart& start, const OwnPython* python, WalkedStack
   const bool is_whole =
       (python == nullptr || start.python_thread == 0 || walk_python(start, *python, stack)) &&
       NativeWalk(start, stack).walk();
+  g_reader.end();
   if (!is_whole || g_reader.is_full()) return false;
   stack.head.stack_id = name_stack(stack);
   return true;

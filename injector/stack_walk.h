@@ -37,7 +37,7 @@ struct WalkedStack {
   gpuperf_native_frame frames[GPUPERF_STACK_FRAMES];
   gpuperf_python_frame python[GPUPERF_PYTHON_FRAMES];
   // Each is compared only once those before it were found as they were. They lead from one live
-  // frame to the next, so that none lies in memory that is gone.
+  // frame to the next, so that none lies in memory that is gone. Those of 8 bytes come first.
   StackWord words[kWordsMax];
   uint32_t word_count;
   bool starts_by_bp;  // start.bp had a part in it

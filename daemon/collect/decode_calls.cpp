@@ -203,7 +203,7 @@ Result<DecodedRecord> decode_launches(std::span<const std::byte> bytes) {
   const std::span sites(record.sites, std::min<size_t>(record.site_count, GPUPERF_LAUNCH_SITES));
   std::vector<TraceLaunch> launches;
   launches.reserve(GPUPERF_LAUNCHES);
-  for (size_t i = 0; i < std::min<size_t>(record.count, GPUPERF_LAUNCHES); ++i) {
+  for (size_t i = record.first; i < std::min<size_t>(record.count, GPUPERF_LAUNCHES); ++i) {
     if (record.function_id[i] == GPUPERF_NO_FUNCTION) continue;
     const gpuperf_kept_launch& launch = record.launches[i];
     const size_t site = launch.site;  // from 1 on

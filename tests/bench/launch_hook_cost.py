@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """What the launch hooks cost a launch, on a fake driver, in a Python program: by how much a launch takes longer with some
 notes on than with them off, switched within the process every 50 launches. Between two launches the program moves
-memory, so that what the hooks need is no longer in the caches. Run as root on a built tree:
+memory and runs code, jumping from line to line, so that what the hooks need is no longer in the caches, neither data
+nor instructions nor predictions. Run as root on a built tree:
 
-    PYTHONPATH=tests/system:tests/gpu GPUPERF_BUILD=build python3 tests/bench/launch_hook_cost.py [PAIRS]
+    PYTHONPATH=tests/system:tests/gpu GPUPERF_BUILD=build python3 tests/bench/launch_hook_cost.py [PAIRS [WAY]]
 """
 
 import json
@@ -19,27 +20,46 @@ from hook_switch import find_middle
 from injector_workload import FAKES, INJECTOR
 
 SETTLE_SECONDS = 3
-MOVED_KIB = (0, 64, 256)
+MOVED_KIB = (0, 64, 128, 256)
 # Settings, whether a capture runs, what is switched.
 WAYS = {"statistics": (False, False, "count"), "flight recorder, beside statistics": (True, False, "launches"),
         "stack at every launch, beside statistics": (False, True, "launches,each")}
 PROGRAM = """
-import ctypes, functools, json, sys, time
+import ctypes, functools, json, mmap, random, struct, sys, time
 from hook_switch import HookSwitch
 cuda, runtime, libc = (ctypes.CDLL(name) for name in ("libcuda.so.1", "libfake_runtime.so", None))
 assert cuda.cuInit(0) == 0
 launch = functools.partial(runtime.fake_runtime_launch, 1, ctypes.c_void_p(0x1000), 0)
 BYTES = 16 << 20
 FROM, TO = (ctypes.create_string_buffer(BYTES) for _ in range(2))
+LINE = 64
+
+def make_code(size):
+    # A function that jumps to each line of so many bytes, in random order.
+    code = mmap.mmap(-1, size, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
+    lines = random.Random(1).sample(range(size // LINE), size // LINE)
+    for at, to in zip(lines, lines[1:]):
+        code[at * LINE + 8:at * LINE + 13] = b"\\xe9" + struct.pack("<i", to * LINE + 8 - (at * LINE + 13))
+    code[0:5] = b"\\xe9" + struct.pack("<i", lines[0] * LINE + 8 - 5)
+    code[lines[-1] * LINE + 8] = 0xc3
+    return code, ctypes.CFUNCTYPE(None)(ctypes.addressof(ctypes.c_char.from_buffer(code)))
+
+CODES = {0: (None, None)}
 
 def measure(count, size):
-    place, start = 0, time.perf_counter_ns()
+    if size not in CODES:
+        CODES[size] = make_code(size)
+    _, run = CODES[size]
+    place, spent, clock = 0, 0, time.perf_counter_ns
     for _ in range(count):
+        start = clock()
         launch()
+        spent += clock() - start
         if size:
+            run()
             libc.memmove(ctypes.byref(TO, place), ctypes.byref(FROM, place), ctypes.c_size_t(size))
             place = (place + size) % (BYTES - size)
-    return (time.perf_counter_ns() - start) / count
+    return spent / count
 
 def descend(depth, size):
     if depth == 0:
@@ -82,6 +102,8 @@ def main():
         shutil.copy(FAKES / "libcuda.so.1", probed)
         program = Program(folder)
         for way, (recorder, captures, notes) in WAYS.items():
+            if not way.startswith(sys.argv[2] if len(sys.argv) > 2 else ""):
+                continue
             config = {"cuda_func_sym": {entry: entry for entry in ("cuLaunchKernel", "cuLaunchKernelEx")},
                       "libraries": {"cuda_func_sym": [f"{probed}/libcuda.so*"]}, "trace": {"recorder": recorder}}
             with Daemon(config) as daemon:

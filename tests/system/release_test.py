@@ -14,7 +14,7 @@ import tarfile
 import tempfile
 import unittest
 
-from gpuperf_system import BUILD, SOURCE, require_root, wait_until
+from gpuperf_system import BUILD, LONG, SOURCE, require_root, wait_until
 from systemd_bed import WORKLOADS, SystemdBed, require_bed
 
 VERSION = re.search(r"^project\(gpuperf VERSION ([0-9.]+)", (SOURCE / "CMakeLists.txt").read_text(encoding="utf-8"), re.M)[1]
@@ -325,6 +325,53 @@ class ServiceTest(unittest.TestCase):
 
         self.assertEqual(self.bed.show(SERVICE, "LoadState"), "not-found")
         self.assertEqual(json.loads(self.bed.run("cat", "/etc/gpuperf/config.json").stdout), self.CONFIG)
+
+
+class ImageTest(unittest.TestCase):
+    """The image that is made of the packages, on a base made here: no registry of images is needed."""
+    BASE = "localhost/gpuperf-test-base"
+    IMAGE = "localhost/gpuperf-test"
+
+    def run_tool(self, *command):
+        environment = os.environ | {"BUILDAH_ISOLATION": "chroot", "STORAGE_DRIVER": "vfs"}
+        result = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False, env=environment)
+        self.assertEqual(result.returncode, 0, f"{command}\n{result.stdout}{result.stderr}")
+        return result.stdout
+
+    def setUp(self):
+        if not LONG:
+            self.skipTest("a base image is made from packages: only with tests/run.sh --long")
+        for program in ("buildah", "mmdebstrap"):
+            if shutil.which(program) is None:
+                self.skipTest(f"needs {program}: its package is not installed")
+        self.folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory(prefix="gpuperf-image-")))
+        self.run_tool("mmdebstrap", "--variant=minbase", "bookworm", self.folder / "base.tar")
+        base = self.run_tool("buildah", "from", "scratch").strip()
+        self.addCleanup(self.run_tool, "buildah", "rmi", "--force", self.BASE, self.IMAGE)
+        self.run_tool("buildah", "add", base, self.folder / "base.tar", "/")
+        self.run_tool("buildah", "commit", "--rm", base, self.BASE)
+
+    def test_it_holds_the_programs_and_no_init_system(self):
+        packages = self.folder / "packages"
+        packages.mkdir()
+        for package in [*DIST.glob("*.deb"), SOURCE / "deploy/place_injector.sh"]:
+            shutil.copy(package, packages)
+        self.run_tool("buildah", "build", "-f", SOURCE / "deploy/Dockerfile", "-t", self.IMAGE, "--build-arg",
+                      f"DEBIAN_IMAGE={self.BASE}", "--build-arg", f"VERSION={VERSION}", packages)
+        container = self.run_tool("buildah", "from", self.IMAGE).strip()
+        self.addCleanup(self.run_tool, "buildah", "rm", container)
+
+        def run(*command):
+            return self.run_tool("buildah", "run", container, "--", *command)
+        self.assertEqual(run("/usr/sbin/gpuperfd", "--version").strip(), f"gpuperfd {VERSION}")
+        self.assertIn("kernels", run("gpuperfctl", "--help"))
+        run("mkdir", "/place")
+        run("/usr/lib/gpuperf/place_injector", "/place")
+        self.assertIn("libgpuperf_injector.so", run("ls", "/place"))
+        self.assertNotIn("systemd\n", run("dpkg-query", "--show", "--showformat", "${Package}\\n"))
+        self.assertNotIn("gpuperf", run("ls", "/run").split())
+        self.assertEqual(json.loads(self.run_tool("buildah", "inspect", self.IMAGE))["OCIv1"]["config"]["Entrypoint"],
+                         ["/usr/sbin/gpuperfd"])
 
 
 class RefusalTest(unittest.TestCase):

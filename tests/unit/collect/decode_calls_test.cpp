@@ -102,6 +102,18 @@ TEST(DecodeRecord, ReadsLaunchesThatWereReportedTogether) {
                   TraceLaunch{.mono_ns = 5100, .process = {41, 77}, .tid = 42, .function_id = 4}));
 }
 
+TEST(DecodeRecord, TakesOnlyLaunchesThatWereNotSentBefore) {
+  gpuperf_launches record = make_launches(3);
+  record.first = 2;
+
+  const auto decoded = decode_record(bytes_of(record));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_THAT(std::get<std::vector<TraceLaunch>>(*decoded),
+              testing::ElementsAre(
+                  TraceLaunch{.mono_ns = 5200, .process = {41, 77}, .tid = 42, .function_id = 3}));
+}
+
 TEST(DecodeRecord, ReadsTheSitesOfLaunchesThatWereReportedTogether) {
   gpuperf_launches record = make_launches(4);
   record.site_count = 2;

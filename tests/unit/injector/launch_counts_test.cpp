@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <thread>
@@ -48,6 +49,22 @@ void add_note(const gpuperf_noted_calls& noted) {
     if (count != 0) sum.buckets[bucket] += count;
     sum.ended += count;
   }
+}
+
+// The first of all: only a process's first 32 keys are found so, and each table takes one.
+TEST(ThreadTableTest, FindsThreadsWithoutACall) {
+  const auto threads = std::make_unique<ThreadTable>();
+  ASSERT_TRUE(threads->set_up());
+  ASSERT_NE(threads->slot(), 0u) << "not where this C library keeps the values of keys";
+  EXPECT_EQ(ThreadTable::read_slot(threads->slot()), nullptr);
+  ThreadCounts* const mine = threads->find();
+  EXPECT_EQ(ThreadTable::read_slot(threads->slot()), mine);
+  std::thread([&] {
+    EXPECT_EQ(ThreadTable::read_slot(threads->slot()), nullptr);
+    ThreadCounts* const other = threads->find();
+    EXPECT_EQ(ThreadTable::read_slot(threads->slot()), other);
+    EXPECT_NE(other, mine);
+  }).join();
 }
 
 class LaunchCountsTest : public testing::Test {
@@ -198,7 +215,8 @@ uint64_t count_all(const gpuperf_hooked_process& process, uint32_t entry) {
   const auto* const threads = reinterpret_cast<const uint64_t*>(process.threads);
   uint64_t calls = 0;
   for (uint32_t i = 0; i < process.thread_count; ++i) {
-    const auto& thread = *reinterpret_cast<const gpuperf_hooked_thread*>(threads[i]);
+    const auto& said = *reinterpret_cast<const gpuperf_hooked_thread*>(threads[i]);
+    const auto& thread = *reinterpret_cast<const gpuperf_thread_counts*>(said.counts_address);
     const auto* counts = reinterpret_cast<const gpuperf_entry_counts*>(thread.entries[entry]);
     if (counts != nullptr) calls += counts->calls;
   }
@@ -223,6 +241,99 @@ TEST_F(LaunchCountsTest, WhatIsNotNotedCanBeFoundFromOutside) {
   notes_.send(add_note);
   EXPECT_EQ(process.noted, 2u);
   EXPECT_EQ(g_sums[GPUPERF_HOOK_cuLaunchKernel].calls, 3u);
+}
+
+// What the kernel side reads of kept launches.
+const gpuperf_kept_launches& read_kept(const ThreadTable& threads) {
+  const auto* const all = reinterpret_cast<const uint64_t*>(threads.process().threads);
+  const auto& said = *reinterpret_cast<const gpuperf_hooked_thread*>(all[0]);
+  const auto& counts = *reinterpret_cast<const gpuperf_thread_counts*>(said.counts_address);
+  return *reinterpret_cast<const gpuperf_kept_launches*>(counts.launches);
+}
+
+class KeptLaunchesTest : public LaunchCountsTest {
+ protected:
+  // `count` launches, a microsecond apart; how often the injector's thread was to be woken.
+  int keep(uint32_t count) {
+    ThreadCounts& mine = *threads_->find();
+    int woken = 0;
+    for (uint32_t i = 0; i < count; ++i, now_ns_ += 1'000) {
+      if (!mine.keep_plain_launch(GPUPERF_HOOK_cuLaunchKernel, now_ns_)) {
+        EXPECT_TRUE(mine.keep_launch(GPUPERF_HOOK_cuLaunchKernel, now_ns_, nullptr, false));
+      }
+      woken += mine.must_send_launches() ? 1 : 0;
+    }
+    return woken;
+  }
+  const gpuperf_noted_launches& note(uint64_t number) const {
+    return read_kept(*threads_).notes[number % GPUPERF_KEPT_NOTES];
+  }
+
+  uint64_t now_ns_ = 1'000'000'000;
+};
+
+TEST_F(KeptLaunchesTest, AreFoundInTheirNotesUntilTheyAreSent) {
+  ThreadCounts& mine = *threads_->find();
+  EXPECT_EQ(keep(GPUPERF_LAUNCHES + 3), 0);
+
+  EXPECT_EQ(read_kept(*threads_).number, 2u);
+  EXPECT_EQ(note(1).number, 1u);
+  EXPECT_EQ(note(1).count, uint32_t{GPUPERF_LAUNCHES});
+  EXPECT_EQ(note(1).base_mono_ns, 1'000'000'000u);
+  EXPECT_EQ(note(1).launches[5].offset_ns, 5'000u);
+  EXPECT_EQ(note(2).count, 3u);
+  EXPECT_EQ(note(2).base_mono_ns, 1'000'000'000u + GPUPERF_LAUNCHES * 1'000);
+
+  EXPECT_TRUE(mine.send_launches());
+  EXPECT_EQ(note(1).count, 0u);
+  EXPECT_EQ(note(2).count, 3u) << "goes on being filled";
+  keep(1);
+  EXPECT_EQ(note(2).count, 4u);
+}
+
+TEST_F(KeptLaunchesTest, HaveThemselvesSentWhenHalfOfThePlacesAreTaken) {
+  EXPECT_EQ(keep(GPUPERF_LAUNCHES * (GPUPERF_KEPT_NOTES / 2 - 1)), 0);
+  EXPECT_EQ(keep(GPUPERF_LAUNCHES + 1), 1);
+}
+
+TEST_F(KeptLaunchesTest, AreSentByTheirThreadWhereNobodyElseDoes) {
+  keep(GPUPERF_LAUNCHES * GPUPERF_KEPT_NOTES);
+  EXPECT_EQ(note(1).count, uint32_t{GPUPERF_LAUNCHES});
+  keep(1);
+  EXPECT_EQ(read_kept(*threads_).number, GPUPERF_KEPT_NOTES + 1u);
+  EXPECT_EQ(note(2).count, 0u) << "sent";
+  EXPECT_EQ(note(GPUPERF_KEPT_NOTES + 1).count, 1u);
+}
+
+TEST_F(KeptLaunchesTest, DoNotWaitLongForMore) {
+  keep(2);
+  now_ns_ += 20'000'000;
+  EXPECT_EQ(keep(1), 1);
+  EXPECT_EQ(note(1).count, 2u);
+  EXPECT_EQ(note(2).count, 1u);
+}
+
+TEST_F(KeptLaunchesTest, AllAreKeptWhileAnotherThreadSends) {
+  constexpr uint32_t kCount = 200'000;
+  ThreadCounts& mine = *threads_->find();
+  std::atomic<bool> is_over = false;
+  std::thread sender([&] {
+    while (!is_over.load()) (void)mine.send_launches();
+  });
+  const uint64_t first_ns = now_ns_;
+  for (uint32_t i = 0; i < kCount; ++i, now_ns_ += 100) {
+    // Only that the sender is at it just now is a reason not to.
+    while (!mine.keep_plain_launch(GPUPERF_HOOK_cuLaunchKernel, now_ns_) &&
+           !mine.keep_launch(GPUPERF_HOOK_cuLaunchKernel, now_ns_, nullptr, false)) {
+    }
+  }
+  is_over.store(true);
+  sender.join();
+  const uint64_t number = read_kept(*threads_).number;
+  constexpr uint32_t kNotes = (kCount - 1) / GPUPERF_LAUNCHES;  // before the last
+  EXPECT_EQ(number, 1u + kNotes);
+  EXPECT_EQ(note(number).base_mono_ns, first_ns + uint64_t{kNotes} * GPUPERF_LAUNCHES * 100);
+  EXPECT_EQ(note(number).count, kCount - kNotes * GPUPERF_LAUNCHES);
 }
 
 TEST(FindBucketTest, PutsEachDurationIntoItsBucket) {

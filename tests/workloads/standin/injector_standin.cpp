@@ -24,7 +24,12 @@ struct Hook {
 Hook g_launches{.entry = GPUPERF_HOOK_cuLaunchKernel, .counts = {}, .noted = {}};
 Hook g_graph_launches{.entry = GPUPERF_HOOK_cuGraphLaunch, .counts = {}, .noted = {}};
 hooked_totals g_totals;
-gpuperf_hooked_thread g_thread;
+gpuperf_noted_call g_call;
+gpuperf_thread_counts g_counts;
+gpuperf_hooked_thread g_thread{.total_ns = 0,
+                               .start_mono_ns = 0,
+                               .call_address = reinterpret_cast<uint64_t>(&g_call),
+                               .counts_address = reinterpret_cast<uint64_t>(&g_counts)};
 gpuperf_hooked_thread* g_threads[] = {&g_thread};
 gpuperf_hooked_process g_process{.noted = 0,
                                  .threads = reinterpret_cast<uint64_t>(g_threads),
@@ -69,7 +74,7 @@ void add_error(gpuperf_entry_counts& counts, int status) {
 }
 
 void begin_call(const gpuperf_noted_call& noted, Hook& hook) {
-  gpuperf_noted_call& call = g_thread.call;
+  gpuperf_noted_call& call = g_call;
   g_thread.start_mono_ns = 0;  // of a call that was left by longjmp
   std::atomic_signal_fence(std::memory_order_seq_cst);
   call = noted;
@@ -81,7 +86,7 @@ void begin_call(const gpuperf_noted_call& noted, Hook& hook) {
     g_is_thread_noted = true;
   }
   if (launches_wanted()) note_launch(call);
-  g_thread.entries[hook.entry] = reinterpret_cast<uint64_t>(&hook.counts);
+  g_counts.entries[hook.entry] = reinterpret_cast<uint64_t>(&hook.counts);
   g_process.is_called[0] |= 1ull << hook.entry;
   hook.counts.calls += 1;
   call.start_mono_ns = now_ns();
@@ -91,7 +96,7 @@ void begin_call(const gpuperf_noted_call& noted, Hook& hook) {
 
 // How long it took.
 uint64_t end_call(int status, Hook& hook) {
-  gpuperf_noted_call& call = g_thread.call;
+  gpuperf_noted_call& call = g_call;
   const uint64_t ns = now_ns() - call.start_mono_ns;
   g_thread.total_ns += ns;
   gpuperf_entry_counts& counts = hook.counts;

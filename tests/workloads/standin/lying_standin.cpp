@@ -126,12 +126,15 @@ class Liar {
     auto* const process = reinterpret_cast<gpuperf_hooked_process*>(area_);
     auto* const threads = reinterpret_cast<uint64_t*>(area_ + 8'192);
     auto* const thread = reinterpret_cast<gpuperf_hooked_thread*>(area_ + 40'960);
+    auto* const thread_counts = reinterpret_cast<gpuperf_thread_counts*>(area_ + 41'984);
     auto* const counts = reinterpret_cast<gpuperf_noted_counts*>(area_ + 44'032);
     fill(44'032, sizeof(*counts));
     for (size_t i = 0; i < GPUPERF_HOOKED_THREADS; ++i) {
       threads[i] = random_() % 4'000 == 0 ? choose_word() : reinterpret_cast<uint64_t>(thread);
     }
-    for (__u64& entry : thread->entries) {
+    thread->counts_address =
+        random_() % 16 == 0 ? choose_word() : reinterpret_cast<uint64_t>(thread_counts);
+    for (__u64& entry : thread_counts->entries) {
       entry = random_() % 16 == 0 ? choose_word() : reinterpret_cast<uint64_t>(counts);
     }
     for (__u64& place : process->counts) {
