@@ -61,7 +61,10 @@ const PointerReplacement* find_replacement(const Walk& walk, Word real) {
   return found == walk.replacements.end() ? nullptr : &*found;
 }
 
-void replace_in_page(Word* word, const Word* end, Walk& walk) {
+// Sanitizers see memory that is not the reader's own.
+[[gnu::no_sanitize_address, gnu::no_sanitize_thread]] void replace_in_page(Word* word,
+                                                                           const Word* end,
+                                                                           Walk& walk) {
   for (; word < end; ++word) {
     const Word value = __atomic_load_n(word, __ATOMIC_RELAXED);
     if (const PointerReplacement* found = find_replacement(walk, value)) {
