@@ -2,13 +2,13 @@
 /* The stack of probed calls of one thread: see call_stack.bpf.h. */
 #include "bpf/call_stack.bpf.h"
 
-/* Counted as abandoned, and noted: a coroutine that switched to another stack was not left for good. */
+/* Counts a call as abandoned, and remembers it: a coroutine that switched to another stack has not left for good. */
 __attribute__((noinline)) int call_stack_abandon(struct gpuperf_thread *thread, __u32 index)
 {
 	const struct gpuperf_frame *frame;
 	struct gpuperf_ghost *ghost;
 	struct gpuperf_cell *cell;
-	__u32 cell_index; /* before Linux 6.3 a key must not lie in memory that was passed on */
+	__u32 cell_index; /* before Linux 6.3 a key must not be in memory that was passed as an argument */
 
 	if (!thread)
 		return 0;

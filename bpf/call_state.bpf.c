@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Follows the threads that are inside of probed calls: off the CPU and why, woken by whom. All other threads cost a
- * load or two per hook. A thread off the CPU pushes and pops no frames, so the hooks need no lock. Only here and on ticks
- * is a thread's hooked call found (hooked_call.bpf.h). */
+/* Follows threads in probed calls: when they are off the CPU and why, and who wakes them. All other threads cost a
+ * load or two per tracepoint. A thread off the CPU pushes and pops no frames, so the programs need no lock. A
+ * thread's hooked call is found only here and on ticks (hooked_call.bpf.h). */
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
 #include "bpf/stack.bpf.h"
 #include "bpf/waits.bpf.h"
 
-#define GPUPERF_NOTED_WAIT_NS 50000ull      /* shorter waits are added up and not described */
-#define GPUPERF_WAKER_STACK_WAIT_NS 1000000ull /* a walk of a stack takes some microseconds */
+#define GPUPERF_NOTED_WAIT_NS 50000ull      /* shorter waits are added up but not described */
+#define GPUPERF_WAKER_STACK_WAIT_NS 1000000ull /* a stack walk takes a few microseconds */
 #define GPUPERF_PF_KTHREAD 0x00200000
 
 struct cfs_rq {
@@ -24,10 +24,10 @@ struct task_group {
 	struct cfs_bandwidth cfs_bandwidth;
 } __attribute__((preserve_access_index));
 
-#define GROUP_LEVELS 4 /* a container's quota lies on its cgroup, or on the pod's above it */
+#define GROUP_LEVELS 4 /* a container's quota is on its cgroup, or on the pod's above it */
 
-/* Nanoseconds for which the CPU's part of the task's cgroup, by its own quota or one above, has been
- * denied the CPU so far. Linux 6.6 and later. */
+/* Nanoseconds for which the task's cgroup has been throttled on this CPU so far, by its own quota or one above.
+ * Linux 6.6 and later. */
 static __always_inline __u64 read_queue_throttle_ns(struct task_struct *task)
 {
 	struct cfs_rq *queue = task->se.cfs_rq;
@@ -37,8 +37,7 @@ static __always_inline __u64 read_queue_throttle_ns(struct task_struct *task)
 	return queue->throttled_clock_self_time;
 }
 
-/* The same over all CPUs, of the cgroup and those above it: each CPU adds its own, so this is only an
- * upper bound. */
+/* The same over all CPUs, of the cgroup and its ancestors: each CPU adds its own, so this is only an upper bound. */
 static __always_inline __u64 read_group_throttle_ns(struct task_struct *task)
 {
 	struct task_group *group = task->sched_task_group;
@@ -53,7 +52,7 @@ static __always_inline __u64 read_group_throttle_ns(struct task_struct *task)
 	return sum_ns;
 }
 
-/* Of earlier calls. */
+/* Drops the waits of earlier calls. */
 __attribute__((noinline)) int forget_stale_waits(struct gpuperf_thread *thread)
 {
 	for (__u32 i = 0; i < GPUPERF_WAITS && thread; i++) {
@@ -63,7 +62,7 @@ __attribute__((noinline)) int forget_stale_waits(struct gpuperf_thread *thread)
 	return 0;
 }
 
-/* Keeps the wait when it is among the longest of the calls in flight. */
+/* Keeps the wait if it is among the longest of the calls in flight. */
 static __always_inline void note_wait(struct gpuperf_thread *thread, struct task_struct *task, __u32 kind,
 				      __u64 blocked_ns)
 {
@@ -78,7 +77,7 @@ static __always_inline void note_wait(struct gpuperf_thread *thread, struct task
 	wait->start_mono_ns = thread->off_cpu.since_ns;
 }
 
-/* One stay off the CPU, and where its time goes. */
+/* One period off the CPU, and where its time goes. */
 struct absence {
 	__u64 since_ns;
 	__u64 blocked_ns;
@@ -89,7 +88,7 @@ struct absence {
 	__u16 is_migration;
 };
 
-/* To the calls that were in flight by then. */
+/* Charges the calls that were in flight by then. */
 __attribute__((noinline)) int charge_absence(struct gpuperf_thread *thread, const struct absence *absence)
 {
 	__u32 kind;
@@ -99,7 +98,7 @@ __attribute__((noinline)) int charge_absence(struct gpuperf_thread *thread, cons
 	kind = absence->kind;
 	barrier_var(kind);
 	if (kind >= GPUPERF_WAIT_KINDS)
-		return 0; /* cannot be */
+		return 0; /* cannot happen */
 	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < thread->depth; i++) {
 		struct gpuperf_frame *frame = call_stack_at(thread, i);
 		struct gpuperf_time_split *split;
@@ -134,7 +133,7 @@ static __always_inline void return_to_cpu(struct gpuperf_thread *thread, struct 
 
 	if (!since_ns)
 		return; /* its first call began meanwhile */
-	/* The clock may step back a little between two readings, around its own update and from CPU to CPU. */
+	/* The clock may step back slightly between two readings, around its own update and between CPUs. */
 	if (now_ns < since_ns)
 		now_ns = since_ns;
 	if (woken_ns < since_ns)
@@ -199,8 +198,8 @@ static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task
 	off->since_ns = now_ns;
 }
 
-/* What follows a hook's first test stands in a function of its own: the hook itself then saves no
- * registers, which is half of what it costs all other threads. */
+/* Everything after the first test is in a separate function: the tracepoint program itself then saves no registers,
+ * which is half of its cost for all other threads. */
 static __attribute__((noinline)) int switch_threads(struct task_struct *prev, struct task_struct *next,
 						    _Bool preempt)
 {
@@ -228,8 +227,8 @@ int BPF_PROG(follow_switch, _Bool preempt, struct task_struct *prev, struct task
 	return 0;
 }
 
-/* A wake-up from a timer or another interrupt runs on whatever thread was there: only one that is in a
- * system call that wakes counts as the waker. */
+/* A wake-up from a timer or another interrupt runs on whatever thread was current: only one in a system call that
+ * wakes counts as the waker. */
 static __always_inline _Bool wakes(struct task_struct *waker, __s32 waits_in)
 {
 	__s32 syscall;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* The state of threads inside of probed calls, and where the time of those calls goes: see call_state.bpf.c. */
+/* The state of threads in probed calls, and where those calls spend their time: see call_state.bpf.c. */
 #pragma once
 
 #include "bpf/call_stack.bpf.h"
@@ -12,8 +12,8 @@ static __always_inline __s32 syscall_of(struct task_struct *task)
 	return (__s32)regs->orig_rax;
 }
 
-/* A task's state; NULL where it is in no probed call and has no hooks. Most tasks never made a probed call: for them this is
- * one load. */
+/* A task's state; NULL if it is in no probed call and has no hooks. Most tasks never made a probed call: for them
+ * this is one load. */
 static __always_inline struct gpuperf_thread *followed_thread(struct task_struct *task)
 {
 	struct gpuperf_thread *thread;
@@ -24,7 +24,7 @@ static __always_inline struct gpuperf_thread *followed_thread(struct task_struct
 	return thread && (thread->depth || thread->hooked.address) ? thread : NULL;
 }
 
-/* A task's state while it is inside of calls, of hooks those only that were found; NULL else. */
+/* A task's state while it is in calls; of hooked calls, only those found. Else NULL. */
 static __always_inline struct gpuperf_thread *thread_in_call(struct task_struct *task)
 {
 	struct gpuperf_thread *thread = followed_thread(task);
@@ -41,9 +41,9 @@ static __always_inline struct gpuperf_time_split *split_of(struct gpuperf_frame 
 	return &frame->split;
 }
 
-/* One in some thousand switches to a thread was seen to pass the hooks by. The wait is then added when the
- * thread is next heard of, not described: by the scheduler's own accounts, which say when it came back to the
- * CPU (when it was last accounted for, less what it ran since) and how long it waited for one before. They are
- * kept by each CPU's clock: for a thread that moved they say nothing, and the time counts as running.
- * `thread`: of the current task, off the CPU by what is known of it. */
+/* One in several thousand switches to a thread was seen to bypass our programs. The wait is then added when the
+ * thread is next seen, without a description. It comes from the scheduler's own accounting, which says when the
+ * thread returned to the CPU (when it was last accounted for, less what it ran since) and how long it waited for one
+ * before. It is kept by each CPU's clock: for a thread that migrated it says nothing, and the time counts as
+ * running. `thread`: of the current task, off the CPU as far as we know. */
 int mend_missed_return(struct gpuperf_thread *thread);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Cells: finding the one of (function, process) and adding a call to it. */
+/* Cells: finds the one of (function, process) and adds a call to it. */
 #include "bpf/cells.bpf.h"
 
 #define UPDATE_RETRIES 16 /* each lost race means another CPU stored a more extreme value */
 #define STATUS_TAG (1ull << 32)
 #define EEXIST 17
 
-/* A path for each octave: alone, they are not looked at on every path to here. */
+/* One path per octave: in a separate function, the verifier does not check them on every path to here. */
 __attribute__((noinline)) __u32 cells_bucket_of(__u64 duration_ns)
 {
 	__u64 v = duration_ns;
@@ -65,7 +65,7 @@ int cells_count_errors(struct gpuperf_cell *cell, __s32 status, __u64 count)
 	return 0;
 }
 
-/* total_ns is written last: the daemon reads it first, and finds all else of the calls in it. */
+/* total_ns is written last: the daemon reads it first, and finds everything else about the calls in it. */
 static __always_inline void add_times(struct gpuperf_cell *cell, __u64 max_ns, __u64 inverted_min_ns, __u64 self_ns,
 				      __u64 total_ns)
 {
@@ -96,7 +96,7 @@ int cells_add_times(struct gpuperf_cell *cell, __u64 max_ns, __u64 inverted_min_
 
 #define WORST_RETRIES 4 /* each lost race means another thread's call joined them */
 
-/* 1 = the call took the place of the shortest, 0 = it is shorter than all, -1 = another took that place meanwhile. */
+/* 1 = the call replaced the shortest, 0 = it is shorter than all, -1 = another call got there first. */
 __attribute__((noinline)) int cells_try_worst(struct gpuperf_cell *cell, __u64 duration_ns)
 {
 	__u64 shortest_ns = ~0ull;
@@ -128,8 +128,8 @@ int cells_note_worst(struct gpuperf_cell *cell, __u64 duration_ns)
 
 static const struct gpuperf_process_info no_process_info;
 
-/* Keeps what /proc may no longer tell when the daemon looks. The daemon may read the entry before
- * it is filled; it then asks /proc. */
+/* Keeps what /proc may no longer show when the daemon looks. The daemon may read the entry before it is filled; it
+ * then reads /proc. */
 static __always_inline void cells_note_process(const struct gpuperf_process_key *key,
 					       struct task_struct *task)
 {
@@ -152,7 +152,7 @@ static __always_inline void cells_note_process(const struct gpuperf_process_key 
 #define SHARE_OF_FREE 3 /* as Shares of daemon/base/shares.h */
 
 /* Whether a user may have one more cell: at most three times what is free, so that the next one finds some. The
- * daemon counts the cells of every user anew whenever it reads them: what a race gets wrong here does not stay. */
+ * daemon recounts every user's cells whenever it reads them: errors from races here do not last. */
 static __always_inline int cells_take_share(__u32 uid)
 {
 	struct gpuperf_cell_room *room;
@@ -179,9 +179,9 @@ static __always_inline int cells_take_share(__u32 uid)
 	return 1;
 }
 
-/* First call of a function in a process: takes a free cell. Two threads may come at once; the one whose
- * key is refused gives its cell back and uses the other's. Without a free cell, or beyond the user's share, the
- * function's overflow cell takes the call, so that no call is ever lost. */
+/* First call of a function in a process: takes a free cell. Two threads may race; the one whose key is refused
+ * returns its cell and uses the other's. Without a free cell, or beyond the user's share, the function's overflow
+ * cell takes the call, so that no call is ever lost. */
 static __always_inline __u32 cells_claim(const struct gpuperf_cell_key *key,
 					 struct task_struct *task, struct task_struct *leader)
 {
@@ -200,7 +200,7 @@ static __always_inline __u32 cells_claim(const struct gpuperf_cell_key *key,
 		emit_loss(GPUPERF_LOSS_CELLS_FULL);
 		return key->function_id;
 	}
-	/* On failure comm stays empty, and the daemon falls back on /proc. */
+	/* On failure comm stays empty, and the daemon falls back to /proc. */
 	bpf_probe_read_kernel(owner.comm, sizeof(owner.comm), leader->comm);
 	error = bpf_map_update_elem(&cell_index, key, &owner, BPF_NOEXIST);
 	if (!error) {

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* Cells: see cells.bpf.c. Functions of their own for the verifier, which looks at each once and not on every path to
- * it; a NULL that cannot be is for it, too. */
+/* Cells: see cells.bpf.c. Separate functions, so that the verifier checks each once, not on every path to it. It
+ * also needs the checks for a NULL that cannot occur. */
 #pragma once
 
 #include "bpf/emit.bpf.h"
 
-/* The cell of a function's calls in the current process; the function's overflow cell where there is none left. */
+/* The cell of a function's calls in the current process; the function's overflow cell if none is left. */
 __u32 cells_find(__u32 function_id);
 int cells_count_errors(struct gpuperf_cell *cell, __s32 status, __u64 count);
 int cells_add_completed(struct gpuperf_cell *cell, __u64 duration_ns, __u64 self_ns);
-/* Of many calls, which are in their buckets already. */
+/* For many calls, which are in their buckets already. */
 int cells_add_times(struct gpuperf_cell *cell, __u64 max_ns, __u64 inverted_min_ns, __u64 self_ns, __u64 total_ns);
-/* Whether a slow call is among the longest GPUPERF_WORST of the cell, which it then joins. Races are decided in its
- * favour. */
+/* Whether a slow call is among the cell's GPUPERF_WORST longest, which it then joins. Races resolve in its favour. */
 int cells_note_worst(struct gpuperf_cell *cell, __u64 duration_ns);
 
 static __always_inline _Bool is_error(const struct gpuperf_function *function, __s32 status)
@@ -20,7 +19,7 @@ static __always_inline _Bool is_error(const struct gpuperf_function *function, _
 	return status && status != function->benign_status[0] && status != function->benign_status[1];
 }
 
-/* The cell of the current process, remembered by the thread, which may be NULL. */
+/* The cell of the current process, cached by the thread, which may be NULL. */
 static __always_inline __u32 cells_find_cached(__u32 function_id, struct gpuperf_thread *thread)
 {
 	__u64 *cached;
@@ -32,7 +31,7 @@ static __always_inline __u32 cells_find_cached(__u32 function_id, struct gpuperf
 	if ((__u32)*cached == function_id + 1)
 		return *cached >> 32;
 	cell = cells_find(function_id);
-	/* An overflow cell is not kept: the next call may find a free one. */
+	/* An overflow cell is not cached: the next call may find a free one. */
 	if (cell != function_id)
 		*cached = (__u64)cell << 32 | (function_id + 1);
 	return cell;

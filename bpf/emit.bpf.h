@@ -16,12 +16,12 @@ static __always_inline void emit_loss(__u32 loss)
 		__sync_fetch_and_add(count, 1);
 }
 
-/* The kernel's own rule wakes the reader on nearly every record of a reader that keeps up, which costs
- * more than the record. The daemon also drains on a timer, so an unannounced record only waits. */
+/* By default the kernel wakes a reader that keeps up on nearly every record, which costs more than the record. The
+ * daemon also drains on a timer, so a record without a wake-up only waits. */
 static __always_inline __u64 emit_wake_flags(__u64 now_ns)
 {
 	if (now_ns - last_wake_ns < GPUPERF_WAKE_INTERVAL_NS)
 		return BPF_RB_NO_WAKEUP;
-	last_wake_ns = now_ns; /* racy on purpose: an extra wake-up harms nobody */
+	last_wake_ns = now_ns; /* racy on purpose: an extra wake-up is harmless */
 	return BPF_RB_FORCE_WAKEUP;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* A call that has ended, as the functions see it that tell of it. */
+/* An ended call, for the functions that report it. */
 #pragma once
 
 #include "bpf/plan.bpf.h"
@@ -13,7 +13,7 @@ struct ended_call {
 	struct caller caller;
 	__u32 function_id;
 	__u32 flags;            /* of the function */
-	__u32 depth;            /* how many calls are around it; there its frame stands until the thread's next call */
+	__u32 depth;            /* how many calls are around it; its frame stays there until the thread's next call */
 	__u8 adaptive;          /* the threshold */
 	__u8 has_return_value;
 	__u8 is_framed;

@@ -24,7 +24,7 @@ extern __u64 *bpf_session_cookie(void *ctx) __ksym;
 #define session_cookie(ctx) bpf_session_cookie(ctx)
 #endif
 
-/* How a call's end is seen. */
+/* How a call's end is detected. */
 enum pairing {
 	PAIRING_SESSION, /* return half of the same link, with a cookie per call */
 	PAIRING_RETURN,  /* a return probe of its own */
@@ -34,7 +34,7 @@ enum pairing {
 /* The session cookie: start time << 1 | whether the call has a frame. */
 #define COOKIE_FRAMED 1ull
 #define COOKIE_WITHOUT_CONDITION ((1ull << GPUPERF_COOKIE_CONDITION_SHIFT) - 1)
-#define SKIP_RETURN 1 /* a session then asks for no return; others ignore it */
+#define SKIP_RETURN 1 /* a session then skips the return; others ignore it */
 
 static __always_inline __u64 lane_word(__u64 cookie)
 {
@@ -57,9 +57,9 @@ static __always_inline __u64 next_generation(__u64 cookie)
 	       next << GPUPERF_COOKIE_GENERATION_SHIFT;
 }
 
-/* Whether this link counts the hit. The kernel runs the programs of a hit newest link first; the word
- * may change in between, so the older one goes by what the newer one saw. Without that, some calls at
- * the moment of a change would be counted twice or not at all. */
+/* Whether this link counts the hit. The kernel runs the programs of a hit newest link first. The word may change in
+ * between, so the older one uses what the newer one saw. Otherwise some calls at the moment of a change would be
+ * counted twice or not at all. */
 static __always_inline _Bool hit_counts(__u64 cookie, struct task_struct *task)
 {
 	__u64 word = lane_word(cookie);
@@ -103,7 +103,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	thread = bpf_task_storage_get(&threads, task, NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 	if (thread && hooked_call_settle(thread, PT_REGS_SP(ctx), cookie)) {
 		if (call_stack_forwards(thread, cookie)) {
-			if (pairing == PAIRING_RETURN) /* so that its return is known */
+			if (pairing == PAIRING_RETURN) /* so that its return is recognized */
 				call_stack_push(thread, PT_REGS_SP(ctx), cookie, GPUPERF_NO_CELL);
 			return SKIP_RETURN;
 		}
@@ -112,7 +112,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
 	function = bpf_map_lookup_elem(&functions, &function_id);
 	if (!cell || !function)
-		return SKIP_RETURN; /* cannot be: both arrays hold every index handed out */
+		return SKIP_RETURN; /* cannot happen: both arrays hold every index handed out */
 	__sync_fetch_and_add(&cell->calls, 1);
 	if (function->flags & GPUPERF_FN_LAUNCH)
 		note_launch(ctx, thread, function, function_id);
@@ -165,7 +165,8 @@ static __always_inline _Bool condition_holds(__u64 flags, __u32 code)
 	return holds != (code & 1); /* odd codes are the negated ones */
 }
 
-/* To the totals: statuses, bytes, shapes, names; finds out whether it was slow. A function of its own for the verifier. */
+/* Adds an ended call to the totals: statuses, bytes, shapes, names. Determines whether it was slow. A separate
+ * function for the verifier. */
 __attribute__((noinline)) int add_ended_call(struct ended_call *call, struct gpuperf_thread *thread, __u32 cell_index)
 {
 	const struct gpuperf_function *function;
@@ -185,7 +186,7 @@ __attribute__((noinline)) int add_ended_call(struct ended_call *call, struct gpu
 	frame = get_frame(call, thread);
 	if (frame) {
 		call_stack_charge_hooked(thread, frame, call->duration_ns);
-		/* The calibrated part of child_ns may be more than it was. */
+		/* The calibrated part of child_ns may exceed the actual cost. */
 		self_ns -= frame->child_ns < self_ns ? frame->child_ns : self_ns;
 		call_stack_charge_parent(thread, function_id, call->duration_ns, function->outside_ns);
 	}
@@ -210,7 +211,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	__u32 condition = cookie >> GPUPERF_COOKIE_CONDITION_SHIFT;
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	/* The kernel has popped the return address already: entry saw it 8 bytes lower. */
+	/* The kernel has already popped the return address: entry saw it 8 bytes lower. */
 	__u64 sp = PT_REGS_SP(ctx) - (pairing == PAIRING_EXITS ? 0 : 8);
 	struct ended_call call = {
 		.start_ns = session ? *session >> 1 : 0,
@@ -254,14 +255,14 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 		cell_index = lost->cell;
 		lost->sp = 0;
 	} else if (pairing == PAIRING_EXITS) {
-		return 0; /* a shared tail, a jump within the function: not the end of a call of ours */
+		return 0; /* a shared tail, or a jump within the function: not the end of one of our calls */
 	} else {
 		__u64 word = lane_word(cookie);
 
 		given_up = session && *session & COOKIE_FRAMED;
-		/* No cookie, or the child of a fork inside the call, which has no state of the entry. */
+		/* No cookie, or the child of a fork inside the call, which has no state from the entry. */
 		if (!call.start_ns || (given_up && (!thread || call.start_ns < thread->created_ns))) {
-			/* Of two links at once, one sees the returns that the other counts. */
+			/* With two links at once, one sees the returns that the other counts. */
 			if (lane_counts(word, cookie) && !(word & GPUPERF_LANE_CHANGING))
 				emit_loss(GPUPERF_LOSS_UNPAIRED_RETURN);
 			return 0;
@@ -305,13 +306,13 @@ int probe_count(struct pt_regs *ctx)
 	cell_index = cells_find(function_id);
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
 	if (cell) {
-		__sync_fetch_and_add(&cell->untimed, 1); /* before calls: in flight is never negative */
+		__sync_fetch_and_add(&cell->untimed, 1); /* before calls, so that in flight is never negative */
 		__sync_fetch_and_add(&cell->calls, 1);
 	}
 	return 0;
 }
 
-/* Functions an exception may pass: timed from here to one of their own exits. */
+/* Functions an exception may pass through: timed from here to one of their own exits. */
 SEC("uprobe")
 int probe_entry_to_exit(struct pt_regs *ctx)
 {

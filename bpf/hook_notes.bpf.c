@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * Takes what launch hooks hand over: see hook_notes.h. It is what the process says of itself: whatever it says goes to
- * its own cells and records only, and its times are held against the clock.
+ * Takes the notes of launch hooks: see hook_notes.h. They are a process's claims about itself: they reach only its own
+ * cells and records, and their times are checked against the clock.
  */
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_process.bpf.h"
@@ -17,12 +17,12 @@ static __always_inline struct gpuperf_thread *make_thread(void)
 	return bpf_task_storage_get(&threads, bpf_get_current_task_btf(), NULL, BPF_LOCAL_STORAGE_GET_F_CREATE);
 }
 
-/* `pc`, `sp` and `bp` are read as one. */
+/* One read takes `pc`, `sp` and `bp`. */
 GPUPERF_ASSERT(__builtin_offsetof(struct gpuperf_noted_call, bp) - __builtin_offsetof(struct gpuperf_noted_call, pc) ==
 	       __builtin_offsetof(struct caller, bp));
 
-/* Takes off the frame of the call that has ended, as it was found in flight: 1 + its index, where it stays until the
- * thread's next call. 0 = it was not followed: it is nested in another, or the thread's place was not noted yet. */
+/* Pops the frame that the ended call got while in flight. Returns 1 + its index, where it stays until the thread's
+ * next call. 0 = not followed: nested in another call, or the thread's account was not noted yet. */
 __attribute__((noinline)) __u32 take_followed_frame(struct gpuperf_thread *thread, __u64 noted_address)
 {
 	const struct gpuperf_hooked_thread *said;
@@ -42,7 +42,7 @@ __attribute__((noinline)) __u32 take_followed_frame(struct gpuperf_thread *threa
 	return place;
 }
 
-/* Likewise, one made now: it says nothing of where the call's time went. */
+/* The same with a frame made now, which has no time split. */
 __attribute__((noinline)) __u32 make_ended_frame(struct gpuperf_thread *thread, const struct ended_call *call,
 						 __u64 address)
 {
@@ -57,8 +57,8 @@ __attribute__((noinline)) __u32 make_ended_frame(struct gpuperf_thread *thread, 
 	return place;
 }
 
-/* What leave() does for a call, but for its times, which are in the totals by themselves. 1 = it was slow: `call` is
- * filled, but for its frame. */
+/* Does what leave() does for a call, except for its times, which reach the totals separately. 1 = it was slow:
+ * `call` is filled, except for its frame. */
 __attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *call, __u32 *call_cell)
 {
 	const struct gpuperf_function *function;
@@ -95,8 +95,8 @@ __attribute__((noinline)) int end_noted_call(__u64 address, struct ended_call *c
 	return 1;
 }
 
-/* The frame of a slow call, and what the call around it has of it. `place`: as it was taken off; 0 = it was not followed.
- * A function of its own for the verifier. */
+/* Gives a slow call its frame, and adds it to the children of the call around it. `place`: from
+ * take_followed_frame(); 0 = not followed. A separate function for the verifier. */
 __attribute__((noinline)) int frame_ended_call(struct gpuperf_thread *thread, struct ended_call *call, __u64 address,
 					       __u32 place)
 {
@@ -105,7 +105,7 @@ __attribute__((noinline)) int frame_ended_call(struct gpuperf_thread *thread, st
 	if (!thread || !call)
 		return 0;
 	call->is_followed = !!place;
-	if (place) /* by the same start it was reported while in flight */
+	if (place) /* the start it was reported with while in flight */
 		call->start_ns = call_stack_at(thread, place - 1)->start_ns;
 	else
 		place = make_ended_frame(thread, call, address);
@@ -117,7 +117,7 @@ __attribute__((noinline)) int frame_ended_call(struct gpuperf_thread *thread, st
 	return 0;
 }
 
-/* In the program itself, like the next: the verifier allows no more calls below than there are. */
+/* Inlined, like the next one: the verifier's call depth is used up. */
 static __always_inline int take_noted_slow_call(__u64 address)
 {
 	struct gpuperf_thread *thread = make_thread();
@@ -165,8 +165,8 @@ static __always_inline struct noted_thread_key key_of(__u64 address)
 	return key;
 }
 
-/* Whether a stack is due that a thread has walked. Those of a second at once: the thread paces them, and they may be
- * noted late. */
+/* Whether a stack that a thread walked is due. Allows a second's worth at once: the thread paces them, and they may
+ * be noted late. */
 static __always_inline _Bool is_stack_due(struct noted_thread *noted)
 {
 	__u64 interval_ns = stack_interval_ns(), now_ns = bpf_ktime_get_ns(), next_ns = noted->next_stack_ns;
@@ -179,8 +179,8 @@ static __always_inline _Bool is_stack_due(struct noted_thread *noted)
 	return 1;
 }
 
-/* What one of a record's sites is called. `known`: so many were sent before; the stacks of the others are taken, of each
- * launch or as they are due. A function of its own for the verifier. */
+/* Sets the id of one of a record's sites. `known`: how many were sent before. The stacks of the others are taken,
+ * for each launch or when due. A separate function for the verifier. */
 __attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, __u32 at, struct noted_thread *noted,
 					      __u32 known)
 {
@@ -203,7 +203,7 @@ __attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, _
 	return 0;
 }
 
-/* The functions of the launches, of which most are one and the same. A function of its own for the verifier. */
+/* Fills in the functions of the launches, mostly the same one. A separate function for the verifier. */
 __attribute__((noinline)) int keep_noted_functions(struct gpuperf_launches *record)
 {
 	__u32 last_entry = GPUPERF_HOOK_COUNT, last_function = GPUPERF_NO_FUNCTION;
@@ -244,7 +244,7 @@ int take_noted_launches(__u64 address)
 		emit_loss(GPUPERF_LOSS_THREAD_STATE);
 		return 0;
 	}
-	if (noted->number < thread->taken_number) /* it ended as it was about to forget them */
+	if (noted->number < thread->taken_number) /* it ended just before it forgot them */
 		return 0;
 	if (noted->number == thread->taken_number) {
 		first = thread->taken_count;
@@ -289,7 +289,7 @@ static __always_inline void keep_thread_id(__u64 address)
 	struct noted_thread_key key = key_of(address);
 	const struct noted_thread *known = bpf_map_lookup_elem(&noted_threads, &key);
 
-	if (!known || known->tid != new_thread.tid) /* fails: its launches are told as lost */
+	if (!known || known->tid != new_thread.tid) /* on failure its launches are counted as lost */
 		bpf_map_update_elem(&noted_threads, &key, &new_thread, BPF_ANY);
 }
 
@@ -300,7 +300,7 @@ static __always_inline void forget_hooked_call(struct gpuperf_thread *thread)
 	thread->hooked.start_ns = 0;
 }
 
-/* Calls that the thread is inside of count its hooked calls from here on, and these are followed. */
+/* From here on, the thread's calls in flight account for its hooked calls, which are followed. */
 __attribute__((noinline)) int take_noted_thread(__u64 address)
 {
 	struct gpuperf_thread *thread = make_thread();

@@ -2,25 +2,25 @@
 /*
  * Contract between the launch hooks of libgpuperf_injector.so and the BPF programs. Plain C that also compiles as C++.
  *
- * The library has functions that do nothing, each with a USDT note (provider gpuperf_injector) and a semaphore. It calls
- * one to hand a struct of its own memory to the BPF program on it, whose first argument is the struct's address:
+ * The library has empty functions, each with a USDT probe (provider gpuperf_injector) and a semaphore. To pass a struct
+ * in its own memory to the BPF program attached there, it calls one with the struct's address as the first argument:
  *
  *   probe    semaphore above 0 means                          called
  *   count    the hooks count; probes in libcuda see nothing   never
  *   calls    -                                                when an entry's counts have changed, every 100 ms
  *   slow     -                                                when a hooked call took GPUPERF_NOTED_SLOW_NS or longer
- *   launch   -                                                before a hooked call whose stack BPF has to walk
- *   launches launches are reported, few with a stack          for what was kept, within 100 ms
- *   each     each is reported with its stack                  never
+ *   launch   -                                                before a hooked call whose stack BPF must walk
+ *   launches launches are reported, few with a stack          for kept launches, within 100 ms
+ *   each     each launch is reported with its stack           never
  *   thread   -                                                before a thread's first hooked call of an entry, once a
  *                                                             second, and when the thread ends
  *
- * The kernel keeps the semaphores right in every process, across fork, exec and the daemon's death. While `count` is
- * attached a hook counts the call and goes past the breakpoint at the driver's function; otherwise it goes through it. So
- * a call is counted exactly once whatever is attached when. The others stay attached when counting ends: what was counted
- * is still taken. Between notes BPF reads what the thread says of its calls (struct gpuperf_hooked_thread), and when the
- * process ends or executes another program what was counted and not noted (struct gpuperf_hooked_process). BPF believes
- * nothing here: a process can only spoil its own rows.
+ * The kernel keeps the semaphores correct in every process, across fork, exec and the daemon's death. While `count` is
+ * attached, a hook counts the call and skips the breakpoint on the driver's function; otherwise it goes through it. So
+ * each call is counted exactly once, whatever is attached at the time. The others stay attached when counting ends, so
+ * that earlier counts are still taken. Between notes BPF reads the thread's own account of its calls (struct
+ * gpuperf_hooked_thread). When the process exits or execs, BPF reads the counts not yet noted (struct
+ * gpuperf_hooked_process). BPF trusts none of this: a process can only corrupt its own rows.
  */
 #pragma once
 
@@ -28,7 +28,7 @@
 
 #define GPUPERF_NOTE_PROVIDER "gpuperf_injector"
 
-/* Cookie of the probe on a note. */
+/* Attach cookie of the probe that takes the note. */
 enum gpuperf_note {
 	GPUPERF_NOTE_CALLS = 1,
 	GPUPERF_NOTE_SLOW = 2,
@@ -39,8 +39,8 @@ enum gpuperf_note {
 	GPUPERF_NOTE_COUNT = 7
 };
 
-/* X(function, arguments): the entries of the driver that are counted by hooks: all by which work comes to a GPU, in each form
- * that any driver exports. All take integers and pointers only. `arguments`: how many. Append only. */
+/* X(function, arguments): the driver entries that hooks count: all that give a GPU work, in every form that any
+ * driver exports. All take only integers and pointers. `arguments`: how many. Append only. */
 #define GPUPERF_HOOK_ENTRIES(X) \
 	X(cuLaunchKernel, 11) X(cuLaunchKernel_ptsz, 11) \
 	X(cuLaunchKernelEx, 4) X(cuLaunchKernelEx_ptsz, 4) \
@@ -91,93 +91,95 @@ enum gpuperf_hook_entry {
 	GPUPERF_HOOK_COUNT
 };
 
-/* Calls shorter than this are never slow where hooks count: a threshold below it acts like this one. It keeps the trap of
- * a note at some percent of what it reports. */
+/* Where hooks count, calls shorter than this are never slow: a lower threshold acts like this one. It keeps the trap
+ * of a note to a few percent of the duration it reports. */
 #define GPUPERF_NOTED_SLOW_NS 20000ull
 
-/* One call, noted by `launch` before it and by `slow` after it, and said to be in flight by struct gpuperf_hooked_thread. */
+/* One call. Noted by `launch` before it and by `slow` after it; in flight, struct gpuperf_hooked_thread points to
+ * it. */
 struct gpuperf_noted_call {
-	__u64 start_mono_ns;      /* not yet in `launch` */
+	__u64 start_mono_ns;      /* not set yet in `launch` */
 	__u64 duration_ns;        /* `slow` only */
-	__u64 pc;                 /* the caller, where the call returns to */
-	__u64 sp;                 /* there */
-	__u64 bp;                 /* there */
-	__u64 arguments[GPUPERF_ARGUMENTS]; /* as in registers; further ones lie from `sp` on */
+	__u64 pc;                 /* return address, in the caller */
+	__u64 sp;                 /* at pc */
+	__u64 bp;                 /* at pc */
+	__u64 arguments[GPUPERF_ARGUMENTS]; /* as in registers; the rest are on the stack, from `sp` on */
 	__u64 return_value;       /* `slow` only */
 	__u32 entry;              /* enum gpuperf_hook_entry */
 	__u32 pad;
 };
 
-#define GPUPERF_HOOKED_THREADS 4096 /* of a process */
+#define GPUPERF_HOOKED_THREADS 4096 /* per process */
 
-/* What was counted of one entry, by a thread or by all. Only ever growing. What each call changes lies in one cache line,
- * but for its bucket: a launch finds few of them in the caches. */
+/* Counts of one entry, by one thread or by all. They only grow. Everything a call changes, except its bucket, is in
+ * one cache line: a launch finds few lines cached. */
 struct gpuperf_entry_counts {
 	__u64 calls;              /* begun */
-	__u64 abandoned;          /* that will never return: longjmp, exceptions */
-	__u64 self_ns;            /* total_ns without the hooked calls inside */
+	__u64 abandoned;          /* calls that will never return: longjmp, exceptions */
+	__u64 self_ns;            /* total_ns less the hooked calls inside */
 	__u64 inverted_min_ns;    /* ~0 - shortest; 0 = none */
 	__u64 max_ns;
-	__u64 total_ns;           /* written last: all else of the calls in it is there */
+	__u64 total_ns;           /* written last: everything else about the calls in it is already there */
 	__u64 other_errors;
 	__u64 pad;
 	struct gpuperf_error_count errors[GPUPERF_ERROR_SLOTS]; /* status_tag as in cells, benign statuses included */
-	__u32 buckets[GPUPERF_BUCKETS]; /* together: calls that have ended */
+	__u32 buckets[GPUPERF_BUCKETS]; /* sum: calls that have ended */
 	__u64 pad_to_line[4];
 };
 
-/* What was noted of an entry, in turns: the older is written anew, given its sequence, and noted. */
+/* Noted counts of an entry, double-buffered: the older copy is rewritten, given its sequence, and noted. */
 struct gpuperf_noted_counts {
 	__u64 sequence[2];        /* of the note; 0 = none, ~0 = being written */
-	struct gpuperf_entry_counts counts[2]; /* of all threads, since the program began */
+	struct gpuperf_entry_counts counts[2]; /* of all threads, since program start */
 };
 
-/* What the hooks of a process say of all its threads. */
+/* What the hooks of a process publish about all its threads. */
 struct gpuperf_hooked_process {
-	__u64 noted;              /* sequence of the last `calls` that has returned; each has the next number, from 1 on */
+	__u64 noted;              /* sequence of the last `calls` note that returned; numbered consecutively from 1 */
 	__u64 threads;            /* address of thread_count addresses of struct gpuperf_hooked_thread */
 	__u32 thread_count;       /* at most GPUPERF_HOOKED_THREADS */
 	__u32 pad;
-	__u64 counts[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_noted_counts; 0 = nothing was noted yet */
-	__u64 is_called[(GPUPERF_HOOK_COUNT + 63) / 64]; /* bit per entry that a thread has counts of */
+	__u64 counts[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_noted_counts; 0 = nothing noted yet */
+	__u64 is_called[(GPUPERF_HOOK_COUNT + 63) / 64]; /* bit per entry that any thread has counts of */
 };
 
-/* The counts of an entry have changed. Of each process by one thread. */
+/* The counts of an entry have changed. One thread per process notes this. */
 struct gpuperf_noted_calls {
 	__u64 process_address;    /* of struct gpuperf_hooked_process */
-	__u64 sequence;           /* of what is to be added, less what was noted before */
+	__u64 sequence;           /* of the counts to add, less those noted before */
 	__u32 entry;              /* enum gpuperf_hook_entry */
 	__u32 pad;
 };
 
-/* What a thread has counted and kept. */
+/* A thread's counts and kept launches. */
 struct gpuperf_thread_counts {
 	__u64 launches;           /* address of struct gpuperf_kept_launches */
-	__u64 entries[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_entry_counts; 0 = none was called */
+	__u64 entries[GPUPERF_HOOK_COUNT]; /* addresses of struct gpuperf_entry_counts; 0 = never called */
 };
 
-/* What a thread says of its hooked calls. Written by that thread only; read by BPF on it, and at the process's end. */
+/* A thread's own account of its hooked calls. Only that thread writes it. BPF reads it on that thread, and at
+ * process end. */
 struct gpuperf_hooked_thread {
-	__u64 total_ns;           /* of the outermost that have ended: a probed call around them does not count it as its own */
-	__u64 start_mono_ns;      /* of the one in flight, written once the call is; 0 = none. Cleared after its `slow` */
-	__u64 call_address;       /* of that one's struct gpuperf_noted_call, which has the same start: it lies on the
-				   * thread's stack, and is another's memory once it was left without a return */
+	__u64 total_ns;           /* of outermost calls that ended; excluded from the self time of a call around them */
+	__u64 start_mono_ns;      /* of the call in flight, written after its struct; 0 = none. Cleared after `slow` */
+	__u64 call_address;       /* of that call's struct gpuperf_noted_call, which has the same start. It is on the
+				   * thread's stack: that memory is reused once the call was left without a return */
 	__u64 counts_address;     /* of struct gpuperf_thread_counts */
 };
 
-/* Where it lies, aligned and for as long as it is not noted anew; a fork's child has none until it notes its own. Noted by
- * `thread`, on that thread. */
+/* Where a thread's account is: aligned, and valid until noted again. A fork's child has none until it notes its own.
+ * Noted by `thread`, on that thread. */
 struct gpuperf_noted_thread {
-	__u64 hooked_address;     /* of struct gpuperf_hooked_thread; 0 = the thread has none any more */
+	__u64 hooked_address;     /* of struct gpuperf_hooked_thread; 0 = the thread no longer has one */
 	__u64 process_address;    /* of struct gpuperf_hooked_process */
-	__u32 entry;              /* of the call that begins */
+	__u32 entry;              /* of the call about to begin */
 	__u32 pad;
 };
 
-/* A stack that the launching thread has walked by itself. No probed call is in it: a replaced return address is where the
- * kernel side has to walk. */
+/* A stack that the launching thread walked itself. It contains no probed call: where a return address is replaced,
+ * the kernel side must walk. */
 struct gpuperf_noted_stack {
-	__u64 stack_id;           /* of equal stacks the same; the process's own */
+	__u64 stack_id;           /* same for equal stacks; process-local */
 	__u64 frames_address;     /* of frame_count struct gpuperf_native_frame, the caller of the launch first */
 	__u64 python_address;     /* of python_count struct gpuperf_python_frame */
 	__u64 exact_frames[GPUPERF_STACK_FRAMES / 64]; /* bit per frame that a signal interrupted */
@@ -188,11 +190,11 @@ struct gpuperf_noted_stack {
 	__u16 pad;
 };
 
-/* Launches of one thread that were kept to be reported together, oldest first. Noted by `launches`, on any thread of the
- * process, and again when more were kept: the first of them are the same then. */
+/* Launches of one thread, kept to be reported together, oldest first. Noted by `launches`, on any thread of the
+ * process, and again when more were kept: the earlier ones are then unchanged. */
 struct gpuperf_noted_launches {
-	__u64 thread_address;     /* hooked_address of the launching thread, as it noted it */
-	__u64 number;             /* each of the thread's has the next, from 1 on */
+	__u64 thread_address;     /* hooked_address that the launching thread noted */
+	__u64 number;             /* consecutive per thread, from 1 */
 	__u64 base_mono_ns;
 	__u32 count;              /* at most GPUPERF_LAUNCHES; 0 = all were taken */
 	__u32 site_count;         /* at most GPUPERF_LAUNCH_SITES */
@@ -200,10 +202,10 @@ struct gpuperf_noted_launches {
 	struct gpuperf_kept_launch launches[GPUPERF_LAUNCHES];
 };
 
-#define GPUPERF_KEPT_NOTES 16 /* of a thread, at once */
+#define GPUPERF_KEPT_NOTES 16 /* per thread, at once */
 
-/* What a thread keeps: it fills one after the other, and another thread notes them. */
+/* A thread's kept launches: it fills one note after another, and another thread notes them. */
 struct gpuperf_kept_launches {
-	__u64 number;             /* of the one that is filled, at its place: number % GPUPERF_KEPT_NOTES */
+	__u64 number;             /* of the note being filled, at index number % GPUPERF_KEPT_NOTES */
 	struct gpuperf_noted_launches notes[GPUPERF_KEPT_NOTES];
 };

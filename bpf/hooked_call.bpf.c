@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* The hooked call that a thread is inside of: see hooked_call.bpf.h. */
+/* The hooked call in flight on a thread: see hooked_call.bpf.h. */
 #include "bpf/hooked_call.bpf.h"
 
-#define CLOCK_ERROR_NS 1000000ull /* hooks read the cycle counter and make the kernel's clock of it */
+#define CLOCK_ERROR_NS 1000000ull /* hooks convert the cycle counter to the kernel's clock */
 
-/* Read piece by piece: the programs' stack is small, and plans read much. */
+/* Reads field by field: the BPF stack is small, and plans read a lot. */
 __u32 hooked_call_push(struct gpuperf_thread *thread, __u64 address, __u64 start_ns)
 {
 	const struct gpuperf_noted_call *noted = (const void *)address;
@@ -44,7 +44,7 @@ __u32 hooked_call_push(struct gpuperf_thread *thread, __u64 address, __u64 start
 	return top + 2;
 }
 
-/* The call that began then, of the one the thread says; 0 = it has been left, or cannot be read. */
+/* The address of the call the thread reports, if it began at `start_ns`; 0 = it was left, or cannot be read. */
 static __always_inline __u64 find_said_call(const struct gpuperf_hooked_thread *said, __u64 start_ns)
 {
 	const struct gpuperf_noted_call *call;
@@ -66,11 +66,11 @@ int hooked_call_look(struct gpuperf_thread *thread, __u64 now_ns)
 		return 0;
 	said = (const void *)thread->hooked.address;
 	if (bpf_probe_read_user(&start_ns, sizeof(start_ns), &said->start_mono_ns))
-		return 0; /* not in memory just now: nothing is known */
+		return 0; /* not in memory now: nothing is known */
 	last_ns = thread->hooked.start_ns;
 	if (start_ns != last_ns) {
 		if (__sync_val_compare_and_swap(&thread->hooked.start_ns, last_ns, start_ns) != last_ns)
-			return 0; /* another program was here meanwhile */
+			return 0; /* another program got here first */
 		if (thread->hooked.place)
 			call_stack_cut(thread, thread->hooked.place - 1);
 		if (start_ns && start_ns < now_ns + CLOCK_ERROR_NS)

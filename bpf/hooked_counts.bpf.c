@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Sums of what hooks counted: see hooked_counts.bpf.h. */
+/* Sums of hook counts: see hooked_counts.bpf.h. */
 #include "bpf/hooked_counts.bpf.h"
 
 #define BUCKET_PAIRS (GPUPERF_BUCKETS / 2)
 #define HIGH_BUCKET 0xffffffff00000000ull
 
-/* Two buckets are one word: most are zero. */
+/* Reads two buckets as one word: most are zero. */
 static __always_inline __u64 bucket_pair(const struct gpuperf_entry_counts *counts, __u32 pair)
 {
 	return ((const __u64 *)counts->buckets)[pair];
@@ -59,7 +59,7 @@ __attribute__((noinline)) int add_hooked_counts(struct gpuperf_entry_counts *sum
 	return 0;
 }
 
-/* Of all that is added up. Errors keep the slots they have. */
+/* Negates everything that is added up. Errors keep their slots. */
 __attribute__((noinline)) int negate_hooked_counts(struct gpuperf_entry_counts *sum)
 {
 	if (!sum)
@@ -80,7 +80,7 @@ __attribute__((noinline)) int negate_hooked_counts(struct gpuperf_entry_counts *
 	return 0;
 }
 
-/* Calls that have begun and not ended; right whatever wrapped. */
+/* Calls in flight; correct whatever has wrapped. */
 __attribute__((noinline)) __u32 count_hooked_in_flight(const struct gpuperf_entry_counts *counts)
 {
 	__u64 ended = 0;
@@ -114,7 +114,7 @@ int hooked_counts_begin(struct gpuperf_counts_room *room, __u64 address, __u64 s
 		return -1;
 	is_known[0] = sequences[0] <= sequence;
 	is_known[1] = sequences[1] <= sequence;
-	if (is_known[0] == is_known[1]) /* the newer; where notes were missed the older is nearer */
+	if (is_known[0] == is_known[1]) /* the newer; if notes were missed, the older is closer */
 		which = is_known[0] ? sequences[1] > sequences[0] : sequences[1] < sequences[0];
 	else
 		which = is_known[1];
@@ -131,7 +131,7 @@ int hooked_counts_read(struct gpuperf_counts_room *room, __u64 address)
 	return add_hooked_counts(&room->sum, &room->read);
 }
 
-/* A function of its own for the verifier. */
+/* A separate function for the verifier. */
 __attribute__((noinline)) int take_hooked_buckets(struct gpuperf_cell *cell, const struct gpuperf_entry_counts *sum)
 {
 	if (!cell || !sum)
@@ -165,7 +165,7 @@ __attribute__((noinline)) int take_hooked_errors(struct gpuperf_cell *cell, cons
 	return 0;
 }
 
-/* In the order in which the daemon can read a cell at any time: calls first, total_ns last. */
+/* Writes in the order that lets the daemon read a cell at any time: calls first, total_ns last. */
 int hooked_counts_take(struct gpuperf_counts_room *room, __u32 entry, __u32 is_last)
 {
 	__u32 function_id = 0, cell_index;

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Sums of what hooks counted (struct gpuperf_entry_counts), and how they reach a cell. A sum may begin with what was taken
- * already, negated: then it is what is new. Functions of their own for the verifier; a NULL that cannot be is for it, too.
+ * Sums of hook counts (struct gpuperf_entry_counts), and how they reach a cell. A sum may start with the counts already
+ * taken, negated: it is then what is new. Separate functions for the verifier, which also needs the checks for a NULL
+ * that cannot occur.
  */
 #pragma once
 
 #include "bpf/hooked_call.bpf.h"
 
-/* Room for sums, of the current thread until it gives it back. NULL = no memory. */
+/* Scratch space for sums, the current thread's until given back. NULL = no memory. */
 static __always_inline struct gpuperf_counts_room *hooked_counts_borrow(void)
 {
 	__u32 tid = (__u32)bpf_get_current_pid_tgid(), key = 0;
@@ -25,12 +26,12 @@ static __always_inline void hooked_counts_give_back(void)
 	bpf_map_delete_elem(&counts_rooms, &tid);
 }
 
-/* Begins the sum of an entry with what was noted of it up to a sequence, negated: see struct gpuperf_noted_counts, which
- * lies at `address` in the process; 0 = nothing was. Not 0 = it cannot be read. */
+/* Starts an entry's sum with its counts noted up to `sequence`, negated. `address`: of struct gpuperf_noted_counts
+ * in the process; 0 = nothing was noted. Returns non-zero if it cannot be read. */
 int hooked_counts_begin(struct gpuperf_counts_room *room, __u64 address, __u64 sequence);
 
-/* Adds the counts that lie at `address`. Not 0 = they cannot be read. */
+/* Adds the counts at `address`. Returns non-zero if they cannot be read. */
 int hooked_counts_read(struct gpuperf_counts_room *room, __u64 address);
 
-/* Adds the sum to the entry's cell of the current process. `is_last`: its calls in flight will never return. */
+/* Adds the sum to the current process's cell for the entry. `is_last`: its calls in flight will never return. */
 int hooked_counts_take(struct gpuperf_counts_room *room, __u32 entry, __u32 is_last);

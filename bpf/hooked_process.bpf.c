@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * Processes whose hooks count. A note in progress when its process is killed is taken or not: each has a sequence, and what
- * is taken at the end begins with the last that was.
+ * Processes whose hooks count. A note in progress when its process is killed may or may not be taken: each has a
+ * sequence, and the final take starts from the last one taken.
  *
- * The work at a process's end is bounded whatever it says of itself, by LAST_READS above all: see decision 0025.
+ * The work at a process's end is bounded, whatever the process claims, above all by LAST_READS: see decision 0025.
  */
 #include "bpf/hooked_process.bpf.h"
 #include "bpf/trace.bpf.h"
@@ -11,7 +11,7 @@
 #define LAST_READS 16384   /* counts of (thread, entry) */
 #define LAST_LAUNCHES 1024 /* notes of kept launches */
 
-/* Only of a process with a row of its own: so there are never more than rows, each user's share of them included. */
+/* Only for a process with a row of its own, so there are never more of these than rows, within each user's share. */
 int hooked_process_note(__u64 address, __u32 entry)
 {
 	const struct gpuperf_hooked_process *said = (const void *)address;
@@ -25,14 +25,14 @@ int hooked_process_note(__u64 address, __u32 entry)
 	if (!hooked_call_function(entry, &function_id) || cells_find(function_id) == function_id ||
 	    bpf_probe_read_user(&found.taken, sizeof(found.taken), &said->noted))
 		return 0;
-	if (known) /* it executed another program where the kernel does not let us see that */
+	if (known) /* it did an exec that this kernel does not show us */
 		*known = found;
 	else
 		bpf_map_update_elem(&hooked_processes, &key, &found, BPF_NOEXIST);
 	return 0;
 }
 
-/* The sum of the entry's counts with this sequence and those before, negated. Not 0 = there is none. */
+/* Sums the entry's counts with this sequence and, negated, those before it. Returns non-zero if there are none. */
 static __always_inline int sum_noted(struct gpuperf_counts_room *room, const struct gpuperf_noted_calls *noted)
 {
 	const struct gpuperf_hooked_process *said = (const void *)noted->process_address;
@@ -108,7 +108,7 @@ static long add_thread(__u32 index, struct last_context *context)
 	return 0;
 }
 
-/* Of one entry: nothing where not all of it can be read, for the difference would be no number of calls. */
+/* Takes one entry's counts, or nothing unless all can be read: a partial difference would not be a number of calls. */
 __attribute__((noinline)) int take_last_counts(struct gpuperf_counts_room *room, __u32 entry, __u64 taken)
 {
 	struct last_context context = {.room = room, .entry = entry};
@@ -155,7 +155,7 @@ static long take_launches_of(__u32 index, struct last_context *context)
 	return 0;
 }
 
-/* In its caller: the verifier allows no more calls below than there are. */
+/* Inlined: the verifier's call depth is used up. */
 static __always_inline void take_last(struct gpuperf_counts_room *room, const struct hooked_process *ended)
 {
 	struct last_context context = {.room = room};

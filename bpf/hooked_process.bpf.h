@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* Processes whose hooks count: what they counted and have not noted is taken when they end. See hooked_process.bpf.c. */
+/* Processes whose hooks count. Counts they have not noted are taken when they end. See hooked_process.bpf.c. */
 #pragma once
 
 #include "bpf/hooked_counts.bpf.h"
 
-/* Remembers where the current process says what it counts (struct gpuperf_hooked_process), before its first call of an
- * entry that is not known yet. */
+/* Remembers where the current process's counts are (struct gpuperf_hooked_process), before its first call of an
+ * entry not known yet. */
 int hooked_process_note(__u64 address, __u32 entry);
 
-/* Adds what a note of `calls` at `address` says. */
+/* Adds the counts of a `calls` note at `address`. */
 int hooked_process_take(__u64 address);
 
-/* Takes what the current process has not noted. None of its threads is in user space any more, its memory is still there
- * where `has_memory`. Once for each process: whoever comes later, or at the same time, finds it gone. */
+/* Takes the counts the current process has not noted. None of its threads is in user space any more; with
+ * `has_memory` its memory is still there. Once per process: a later or concurrent caller finds it gone. */
 int hooked_process_end(__u32 has_memory);
 
-/* Launches that a thread kept (struct gpuperf_noted_launches). */
+/* Takes launches that a thread kept (struct gpuperf_noted_launches). */
 int take_noted_launches(__u64 address);
 
 static __always_inline struct gpuperf_process_key current_process(void)
@@ -29,8 +29,7 @@ static __always_inline struct gpuperf_process_key current_process(void)
 	return key;
 }
 
-/* The current process executes another program, and its other threads are about to go: whoever is left alone takes what was
- * not noted. */
+/* The current process execs, and its other threads are about to end: the last one left takes the counts not noted. */
 static __always_inline void hooked_process_exec(struct task_struct *task)
 {
 	struct gpuperf_process_key key = current_process();
@@ -38,13 +37,13 @@ static __always_inline void hooked_process_exec(struct task_struct *task)
 
 	if (!known)
 		return;
-	/* Before it looks how many threads there are: one that ends from here on sees it. */
+	/* Set before the thread count is read: a thread that ends from here on sees it. */
 	__sync_val_compare_and_swap(&known->is_executing, 0, 1);
 	if (task->signal->live.counter == 1)
 		hooked_process_end(1);
 }
 
-/* A thread of the current process is ending that leaves one behind. */
+/* A thread of the current process is ending and leaves one other. */
 static __always_inline void hooked_process_leave(void)
 {
 	struct gpuperf_process_key key = current_process();

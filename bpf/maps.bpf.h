@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* The maps, all of them, and the kernel types the programs read. */
+/* All maps, and the kernel types the programs read. */
 #pragma once
 
 #include <linux/bpf.h>
@@ -114,7 +114,7 @@ struct bpf_iter__task {
 	struct task_struct *task;
 } __attribute__((preserve_access_index));
 
-/* One probed call a thread is inside of. */
+/* One probed or hooked call in flight on a thread. */
 struct gpuperf_frame {
 	__u64 sp;          /* user stack pointer at entry: tells frames of one thread apart */
 	__u64 start_ns;
@@ -126,13 +126,13 @@ struct gpuperf_frame {
 	__u64 bp;          /* user frame pointer at entry */
 	__u32 minor_faults; /* of the thread, at entry; the low bits are enough for a difference */
 	__u32 major_faults;
-	__u8 has_split;    /* 0 = nothing happened yet that `split` would show: it is not even zeroed */
+	__u8 has_split;    /* 0 = nothing to show in `split` yet: it is not even zeroed */
 	__u8 child_count;
-	__u8 is_hooked;    /* a launch hook's call, which its process counts by itself */
+	__u8 is_hooked;    /* a hooked call, which its process counts itself */
 	__u8 pad[5];
-	struct gpuperf_time_split split; /* its faults stay unused here */
+	struct gpuperf_time_split split; /* its fault counts are unused here */
 	struct gpuperf_child children[GPUPERF_CHILDREN];
-	__u64 hooked_ns;   /* of the thread, at entry; less what calls made inside were charged already */
+	__u64 hooked_ns;   /* of the thread, at entry, plus what calls made inside were already charged */
 };
 #define GPUPERF_NO_CELL 0xffffffffu
 
@@ -140,9 +140,9 @@ struct gpuperf_frame {
 
 #define GPUPERF_GHOSTS 8 /* a power of two */
 
-#define GPUPERF_SITE_CACHE 32 /* a power of two: places in a loop of launches that take turns */
+#define GPUPERF_SITE_CACHE 32 /* a power of two: launch sites that take turns in a loop */
 
-/* A site that was sent, as sent_sites has it. */
+/* A sent site, as in sent_sites. */
 struct gpuperf_sent_site {
 	__u64 site_id;     /* 0 = none */
 	__u64 sent_ns;
@@ -157,17 +157,17 @@ struct gpuperf_ghost {
 	__u32 pad;
 };
 
-/* How the thread left the CPU, and who woke it. Written by the hooks of call_state.bpf.c. */
+/* How the thread left the CPU, and who woke it. Written by the programs of call_state.bpf.c. */
 struct gpuperf_off_cpu {
 	__u64 since_ns;    /* 0 = on the CPU */
 	__u64 queue_throttle_ns;
 	__u64 group_throttle_ns;
-	/* The scheduler's own accounts of the thread when it left, by its own clock. */
+	/* The scheduler's own accounting of the thread when it left, by the scheduler's clock. */
 	__u64 run_delay_ns;
 	__u64 exec_start_ns;
 	__u64 exec_sum_ns;
 	__u32 cpu;
-	__u32 blocked;     /* by its own doing; else it could run */
+	__u32 blocked;     /* voluntarily; else it was runnable */
 	__s32 syscall;
 	__s32 fd;          /* the file waited on; -1 = none */
 	__u64 wake_ns;     /* 0 = not yet */
@@ -180,16 +180,16 @@ struct gpuperf_off_cpu {
 	__u64 waker_stack_id;
 };
 
-/* The outermost hooked call that the thread is inside of: see hooked_call.bpf.h. */
+/* The outermost hooked call in flight on the thread: see hooked_call.bpf.h. */
 struct gpuperf_hooked_call {
 	__u64 address;     /* of struct gpuperf_hooked_thread; 0 = none was noted */
-	__u64 start_ns;    /* as the thread says; 0 = it was in none when it was looked at last */
-	__u64 seen_ns;     /* when that was */
+	__u64 start_ns;    /* as the thread reports; 0 = it was in none at the last check */
+	__u64 seen_ns;     /* time of the last check */
 	__u32 place;       /* 1 + index of its frame; 0 = it has none */
 	__u32 pad;
 };
 
-/* The probed and hooked calls a thread is inside of, outermost first. 6.7 KiB, only for threads that ever made one. */
+/* The probed and hooked calls in flight on a thread, outermost first. 6.7 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
 	__u32 depth;
@@ -197,14 +197,14 @@ struct gpuperf_thread {
 	/* What the newer of two links found in the lane's word at the latest hit; 0 = nothing to agree on. */
 	__u64 newer_cookie;
 	__u64 newer_word;
-	/* cell << 32 | function id + 1: saves the look-up in cell_index, 17 of some 60 ns. A cell stays
-	 * its process's until that has exited, and this memory goes with the thread. */
+	/* cell << 32 | function id + 1: saves the lookup in cell_index, 17 of about 60 ns. A process keeps its cell
+	 * until it has exited, and this memory goes with the thread. */
 	__u64 cells[GPUPERF_CELL_CACHE];
-	/* The last calls given up, in a circle. */
+	/* The last abandoned calls, as a ring. */
 	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
-	__u64 next_stack_ns; /* no launch before carries a stack, where they are paced */
+	__u64 next_stack_ns; /* where stacks are paced, no launch before this carries one */
 	struct gpuperf_hooked_call hooked;
-	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the look-up */
+	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the lookup */
 	struct gpuperf_off_cpu off_cpu;
 	struct gpuperf_wait waits[GPUPERF_WAITS]; /* the longest of the calls in flight, and stale ones */
 	struct gpuperf_frame frames[GPUPERF_CALL_DEPTH];
@@ -232,7 +232,7 @@ struct {
 	__type(value, struct gpuperf_plan);
 } plans GPUPERF_MAP;
 
-/* Entry of the driver (enum gpuperf_hook_entry) -> 1 + id of its function; 0 = not configured, or switched off. */
+/* Driver entry (enum gpuperf_hook_entry) -> 1 + id of its function; 0 = not configured, or switched off. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -248,16 +248,16 @@ struct noted_thread_key {
 };
 
 struct noted_thread {
-	__u64 taken_number;  /* of the kept launches that were taken last */
-	__u64 next_stack_ns; /* when a further stack of them is due, where they are paced */
-	__u32 taken_count;   /* how many of them */
-	__u32 taken_sites;   /* how many of theirs */
+	__u64 taken_number;  /* of the kept launches taken last */
+	__u64 next_stack_ns; /* where stacks are paced, when the next is due */
+	__u32 taken_count;   /* how many of them were taken */
+	__u32 taken_sites;   /* how many of their sites were taken */
 	__u32 tid;
 	__u32 pad;
 };
 
-/* Thread that noted an address. Launches may be reported by another thread of its process. Sized as `threads`
- * that launch: 4,096 of one process, and the least recently used go. */
+/* Address -> the thread that noted it. Another thread of its process may report its launches. Sized for `threads`
+ * that launch: 4,096 of one process; the least recently used are evicted. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -267,11 +267,11 @@ struct {
 
 struct hooked_process {
 	__u64 address; /* of struct gpuperf_hooked_process */
-	__u64 taken;   /* sequence of the last note of its calls that was taken */
-	__u64 is_executing; /* another program: its last other thread is the end of this one */
+	__u64 taken;   /* sequence of its last `calls` note that was taken */
+	__u64 is_executing; /* another program: this one ends with its last other thread */
 };
 
-/* Processes whose hooks count, until they end or execute another program: see hooked_process.bpf.c. (set): stats.max_cells. */
+/* Processes whose hooks count, until they end or exec: see hooked_process.bpf.c. (set): stats.max_cells. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -280,18 +280,18 @@ struct {
 	__type(value, struct hooked_process);
 } hooked_processes GPUPERF_MAP;
 
-/* Where counts of hooks are added up: see hooked_counts.bpf.h. */
+/* Where hook counts are added up: see hooked_counts.bpf.h. */
 struct gpuperf_counts_room {
 	struct gpuperf_entry_counts sum;
 	struct gpuperf_entry_counts read;
 	struct gpuperf_hooked_process process;
-	__u32 base_in_flight; /* of what the sum began with */
+	__u32 base_in_flight; /* of the counts the sum began with */
 	__u32 reads_left;
 	__u32 launches_left;
 	__u32 pad;
 };
 
-/* By thread: programs may be preempted by those of another thread on their CPU. As many as do so at once. */
+/* Keyed by thread: another thread's program may preempt this one on its CPU. Sized for as many at once. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -300,7 +300,7 @@ struct {
 	__type(value, struct gpuperf_counts_room);
 } counts_rooms GPUPERF_MAP;
 
-/* What new entries are copied from: never written. */
+/* Template of new entries: never written. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -336,14 +336,14 @@ struct {
 	__type(value, struct gpuperf_cell_owner);
 } cell_index GPUPERF_MAP;
 
-/* Cells nobody owns, zeroed by the daemon before it puts them here. (set): stats.max_cells. */
+/* Free cells, zeroed by the daemon before it puts them here. (set): stats.max_cells. */
 struct {
 	__uint(type, BPF_MAP_TYPE_STACK);
 	__uint(max_entries, 1);
 	__type(value, __u32);
 } free_cells GPUPERF_MAP;
 
-/* What users beside root have and may have of the cells, together. */
+/* Cells that all users other than root own, and may own, together. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -351,8 +351,8 @@ struct {
 	__type(value, struct gpuperf_cell_room);
 } cell_room GPUPERF_MAP;
 
-/* User -> its cells, of users beside root; who has none leaves at the daemon's next read. More users at once share
- * the overflow cells. */
+/* User -> its cells, for users other than root. Users without cells are removed at the daemon's next read. More
+ * users at once share the overflow cells. */
 #define GPUPERF_CELL_USERS 1024
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -361,8 +361,8 @@ struct {
 	__type(value, __u32);
 } cells_by_user GPUPERF_MAP;
 
-/* Processes that own cells: whose exit the daemon wants to hear of. Not preallocated: there are
- * far fewer processes than cells. (set): stats.max_cells. */
+/* Processes that own cells: their exit is reported to the daemon. Not preallocated: there are far fewer processes
+ * than cells. (set): stats.max_cells. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -371,7 +371,7 @@ struct {
 	__type(value, struct gpuperf_process_info);
 } processes GPUPERF_MAP;
 
-/* (cell, GEMM shape) -> calls and time. A large model has some hundred shapes a process. */
+/* (cell, GEMM shape) -> calls and time. A large model has a few hundred shapes per process. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -397,16 +397,16 @@ struct {
 	__type(value, __u64);
 } losses GPUPERF_MAP;
 
-/* 4 MiB holds about 1,800 slow calls: 200 ms between two drains at 9,000 slow calls a second. Half of it
- * is kept for the longest of each function and process. */
+/* 4 MiB holds about 1,800 slow calls: 200 ms between two drains at 9,000 slow calls a second. Half of it is reserved
+ * for the longest of each function and process. */
 #define GPUPERF_SLOW_RING_BYTES (1 << 22)
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, GPUPERF_SLOW_RING_BYTES);
 } slow_ring GPUPERF_MAP;
 
-/* What a process, and a user other than root, sent of slow calls within the window. Key: pid, or
- * GPUPERF_SHARE_OF_USER | uid. Those seen longest ago leave: they begin anew. */
+/* Slow calls that a process, and a user other than root, sent within the window. Key: pid, or GPUPERF_SHARE_OF_USER
+ * | uid. The least recently used are evicted, and start again. */
 #define GPUPERF_SHARE_OF_USER (1ull << 32)
 struct gpuperf_slow_share {
 	__u64 window_start_ns;
@@ -419,21 +419,21 @@ struct {
 	__type(value, struct gpuperf_slow_share);
 } slow_shares GPUPERF_MAP;
 
-/* Apart from the slow calls, so that a storm of those cannot hide an exit. 64 KiB: 2,000 exits. */
+/* Separate from slow calls, so that a flood of those cannot hide an exit. 64 KiB: 2,000 exits. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 16);
 } process_ring GPUPERF_MAP;
 
-/* Apart likewise. 256 KiB: 870 names of kernels between two drains. */
+/* Separate likewise. 256 KiB: 870 kernel names between two drains. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 18);
 } name_ring GPUPERF_MAP;
 
-/* Where a frame's caller is found, by the address where its function is stopped. Filled as walks meet addresses
- * (64 bytes of kernel memory each); the daemon empties it of processes that have gone. A large PyTorch program
- * has some 20,000 addresses on its stacks. */
+/* How to find a frame's caller, by the address where its function is stopped. Filled as walks meet addresses (64
+ * bytes of kernel memory each); the daemon removes those of processes that have exited. A large PyTorch program has
+ * about 20,000 addresses on its stacks. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -453,8 +453,8 @@ struct {
 
 #define GPUPERF_PYTHON_STATES 4
 
-/* Process -> how often its loader has changed what is mapped. Those that do so most seldom are forgotten, and
- * their mappings looked at again. */
+/* Process -> how often its loader has changed the mappings. The least recently used are evicted, and their mappings
+ * are read again. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 8192);
@@ -462,29 +462,29 @@ struct {
 	__type(value, __u32);
 } code_changes GPUPERF_MAP;
 
-/* A native frame, with what the next walk of the thread can do without if it meets the same one. */
+/* A native frame, with what the thread's next walk can reuse if it meets the same one. */
 struct gpuperf_walk_frame {
 	__u64 pc;
 	__u64 sp;
-	/* How it led to its caller's; of kind UNKNOWN: not to be gone by again, and bp_at = a signal stopped it at pc. */
+	/* How it led to its caller's; kind UNKNOWN: do not reuse, and bp_at = a signal stopped it at pc. */
 	struct gpuperf_unwind_rule rule;
 	__u64 hash;               /* of this frame and those further out */
 };
 
 #define GPUPERF_WALK_PAGE_BYTES 4096
-#define GPUPERF_WALK_PIECE_BYTES 192 /* what is read of a frame of Python lies closer together, in all versions */
+#define GPUPERF_WALK_PIECE_BYTES 192 /* all reads of a Python frame are closer together, in all versions */
 #define GPUPERF_WALK_LINES 32        /* a power of two */
 
 /* The first line of a code object, as one walk read it. */
 struct gpuperf_walk_line {
-	__u64 address;            /* where it stands */
+	__u64 address;            /* where the line is */
 	__u64 walk_number;        /* another walk may find another object there */
 	__u32 first_line;
 	__u32 pad;
 };
 
-/* A stack as a thread's last walk found it, and what a walk has read of the process's memory. 15.4 KiB, so that it
- * fits into 16 with its header; only for threads of which a stack was taken. */
+/* The stack a thread's last walk found, and process memory that a walk has read. 15.4 KiB, so that it fits into 16
+ * with its header; only for threads whose stack was taken. */
 struct gpuperf_walk {
 	struct gpuperf_walk_frame frames[GPUPERF_STACK_FRAMES]; /* from `start` on, the outermost last */
 	struct gpuperf_python_frame python[GPUPERF_PYTHON_FRAMES];
@@ -492,35 +492,35 @@ struct gpuperf_walk {
 	__u64 hash;
 	__u64 process_start_boot_ns;
 	__u64 bp;                 /* of the last frame */
-	__u64 trampoline;         /* what return probes put in the place of addresses; 0 = none was met yet */
+	__u64 trampoline;         /* what return probes put in place of return addresses; 0 = not met yet */
 	__u32 pid;
 	__u32 tid;
 	__u32 space;
 	__u32 code_changes;
 	__u32 start;
-	/* Where the walk stands; here and not on the program's stack, where the verifier would follow each value. Frames
-	 * found anew stand at the front of `frames`, innermost first, until the walk is at its end; those of the last
-	 * walk at the back, and those that both have stay where they are. There are never more new ones than old ones
-	 * passed, or none of the old ones is left. */
+	/* State of the walk, kept here because the verifier would track each value on the program's stack. New
+	 * frames are at the front of `frames`, innermost first, until the walk ends; those of the last walk are at
+	 * the back, and those that both have stay in place. There are never more new ones than old ones passed, or
+	 * no old ones are left. */
 	__u32 new_count;
-	__u32 old;                /* the next of the last walk that may be met; GPUPERF_STACK_FRAMES = none */
-	__u32 first_same;         /* from this one on up to `old` all were met; GPUPERF_STACK_FRAMES = none */
+	__u32 old;                /* next frame of the last walk that may be met; GPUPERF_STACK_FRAMES = none */
+	__u32 first_same;         /* from this one up to `old` all were met; GPUPERF_STACK_FRAMES = none */
 	struct unwind_frame frame;
 	__u32 python_count;
 	__u32 end;                /* GPUPERF_STACK_* */
 	__u32 python_is_cut;
-	/* This thread's PyThreadStates, one for each interpreter it uses, as found last. */
+	/* This thread's PyThreadStates, one for each interpreter it uses, as last found. */
 	__u64 python_threads[GPUPERF_PYTHON_STATES];
 	__u32 python_thread_count;
 	__u32 python_space;       /* where they were found; 0 = never looked */
-	__u64 python_search_ns;   /* when */
+	__u64 python_search_ns;   /* time of that search */
 	__u32 busy;
 	__u32 pad;
 	__u64 number;             /* of the walk */
-	/* One page of memory, and less than that, as they are during this walk. */
+	/* One page of memory and one smaller piece, as they are during this walk. */
 	__u64 page_address;       /* GPUPERF_WALK_NOTHING = none was read */
 	__u64 piece_address;
-	__u32 is_python_near;     /* what is read now are frames of Python that lie side by side (since 3.11) */
+	__u32 is_python_near;     /* now reading Python frames that are adjacent in memory (since 3.11) */
 	__u32 pad2;
 	__u8 page[GPUPERF_WALK_PAGE_BYTES + 8];
 	__u8 piece[GPUPERF_WALK_PIECE_BYTES];
@@ -535,7 +535,7 @@ struct {
 	__type(value, struct gpuperf_walk);
 } walks GPUPERF_MAP;
 
-/* From Linux 7.0 on the storage of tasks takes no more than 8 KiB: there the walks are by thread, and go when it ends. */
+/* Since Linux 7.0 task storage holds at most 8 KiB: there walks are keyed by thread, and deleted when it ends. */
 #define GPUPERF_WALKING_THREADS 4096
 
 struct {
@@ -546,7 +546,7 @@ struct {
 	__type(value, struct gpuperf_walk);
 } walks_by_thread GPUPERF_MAP;
 
-/* What new entries are copied from: never written. */
+/* Template of new entries: never written. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
@@ -554,22 +554,22 @@ struct {
 	__type(value, struct gpuperf_walk);
 } empty_walk GPUPERF_MAP;
 
-/* A rule of a return address that a walk has gone by. */
+/* The rule of a return address that a walk has used. */
 struct gpuperf_known_rule {
 	__u64 pc;
 	struct gpuperf_unwind_rule rule;
 };
 
-#define GPUPERF_KNOWN_RULES 1760  /* 44 ways of 40 frames that have none in common; as many as fit, see below */
+#define GPUPERF_KNOWN_RULES 1760  /* 44 paths of 40 frames with none in common; as many as fit, see below */
 #define GPUPERF_KNOWN_PLACES 2048 /* a power of two */
 
-/* The rules by which a thread's walks went last, in the order of the walks. 31.5 KiB, so that it fits into 32 with its
- * header; only for threads of which a stack was taken. */
+/* The rules that a thread's last walks used, in the order of the walks. 31.5 KiB, so that it fits into 32 with its
+ * header; only for threads whose stack was taken. */
 struct gpuperf_known_rules {
-	__u32 space;              /* for which they hold */
-	__u32 count;              /* so many are filled */
-	__u32 next;               /* where the next one goes: over the oldest */
-	__u32 at;                 /* behind the one found last: the next to be looked for, likely */
+	__u32 space;              /* for which they are valid */
+	__u32 count;              /* how many are filled */
+	__u32 next;               /* where the next one goes: it replaces the oldest */
+	__u32 at;                 /* after the one found last: likely the next one needed */
 	__u16 places[GPUPERF_KNOWN_PLACES]; /* by a hash of the address: where its rule may be */
 	struct gpuperf_known_rule rules[GPUPERF_KNOWN_RULES];
 };
@@ -581,7 +581,7 @@ struct {
 	__type(value, struct gpuperf_known_rules);
 } known_rules GPUPERF_MAP;
 
-/* Likewise. */
+/* Same as walks_by_thread. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
@@ -599,13 +599,13 @@ struct {
 
 /* A process that captures graphs, or did. */
 struct gpuperf_capturing {
-	__u64 begun_ns;    /* the capture that began last */
+	__u64 begun_ns;    /* of the latest capture */
 	__u64 refilled_ns;
 	__s64 launches_left;
-	__u32 open;        /* captures that are followed and have not ended */
+	__u32 open;        /* followed captures that have not ended */
 };
 
-/* By pid. */
+/* Key: pid. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 4096);
@@ -613,7 +613,7 @@ struct {
 	__type(value, struct gpuperf_capturing);
 } capturing GPUPERF_MAP;
 
-/* Stacks that were sent: others like them are named only. The daemon keeps more. */
+/* Stacks that were sent: equal ones are only referred to. The daemon keeps more. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
 	__uint(max_entries, 16384);
@@ -621,20 +621,20 @@ struct {
 	__type(value, __u32);
 } sent_stacks GPUPERF_MAP;
 
-/* 4 MiB: 640 new stacks of full size between two drains. */
+/* 4 MiB: 640 new full-size stacks between two drains. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 22);
 } stack_ring GPUPERF_MAP;
 
-/* 16 MiB: 238 stacks to be walked by the daemon, as many as a program that begins to launch may bring
- * before the first of them has been learned from. */
+/* 16 MiB: 238 stacks for the daemon to walk, as many as a program that starts to launch may send before the daemon
+ * has learned from the first of them. */
 struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 1 << 24);
 } stack_copy_ring GPUPERF_MAP;
 
-/* What is traced of processes without an order of their own. */
+/* What to trace of processes without an order of their own. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(map_flags, BPF_F_MMAPABLE);
@@ -643,7 +643,7 @@ struct {
 	__type(value, struct gpuperf_trace_order);
 } trace_everyone GPUPERF_MAP;
 
-/* Process -> what is traced of it. */
+/* Process -> what to trace of it. */
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(map_flags, BPF_F_NO_PREALLOC);

@@ -36,7 +36,7 @@ __attribute__((noinline)) int plan_read(const struct gpuperf_capture *capture, c
 		if (error)
 			return 1;
 	}
-	if (capture->blob) { /* where it lies; it is read when the call is shown */
+	if (capture->blob) { /* its address; it is read when the call is reported */
 		*value = v + capture->offset_bytes[loads & (GPUPERF_CHAIN - 1)];
 		return 0;
 	}
@@ -184,7 +184,7 @@ int plan_add(struct gpuperf_frame *frame, struct gpuperf_cell *cell, __u64 durat
 	return 0;
 }
 
-/* The string or array that value `i` leads to. */
+/* Reads the string or array that value `i` points to. */
 __attribute__((noinline)) int plan_read_blob(struct gpuperf_slow_call *record, __u32 i, __u32 blob)
 {
 	long length;
@@ -197,7 +197,7 @@ __attribute__((noinline)) int plan_read_blob(struct gpuperf_slow_call *record, _
 	if (record->values_unread >> i & 1)
 		return 0;
 	from = (void *)record->values[i];
-	/* A short string may end right before memory that cannot be read. */
+	/* A short string may end right before unreadable memory. */
 	if (!bpf_probe_read_user(record->blobs[blob], GPUPERF_BLOB_BYTES, from)) {
 		record->blob_bytes[blob] = GPUPERF_BLOB_BYTES;
 		return 0;

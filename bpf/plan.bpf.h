@@ -1,24 +1,24 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* Arguments: keeping values at entry, and adding up what they mean at a successful return. Functions of plan.bpf.c are
- * looked at by the verifier once each, not on every path to them. */
+/* Arguments: keeps values at entry, and adds up what they mean at a successful return. The verifier checks each
+ * function of plan.bpf.c once, not on every path to it. */
 #pragma once
 
 #include "bpf/call_stack.bpf.h"
 
-/* Where arguments are at a function's entry. */
+/* Where the arguments are at a function's entry. */
 struct plan_registers {
 	__u64 values[8];
 	__u64 sp;
 };
 
-/* The values of the function's plan. */
+/* Keeps the values of the function's plan. */
 int plan_keep(const struct plan_registers *registers, __u32 function_id, struct gpuperf_frame *frame);
 
-/* What a successful call adds. */
+/* Adds what a successful call contributes. */
 int plan_add(struct gpuperf_frame *frame, struct gpuperf_cell *cell, __u64 duration_ns);
 
-/* The strings and arrays of a slow call, as they are at its return: keeping them at entry would cost
- * every call and 4 KiB a thread. */
+/* Reads the strings and arrays of a slow call, as they are at its return: keeping them at entry would cost every
+ * call, and 4 KiB per thread. */
 int plan_read_blobs(struct gpuperf_slow_call *record);
 
 static __always_inline void plan_keep_registers(struct pt_regs *ctx, __u64 *values)
@@ -28,7 +28,7 @@ static __always_inline void plan_keep_registers(struct pt_regs *ctx, __u64 *valu
 	values[2] = PT_REGS_PARM3(ctx);
 	values[3] = PT_REGS_PARM4(ctx);
 	values[4] = PT_REGS_PARM5(ctx);
-	values[5] = ctx->r9; /* PARM6 of libbpf 1.1 is missing */
+	values[5] = ctx->r9; /* libbpf 1.1 has no PARM6 */
 }
 
 /* number: 1 + index of a value. Zero when there is none or it could not be read. */

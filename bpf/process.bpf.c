@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Tasks: calls a dying thread is inside of are abandoned, the daemon hears of a process's end, and may
- * ask what every thread is inside of. */
+/* Tasks: abandons a dying thread's calls, reports process exits to the daemon, and lists every thread's calls in
+ * flight. */
 #include "bpf/hooked_process.bpf.h"
 
-#define TICKS_NS 20000000ull /* two of the slowest kernels, which tick every 10 ms */
+#define TICKS_NS 20000000ull /* two ticks of the slowest kernels, which tick every 10 ms */
 
 static __always_inline void emit_process_exit(struct task_struct *task)
 {
@@ -28,7 +28,7 @@ static __always_inline void emit_process_exit(struct task_struct *task)
 	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
 }
 
-/* The task's thread is over, or the program it ran. */
+/* The task's thread has ended, or the program it ran. */
 static __always_inline void end_thread(struct task_struct *task)
 {
 	struct gpuperf_thread *thread = bpf_task_storage_get(&threads, task, NULL, 0);
@@ -36,12 +36,12 @@ static __always_inline void end_thread(struct task_struct *task)
 	if (!thread)
 		return;
 	call_stack_cut(thread, 0);
-	thread->hooked.address = 0; /* its memory may stay with others */
+	thread->hooked.address = 0; /* others may still have its memory */
 	thread->hooked.start_ns = 0;
 }
 
-/* Each thread, before it lets go of the process's memory. Loaded before Linux 6.16: there that has gone when process_exit
- * runs. */
+/* Each thread, before it releases the process's memory. Loaded before Linux 6.16: there the memory is gone when
+ * process_exit runs. */
 SEC("fentry/exit_mm_release")
 int BPF_PROG(before_exit, struct task_struct *task)
 {
@@ -50,8 +50,8 @@ int BPF_PROG(before_exit, struct task_struct *task)
 	return 0;
 }
 
-/* Within execve: the process's other threads have gone, and the memory is still that of the program before. Loaded before
- * Linux 6.16 too, where the next one cannot do without. */
+/* Within execve: the process's other threads are gone, and the memory is still the previous program's. Also loaded
+ * before Linux 6.16, where the next program needs it. */
 SEC("fentry/exec_mm_release")
 int BPF_PROG(before_exec, struct task_struct *task)
 {
@@ -77,7 +77,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	end_thread(task);
 	bpf_map_delete_elem(&walks_by_thread, &tid);
 	bpf_map_delete_elem(&known_rules_by_thread, &tid);
-	if (task->signal->live.counter == 0) { /* the last thread; two that end at once may both say so */
+	if (task->signal->live.counter == 0) { /* the last thread; two that end at once may both get here */
 		__u32 pid = task->tgid;
 
 		hooked_process_end(task->mm != NULL);
@@ -91,7 +91,7 @@ int BPF_PROG(process_exit, struct task_struct *task)
 	return 0;
 }
 
-/* What a traced process starts is traced like it, where the order says so. */
+/* Traces child processes like their parent, if the order says so. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(inherit_trace, struct task_struct *parent, struct task_struct *child)
 {
@@ -120,8 +120,8 @@ int BPF_PROG(inherit_trace, struct task_struct *parent, struct task_struct *chil
 	return 0;
 }
 
-/* The calls every thread is inside of, as a stream of struct gpuperf_in_flight: shows a hung call
- * before it returns. */
+/* Lists every thread's calls in flight, as a stream of struct gpuperf_in_flight: shows a hung call before it
+ * returns. */
 SEC("iter/task")
 int list_in_flight(struct bpf_iter__task *ctx)
 {
@@ -152,7 +152,7 @@ int list_in_flight(struct bpf_iter__task *ctx)
 		if (frame->cell == GPUPERF_NO_CELL || until_ns + TICKS_NS < now_ns)
 			continue;
 		bpf_probe_read_kernel(call.comm, sizeof(call.comm), task->comm);
-		bpf_seq_write(ctx->meta->seq, &call, sizeof(call)); /* full: the kernel asks again */
+		bpf_seq_write(ctx->meta->seq, &call, sizeof(call)); /* full: the kernel retries */
 	}
 	return 0;
 }

@@ -4,7 +4,7 @@
  *
  * Every struct: fixed-width fields, explicit padding, 8-byte aligned, zeroed before it is filled.
  * Append only; the daemon skips ring records of an unknown kind by their length and counts them.
- * tests/abi/layouts.inc records the layout, as BPF C and C++ have to see it.
+ * tests/abi/layouts.inc records the layout that BPF C and C++ must see.
  */
 #pragma once
 
@@ -20,15 +20,15 @@
 #define GPUPERF_BLOBS 4           /* strings and arrays kept per slow call */
 #define GPUPERF_BLOB_BYTES 64
 #define GPUPERF_HANDLE_NAME_BYTES 256 /* longer kernel names are cut */
-#define GPUPERF_CGROUP_LEVELS 3   /* container, pod and what is above */
+#define GPUPERF_CGROUP_LEVELS 3   /* container, pod and the level above */
 #define GPUPERF_CGROUP_NAME_BYTES 128
-#define GPUPERF_ERROR_SLOTS 6     /* distinct error codes told apart per function and process */
-#define GPUPERF_CALL_DEPTH 16     /* probed calls nested on one thread that are followed */
+#define GPUPERF_ERROR_SLOTS 6     /* distinct error codes kept per function and process */
+#define GPUPERF_CALL_DEPTH 16     /* nested probed calls followed per thread */
 #define GPUPERF_COMM_BYTES 16     /* TASK_COMM_LEN */
 #define GPUPERF_WORST 16          /* longest calls of a cell whose records a burst cannot crowd out */
-#define GPUPERF_CHILDREN 4        /* functions told apart among the probed calls inside a call */
-#define GPUPERF_WAITS 3           /* longest waits kept per thread, and reported of a slow call */
-#define GPUPERF_WAIT_FRAMES 16    /* of the waiting thread in the kernel */
+#define GPUPERF_CHILDREN 4        /* functions kept apart among the probed calls inside a call */
+#define GPUPERF_WAITS 3           /* longest waits kept per thread and reported per slow call */
+#define GPUPERF_WAIT_FRAMES 16    /* kernel frames of the waiting thread */
 #define GPUPERF_FILE_NAME_BYTES 32
 
 #include "bpf/stack_records.h"
@@ -47,13 +47,13 @@
 /* struct gpuperf_function.flags */
 #define GPUPERF_FN_STATUS 1u      /* the return value is a status: non-zero is an error */
 #define GPUPERF_FN_STACK 2u       /* slow calls carry a user stack */
-#define GPUPERF_FN_PLAN 4u        /* values come by the function's plan; else the argument registers */
-#define GPUPERF_FN_SPLIT 8u       /* threads are followed: slow calls say where their time went */
-#define GPUPERF_FN_LAUNCH 16u     /* an entry of the driver that gives a GPU work: calls are traced as launches */
-#define GPUPERF_FN_GRAPH_SHIFT 5  /* three bits: an enum gpuperf_graph_call, 0 = has nothing to do with graphs */
+#define GPUPERF_FN_PLAN 4u        /* values come from the function's plan; else from the argument registers */
+#define GPUPERF_FN_SPLIT 8u       /* threads are followed: slow calls have a time split */
+#define GPUPERF_FN_LAUNCH 16u     /* a driver entry that gives a GPU work: calls are traced as launches */
+#define GPUPERF_FN_GRAPH_SHIFT 5  /* three bits: an enum gpuperf_graph_call, 0 = unrelated to graphs */
 #define GPUPERF_FN_GRAPH_MASK 7u
 
-/* What a function of the driver does to a CUDA graph. Since 5. */
+/* What a driver function does to a CUDA graph. Since 5. */
 enum gpuperf_graph_call {
 	GPUPERF_GRAPH_NONE = 0,
 	GPUPERF_GRAPH_LAUNCHED = 1,        /* (exec, ...) */
@@ -66,16 +66,15 @@ enum gpuperf_graph_call {
 };
 
 /*
- * Attach cookie of a probe. A lane is the succession of links that hold the same functions of one
- * file: to take a function out, a link without it is attached with the next generation, and the
- * lane's generation in `lanes` is moved on in one store. A hit of another generation is not counted,
- * so every call is counted by exactly one of the two links.
+ * Attach cookie of a probe. A lane is the series of links that hold the same functions of one file: to remove a
+ * function, a link without it is attached with the next generation, and one store advances the lane's generation in
+ * `lanes`. A hit of another generation is not counted, so exactly one of the two links counts each call.
  *   bits 0-23 function id, 24-47 lane, 48-55 generation, 56-63 condition
- * While there is more than one link, the lane's word has GPUPERF_LANE_CHANGING set beside the
- * generation: the programs of both links then run on a hit, and must agree on who counts it.
- * Condition (exit sites only): 0 = a jump that always leaves; 1 + the condition code of a conditional
- * jump, which leaves when it is taken (Intel SDM, "EFLAGS condition codes"); GPUPERF_CONDITION_RETURN =
- * a return instruction, before which rax holds the return value.
+ * While there is more than one link, GPUPERF_LANE_CHANGING is set beside the generation in the lane's word: the
+ * programs of both links then run on a hit, and must agree on which one counts it.
+ * Condition (exit sites only): 0 = a jump that always leaves; 1 + the condition code of a conditional jump that leaves
+ * when taken (Intel SDM, "EFLAGS condition codes"); GPUPERF_CONDITION_RETURN = a return instruction, before which rax
+ * holds the return value.
  */
 #define GPUPERF_COOKIE_FUNCTION_BITS 24
 #define GPUPERF_COOKIE_LANE_SHIFT 24
@@ -83,26 +82,26 @@ enum gpuperf_graph_call {
 #define GPUPERF_COOKIE_GENERATION_SHIFT 48
 #define GPUPERF_COOKIE_CONDITION_SHIFT 56
 #define GPUPERF_CONDITION_RETURN 17u
-/* Zero is none: it is what an unused lane holds. */
+/* Zero means none: unused lanes hold it. */
 #define GPUPERF_NEXT_GENERATION(generation) ((generation) == 255 ? 1 : (generation) + 1)
 #define GPUPERF_LANE_CHANGING 0x100u
-#define GPUPERF_LANES 16384       /* 4,096 files, 256 functions a lane, and room for changes */
+#define GPUPERF_LANES 16384       /* 4,096 files, 256 functions per lane, and room for changes */
 
-/* Where a value of a call is found. Chain: v = argument; `loads` times: v = *(v + offset_bytes[i]),
- * the last load size_bytes wide, those before 8; then v >>= shift_bits, and only size_bytes kept.
- * A blob lies at v + offset_bytes[loads] (then loads < GPUPERF_CHAIN). Producer: daemon. Since 2. */
+/* Where to find a value of a call. Chain: v = argument; `loads` times: v = *(v + offset_bytes[i]), the last load
+ * size_bytes wide, the earlier ones 8; then v >>= shift_bits, cut to size_bytes. A blob is at v +
+ * offset_bytes[loads] (then loads < GPUPERF_CHAIN). Producer: daemon. Since 2. */
 struct gpuperf_capture {
-	__u8 source;              /* 0-5 argument register; from 6 on the arguments on the stack */
+	__u8 source;              /* 0-5 argument register; from 6 on the stack arguments */
 	__u8 loads;               /* 0 = the argument itself */
 	__u8 shift_bits;
 	__u8 size_bytes;          /* 1, 2, 4 or 8 */
-	__u8 blob;                /* 0 = a value; else 1 + index of the blob it leads to */
+	__u8 blob;                /* 0 = a value; else 1 + index of the blob it points to */
 	__u8 pad[3];
 	__s32 offset_bytes[GPUPERF_CHAIN];
 };
 
 /* Slots of gpuperf_cell.bytes. */
-#define GPUPERF_BYTES_PLAIN 0           /* allocated, set, sent */
+#define GPUPERF_BYTES_PLAIN 0           /* allocated, memset, sent */
 #define GPUPERF_BYTES_HOST_TO_HOST 1    /* 1 + cudaMemcpyKind from here on */
 #define GPUPERF_BYTES_HOST_TO_DEVICE 2
 #define GPUPERF_BYTES_DEVICE_TO_HOST 3
@@ -112,8 +111,8 @@ struct gpuperf_capture {
 
 #define GPUPERF_TYPE_SIZES 32
 
-/* What to keep of a function's arguments, and what to add up when a call succeeded. Value numbers
- * below are 1 + an index into `captures`, 0 = none. Index: function id. Producer: daemon. Since 2. */
+/* Which of a function's arguments to keep, and what to add up when a call succeeds. Value numbers below are 1 + an
+ * index into `captures`, 0 = none. Index: function id. Producer: daemon. Since 2. */
 struct gpuperf_plan {
 	__u8 capture_count;
 	__u8 byte_factors[3];     /* bytes = product of these values x element size; none = no bytes */
@@ -121,37 +120,37 @@ struct gpuperf_plan {
 	__u8 byte_kind;           /* value that is a cudaMemcpyKind; 0 = byte_slot */
 	__u8 byte_slot;           /* GPUPERF_BYTES_* */
 	__u8 shape_dimensions;    /* 0 = no GEMM; 3: values m n k come first; 4: m n k batch */
-	__u8 name_handle;         /* value: address where the call leaves a handle; 0 = names nothing */
+	__u8 name_handle;         /* value: address where the call stores a handle; 0 = names nothing */
 	__u8 name_text;           /* value: address of the handle's name */
-	__u8 shape_swap;          /* value: not 0 exchanges m and k, which a layout has in that order */
-	__u8 name_source;         /* value: the handle whose name the new one takes over, in place of name_text */
+	__u8 shape_swap;          /* value: non-zero swaps m and k, for a layout that has them in that order */
+	__u8 name_source;         /* value: the handle whose name the new one inherits, instead of name_text */
 	__u8 pad[4];
 	__u8 element_bytes[GPUPERF_TYPE_SIZES];
 	struct gpuperf_capture captures[GPUPERF_VALUES];
 };
 
-/* What one configured function is. Producer: daemon. Consumer: BPF. Index: function id. Since 1. */
+/* One configured function. Producer: daemon. Consumer: BPF. Index: function id. Since 1. */
 struct gpuperf_function {
 	__u64 slow_threshold_ns;  /* a call at least this long is slow; 0 = never */
 	__u32 flags;              /* GPUPERF_FN_* */
-	__s32 benign_status[2];   /* statuses that are no error, 0 = unused ("not ready") */
+	__s32 benign_status[2];   /* statuses that are not errors ("not ready"), 0 = unused */
 	__u32 outside_ns;         /* what probing one call costs its caller beyond the call's duration */
-	__u64 adaptive_threshold_ns; /* likewise slow, by the function's own recent calls; 0 = none. Since 3. */
+	__u64 adaptive_threshold_ns; /* the same, from the function's own recent calls; 0 = none. Since 3. */
 };
 
-/* One error code and how often it was returned. status_plus = (u32)code | 1 << 32; 0 = free slot. */
+/* One error code and how often it was returned. status_tag = (u32)code | 1 << 32; 0 = free slot. */
 struct gpuperf_error_count {
 	__u64 status_tag;
 	__u64 count;
 };
 
-/* Totals of one function in one process, only ever growing. Producer: BPF. Consumer: daemon. Since 1.
- * Completed calls are the sum of `buckets`. */
+/* Totals of one function in one process; they only grow. Producer: BPF. Consumer: daemon. Since 1. Completed calls
+ * are the sum of `buckets`. */
 struct gpuperf_cell {
 	__u64 calls;              /* entries */
 	__u64 abandoned;          /* calls that will never return: longjmp, thread or process exit */
 	__u64 total_ns;           /* inclusive time of completed calls */
-	__u64 self_ns;            /* total_ns without the probed calls nested inside */
+	__u64 self_ns;            /* total_ns less the probed calls nested inside */
 	__u64 inverted_min_ns;    /* ~0 - shortest, so that zero means "none yet" and max() keeps it */
 	__u64 max_ns;
 	__u64 slow_calls;
@@ -175,12 +174,12 @@ struct gpuperf_cell_key {
 /* Value of the cell index. Producer: BPF. Consumer: daemon. Since 1. */
 struct gpuperf_cell_owner {
 	__u32 cell;                  /* index in the cell array */
-	__u32 uid;                   /* whose share it is of, in the initial user namespace. Since 6. */
+	__u32 uid;                   /* whose share it counts against, in the initial user namespace. Since 6. */
 	char comm[GPUPERF_COMM_BYTES]; /* of the thread-group leader at the first call */
 };
 
-/* What users beside root may have of the cells, together. Producer: daemon; BPF adds to `used` until the daemon counts
- * anew. Since 6. */
+/* Cells that all users other than root may own, together. Producer: daemon; BPF adds to `used` until the daemon
+ * recounts. Since 6. */
 struct gpuperf_cell_room {
 	__u32 max;
 	__u32 used;
@@ -193,10 +192,10 @@ struct gpuperf_process_key {
 	__u32 pad;
 };
 
-/* Value of the process map: what /proc may no longer tell once a short process has gone. Since 2. */
+/* Value of the process map: what /proc may no longer show once a short-lived process has exited. Since 2. */
 struct gpuperf_process_info {
-	/* Names of the cgroup and those above it at the first call, innermost first; cgroup v2 only,
-	 * empty = above the root, or not read. */
+	/* Names of the cgroup and its ancestors at the first call, innermost first; cgroup v2 only, empty = above
+	 * the root, or not read. */
 	char cgroup[GPUPERF_CGROUP_LEVELS][GPUPERF_CGROUP_NAME_BYTES];
 };
 
@@ -213,7 +212,7 @@ struct gpuperf_shape_totals {
 	__u64 total_ns;
 };
 
-/* One call a thread is inside of. Producer: BPF iterator over tasks, as a stream of these. Since 2. */
+/* One call in flight. Producer: BPF iterator over tasks, as a stream of these. Since 2. */
 struct gpuperf_in_flight {
 	__u64 process_start_boot_ns;
 	__u64 start_mono_ns;
@@ -225,12 +224,12 @@ struct gpuperf_in_flight {
 	char comm[GPUPERF_COMM_BYTES]; /* of the thread */
 };
 
-/* What a thread waits for while it is off the CPU by its own doing. */
+/* What a blocked thread waits for. */
 enum gpuperf_wait_kind {
 	GPUPERF_WAIT_OTHER = 0,
-	GPUPERF_WAIT_FUTEX = 1,   /* a lock, a condition, a thread's end */
+	GPUPERF_WAIT_FUTEX = 1,   /* a lock, a condition variable, a thread's end */
 	GPUPERF_WAIT_IO = 2,      /* a file, pipe or socket */
-	GPUPERF_WAIT_POLL = 3,    /* poll, select, epoll of no GPU */
+	GPUPERF_WAIT_POLL = 3,    /* poll, select, epoll, but not of a GPU */
 	GPUPERF_WAIT_GPU = 4,     /* ioctl, poll or read of a GPU's device file */
 	GPUPERF_WAIT_SLEEP = 5,
 	GPUPERF_WAIT_FAULT = 6,   /* a page: from disk, or its lock */
@@ -245,15 +244,14 @@ enum gpuperf_tick {
 	GPUPERF_TICK_KINDS = 3
 };
 
-/* Where the time of a call went that its thread was not on the CPU; the rest of it the thread ran.
- * Producer: BPF. Since 3. */
+/* Where a call's time off the CPU went; the rest of the time the thread ran. Producer: BPF. Since 3. */
 struct gpuperf_time_split {
-	__u64 runnable_ns;        /* could run, but had no CPU */
-	__u64 throttled_ns;       /* likewise, because its cgroup had used up its quota */
+	__u64 runnable_ns;        /* runnable, waiting for a CPU */
+	__u64 throttled_ns;       /* the same, because its cgroup had used up its CPU quota */
 	__u64 waits_ns[GPUPERF_WAIT_KINDS];
-	__u32 ticks[GPUPERF_TICK_KINDS]; /* samples of the time on the CPU */
-	__u32 preemptions;        /* CPU taken away */
-	__u32 migrations;         /* continued on another CPU */
+	__u32 ticks[GPUPERF_TICK_KINDS]; /* samples of time on the CPU */
+	__u32 preemptions;        /* lost the CPU involuntarily */
+	__u32 migrations;         /* resumed on another CPU */
 	__u32 minor_faults;
 	__u32 major_faults;
 	__u32 pad;
@@ -261,7 +259,7 @@ struct gpuperf_time_split {
 
 /* Probed calls of one function made directly inside a call. Producer: BPF. Since 3. */
 struct gpuperf_child {
-	__u32 function_id;        /* GPUPERF_OTHER_CHILDREN: those of all further functions */
+	__u32 function_id;        /* GPUPERF_OTHER_CHILDREN: all further functions together */
 	__u32 calls;              /* 0 = unused */
 	__u64 total_ns;
 };
@@ -276,15 +274,15 @@ struct gpuperf_wait {
 	__u32 file_mode;          /* st_mode of the file waited on; 0 = none */
 	__u32 waker_tid;          /* 0 = a timer, an interrupt, or not seen */
 	__u32 waker_pid;
-	__u32 waker_is_kernel;    /* a thread of the kernel */
-	__u64 waker_start_boot_ns; /* of its process */
+	__u32 waker_is_kernel;    /* a kernel thread */
+	__u64 waker_start_boot_ns; /* of the waker's process */
 	char waker_comm[GPUPERF_COMM_BYTES];
 	char file_name[GPUPERF_FILE_NAME_BYTES]; /* last part of its path; empty for pipes */
 	__u64 kernel_stack[GPUPERF_WAIT_FRAMES]; /* of the waiting thread, innermost first; 0 = end */
-	__u64 waker_stack_id;     /* of the waker in user space; 0 = none. Since 4. */
+	__u64 waker_stack_id;     /* the waker's user stack; 0 = none. Since 4. */
 };
 
-/* Ring records begin with this. Since 1. */
+/* Header of every ring record. Since 1. */
 struct gpuperf_record {
 	__u32 kind;               /* GPUPERF_RECORD_* */
 	__u32 length_bytes;       /* of the whole record, this header included */
@@ -294,7 +292,7 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_SLOW_CALL = 1,
 	GPUPERF_RECORD_PROCESS_EXIT = 2,
 	GPUPERF_RECORD_HANDLE_NAME = 3,
-	GPUPERF_RECORD_SLOW_IN_FLIGHT = 4, /* by the iterator, not by a ring */
+	GPUPERF_RECORD_SLOW_IN_FLIGHT = 4, /* sent by the iterator, not through a ring */
 	GPUPERF_RECORD_STACK = 5,
 	GPUPERF_RECORD_STACK_COPY = 6,
 	GPUPERF_RECORD_LAUNCH = 7,
@@ -306,7 +304,7 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_KINDS = 13
 };
 
-/* One call that passed its threshold. Producer: BPF at return, or the look at calls in flight, for which
+/* One call that passed its threshold. Producer: BPF at return, or the iterator over calls in flight, where
  * duration_ns is the age. Consumer: drain. Since 1; from `outer` on since 3. */
 struct gpuperf_slow_call {
 	struct gpuperf_record header;
@@ -320,9 +318,9 @@ struct gpuperf_slow_call {
 	__u8 has_values;          /* 0 when the entry could not be kept (nested too deep) */
 	__u8 blob_count;          /* blobs tried */
 	__u16 values_unread;      /* bit per value whose memory could not be read */
-	__u8 blob_bytes[GPUPERF_BLOBS]; /* read of each, at return; 0 = could not be read */
+	__u8 blob_bytes[GPUPERF_BLOBS]; /* bytes read of each, at return; 0 = could not be read */
 	__u32 has_return_value;   /* 0 = left by a tail call, which has none yet */
-	__u64 values[GPUPERF_VALUES]; /* by the plan, at entry; without one rdi rsi rdx rcx r8 r9 */
+	__u64 values[GPUPERF_VALUES]; /* from the plan, at entry; without a plan rdi rsi rdx rcx r8 r9 */
 	__u64 return_value;       /* rax */
 	char comm[GPUPERF_COMM_BYTES];      /* of the calling thread */
 	__u64 stack_id;           /* of the calling thread, from the call's caller on; 0 = none. Since 4. */
@@ -345,12 +343,12 @@ enum gpuperf_thread_state {
 	GPUPERF_THREAD_BLOCKED = 2
 };
 
-/* A call still in flight past its threshold. The wait it is in is among its waits. Producer: BPF iterator
- * over tasks, as a stream of these. Since 3. */
+/* A call in flight past its threshold. Its current wait is among its waits. Producer: BPF iterator over tasks, as a
+ * stream of these. Since 3. */
 struct gpuperf_slow_in_flight {
 	struct gpuperf_slow_call call;
-	__u64 entry_sp;           /* user stack pointer at entry: there stands the return address */
-	__u64 entry_bp;           /* frame pointer at entry: the caller's, where it keeps one */
+	__u64 entry_sp;           /* user stack pointer at entry: points to the return address */
+	__u64 entry_bp;           /* frame pointer at entry: the caller's, if it keeps one */
 	__u64 thread_pointer;     /* fs base: pthread_self() */
 	__u32 state;              /* GPUPERF_THREAD_* */
 	__u32 return_count;
@@ -362,7 +360,7 @@ struct gpuperf_handle_name {
 	struct gpuperf_record header;
 	__u64 process_start_boot_ns;
 	__u32 pid;
-	__u32 name_bytes;         /* with its zero; more than fits: cut, without a zero; 0 = that of source_handle */
+	__u32 name_bytes;         /* with its NUL; more than fits: cut, without a NUL; 0 = that of source_handle */
 	__u64 handle;
 	__u64 source_handle;
 	char name[GPUPERF_HANDLE_NAME_BYTES];
@@ -371,47 +369,47 @@ struct gpuperf_handle_name {
 /* struct gpuperf_trace_order.flags */
 #define GPUPERF_TRACE_LAUNCHES 1u /* every entry of a GPUPERF_FN_LAUNCH function sends a record */
 #define GPUPERF_TRACE_STACKS 2u   /* with the stack of its caller */
-#define GPUPERF_TRACE_CALLS 4u    /* so does the end of every other call */
-#define GPUPERF_TRACE_INHERIT 8u  /* what a process starts is traced like it */
+#define GPUPERF_TRACE_CALLS 4u    /* the end of every other call sends a record too */
+#define GPUPERF_TRACE_INHERIT 8u  /* child processes are traced like their parent */
 
-/* What is traced of a process. Producer: daemon. Consumer: BPF. Since 5. */
+/* What to trace of a process. Producer: daemon. Consumer: BPF. Since 5. */
 struct gpuperf_trace_order {
 	__u32 flags;              /* GPUPERF_TRACE_* */
-	__u32 scoped_count;       /* of the order for everyone: processes with orders of their own */
-	__u64 stack_interval_ns;  /* about so long a thread goes without a further stack; 0 = every launch has one */
+	__u32 scoped_count;       /* in the order for everyone: number of processes with orders of their own */
+	__u64 stack_interval_ns;  /* approximate time between a thread's stacks; 0 = every launch has one */
 	__u64 min_call_ns;        /* shorter calls send no record */
-	__u64 long_call_ns;       /* calls at least so long carry the stack of their caller */
+	__u64 long_call_ns;       /* calls at least this long carry their caller's stack */
 };
 
-/* What the daemon wants to hear of launches from processes whose hooks count them (hook_notes.h). */
+/* Which launches are reported by processes whose hooks count them (hook_notes.h). */
 enum gpuperf_launch_reports {
 	GPUPERF_LAUNCHES_NONE = 0,
 	GPUPERF_LAUNCHES_PACED = 1, /* all of them, few with a stack */
 	GPUPERF_LAUNCHES_EACH = 2   /* each with a stack */
 };
-#define GPUPERF_PACED_STACK_NS 10000000ull /* of a thread's launches, one with a stack in so long; more often: each */
+#define GPUPERF_PACED_STACK_NS 10000000ull /* one launch with a stack per thread in this time; more often: each */
 
 /* A call to a function that gives a GPU work has begun. Producer: BPF. Consumer: drain. Since 5. */
 struct gpuperf_launch {
 	struct gpuperf_record header;
-	__u64 mono_ns;            /* as late in the probe as possible: nearest to the call itself */
-	__u64 site_id;            /* of a struct gpuperf_site; 0 = could not be told */
+	__u64 mono_ns;            /* taken as late in the probe as possible, closest to the call itself */
+	__u64 site_id;            /* of a struct gpuperf_site; 0 = could not be determined */
 	__u64 process_start_boot_ns;
 	__u32 pid;                /* initial pid namespace */
 	__u32 tid;
 	__u32 function_id;
-	__u32 is_captured;        /* made while its process captured a graph: it may have become a node of it */
-	__u64 exec;               /* CUgraphExec of a graph's launch; of others 0 */
+	__u32 is_captured;        /* made while its process captured a graph: may have become a node of it */
+	__u64 exec;               /* CUgraphExec of a graph launch; else 0 */
 };
 
-#define GPUPERF_LAUNCHES 64       /* of one record */
-#define GPUPERF_LAUNCH_SITES 32   /* likewise */
+#define GPUPERF_LAUNCHES 64       /* per record */
+#define GPUPERF_LAUNCH_SITES 32   /* per record */
 #define GPUPERF_NO_FUNCTION 0xffffffffu
 
 /* Where launches come from: as noted by launch hooks, and as sent to the daemon. */
 struct gpuperf_launch_site {
-	__u64 id;                 /* noted: stack_id of a stack; sent: site_id of a struct gpuperf_site, 0 = it was lost */
-	__u64 stack_address;      /* noted: of struct gpuperf_noted_stack, 0 = it was noted within the last second; sent: 0 */
+	__u64 id;                 /* noted: stack_id; sent: site_id of a struct gpuperf_site, 0 = it was lost */
+	__u64 stack_address;      /* noted: of struct gpuperf_noted_stack, 0 = noted within the last second; sent: 0 */
 };
 
 struct gpuperf_kept_launch {
@@ -420,7 +418,7 @@ struct gpuperf_kept_launch {
 	__u16 site;               /* 1 + index of its site; 0 = no stack was taken */
 };
 
-/* Launches that a process kept to report them together; none is a graph's. Producer: BPF, from what launch hooks noted
+/* Launches that a process kept to report together; none is a graph launch. Producer: BPF, from launch hook notes
  * (hook_notes.h). Consumer: drain. Since 7. */
 struct gpuperf_launches {
 	struct gpuperf_record header;
@@ -434,38 +432,38 @@ struct gpuperf_launches {
 	__u32 pad;
 	struct gpuperf_launch_site sites[GPUPERF_LAUNCH_SITES];
 	struct gpuperf_kept_launch launches[GPUPERF_LAUNCHES];
-	__u32 function_id[GPUPERF_LAUNCHES]; /* of `launches`; GPUPERF_NO_FUNCTION = not a configured one */
+	__u32 function_id[GPUPERF_LAUNCHES]; /* of `launches`; GPUPERF_NO_FUNCTION = not configured */
 };
 
-/* A call that made, changed or ended a graph has returned with success; of the end of a capture also one that
- * failed. Captures that are followed no further (see GPUPERF_CAPTURED_LAUNCHES) say so by having no launches.
- * Producer: BPF. Consumer: drain. Since 5. */
+/* A call that made, changed or ended a graph has returned successfully; for the end of a capture, also one that
+ * failed. A capture followed no further (see GPUPERF_CAPTURED_LAUNCHES) shows by having no launches. Producer: BPF.
+ * Consumer: drain. Since 5. */
 struct gpuperf_graph {
 	struct gpuperf_record header;
-	__u64 mono_ns;            /* of the return; where something was destroyed, of the entry */
+	__u64 mono_ns;            /* at the return; if something was destroyed, at the entry */
 	__u64 process_start_boot_ns;
 	__u32 pid;                /* initial pid namespace */
 	__u32 tid;
 	__u32 call;               /* enum gpuperf_graph_call */
-	__u32 is_followed;        /* of the begin of a capture: its launches are sent */
+	__u32 is_followed;        /* at the start of a capture: its launches are sent */
 	__u64 handle;             /* what was made, changed or destroyed; 0 = the capture failed */
-	__u64 source;             /* graph of which an exec was made or by which it was updated; stream of a capture */
+	__u64 source;             /* graph that an exec was made or updated from; stream of a capture */
 };
 
-/* Every launch that is captured carries a stack, whatever is ordered: so many at once of a process, and so many
- * more in each second since. More come from programs that capture anew at every step. */
+/* Every captured launch carries a stack, whatever the trace order: this many at once per process, and this many more
+ * in each second since. Programs that capture anew at every step make more. */
 #define GPUPERF_CAPTURED_LAUNCHES 200000
 #define GPUPERF_CAPTURED_LAUNCHES_PER_SECOND 1000
 /* A capture that takes longer was left without its end. */
 #define GPUPERF_CAPTURE_MAX_NS 60000000000ull
 
-/* Where launches come from: a stack and the probed calls they are made in. Sent once for many launches, and
- * again every GPUPERF_SITE_RESEND_NS. Producer: BPF. Consumer: drain. Since 5. */
+/* A launch site: a stack and the probed calls around the launch. Sent once for many launches, and again every
+ * GPUPERF_SITE_RESEND_NS. Producer: BPF. Consumer: drain. Since 5. */
 struct gpuperf_site {
 	struct gpuperf_record header;
 	__u64 site_id;            /* never 0 */
 	__u64 stack_id;           /* from the launch's caller on; 0 = none was taken */
-	__u64 shape[4];           /* of the innermost call around it that is a GEMM: m n k batch; 0 = none is */
+	__u64 shape[4];           /* of the innermost call around it that is a GEMM: m n k batch; 0 = none */
 	__u32 functions[GPUPERF_CALL_DEPTH]; /* of the probed calls around it, outermost first */
 	__u32 function_count;
 	__u32 shape_at;           /* index in `functions` of the call that has the shape */
@@ -486,7 +484,7 @@ struct gpuperf_traced_call {
 	struct gpuperf_record header;
 	__u64 start_mono_ns;
 	__u64 duration_ns;
-	__u64 off_cpu_ns;         /* of it: blocked or waiting for a CPU; 0 also where threads are not followed */
+	__u64 off_cpu_ns;         /* the part blocked or waiting for a CPU; 0 also if threads are not followed */
 	__u64 stack_id;           /* from the call's caller on, of long calls; 0 = none was taken */
 	__u64 process_start_boot_ns;
 	__u32 pid;
@@ -506,21 +504,21 @@ struct gpuperf_process_exit {
 /* Where and why the BPF side lost something. Index of the `losses` array. Since 1. */
 enum gpuperf_loss {
 	GPUPERF_LOSS_CELLS_FULL = 0,      /* no free cell: the call went to the function's overflow cell */
-	GPUPERF_LOSS_INDEX_FULL = 1,      /* the cell index refused a key: likewise */
+	GPUPERF_LOSS_INDEX_FULL = 1,      /* the cell index refused a key: same effect */
 	GPUPERF_LOSS_THREAD_STATE = 2,    /* no task storage: timed without arguments and nesting, or untimed */
-	GPUPERF_LOSS_CALL_DEPTH = 3,      /* nested deeper than GPUPERF_CALL_DEPTH: likewise */
+	GPUPERF_LOSS_CALL_DEPTH = 3,      /* nested deeper than GPUPERF_CALL_DEPTH: same effect */
 	GPUPERF_LOSS_SLOW_RING_FULL = 4,  /* slow call counted, its record lost */
 	GPUPERF_LOSS_PROCESS_RING_FULL = 5, /* exit record lost; found by the next sweep */
 	GPUPERF_LOSS_UNPAIRED_RETURN = 6, /* a return without a known entry: ignored */
-	GPUPERF_LOSS_SHAPES_FULL = 7,     /* GEMM counted in its cell, its shape in no row */
-	GPUPERF_LOSS_NAME_RING_FULL = 8,  /* a kernel's name lost: it shows as its handle */
+	GPUPERF_LOSS_SHAPES_FULL = 7,     /* GEMM counted in its cell, but not by shape */
+	GPUPERF_LOSS_NAME_RING_FULL = 8,  /* a kernel's name lost: its handle is shown */
 	GPUPERF_LOSS_SLOW_THINNED = 9,    /* in a burst: slow call counted, not among the worst, no record */
-	GPUPERF_LOSS_STACK_RING_FULL = 10, /* a stack lost: what names it goes without */
+	GPUPERF_LOSS_STACK_RING_FULL = 10, /* a stack lost: records that refer to it have none */
 	GPUPERF_LOSS_STACK_COPY = 11,     /* ring full or too many at once: the stack is sent as far as it was walked */
 	GPUPERF_LOSS_STACK_STATE = 12,    /* no task storage for the walk: no stack */
 	GPUPERF_LOSS_TRACE_RING_FULL = 13, /* a launch or call is not in the trace */
 	GPUPERF_LOSS_CELLS_USER_FULL = 14, /* a user's share of the cells is used up: as CELLS_FULL */
-	GPUPERF_LOSS_HOOKED_CALLS = 15,   /* what a process counted by hooks could not be read, or at its end not all of it */
+	GPUPERF_LOSS_HOOKED_CALLS = 15,   /* a process's hook counts could not be read, or at its end not all of them */
 	GPUPERF_LOSS_COUNT = 16
 };
 

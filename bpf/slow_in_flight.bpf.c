@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Lists the calls in flight that have passed their thresholds, for the daemon that asks. */
+/* Lists the calls in flight past their thresholds, when the daemon asks. */
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/stack.bpf.h"
 #include "bpf/waits.bpf.h"
 
-/* What one task writes must fit the 32 KiB buffer of the kernel's iterators. Calls nested deeper are reported
- * when they return. */
+/* One task's output must fit the 32 KiB buffer of the kernel's iterators. Calls nested deeper are reported when they
+ * return. */
 #define SLOW_PER_THREAD 12
 GPUPERF_ASSERT(SLOW_PER_THREAD * sizeof(struct gpuperf_slow_in_flight) < 32768);
 
-/* Where records are put together: the daemon has one reader. */
+/* Where records are built: the daemon has one reader. */
 struct slow_in_flight_scratch {
 	struct gpuperf_slow_in_flight record;
-	/* Of the thread that is looked at. */
+	/* Of the thread being examined. */
 	__u64 now_ns;
 	__u64 minor_faults;
 	__u64 major_faults;
@@ -30,7 +30,7 @@ struct {
 	__type(value, struct slow_in_flight_scratch);
 } slow_in_flight_scratches GPUPERF_MAP;
 
-/* What all calls of a thread have in common. */
+/* Reads what all calls of a thread have in common. */
 static __always_inline void look_at_thread(struct slow_in_flight_scratch *scratch, const struct gpuperf_thread *thread,
 					   struct task_struct *task)
 {
@@ -62,7 +62,7 @@ static __always_inline void look_at_thread(struct slow_in_flight_scratch *scratc
 	}
 }
 
-/* Adds what the thread is in now; its wait takes the place of the shortest. */
+/* Adds the thread's current state; its wait replaces the shortest. */
 static __always_inline void add_present_state(const struct slow_in_flight_scratch *scratch,
 					      struct gpuperf_slow_call *call)
 {
@@ -77,8 +77,8 @@ static __always_inline void add_present_state(const struct slow_in_flight_scratc
 	*shortest_wait(call->waits) = scratch->wait;
 }
 
-/* The threshold that a call in flight has passed; 0 = it is not slow. `start_ns`: as read once, for the thread runs on
- * and the frame may become another call's. A hooked call that was seen to be slow is so: its end is noted. */
+/* The threshold that a call in flight has passed; 0 = not slow. `start_ns`: as read once, because the thread keeps
+ * running and the frame may become another call's. A hooked call seen to be slow stays so: its end is noted. */
 static __always_inline __u64 find_threshold_in_flight(const struct gpuperf_frame *frame, __u64 start_ns, __u64 until_ns,
 						      __u8 *adaptive)
 {
@@ -92,8 +92,8 @@ static __always_inline __u64 find_threshold_in_flight(const struct gpuperf_frame
 	return find_passed_threshold(function, until_ns - start_ns, adaptive);
 }
 
-/* Whether one of the first SLOW_PER_THREAD calls is slow: few threads have one, and to look closer is dear. A function
- * of its own for the verifier, like the next one. */
+/* Whether one of the first SLOW_PER_THREAD calls is slow: few threads have one, and a closer look is expensive. A
+ * separate function for the verifier, like the next one. */
 __attribute__((noinline)) int has_slow_in_flight(struct gpuperf_thread *thread, __u64 now_ns)
 {
 	__u8 adaptive;
@@ -109,7 +109,7 @@ __attribute__((noinline)) int has_slow_in_flight(struct gpuperf_thread *thread, 
 	return 0;
 }
 
-/* Fills the record of one call but for the task's own names; 0 = it is not slow. */
+/* Fills the record of one call, except for the task's identity; 0 = not slow. */
 __attribute__((noinline)) int keep_slow_in_flight(struct slow_in_flight_scratch *scratch, struct gpuperf_thread *thread,
 						  __u32 index)
 {
@@ -145,8 +145,8 @@ __attribute__((noinline)) int keep_slow_in_flight(struct slow_in_flight_scratch 
 	return 1;
 }
 
-/* The calls in flight that have passed their thresholds. The thread runs on while it is looked at: what
- * is read of one that is on the CPU may be of two moments. */
+/* Lists the calls in flight past their thresholds. The thread keeps running meanwhile: what is read of one on the
+ * CPU may be from two moments. */
 SEC("iter/task")
 int list_slow_in_flight(struct bpf_iter__task *ctx)
 {
@@ -175,7 +175,7 @@ int list_slow_in_flight(struct bpf_iter__task *ctx)
 		call->pid = task->tgid;
 		call->tid = task->pid;
 		bpf_probe_read_kernel(call->comm, sizeof(call->comm), task->comm);
-		bpf_seq_write(ctx->meta->seq, &scratch->record, sizeof(scratch->record)); /* full: the kernel asks again */
+		bpf_seq_write(ctx->meta->seq, &scratch->record, sizeof(scratch->record)); /* full: the kernel retries */
 	}
 	return 0;
 }

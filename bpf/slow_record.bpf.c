@@ -45,13 +45,13 @@ int emit_slow_call(const struct ended_call *call, struct gpuperf_thread *thread,
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_slow_call *record;
 	struct gpuperf_frame *frame;
-	__u64 now_ns = bpf_ktime_get_ns(); /* that of a noted call is only what its process says */
+	__u64 now_ns = bpf_ktime_get_ns(); /* a noted call's time is only what its process says */
 	_Bool worst;
 
 	if (!call || !cell)
 		return 0;
 	worst = cells_note_worst(cell, call->duration_ns);
-	/* In a burst the rest of the ring is for the worst, and what others send. */
+	/* In a burst the rest of the ring is for the worst, and for other senders. */
 	if (!slow_share_allows(task->tgid, now_ns, worst) ||
 	    (!worst && bpf_ringbuf_query(&slow_ring, BPF_RB_AVAIL_DATA) > GPUPERF_SLOW_RING_BYTES / 2)) {
 		emit_loss(GPUPERF_LOSS_SLOW_THINNED);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* What the record of a slow call says of the state of its thread, whether it has returned or is in flight. */
+/* What a slow call's record contains about its thread's state, whether the call has returned or is in flight. */
 #pragma once
 
 #include "bpf/ended_call.bpf.h"
 
-/* All of it becomes zero. */
+/* Zeroes the whole record. */
 static __always_inline void clear_slow_call(struct gpuperf_slow_call *record)
 {
 	__builtin_memset(record, 0, __builtin_offsetof(struct gpuperf_slow_call, outer));
@@ -13,18 +13,17 @@ static __always_inline void clear_slow_call(struct gpuperf_slow_call *record)
 	for (__u32 i = 0; i < GPUPERF_WAITS; i++) {
 		struct gpuperf_wait *wait = &record->waits[i];
 
-		barrier_var(wait); /* one by one: the compiler expands no memset over 1,024 bytes */
+		barrier_var(wait); /* one by one: the compiler does not expand a memset over 1,024 bytes */
 		__builtin_memset(wait, 0, sizeof(*wait));
 	}
 }
 
-/* What the thread's state says of the call that stands, or stood last, at `index`. The faults are the thread's up to
- * now. */
+/* Fills in the thread's state for the call that is, or last was, at `index`. The faults are the thread's total so
+ * far. */
 int keep_call_state(struct gpuperf_slow_call *record, struct gpuperf_thread *thread, __u32 index, __u64 minor_faults,
 		    __u64 major_faults);
 
-/* The daemon passes on half of that of one process. In 20 ms, until it is awake, one user fills a tenth of the
- * ring. */
+/* For one process, the daemon forwards half of this. In 20 ms, until it wakes, one user fills a tenth of the ring. */
 #define GPUPERF_SLOW_WINDOW_NS 100000000ull
 #define GPUPERF_SLOW_PER_PROCESS 200
 #define GPUPERF_SLOW_PER_USER 400
@@ -35,10 +34,10 @@ static __always_inline _Bool slow_share_take(__u64 key, __u64 now_ns, __u64 most
 	struct gpuperf_slow_share *share = bpf_map_lookup_elem(&slow_shares, &key);
 
 	if (!share) {
-		bpf_map_update_elem(&slow_shares, &key, &first, BPF_ANY); /* no memory: it goes without a share */
+		bpf_map_update_elem(&slow_shares, &key, &first, BPF_ANY); /* no memory: it has no share to use up */
 		return 1;
 	}
-	if (now_ns - share->window_start_ns > GPUPERF_SLOW_WINDOW_NS) { /* racy on purpose: a few records more */
+	if (now_ns - share->window_start_ns > GPUPERF_SLOW_WINDOW_NS) { /* racy on purpose: a few more records */
 		share->window_start_ns = now_ns;
 		share->records = 0;
 	}
@@ -48,7 +47,7 @@ static __always_inline _Bool slow_share_take(__u64 key, __u64 now_ns, __u64 most
 	return 1;
 }
 
-/* Whether this process and its user may send another record: twice as many of the worst. */
+/* Whether this process and its user may send another record. The worst calls get twice the limit. */
 static __always_inline _Bool slow_share_allows(__u32 pid, __u64 now_ns, _Bool worst)
 {
 	__u32 uid = (__u32)bpf_get_current_uid_gid(), times = worst ? 2 : 1;
@@ -58,7 +57,7 @@ static __always_inline _Bool slow_share_allows(__u32 pid, __u64 now_ns, _Bool wo
 	return !uid || slow_share_take(GPUPERF_SHARE_OF_USER | uid, now_ns, GPUPERF_SLOW_PER_USER * times);
 }
 
-/* The record of a slow call of the cell. `thread` may be NULL. */
+/* Sends the record of a slow call of the cell. `thread` may be NULL. */
 int emit_slow_call(const struct ended_call *call, struct gpuperf_thread *thread, __u32 cell_index);
 
 /* The smaller of the thresholds in force that the duration passes; 0 = it is not slow. */

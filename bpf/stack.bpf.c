@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /*
- * Takes the stack of the current thread, native and of CPython, at the moment of an event. Native frames are
- * walked by rules that the daemon made from .eh_frame, one look-up by address for each (docs/decisions/0010).
- * Where no rule is known yet, the rest of the stack is sent as it is: the daemon walks it, and adds the rules.
+ * Takes the current thread's native and CPython stack at an event. Native frames are walked with rules that the daemon
+ * made from .eh_frame, one lookup by address for each (docs/decisions/0010). Where no rule is known yet, the rest of
+ * the stack is sent as it is: the daemon walks it, and adds the rules.
  *
- * Every walk reads the whole stack. What the thread's last walk found saves look-ups and hashing for those frames
- * that this one finds again; it never stands in for the memory.
+ * Every walk reads the whole stack. The thread's last walk saves lookups and hashing for frames found again; it never
+ * replaces reading the memory.
  */
 #include "bpf/stack.bpf.h"
 
@@ -21,7 +21,7 @@
 
 #include "bpf/stack_copy.bpf.h"
 
-#define MAX_PYTHON_THREADS 4096 /* looked at when a thread is looked for */
+#define MAX_PYTHON_THREADS 4096 /* examined when searching for a thread */
 #define PYTHON_SEARCH_INTERVAL_NS 1000000000ull
 #define FRAMES_AT_ONCE 16
 
@@ -60,7 +60,7 @@ static long look_at_replaced(__u32 index, struct replaced_search *search)
 	return 0;
 }
 
-/* The address that a return probe has replaced by its own right below `sp`; 0 = none. */
+/* The address right below `sp` that a return probe has replaced with its own; 0 = none. */
 __attribute__((noinline)) __u64 find_replaced(__u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -73,7 +73,7 @@ __attribute__((noinline)) __u64 find_replaced(__u64 sp)
 	return search.address;
 }
 
-/* Where a return probe has put its address, as met before, finds the one that it has replaced. */
+/* If pc is the address that return probes put in place, as met before, restores the one it replaced. */
 static __always_inline void restore_return(const struct gpuperf_walk *walk, struct unwind_frame *frame)
 {
 	__u64 replaced;
@@ -85,15 +85,15 @@ static __always_inline void restore_return(const struct gpuperf_walk *walk, stru
 		frame->pc = replaced;
 }
 
-/* Goes on to `frame`, which may be one of the last walk's. */
+/* Moves on to `frame`, which may be one of the last walk's. */
 static __always_inline void go_to(struct gpuperf_walk *walk, const struct unwind_frame *frame)
 {
 	walk->frame = *frame;
 	pass_old(walk, frame);
 }
 
-/* What lies outside of the frame met last is not what it was: those met join the new ones. A function of its own
- * for the verifier. */
+/* The frames outside the one met last have changed: those met join the new ones. A separate function for the
+ * verifier. */
 __attribute__((noinline)) int move_same(struct gpuperf_walk *walk)
 {
 	__u32 from, to, end;
@@ -116,7 +116,7 @@ __attribute__((noinline)) int move_same(struct gpuperf_walk *walk)
 	return 0;
 }
 
-/* A frame that the last walk did not have; 1 ends the walk. */
+/* Walks a frame that the last walk did not have; 1 ends the walk. */
 static __always_inline int walk_new_frame(struct gpuperf_walk *walk)
 {
 	struct unwind_frame frame = walk->frame;
@@ -165,7 +165,7 @@ static __always_inline int walk_new_frame(struct gpuperf_walk *walk)
 	return 0;
 }
 
-/* A frame that the last walk had, too; 1 ends the walk. */
+/* Walks a frame that the last walk also had; 1 ends the walk. */
 static __always_inline int walk_same_frame(struct gpuperf_walk *walk)
 {
 	struct unwind_frame frame = walk->frame;
@@ -194,7 +194,7 @@ static __always_inline int walk_same_frame(struct gpuperf_walk *walk)
 	return 0;
 }
 
-/* Whether `old` leads to the next of the last walk's frames still; of those that most have, by sp or bp. */
+/* Whether `old` still leads to the next of the last walk's frames; only for the most common rules, by sp or bp. */
 static __always_inline _Bool leads_on(struct gpuperf_walk *walk, const struct gpuperf_walk_frame *old,
 				      const struct gpuperf_walk_frame *next, __u64 *bp)
 {
@@ -219,7 +219,8 @@ static __always_inline _Bool leads_on(struct gpuperf_walk *walk, const struct gp
 	return 1;
 }
 
-/* The same as walk_same_frame for as many frames as are all alike: how many. A function of its own for the verifier. */
+/* Like walk_same_frame(), for as many unchanged frames as follow. Returns how many. A separate function for the
+ * verifier. */
 __attribute__((noinline)) __u32 walk_like_before(struct gpuperf_walk *walk)
 {
 	__u32 old, count = 0;
@@ -245,7 +246,7 @@ struct walk_context {
 	struct gpuperf_walk *walk;
 };
 
-/* One frame or some; 1 ends the walk. */
+/* Walks one or more frames; 1 ends the walk. */
 static long walk_frame(__u32 index, struct walk_context *context)
 {
 	struct gpuperf_walk *walk = context->walk;
@@ -260,7 +261,7 @@ static long walk_frame(__u32 index, struct walk_context *context)
 	return walk_like_before(walk) < FRAMES_AT_ONCE && walk_same_frame(walk);
 }
 
-/* Moves a new frame to its place in front of those with that hash; the hash with it. A function of its own for the
+/* Moves a new frame in front of those with that hash. Returns the hash that includes it. A separate function for the
  * verifier. */
 __attribute__((noinline)) __u64 join_frame(struct gpuperf_walk *walk, __u32 to, __u32 from, __u64 hash)
 {
@@ -277,7 +278,7 @@ __attribute__((noinline)) __u64 join_frame(struct gpuperf_walk *walk, __u32 to, 
 	return hash;
 }
 
-/* Puts the new frames in front of those that stay. A function of its own for the verifier. */
+/* Puts the new frames in front of those that stay. A separate function for the verifier. */
 __attribute__((noinline)) int join_frames(struct gpuperf_walk *walk)
 {
 	__u32 from, to;
@@ -344,7 +345,7 @@ static long look_at_python_thread(__u32 index, struct python_context *context)
 			   &context->search.thread, sizeof(context->search.thread)) != 0;
 }
 
-/* Finds the thread's states where that was not done lately: which interpreters it uses changes seldom. */
+/* Finds the thread's states unless done recently: the interpreters it uses rarely change. */
 static __always_inline void find_python_threads(struct python_context *context,
 						const struct gpuperf_address_space *space)
 {
@@ -380,13 +381,13 @@ static long walk_python_frame(__u32 index, struct python_context *context)
 	}
 	walk->python[count] = frame;
 	walk->python_count = count + 1;
-	/* Where one evaluation ends says between which native frames it stands. */
+	/* The end of an evaluation determines between which native frames it belongs. */
 	walk->hash = mix(mix(walk->hash, frame.code ^ (frame.entry_sp ? 1ull << 63 : 0)),
 			 (__u64)frame.first_line << 32 | frame.instruction_bytes);
 	return 0;
 }
 
-/* Frames of Python of the current thread, of all interpreters that it uses. */
+/* Walks the current thread's Python frames, in all interpreters it uses. */
 static __always_inline void walk_python(struct gpuperf_walk *walk, const struct gpuperf_address_space *space,
 					struct task_struct *task)
 {
@@ -404,7 +405,7 @@ static __always_inline void walk_python(struct gpuperf_walk *walk, const struct 
 			break;
 		if (python_read(walk, thread + space->python.thread_id, &id, sizeof(id)) ||
 		    id != context.thread_pointer) {
-			walk->python_space = 0; /* its memory is used for something else now */
+			walk->python_space = 0; /* its memory was reused */
 			continue;
 		}
 		if (python_begin_walk(walk, context.layout, thread, &context.frames)) {
@@ -418,7 +419,7 @@ static __always_inline void walk_python(struct gpuperf_walk *walk, const struct 
 	}
 }
 
-/* What is known of the process; NULL = nothing. */
+/* Begins a walk. Returns what is known of the process; NULL = nothing. */
 static __always_inline struct gpuperf_address_space *begin(struct gpuperf_walk *walk, struct task_struct *task)
 {
 	__u64 id = bpf_get_current_pid_tgid();
@@ -439,7 +440,7 @@ static __always_inline struct gpuperf_address_space *begin(struct gpuperf_walk *
 	walk->python_count = 0;
 	walk->python_is_cut = 0;
 	walk->end = GPUPERF_STACK_CUT;
-	if (walk->space != last_space || walks_anew) { /* then other rules hold */
+	if (walk->space != last_space || walks_anew) { /* then other rules apply */
 		walk->start = GPUPERF_STACK_FRAMES;
 		walk->trampoline = 0;
 	}
@@ -447,7 +448,7 @@ static __always_inline struct gpuperf_address_space *begin(struct gpuperf_walk *
 	return space;
 }
 
-/* Walks into `walk` and sends what it found. A function of its own for the verifier: the memory may be of two maps. */
+/* Walks into `walk` and sends the result. A separate function for the verifier: the memory may be from two maps. */
 __attribute__((noinline)) __u64 walk_stack(struct gpuperf_walk *walk, __u64 pc, __u64 sp, __u64 bp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -462,11 +463,11 @@ __attribute__((noinline)) __u64 walk_stack(struct gpuperf_walk *walk, __u64 pc, 
 		walk_python(walk, space, task);
 	id = mix(walk->hash, (__u64)walk->end << 8 | walk->python_is_cut);
 	if (walk->end == GPUPERF_STACK_UNKNOWN) {
-		/* With what the daemon finds above it, it is equal to no other. */
+		/* With the frames the daemon adds, it equals no other. */
 		walk->stack_id = mix(id, bpf_ktime_get_ns()) | 1;
 		if (send_copy(walk))
 			return walk->stack_id;
-		id = mix(id, walk->process_start_boot_ns); /* before anything is known of a process it has no space */
+		id = mix(id, walk->process_start_boot_ns); /* a process has no space before anything is known of it */
 	}
 	id |= 1;
 	walk->stack_id = id;
@@ -507,8 +508,8 @@ __u64 take_noted_stack(__u64 address)
 	return id;
 }
 
-/* A forked process has its parent's mappings: its stacks are walked by the same rules until it changes them,
- * also when it does not live long enough to be looked at. */
+/* A forked process has its parent's mappings: its stacks are walked with the same rules until it changes them, even
+ * if it ends before the daemon looks at it. */
 SEC("tp_btf/sched_process_fork")
 int BPF_PROG(inherit_address_space, struct task_struct *parent, struct task_struct *child)
 {
@@ -527,8 +528,8 @@ int BPF_PROG(inherit_address_space, struct task_struct *parent, struct task_stru
 	return 0;
 }
 
-/* On the function that the dynamic loader calls before and after it maps or unmaps libraries, for debuggers:
- * between two stacks one library may have taken another's place. */
+/* On the function that the dynamic loader calls, for debuggers, before and after it maps or unmaps libraries:
+ * between two stacks one library may have replaced another. */
 SEC("uprobe")
 int note_code_change(struct pt_regs *ctx)
 {

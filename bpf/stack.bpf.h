@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* Stacks of the current thread in user space: see stack.bpf.c. */
+/* User stacks of the current thread: see stack.bpf.c. */
 #pragma once
 
 #include "bpf/emit.bpf.h"
 
-/* Of stacks and sites: a word at a time. */
+/* Hash of stacks and sites, a word at a time. */
 static __always_inline __u64 mix(__u64 hash, __u64 word)
 {
 	hash = (hash ^ word) * 0x9e3779b97f4a7c15ull;
 	return hash ^ hash >> 29;
 }
 
-/* The value of a thread in a map like walks_by_thread, made from `empty` where it has none; NULL = no memory. */
+/* A thread's value in a map like walks_by_thread, made from `empties` if it has none; NULL = no memory. */
 static __always_inline void *get_of_thread(void *map, void *empties, __u32 tid)
 {
 	void *value = bpf_map_lookup_elem(map, &tid);
@@ -26,12 +26,12 @@ static __always_inline void *get_of_thread(void *map, void *empties, __u32 tid)
 	return bpf_map_lookup_elem(map, &tid);
 }
 
-/* Walks the stack of the current thread from the function on that goes on at pc, once the call it made has
- * returned and left these registers. Sends it unless an equal one was sent. The name by which records call it;
- * 0 = none could be taken. A function of its own for the verifier too: its callers are looked at without it. */
+/* Walks the current thread's stack from the function that resumes at pc on, with these registers, once the call it
+ * made has returned. Sends it unless an equal one was sent. Returns its stack_id; 0 = none could be taken. A
+ * separate function for the verifier too: it checks callers without it. */
 __u64 take_stack(__u64 pc, __u64 sp, __u64 bp);
 
-/* Likewise from the caller on, at a function's entry or its own exit: there the return address is on top. */
+/* The same from the caller on, at a function's entry or one of its exits: there the return address is on top. */
 static __always_inline __u64 take_entry_stack(__u64 sp, __u64 bp)
 {
 	__u64 caller;
@@ -41,31 +41,31 @@ static __always_inline __u64 take_entry_stack(__u64 sp, __u64 bp)
 	return take_stack(caller, sp + 8, bp);
 }
 
-/* What records call a stack that the process calls `said_id`: no other process's stack has this name. */
+/* The stack_id of a stack that the process calls `said_id`: no other process's stack has this one. */
 static __always_inline __u64 noted_stack_id(struct task_struct *task, __u64 said_id)
 {
 	return mix(mix(said_id, task->tgid), task->group_leader->start_boottime) | 1;
 }
 
-/* The stack that the process has walked by itself: a struct gpuperf_noted_stack (hook_notes.h) at `address` in it. Sends
- * it unless it was sent. As take_stack() names it. */
+/* Takes a stack that the process walked itself: a struct gpuperf_noted_stack (hook_notes.h) at `address` in it.
+ * Sends it unless it was sent. Returns its stack_id, as take_stack() does. */
 __u64 take_noted_stack(__u64 address);
 
-/* Where a call comes from, as its registers are once it has returned there. pc 0 = the return address is on top of
- * the stack. */
+/* Where a call comes from: the registers once it has returned there. pc 0 = the return address is on top of the
+ * stack. */
 struct caller {
 	__u64 pc;
 	__u64 sp;
 	__u64 bp;
 };
 
-/* The stack from the caller on. */
+/* Takes the stack from the caller on. */
 static __always_inline __u64 take_callers_stack(const struct caller *caller)
 {
 	return caller->pc ? take_stack(caller->pc, caller->sp, caller->bp) : take_entry_stack(caller->sp, caller->bp);
 }
 
-/* The return addresses that probes have replaced on a task's stack, innermost first; how many. */
+/* Lists the return addresses that probes replaced on a task's stack, innermost first. Returns how many. */
 static __always_inline __u32 list_replaced_returns(struct task_struct *task,
 						   struct gpuperf_replaced_return *returns)
 {

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Hands over what a walk has found, and, where it could not go on, the memory that it would have gone on in.
+ * Sends what a walk has found and, if it could not go on, the memory it would have gone on in.
  */
 #pragma once
 
 #include "bpf/stack_memory.bpf.h"
 
 #define PAGE_BYTES 4096
-#define COPY_INTERVAL_NS 250000ull /* a copy takes up to 10 us, and the daemon some 100 to walk it */
+#define COPY_INTERVAL_NS 250000ull /* a copy takes up to 10 us, and the daemon about 100 us to walk it */
 #define COPY_BURST 200             /* the ring holds 238 */
 
-static __u64 copies_paid_ns; /* every copy so far moved it on by the interval */
+static __u64 copies_paid_ns; /* every copy advances it by the interval */
 
-/* One of its frames. A function of its own for the verifier. */
+/* Fills one frame. A separate function for the verifier. */
 __attribute__((noinline)) int fill_frame(struct gpuperf_stack *stack, struct gpuperf_walk *walk, __u32 to, __u32 from)
 {
 	const struct gpuperf_walk_frame *frame;
@@ -29,7 +29,7 @@ __attribute__((noinline)) int fill_frame(struct gpuperf_stack *stack, struct gpu
 	return 0;
 }
 
-/* The record of the stack. A function of its own for the verifier. */
+/* Fills the record of the stack. A separate function for the verifier. */
 __attribute__((noinline)) int fill_stack(struct gpuperf_stack *stack, struct gpuperf_walk *walk)
 {
 	__u32 from, count;
@@ -58,7 +58,7 @@ __attribute__((noinline)) int fill_stack(struct gpuperf_stack *stack, struct gpu
 	return 0;
 }
 
-/* Copies one page to where the copy ends. Functions of their own for the verifier, from here on. */
+/* Appends one page to the copy. Separate functions for the verifier, from here on. */
 __attribute__((noinline)) int copy_page(struct gpuperf_stack_copy *record, __u32 page, __u64 done_bytes, __u64 address)
 {
 	barrier_var(done_bytes);
@@ -69,7 +69,7 @@ __attribute__((noinline)) int copy_page(struct gpuperf_stack_copy *record, __u32
 	return 0;
 }
 
-/* Copies from an address on, page by page up to `end`; pages that were never touched are left out. */
+/* Copies from an address on, page by page up to `end`; skips pages that were never touched. */
 __attribute__((noinline)) int copy_memory(struct gpuperf_stack_copy *record, __u64 address, __u64 end)
 {
 	__u64 done_bytes = PAGE_BYTES - (address & (PAGE_BYTES - 1));
@@ -78,7 +78,7 @@ __attribute__((noinline)) int copy_memory(struct gpuperf_stack_copy *record, __u
 		return 0;
 	barrier_var(done_bytes);
 	if (done_bytes > PAGE_BYTES || !done_bytes)
-		return 0; /* cannot be */
+		return 0; /* cannot happen */
 	if (!bpf_probe_read_user(record->copy, done_bytes, (const void *)address))
 		record->present_pages = 1;
 	for (__u32 page = 1; page < GPUPERF_STACK_COPY_BYTES / PAGE_BYTES; page++) {
@@ -101,8 +101,8 @@ static long note_memory_end(struct task_struct *task, struct vm_area_struct *are
 	return 0;
 }
 
-/* Where the memory that holds the stack ends; a thread without a mapping of its own, or whose mappings are
- * being changed right now, gets what fits into a record. */
+/* Where the memory that holds the stack ends. For a thread without a mapping of its own, or whose mappings are being
+ * changed right now, as far as fits into a record. */
 static __always_inline __u64 find_memory_end(struct task_struct *task, __u64 address)
 {
 	struct memory_end end = { .address = 0 };
@@ -112,7 +112,7 @@ static __always_inline __u64 find_memory_end(struct task_struct *task, __u64 add
 	return end.address ? end.address : address + GPUPERF_STACK_COPY_BYTES;
 }
 
-/* One part of a copy; NULL = no room. */
+/* Fills one part of a copy; NULL = no room. */
 static __always_inline struct gpuperf_stack_copy *fill_copy(struct gpuperf_walk *walk, __u32 part,
 							    __u64 address, __u64 end)
 {
@@ -132,7 +132,7 @@ static __always_inline struct gpuperf_stack_copy *fill_copy(struct gpuperf_walk 
 	return record;
 }
 
-/* Sends further parts from `address` on; the number of the next one. */
+/* Sends further parts from `address` on. Returns the number of the next one. */
 static __attribute__((noinline)) __u32 send_parts(struct gpuperf_walk *walk, __u32 part, __u64 address)
 {
 	__u64 end = find_memory_end(bpf_get_current_task_btf(), address);
@@ -157,10 +157,10 @@ static __attribute__((noinline)) __u32 send_parts(struct gpuperf_walk *walk, __u
 	return part;
 }
 
-/* Words of a struct ucontext's uc_stack, by which it is found on a signal stack; UNWIND_CONTEXT_*. */
+/* Words of a struct ucontext's uc_stack, used to find it on a signal stack; UNWIND_CONTEXT_*. */
 #define CONTEXT_STACK_BASE 16
 #define CONTEXT_STACK_SIZE 32
-#define CONTEXT_SEARCH_WORDS 2048 /* the kernel puts it below some KiB of floating-point registers */
+#define CONTEXT_SEARCH_WORDS 2048 /* the kernel puts it below a few KiB of floating-point registers */
 
 struct context_search {
 	__u64 top;
@@ -185,7 +185,7 @@ static long look_for_context(__u32 index, struct context_search *search)
 	return 1;
 }
 
-/* Where the thread's stack goes on that a handler on a signal stack has interrupted; 0 = it is on none. */
+/* Where the stack that a handler on a signal stack interrupted goes on; 0 = not on a signal stack. */
 static __attribute__((noinline)) __u64 find_interrupted_sp(__u64 sp)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -214,12 +214,12 @@ static __always_inline _Bool may_copy(__u64 now_ns)
 		paid_ns = now_ns - COPY_BURST * COPY_INTERVAL_NS;
 	if (paid_ns + COPY_INTERVAL_NS > now_ns)
 		return 0;
-	copies_paid_ns = paid_ns + COPY_INTERVAL_NS; /* racy on purpose: two at once harm nobody */
+	copies_paid_ns = paid_ns + COPY_INTERVAL_NS; /* racy on purpose: two at once are harmless */
 	return 1;
 }
 
-/* Sends the stack with the memory its walk would go on in; 0 = not possible now. The first part is handed over
- * last: the reader, who cannot pass it, then finds all. */
+/* Sends the stack with the memory its walk would go on in; 0 = not possible now. The first part is submitted last:
+ * the reader cannot pass it, so it then finds all of them. */
 static __attribute__((noinline)) int send_copy(struct gpuperf_walk *walk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -249,7 +249,7 @@ static __attribute__((noinline)) int send_copy(struct gpuperf_walk *walk)
 	return 1;
 }
 
-/* A noted stack's frames, as it says; 1 = they are not there, or cannot be. A function of its own for the verifier. */
+/* Copies the frames that a noted stack claims; 1 = unreadable or impossible. A separate function for the verifier. */
 __attribute__((noinline)) int fill_noted_frames(struct gpuperf_stack *record, const struct gpuperf_noted_stack *noted)
 {
 	__u64 native_bytes, python_bytes;
@@ -267,7 +267,7 @@ __attribute__((noinline)) int fill_noted_frames(struct gpuperf_stack *record, co
 	       bpf_probe_read_user(record->python, python_bytes, (const void *)noted->python_address);
 }
 
-/* Sends a stack that the process has walked; 0 = it was lost, or is none. A function of its own for the verifier. */
+/* Sends a stack that the process walked; 0 = lost, or not a stack. A separate function for the verifier. */
 __attribute__((noinline)) int send_noted_stack(const struct gpuperf_noted_stack *noted, __u64 id)
 {
 	struct task_struct *task = bpf_get_current_task_btf();

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Reads the memory that a walk leads through. A read of a page takes little longer than one of a word (64 ns and 25),
- * and holds some 30 frames: so pages are copied, and words are read from there. What was copied holds for one walk:
- * meanwhile the thread stands still.
+ * Reads the memory that a walk goes through. Reading a page takes little longer than reading a word (64 ns and 25) and
+ * covers about 30 frames, so pages are copied and words are read from the copy. A copy is valid for one walk: meanwhile
+ * the thread stands still.
  */
 #pragma once
 
 #include "bpf/emit.bpf.h"
 
-/* For measurements: 1 = nothing is kept from one walk to the next, and each word is read by itself. */
+/* For measurements: 1 = nothing is kept between walks, and each word is read separately. */
 extern const volatile __u32 walks_anew;
 
 static __always_inline void forget_memory(struct gpuperf_walk *walk)
@@ -46,7 +46,7 @@ static __always_inline void copy_word(void *to, const void *from, __u32 size_byt
 	}
 }
 
-/* Of the stack: 8 or 16 bytes, through the page. */
+/* Reads 8 or 16 bytes of the stack, through the page. */
 static __always_inline int unwind_read(void *memory, __u64 address, void *to, __u32 size_bytes)
 {
 	struct gpuperf_walk *walk = memory;
@@ -58,13 +58,12 @@ static __always_inline int unwind_read(void *memory, __u64 address, void *to, __
 		return 1;
 	barrier_var(offset);
 	if (offset > GPUPERF_WALK_PAGE_BYTES - size_bytes)
-		return 1; /* cannot be */
+		return 1; /* cannot happen */
 	copy_word(to, walk->page + offset, size_bytes);
 	return 0;
 }
 
-/* Whether an address is among frames of Python that lie side by side; those of the interpreter's own that lie on the
- * stack are few. */
+/* Whether an address is among adjacent Python frames; few of the interpreter's own frames are on the stack. */
 static __always_inline _Bool is_among_frames(struct gpuperf_walk *walk, __u64 address)
 {
 	__u32 start = walk->start;
@@ -74,7 +73,7 @@ static __always_inline _Bool is_among_frames(struct gpuperf_walk *walk, __u64 ad
 					address > walk->frames[GPUPERF_STACK_FRAMES - 1].sp);
 }
 
-/* Copies what lies around an address, within its page: all of it, or as much as a frame of Python takes, which then
+/* Copies what is around an address, within its page: all of it, or as much as a Python frame takes, which then
  * spares the page. 0 = it was read. */
 __attribute__((noinline)) int load_around(struct gpuperf_walk *walk, __u64 address)
 {
@@ -96,7 +95,7 @@ __attribute__((noinline)) int load_around(struct gpuperf_walk *walk, __u64 addre
 	return 1;
 }
 
-/* Of frames of Python: 1, 4 or 8 bytes. */
+/* Reads 1, 4 or 8 bytes of Python frames. */
 static __always_inline int python_read(void *memory, __u64 address, void *to, __u32 size_bytes)
 {
 	struct gpuperf_walk *walk = memory;
@@ -111,20 +110,19 @@ static __always_inline int python_read(void *memory, __u64 address, void *to, __
 	if (address - offset == walk->page_address) {
 		barrier_var(offset);
 		if (offset > GPUPERF_WALK_PAGE_BYTES - size_bytes)
-			return 1; /* cannot be */
+			return 1; /* cannot happen */
 		copy_word(to, walk->page + offset, size_bytes);
 		return 0;
 	}
 	offset = address - walk->piece_address;
 	barrier_var(offset);
 	if (offset > GPUPERF_WALK_PIECE_BYTES - size_bytes)
-		return 1; /* cannot be */
+		return 1; /* cannot happen */
 	copy_word(to, walk->piece + offset, size_bytes);
 	return 0;
 }
 
-/* The first line of a code object. Most stacks lead through some of them again and again; within one walk each is
- * read once. */
+/* Reads the first line of a code object. Most stacks go through some of them repeatedly; one walk reads each once. */
 static __always_inline int python_read_first_line(void *memory, __u64 address, __u32 *first_line)
 {
 	struct gpuperf_walk *walk = memory;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * Rules by which a thread's walks have gone lately, in the order in which they met them: stacks differ in their inner
- * frames, but these are mostly the same few ways through the same functions. Along such a way each rule is followed by
- * the next one needed, so that nothing must be looked up and what is read lies side by side; memory that the program's
- * own work has pushed out of the caches is then fetched ahead.
+ * The rules that a thread's recent walks used, in the order in which they met them. Stacks differ in their inner
+ * frames, but these are mostly the same few paths through the same functions. Along such a path each rule is followed
+ * by the next one needed, so nothing is looked up and reads are sequential; memory that the program's own work has
+ * evicted from the caches is then prefetched.
  *
  * A rule of a space never changes (docs/decisions/0010), and rules of another space empty the list: what is found here
  * would be found in unwind_rules, too. Only the thread itself reads and writes its list, within a walk.
@@ -16,7 +16,7 @@
 extern const volatile __u32 rules_anew;
 
 #define KNOWN_AT_ONCE 16
-#define MAX_SKIPPED 8 /* frames of the last walk passed at each new one */
+#define MAX_SKIPPED 8 /* frames of the last walk skipped at each new one */
 
 static __always_inline struct gpuperf_walk_frame *frame_at(struct gpuperf_walk *walk, __u32 index)
 {
@@ -30,7 +30,7 @@ static __always_inline _Bool is_same(const struct gpuperf_walk_frame *known, con
 	       !frame->is_exact;
 }
 
-/* The thread's list, of the walk's space; NULL = there is none. */
+/* The thread's list for the walk's space; NULL = there is none. */
 static __always_inline struct gpuperf_known_rules *get_known_rules(const struct gpuperf_walk *walk)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
@@ -58,7 +58,7 @@ static __always_inline __u16 *place_of(struct gpuperf_known_rules *known, __u64 
 	return &known->places[index & (GPUPERF_KNOWN_PLACES - 1)];
 }
 
-/* The rule of a return address; NULL = not known here. The one after the last is tried first. */
+/* The rule of a return address; NULL = not known here. Tries the one after the last found first. */
 static __always_inline const struct gpuperf_known_rule *find_known(struct gpuperf_known_rules *known, __u64 pc)
 {
 	__u32 at = known->at;
@@ -74,7 +74,7 @@ static __always_inline const struct gpuperf_known_rule *find_known(struct gpuper
 	return &known->rules[at];
 }
 
-/* Puts a rule behind the one added last; the oldest goes. A function of its own for the verifier. */
+/* Adds a rule after the one added last, over the oldest. A separate function for the verifier. */
 __attribute__((noinline)) int add_known(struct gpuperf_walk *walk, __u64 pc, __u64 rule)
 {
 	struct gpuperf_known_rules *known;
@@ -99,7 +99,7 @@ __attribute__((noinline)) int add_known(struct gpuperf_walk *walk, __u64 pc, __u
 	return 0;
 }
 
-/* Where the caller's frame begins, of a rule by sp or bp; 0 = of another one, or it leads nowhere. */
+/* Where the caller's frame begins, for a rule by sp or bp; 0 = another kind of rule, or it leads nowhere. */
 static __always_inline __u64 find_plain_cfa(const struct gpuperf_unwind_rule *rule, __u64 sp, __u64 bp)
 {
 	__u64 cfa = (rule->kind == GPUPERF_UNWIND_SP ? sp : bp) + (__s64)rule->cfa_offset_bytes;
@@ -109,7 +109,7 @@ static __always_inline __u64 find_plain_cfa(const struct gpuperf_unwind_rule *ru
 	return cfa;
 }
 
-/* The return address and bp that a frame of such a rule has saved; 1 = not both on one page that can be read. */
+/* Reads the return address and bp saved by a frame with such a rule; 1 = not both on one readable page. */
 static __always_inline int read_plain(struct gpuperf_walk *walk, const struct gpuperf_unwind_rule *rule, __u64 cfa,
 				      __u64 *pc, __u64 *bp)
 {
@@ -131,7 +131,7 @@ static __always_inline int read_plain(struct gpuperf_walk *walk, const struct gp
 	return 0;
 }
 
-/* Passes the frames of the last walk that lie further in than `frame`, and looks whether it had that one, too. */
+/* Skips the last walk's frames further in than `frame`, and checks whether it had that one too. */
 static __always_inline void pass_old(struct gpuperf_walk *walk, const struct unwind_frame *frame)
 {
 	__u32 old = walk->old;
@@ -146,7 +146,7 @@ static __always_inline void pass_old(struct gpuperf_walk *walk, const struct unw
 		walk->first_same = old;
 }
 
-/* The same as walk_new_frame for a frame with a plain rule known here; 0 = it is none. A function of its own for the
+/* Like walk_new_frame(), for a frame with a plain rule known here; 0 = not such a frame. A separate function for the
  * verifier. */
 __attribute__((noinline)) int walk_known_frame(struct gpuperf_walk *walk, struct gpuperf_known_rules *known)
 {
@@ -181,8 +181,8 @@ __attribute__((noinline)) int walk_known_frame(struct gpuperf_walk *walk, struct
 	return 1;
 }
 
-/* As many of those as follow each other, up to one that the last walk had: how many. A function of its own for the
- * verifier. */
+/* Walks as many of those as follow each other, up to one that the last walk had. Returns how many. A separate
+ * function for the verifier. */
 __attribute__((noinline)) __u32 walk_known(struct gpuperf_walk *walk)
 {
 	struct gpuperf_known_rules *known;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* What threads inside of probed calls do on the CPU, sampled by the timer: user space, system call or page fault. */
+/* What threads in probed calls do on the CPU, sampled by the timer: user space, system call or page fault. */
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
 
 /* Absent where the kernel hides its symbols: then faults count as user space. */
 extern const void asm_exc_page_fault __ksym __weak;
-#define FAULT_ENTRY_BYTES 64 /* the entry stub of an exception is shorter */
+#define FAULT_ENTRY_BYTES 64 /* an exception's entry stub is shorter */
 
 struct tick_scratch {
 	__u64 stack[48];
 };
 
-/* A kernel stack to look at; a tick interrupts no tick. */
+/* Space for a kernel stack; ticks do not interrupt each other. */
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
 	__uint(max_entries, 1);
@@ -19,7 +19,7 @@ struct {
 	__type(value, struct tick_scratch);
 } tick_scratches GPUPERF_MAP;
 
-/* In user space and in a page fault alike no system call is under way: there the outermost frame of the
+/* Neither user space nor a page fault has a system call in progress. In a page fault the outermost frame of the
  * kernel stack is the exception's entry. */
 static __always_inline __u32 find_tick_kind(void *ctx, struct task_struct *task)
 {
@@ -63,7 +63,7 @@ int BPF_PROG(follow_tick)
 	kind = find_tick_kind(ctx, task);
 	barrier_var(kind);
 	if (kind >= GPUPERF_TICK_KINDS)
-		return 0; /* cannot be */
+		return 0; /* cannot happen */
 	depth = thread->depth;
 	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++) {
 		struct gpuperf_frame *frame = call_stack_at(thread, i);

@@ -15,8 +15,8 @@ static __always_inline const struct gpuperf_trace_order *find_trace_order(struct
 	return own ? own : everyone;
 }
 
-/* Whether this launch is to carry a stack. Where they are paced, the pause varies, so that no loop of the
- * program keeps step with it. */
+/* Whether this launch carries a stack. Where stacks are paced, the interval varies, so that no loop of the program
+ * synchronizes with it. */
 static __always_inline _Bool takes_stack(const struct gpuperf_trace_order *order, struct gpuperf_thread *thread)
 {
 	__u64 interval_ns = order->stack_interval_ns, now_ns;
@@ -32,7 +32,7 @@ static __always_inline _Bool takes_stack(const struct gpuperf_trace_order *order
 	return 1;
 }
 
-/* Where the thread notes that a site was sent. */
+/* Where the thread remembers that a site was sent. */
 static __always_inline struct gpuperf_sent_site *sent_site_of(struct gpuperf_thread *thread, __u64 site_id)
 {
 	__u32 index = site_id >> 32;
@@ -52,7 +52,7 @@ static __always_inline void note_sent_site(struct gpuperf_thread *thread, __u64 
 	site->sent_ns = sent_ns;
 }
 
-/* Whether a site was sent lately, by this thread or another. */
+/* Whether a site was sent recently, by this thread or another. */
 static __always_inline _Bool was_site_sent(struct gpuperf_thread *thread, __u64 site_id, __u64 now_ns)
 {
 	const struct gpuperf_sent_site *site;
@@ -70,7 +70,7 @@ static __always_inline _Bool was_site_sent(struct gpuperf_thread *thread, __u64 
 	return 1;
 }
 
-/* One of the calls around a launch, as part of its site's name. */
+/* Mixes one of the calls around a launch into the id of its site. */
 __attribute__((noinline)) __u64 mix_call(const struct gpuperf_frame *frame, __u64 hash)
 {
 	const struct gpuperf_plan *plan;
@@ -88,7 +88,7 @@ __attribute__((noinline)) __u64 mix_call(const struct gpuperf_frame *frame, __u6
 	return hash;
 }
 
-/* One of the calls around a launch, the outermost at 0. The innermost that has a shape gives it. */
+/* Adds one of the calls around a launch to its site, the outermost at 0. The innermost with a shape sets the shape. */
 __attribute__((noinline)) int add_call_to_site(struct gpuperf_site *site, const struct gpuperf_frame *frame, __u32 at)
 {
 	const struct gpuperf_plan *plan;
@@ -111,7 +111,7 @@ __attribute__((noinline)) int add_call_to_site(struct gpuperf_site *site, const 
 	return 0;
 }
 
-/* Sends a site with the first `count` of the calls the thread is inside of, unless that was done lately. 0 = lost. */
+/* Sends a site with the thread's outermost `count` calls in flight, unless sent recently. 0 = lost. */
 __attribute__((noinline)) __u64 send_site(struct gpuperf_thread *thread, __u64 site_id, __u64 stack_id, __u32 count)
 {
 	__u64 now_ns = bpf_ktime_get_ns();
@@ -138,7 +138,7 @@ __attribute__((noinline)) __u64 send_site(struct gpuperf_thread *thread, __u64 s
 	return site_id;
 }
 
-/* The site of a launch in the calls the thread is inside of, of which the launch itself is no part. */
+/* The site of a launch within the thread's calls in flight, not including the launch itself. */
 __attribute__((noinline)) __u64 take_site(struct gpuperf_thread *thread, __u64 stack_id)
 {
 	__u64 hash = mix(stack_id, 1);
@@ -159,7 +159,7 @@ __u64 trace_plain_site(struct gpuperf_thread *thread, __u64 stack_id)
 	return send_site(thread, plain_site_of(stack_id), stack_id, 0);
 }
 
-/* Whether the thread is inside of a launch already: what a launch function calls of its kind is no other. */
+/* Whether the thread is already in a launch: what a launch function calls of its kind is not another launch. */
 static __always_inline _Bool is_in_launch(struct gpuperf_thread *thread)
 {
 	const struct gpuperf_function *function;
@@ -172,11 +172,11 @@ static __always_inline _Bool is_in_launch(struct gpuperf_thread *thread)
 	return function && function->flags & GPUPERF_FN_LAUNCH;
 }
 
-/* Captures that are followed now, of all processes: while there are none, no launch looks for its own. A process
- * that dies in one leaves its count behind, which costs look-ups only. */
+/* Captures being followed, in all processes: while there are none, no launch looks for its own. A process that dies
+ * in one leaves its count behind, which only costs lookups. */
 static __u32 open_captures;
 
-/* Whether a launch of the process may become a node of a graph. Other threads' may, too: autograd's does. */
+/* Whether a launch of the process may become a node of a graph. This includes other threads, such as autograd's. */
 static __always_inline _Bool is_captured(struct task_struct *task)
 {
 	struct gpuperf_capturing *capture;
@@ -220,8 +220,8 @@ static __always_inline _Bool begin_capture(__u32 pid)
 	return 1;
 }
 
-/* Of captures at once in one process, one that is not followed may end another's count: then launches are missing,
- * and the daemon does not take the graph for known. */
+/* With concurrent captures in one process, the end of one that is not followed may be counted for another: then
+ * launches are missing, and the daemon does not treat the graph as known. */
 static __always_inline void end_capture(__u32 pid)
 {
 	struct gpuperf_capturing *capture = bpf_map_lookup_elem(&capturing, &pid);
@@ -261,7 +261,7 @@ int trace_graph(__u32 call, __u32 failed, __u64 start_ns, struct gpuperf_thread 
 	} else if (call == GPUPERF_GRAPH_UPDATED) {
 		source = second;
 	} else {
-		mono_ns = start_ns; /* from the return on the handle may be another graph's */
+		mono_ns = start_ns; /* after the return the handle may be another graph's */
 	}
 	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
 	if (!record) {

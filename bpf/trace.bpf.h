@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
-/* Launches and calls as records, for traces: which are sent is an order of the daemon. Functions of trace.bpf.c are
- * looked at by the verifier once each, not on every path to them. */
+/* Trace records of launches and calls. The daemon orders which are sent. The verifier checks each function of
+ * trace.bpf.c once, not on every path to it. */
 #pragma once
 
 #include "bpf/ended_call.bpf.h"
 
-/* At the entry of a launch function, before its own frame is pushed. `thread` may be NULL; `exec`: what a graph's launch
- * launches, else 0. */
+/* At the entry of a launch function, before its own frame is pushed. `thread` may be NULL; `exec`: what a graph
+ * launch launches, else 0. */
 int trace_launch(struct gpuperf_thread *thread, __u32 function_id, __u64 exec, const struct caller *caller);
 
 static __always_inline __u32 graph_call_of(__u32 flags)
@@ -14,7 +14,7 @@ static __always_inline __u32 graph_call_of(__u32 flags)
 	return flags >> GPUPERF_FN_GRAPH_SHIFT & GPUPERF_FN_GRAPH_MASK;
 }
 
-/* As trace_launch() takes it; `first`: the first argument. */
+/* `exec` for trace_launch(); `first`: the first argument. */
 static __always_inline __u64 exec_of(const struct gpuperf_function *function, __u64 first)
 {
 	return graph_call_of(function->flags) == GPUPERF_GRAPH_LAUNCHED ? first : 0;
@@ -23,7 +23,7 @@ static __always_inline __u64 exec_of(const struct gpuperf_function *function, __
 /* Whether launches of the current process are traced. */
 int wants_launches(void);
 
-/* About so long a thread of the current process goes between two of its launches with a stack; 0 = none has one. */
+/* Approximate time between two launches with a stack on a thread of the current process; 0 = none has one. */
 __u64 stack_interval_ns(void);
 
 /* Whether hooks of the current process note each launch with its stack: enum gpuperf_launch_reports. */
@@ -34,12 +34,13 @@ static __always_inline __u64 plain_site_of(__u64 stack_id)
 	return mix(stack_id, 1) | 1;
 }
 
-/* The site of launches with this stack that no probed call is around; 0 = it could not be sent. `thread` may be NULL. */
+/* The site of launches with this stack and no probed call around them; 0 = it could not be sent. `thread` may be
+ * NULL. */
 __u64 trace_plain_site(struct gpuperf_thread *thread, __u64 stack_id);
 
-/* After a call that was no launch. `thread` may be NULL. */
+/* After a call that was not a launch. `thread` may be NULL. */
 int trace_call(const struct ended_call *call, struct gpuperf_thread *thread);
 
-/* After a call that concerns a graph, whose first two arguments are in the frame that stood at `depth`; `failed` = it
- * returned an error. */
+/* After a graph call whose first two arguments are in the frame that was at `depth`; `failed` = it returned an
+ * error. */
 int trace_graph(__u32 call, __u32 failed, __u64 start_ns, struct gpuperf_thread *thread, __u32 depth);

@@ -10,7 +10,7 @@ __s32 find_waited_fd(__s32 syscall)
 	switch (syscall) {
 	case SYSCALL_POLL:
 	case SYSCALL_PPOLL:
-		/* struct pollfd begins with it; the first one stands for all */
+		/* struct pollfd starts with the fd; the first one stands for all */
 		if (bpf_probe_read_user(&fd, sizeof(fd), (const void *)regs->rdi))
 			fd = -1;
 		return fd;
@@ -45,7 +45,7 @@ __u32 wait_kind_of(__s32 syscall, __s32 fd, __u32 is_gpu)
 	case SYSCALL_MSYNC:
 		return GPUPERF_WAIT_IO;
 	}
-	return fd >= 0 ? GPUPERF_WAIT_IO : GPUPERF_WAIT_OTHER; /* the rest of those with a file */
+	return fd >= 0 ? GPUPERF_WAIT_IO : GPUPERF_WAIT_OTHER; /* the others with a file */
 }
 
 GPUPERF_ASSERT(GPUPERF_WAITS == 3);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only) */
 /*
- * What a thread off the CPU waits for: the kind and the file by its system call, all of a wait but its times, and which
- * of a call's waits to replace. Functions that take a task are inlined: before 6.9 tasks cannot be passed to others.
+ * What a thread off the CPU waits for: the kind and the file from its system call, everything about a wait except its
+ * times, and which of a call's waits to replace. Functions that take a task are inlined: before 6.9 tasks cannot be
+ * passed to other functions.
  */
 #pragma once
 
@@ -52,14 +53,14 @@ enum {
 	SYSCALL_FUTEX_WAKE = 454, SYSCALL_FUTEX_WAIT = 455,
 };
 
-/* The file that the current task's system call works on, by its first argument; poll names it in memory, which only
+/* The file that the current task's system call works on, from its first argument; poll names it in memory that only
  * the thread itself can read. */
 __s32 find_waited_fd(__s32 syscall);
 
 /* `is_gpu`: the file is a GPU's. */
 __u32 wait_kind_of(__s32 syscall, __s32 fd, __u32 is_gpu);
 
-/* A function of its own so that the verifier does not follow each place by itself. */
+/* A separate function so that the verifier does not track each place individually. */
 __u32 place_of_shortest(__u64 first_ns, __u64 second_ns, __u64 third_ns);
 
 static __always_inline struct file *find_file(struct task_struct *task, __s32 fd)
@@ -95,7 +96,7 @@ static __always_inline __u32 find_wait_kind(struct task_struct *task, __s32 sysc
 	return wait_kind_of(syscall, fd, file && is_gpu_file(file));
 }
 
-/* All of a wait but its times. The task sleeps, or is about to go on. */
+/* Fills in a wait, except for its times. The task sleeps, or is about to resume. */
 static __always_inline void describe_wait(struct task_struct *task, const struct gpuperf_off_cpu *off,
 					  __u32 kind, struct gpuperf_wait *wait)
 {
@@ -115,11 +116,11 @@ static __always_inline void describe_wait(struct task_struct *task, const struct
 		bpf_probe_read_kernel_str(wait->file_name, sizeof(wait->file_name),
 					  BPF_CORE_READ(file, f_path.dentry, d_name.name));
 	}
-	/* A failed walk leaves what was zeroed. */
+	/* A failed walk leaves the zeros. */
 	bpf_get_task_stack(task, wait->kernel_stack, sizeof(wait->kernel_stack), 0);
 }
 
-/* Of GPUPERF_WAITS, an unused one first. */
+/* The shortest of GPUPERF_WAITS; an unused one first. */
 static __always_inline struct gpuperf_wait *shortest_wait(struct gpuperf_wait *waits)
 {
 	__u32 place = place_of_shortest(waits[0].duration_ns, waits[1].duration_ns, waits[2].duration_ns);

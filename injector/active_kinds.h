@@ -1,8 +1,8 @@
 #pragma once
 
-// The kinds of CUPTI's records that we have on, and the single calls of the API among them.
+// The CUPTI record kinds that we have enabled, including individual API calls.
 //
-// Thread: under the collector's lock. Decides nothing: choosing kinds is the collector's.
+// Thread: under the collector's lock. Makes no decisions: the collector chooses the kinds.
 
 #include <cstdint>
 
@@ -12,7 +12,7 @@
 
 namespace gpuperf::injector {
 
-// A bit per kind of CUPTI that we may switch on.
+// One bit per CUPTI kind that we may enable.
 constexpr uint32_t kKindGraphs = 1;
 constexpr uint32_t kKindKernels = 2;
 constexpr uint32_t kKindCopies = 4;
@@ -27,36 +27,36 @@ class ActiveKinds {
  public:
   explicit ActiveKinds(const CuptiApi& api) : api_(api) {}
 
-  // Classifies the calls of the API by the names that CUPTI has for them.
+  // Classifies API calls by the names that CUPTI reports.
   void classify_calls();
   const CallClasses& calls() const { return calls_; }
 
   uint32_t all() const { return active_; }
   bool has(uint32_t kind) const { return (active_ & kind) != 0; }
-  // All calls of the API are recorded, not only those of a class.
+  // All API calls are recorded, not only those of a class.
   bool all_apis() const { return all_apis_; }
-  // Single calls are on, not the whole kind without the others.
+  // Wanted calls are enabled one by one, rather than the whole kind minus the others.
   bool calls_by_id() const { return calls_by_id_; }
 
-  // CUPTI would not give kernels or graphs; without any of the others collection goes on.
+  // CUPTI refused kernels or graphs. If it refuses any other kind, collection goes on without it.
   struct Refusal {
     CUptiResult result = CUPTI_SUCCESS;
     CUpti_ActivityKind kind = CUPTI_ACTIVITY_KIND_INVALID;
   };
-  // What is on already stays so. GRAPH_TRACE goes on before CONCURRENT_KERNEL and off after it, so
-  // that no graph ever comes by node in between.
+  // Kinds already on stay on. GRAPH_TRACE goes on before CONCURRENT_KERNEL and off after it, so
+  // that no graph is recorded by node in between.
   Refusal switch_on(uint32_t kinds, bool all_apis, bool in_initialisation);
   void switch_off(uint32_t kinds);
-  // Whole kinds of calls from now on, for single ones do not work or others use CUPTI.
+  // From now on, enables whole kinds of calls: individual ones do not work, or others use CUPTI.
   void forget_calls_by_id() { calls_by_id_ = false; }
-  // The level and the kinds of records of the session that come from what is on. `has_graphs`:
-  // graphs are seen, or will be once there are any.
+  // Fills in the session level and record kinds from what is on. `has_graphs`: graphs are recorded,
+  // or will be once there are any.
   void fill_level(gpuperf_status& status, bool has_graphs) const;
 
  private:
   void enable_calls(bool is_driver, bool all, bool in_initialisation);
   void disable_calls(bool is_driver);
-  // Calls f(id) for those that are recorded, or for those that are not.
+  // Calls f(id) for each call that is recorded, or for each that is not.
   template <typename Function>
   void for_each_wanted_call(bool is_driver, bool wanted, Function f) const {
     const CallClass* classes = is_driver ? calls_.driver : calls_.runtime;

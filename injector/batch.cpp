@@ -4,7 +4,7 @@
 
 namespace gpuperf::injector {
 namespace {
-// Room for the longest entry and a record behind it.
+// Fits the longest entry and a record after it.
 constexpr uint32_t kShortestLimitBytes = 4096;
 }  // namespace
 

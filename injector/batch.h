@@ -1,6 +1,6 @@
 #pragma once
 
-// Packs records into messages of the contract. Injector's thread.
+// Packs records into session_abi.h messages. Injector's thread.
 
 #include <cstddef>
 #include <cstdint>
@@ -15,27 +15,27 @@ class Batch {
  public:
   explicit Batch(DaemonLink& link) : link_(link) {}
 
-  // Longest message, from the daemon's ruling.
+  // Maximum message size, from the daemon's control message.
   void set_limit(uint32_t bytes);
-  // Sends what is packed when `length_bytes` more would not fit.
+  // Sends the packed records if `length_bytes` more would not fit.
   void make_room(size_t length_bytes, uint64_t now_ms);
-  // A dictionary entry, of a length that is a multiple of 8. There is room.
+  // Adds a dictionary entry. The length must be a multiple of 8 and must fit.
   void add_entry(const void* record, size_t length_bytes) { add(record, length_bytes); }
-  // A record that counts. There is room.
+  // Adds a record, which is counted. It must fit.
   void add_record(const void* record, size_t length_bytes) {
     add(record, length_bytes);
     ++counted_;
   }
-  // Whether so many bytes of messages would be taken or queued now.
+  // Whether this many bytes of messages would be accepted or queued now.
   bool has_room_for(size_t bytes) const { return link_.has_room(bytes); }
   void send(uint64_t now_ms);
-  // Forgets what is packed: its ids were another connection's.
+  // Discards the packed records: their ids belong to another connection.
   void clear();
 
   uint64_t sent_records() const { return sent_records_; }
-  // Records that were packed and that the daemon did not take in time.
+  // Packed records that the daemon did not take in time.
   uint64_t refused_records() const { return refused_records_; }
-  // Entries of dictionaries went with them: what the daemon knows is not what we think it does.
+  // Dictionary entries were lost too: the daemon does not know what we think it knows.
   bool has_lost_entries() const { return lost_entries_; }
 
  private:

@@ -5,7 +5,7 @@
 
 namespace gpuperf::injector {
 
-// Lies behind the buffer's bytes, in a page of its own: CUPTI never sees it.
+// Follows the buffer's bytes, in a page of its own: CUPTI never sees it.
 struct Buffers::Header {
   uint8_t* bytes;
   size_t valid_bytes;
@@ -36,13 +36,13 @@ uint8_t* Buffers::make() {
     return nullptr;
   }
   auto* bytes = static_cast<uint8_t*>(memory);
-  (void)replace_made(nullptr, bytes);  // the count says that one is free
+  (void)replace_made(nullptr, bytes);  // the count guarantees a free slot
   return bytes;
 }
 
 void Buffers::unmake(uint8_t* bytes) {
   (void)replace_made(bytes, nullptr);
-  (void)munmap(bytes, kMappedBytes);  // cannot fail for a mapping of our own
+  (void)munmap(bytes, kMappedBytes);  // cannot fail on our own mapping
   made_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -105,7 +105,7 @@ void Buffers::stock_up() {
     if (slot.load(std::memory_order_relaxed) != nullptr) continue;
     uint8_t* bytes = make();
     if (bytes == nullptr) return;
-    // So that the first records do not fault page by page on a thread of the workload.
+    // Prevents page faults on a workload thread while the first records are written.
     (void)madvise(bytes, kMappedBytes, MADV_WILLNEED);
     for (size_t at = 0; at < kMappedBytes; at += 4096) bytes[at] = 0;
     uint8_t* empty = nullptr;

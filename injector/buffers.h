@@ -2,9 +2,9 @@
 
 // The buffers that CUPTI fills.
 //
-// acquire and complete are called by CUPTI on whatever thread it likes, the workload's included: no
-// lock, and no system call while a buffer is ready. The rest is for the injector's own thread.
-// Bounds: kBuffersMax buffers of kBufferBytes; when all are with CUPTI, acquire says no.
+// CUPTI calls acquire and complete on any thread, including the workload's: no lock, and no system
+// call while a buffer is ready. The rest is for the injector's thread. Bounds: kBuffersMax buffers
+// of kBufferBytes; when CUPTI holds all of them, acquire returns null.
 
 #include <atomic>
 #include <cstddef>
@@ -14,35 +14,36 @@ namespace gpuperf::injector {
 
 class Buffers {
  public:
-  // NVIDIA advises 1 to 10 MB: 1 MiB is some 4,800 kernels, so that at 200,000 kernels a second a
-  // buffer is asked for 40 times a second.
+  // NVIDIA recommends 1 to 10 MB. 1 MiB holds about 4,800 kernels, so at 200,000 kernels a second
+  // CUPTI requests a buffer 40 times a second.
   static constexpr size_t kBufferBytes = 1 << 20;
   static constexpr size_t kBuffersMax = 64;
-  // Kept ready for bursts; what is beyond is given back to the system when it comes home.
+  // Kept ready for bursts. Returned buffers beyond that are unmapped.
   static constexpr size_t kReady = 4;
   static constexpr size_t kManyComplete = 8;
 
-  // Any thread. Null = all are out, or the system has no memory.
+  // Any thread. Null = all buffers are out, or the system has no memory.
   uint8_t* acquire();
-  // Any thread. With `valid_bytes` of records; 0 = it comes back unused. Bytes that are not of
-  // here, of another client whose place we took unawares, are left alone: false.
+  // Any thread. The buffer holds `valid_bytes` of records; 0 = returned unused. False: the buffer
+  // is not ours but belongs to another client that we displaced unknowingly; it is left alone.
   bool complete(uint8_t* bytes, size_t valid_bytes);
 
   struct Completed {
     uint8_t* bytes = nullptr;
     size_t valid_bytes = 0;
   };
-  // Injector's thread: the oldest that is complete; bytes = null: none. Give it to release then.
+  // Injector's thread. The oldest completed buffer; bytes = null: none. Pass it to release
+  // afterwards.
   Completed take();
   void release(uint8_t* bytes);
-  // Makes sure that some are ready, their memory touched.
+  // Fills the ready slots with buffers whose memory is already faulted in.
   void stock_up();
-  // Gives back to the system what is ready; for when nothing is collected.
+  // Unmaps the ready buffers. For when nothing is collected.
   void shrink();
 
-  // Told by `complete` when many wait to be taken; an eventfd.
+  // An eventfd that `complete` signals when many buffers wait to be taken.
   void set_wake_fd(int fd) { wake_fd_ = fd; }
-  // With CUPTI, or complete and not taken.
+  // Held by CUPTI, or complete and not taken.
   size_t out_count() const { return out_count_.load(std::memory_order_relaxed); }
   size_t made_count() const { return made_count_.load(std::memory_order_relaxed); }
 
@@ -50,7 +51,7 @@ class Buffers {
   struct Header;
   uint8_t* make();
   void unmake(uint8_t* bytes);
-  // Replaces one entry of made_. False: there is none such.
+  // Replaces one entry of made_. False: no such entry.
   bool replace_made(uint8_t* from, uint8_t* to);
 
   std::atomic<uint8_t*> made_[kBuffersMax] = {};
@@ -59,7 +60,7 @@ class Buffers {
   std::atomic<size_t> complete_count_ = 0;
   std::atomic<size_t> made_count_ = 0;
   std::atomic<size_t> out_count_ = 0;
-  int wake_fd_ = -1;         // set once, before the first buffer is out
+  int wake_fd_ = -1;         // set once, before the first buffer is handed out
   Header* taken_ = nullptr;  // injector's thread: oldest first
 };
 

@@ -3,11 +3,11 @@
 namespace gpuperf::injector {
 namespace {
 
-// A burst by node ends after so many kernels. The device's buffers were seen not to come back while
-// graphs that GRAPH_TRACE had covered ran by node: with 32 of them, 3,198,400 kernels were recorded
-// and then, silently, none.
+// Kernels after which a burst by node ends. Device buffers were seen not to come back while graphs
+// that GRAPH_TRACE had covered ran by node: with 32 of them, 3,198,400 kernels were recorded and
+// then, silently, none.
 constexpr uint64_t kNodesMax = 2'500'000;
-// Graphs launched in a burst by node without the record of a single kernel inside.
+// Graph launches in a burst by node without a record of any kernel inside.
 constexpr uint64_t kSilentGraphLaunches = 20;
 
 }  // namespace
@@ -16,7 +16,7 @@ void Burst::begin(const gpuperf_control& control, const CuptiRecords& records, u
   flags_ = control.burst_flags;
   if (is_by_node() && !allows_nodes_) {
     flags_ &= ~GPUPERF_SESSION_BURST_NODES;
-    refuses_nodes_ = true;  // the state says so from now on
+    refuses_nodes_ = true;  // the status reports it from now on
   }
   nodes_before_ = records.node_count();
   launches_before_ = records.graph_launch_count();

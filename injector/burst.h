@@ -1,7 +1,7 @@
 #pragma once
 
-// A burst under way: for a bounded time more is recorded, the kernels inside graphs (by node) or
-// every call of the API.
+// The current burst: for a limited time, records more: kernels inside graphs (by node) or every API
+// call.
 //
 // Thread: under the collector's lock.
 
@@ -14,16 +14,15 @@ namespace gpuperf::injector {
 
 class Burst {
  public:
-  // Bursts by node may be asked for: what they cost is graph level, for good. Before the first
-  // order.
+  // Allows bursts by node, which cost graph level for good. Call before the first order.
   void allow_nodes() { allows_nodes_ = true; }
-  // One by node was asked for and not allowed.
+  // A burst by node was requested and not allowed.
   bool refuses_nodes() const { return refuses_nodes_; }
 
   void begin(const gpuperf_control& control, const CuptiRecords& records, uint64_t now_ms);
   void end() { flags_ = 0; }
-  // Ends a burst by node early by what its records show. `saw_nodes`: kernels inside graphs since
-  // the last look.
+  // Ends a burst by node early if its records call for it. `saw_nodes`: kernels inside graphs were
+  // recorded since the last call.
   void watch(const CuptiRecords& records, bool saw_nodes, uint64_t now_ms);
 
   bool is_on() const { return flags_ != 0; }
@@ -37,7 +36,7 @@ class Burst {
   uint32_t flags_ = 0;
   uint64_t end_ms_ = 0;
   uint64_t nodes_before_ = 0;
-  uint64_t launches_before_ = 0;  // when the last kernel inside a graph was seen
+  uint64_t launches_before_ = 0;  // graph launches when the last kernel inside a graph was seen
 };
 
 }  // namespace gpuperf::injector

@@ -7,10 +7,10 @@
 namespace gpuperf::injector {
 namespace {
 
-// Two clocks and two conversions lie between a call's times and its work's.
+// A call's times and its work's differ by two clocks and two conversions.
 constexpr uint64_t kClockSlackNs = 2'000;
 
-// Entries that are done with, until sweep() takes them out.
+// Marks finished entries until sweep() removes them.
 constexpr uint16_t kTaken = UINT16_MAX;
 constexpr uint32_t kDone = 0;  // no correlation id is 0
 
@@ -84,7 +84,7 @@ bool CallJoin::is_begun(uint32_t stream) const {
   return std::find(begun_, begun_ + begun_count_, stream) != begun_ + begun_count_;
 }
 
-// Work that was launched before calls were logged, on a stream that had no pair yet.
+// Whether the work was launched before calls were logged, on a stream without a pair so far.
 bool CallJoin::is_from_before(const Work& work, Span calls) const {
   uint64_t first_ns = restart_unix_ns_;
   if (first_ns == 0) {
@@ -93,7 +93,7 @@ bool CallJoin::is_from_before(const Work& work, Span calls) const {
   return work.start_unix_ns + kClockSlackNs < first_ns;
 }
 
-// With the first pair.
+// Begins a stream with its first pair.
 const char* CallJoin::begin_stream(const Work& work, Span calls) {
   if (begun_count_ == kStreamsMax) return "too many streams";
   if (calls.first == calls.end) return kNoCall;
@@ -103,8 +103,7 @@ const char* CallJoin::begin_stream(const Work& work, Span calls) {
   return is_prompt || !had_earlier_work_ ? nullptr : "work from before the hooks began";
 }
 
-// Takes the work's call from `calls`, whose front moves on. `last`: the one that was taken before
-// it.
+// Takes the work's call from `calls` and advances its front. `last`: the call taken before it.
 const char* CallJoin::join_work(const Work& work, Span& calls, Call& last, Sink& sink) {
   while (calls.first < calls.end && calls_[calls.first].entry == kTaken) ++calls.first;
   size_t found = calls.first;
@@ -127,7 +126,7 @@ const char* CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) 
   bool is_known = is_begun(works_[works.first].stream);
   for (size_t i = works.first; i < works.end; ++i) {
     Work& work = works_[i];
-    if (work.end_unix_ns + kSettleNs > now_unix_ns) break;  // those behind it wait, too
+    if (work.end_unix_ns + kSettleNs > now_unix_ns) break;  // later ones wait, too
     if (!is_known && is_from_before(work, calls)) {
       had_earlier_work_ = true;
     } else {

@@ -1,26 +1,25 @@
 #pragma once
 
-// Finds for each piece of work that CUPTI has recorded the hooked call that caused it. CUPTI says
-// which call by a number that only its own records of calls have (the correlation id); these cost
-// every launch, and after them CUPTI cannot be finalized (docs/decisions/0012-cupti.md).
+// Matches each piece of GPU work that CUPTI recorded to the hooked call that launched it. CUPTI
+// identifies the call by its correlation id, which only CUPTI's own call records carry. Those
+// records add a cost to every launch, and once they have been on, CUPTI cannot be finalized
+// (docs/decisions/0012-cupti.md).
 //
-// A stream works in order, and each call that gives it work leaves one record. So the calls of a
-// stream and its records, from the first launch on, are one sequence that two sides tell: each
-// piece of work is of the first call on its stream that none has taken, is of its kind and size
-// (grid and block of a kernel, bytes of a copy or memset) and began before it. Where that fails
-// (work without a call, two threads' calls of one size on one stream at once, anything lost), the
-// order proves nothing any more: the join stops for good, and the collector has CUPTI record the
-// calls.
+// A stream executes in order, and each call that gives it work leaves one record. So from the first
+// launch on, a stream's calls and its records are the same sequence seen from two sides. Each piece
+// of work belongs to the first unmatched call on its stream that has its kind and size (grid and
+// block of a kernel, bytes of a copy or memset) and began before it. If that fails (work without a
+// call, two threads' calls of one size on one stream at once, anything lost), the order proves
+// nothing any more: the join stops for good, and the collector has CUPTI record the calls.
 //
-// In a process that has just begun, CUPTI records from cuInit on, and calls are logged once a
-// daemon has its hooks count, a moment later. Work from before the first call that was logged is
-// passed over; where there was some, a stream's first pair is believed only if the work began
-// promptly, so that none from before can stand between. After restart() the same holds of work from
-// before that.
+// In a new process, CUPTI records from cuInit on, but calls are logged only once a daemon has the
+// hooks count, a moment later. Work from before the first logged call is skipped. If there was any,
+// a stream's first pair is trusted only if the work began promptly, so that no earlier work can be
+// in between. After restart() the same applies to work from before the restart.
 //
-// Thread: injector's. Bounds: kCallsMax calls and kWorksMax pieces of work that wait, kStreamsMax
-// streams; a further one breaks the join. Calls leave after kCallPatienceNs, for their work may be
-// queued so long.
+// Thread: injector's. Bounds: kCallsMax waiting calls, kWorksMax waiting pieces of work,
+// kStreamsMax streams; one more breaks the join. Calls expire after kCallPatienceNs, because their
+// work may be queued that long.
 
 #include <cstddef>
 #include <cstdint>
@@ -36,7 +35,7 @@ class CallJoin {
   static constexpr size_t kManyCalls = size_t{1} << 14;
   static constexpr size_t kStreamsMax = 1024;
   static constexpr uint64_t kCallPatienceNs = 60'000'000'000;
-  // A call is logged when it ends, and then its work may be over.
+  // A call is logged when it ends; its work may be over by then.
   static constexpr uint64_t kSettleNs = 50'000'000;
   static constexpr uint64_t kPromptNs = 200'000;  // from a call's end to its work
 
@@ -52,7 +51,7 @@ class CallJoin {
   struct Work {
     uint64_t start_unix_ns;
     uint64_t end_unix_ns;
-    uint64_t size;  // as of the call
+    uint64_t size;  // same meaning as in Call
     uint32_t correlation_id;
     uint32_t stream;
     CallKind kind;
@@ -67,19 +66,19 @@ class CallJoin {
 
   void add(const Call& call);
   void add(const Work& work);
-  // Gives each call that was found with its work's correlation id. After all records of work that
-  // has ended were added.
+  // Passes each matched call to `sink` with the correlation id of its work. Call it after adding
+  // all records of work that has ended.
   void join(uint64_t now_unix_ns, Sink& sink);
-  // The same of all work: nothing more is to come. Returns how many calls have no work.
+  // The same for all work: nothing more will come. Returns how many calls have no work.
   size_t finish(Sink& sink);
-  // Something was lost; `why` in words, for good.
+  // Stops the join for good because something was lost; `why` in words.
   void break_off(const char* why);
-  // What was given is forgotten; calls from now on are complete.
+  // Forgets everything added so far; the log of calls is complete from now on.
   void restart(uint64_t now_unix_ns);
-  // So many wait that the next join() takes milliseconds.
+  // So many calls wait that the next join() takes milliseconds.
   bool is_full() const { return call_count_ >= kManyCalls; }
   bool is_broken() const { return why_broken_ != nullptr; }
-  // Null = it is not.
+  // Null = not broken.
   const char* why_broken() const { return why_broken_; }
 
  private:
@@ -91,7 +90,7 @@ class CallJoin {
   Span find_calls(uint32_t stream) const;
   bool is_begun(uint32_t stream) const;
   bool is_from_before(const Work& work, Span calls) const;
-  // These say why it cannot go on; null = it can.
+  // These return why the join cannot go on; null = it can.
   const char* begin_stream(const Work& work, Span calls);
   const char* join_work(const Work& work, Span& calls, Call& last, Sink& sink);
   const char* join_stream(Span works, uint64_t now_unix_ns, Sink& sink);
@@ -102,11 +101,11 @@ class CallJoin {
   Work* works_ = nullptr;  // by stream, then correlation id
   size_t call_count_ = 0;
   size_t work_count_ = 0;
-  uint32_t begun_[kStreamsMax] = {};  // streams that had a pair
+  uint32_t begun_[kStreamsMax] = {};  // streams that have had a pair
   size_t begun_count_ = 0;
   uint64_t first_call_unix_ns_ = UINT64_MAX;
-  bool had_earlier_work_ = false;  // than the first call
-  uint64_t restart_unix_ns_ = 0;   // since then calls are complete; 0 = since the first one
+  bool had_earlier_work_ = false;  // earlier than the first call
+  uint64_t restart_unix_ns_ = 0;   // calls are complete since then; 0 = since the first one
   const char* why_broken_ = nullptr;
 };
 

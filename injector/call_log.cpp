@@ -12,18 +12,18 @@ namespace gpuperf::injector {
 namespace {
 
 constexpr uint8_t kNone = UINT8_MAX;
-constexpr uint8_t kInConfig = UINT8_MAX - 1;  // of cuLaunchKernelEx: behind its first argument
-// CUlaunchConfig: grid, block and shared memory, seven words of 32 bits, and hStream behind them.
+constexpr uint8_t kInConfig = UINT8_MAX - 1;  // cuLaunchKernelEx: behind its first argument
+// CUlaunchConfig: seven 32-bit words (grid, block, shared memory), then hStream.
 constexpr size_t kConfigStreamWords = 8;
-// Of cuLaunchKernel and cuLaunchCooperativeKernel: function, grid, block, shared memory, stream.
+// cuLaunchKernel, cuLaunchCooperativeKernel: function, grid, block, shared memory, stream.
 constexpr uint8_t kBehindDimensions = 8;
 struct Entry {
   const char* name;
   CallKind kind;
   uint8_t stream_argument;  // kNone: the default stream
-  uint8_t size_argument;    // of a copy or memset; kNone: not known
+  uint8_t size_argument;    // of a copy or memset; kNone: unknown
   uint8_t size_each;
-  bool is_per_thread;  // of its default stream there is one for each thread
+  bool is_per_thread;  // its default stream is per thread
 };
 
 constexpr bool begins_with(std::string_view text, std::string_view start) {

@@ -1,11 +1,11 @@
 #pragma once
 
-// The calls that gave the GPU work, as their hooks saw them: what records of the API are made from
-// where CUPTI is not to record calls itself (call_join.h).
+// The calls that launched GPU work, as their hooks saw them. API records are made from these where
+// CUPTI is not to record calls itself (call_join.h).
 //
-// A thread writes into a ring of its own without a lock, the injector's thread reads all of them.
-// Bounds: kCalls in a thread's ring (32 KiB, mapped with its first call while the log is on); when
-// it is full, further calls are counted as lost.
+// Each thread writes to its own ring without a lock; the injector's thread reads all rings. Bounds:
+// kCalls in a thread's ring (32 KiB, mapped at its first call while the log is on); when it is
+// full, further calls are counted as lost.
 
 #include <atomic>
 #include <cstddef>
@@ -19,7 +19,7 @@ namespace gpuperf::injector {
 
 enum class CallKind : uint8_t { kLaunch, kGraph, kCopy, kSet, kWait };
 
-// X(function, GPUPERF_SYNC_*): the driver's in which a thread waits for the GPU. Numbered behind
+// X(function, GPUPERF_SYNC_*): driver functions in which a thread waits for the GPU. Numbered after
 // enum gpuperf_hook_entry.
 #define GPUPERF_WAIT_ENTRIES(X)                    \
   X(cuStreamSynchronize, GPUPERF_SYNC_STREAM)      \
@@ -36,8 +36,8 @@ enum : uint16_t {
 };
 
 struct LoggedCall {
-  uint64_t start_mono_ns;  // right before it entered the driver
-  uint64_t size;           // of its work, see CallTarget
+  uint64_t start_mono_ns;  // right before the call entered the driver
+  uint64_t size;           // of the work, see CallTarget
   uint32_t duration_ns;    // at most 4.3 s
   uint32_t stream;         // as CUPTI numbers it
   uint32_t tid;
@@ -51,10 +51,10 @@ class CallRing {
  public:
   static constexpr uint32_t kCalls = 1024;
 
-  // Its thread; a signal handler's call in the middle of another is lost. True: it is time to take
-  // what it holds, after every half of the ring.
+  // Owning thread. A signal handler's call that interrupts another is lost. True: the ring should
+  // be drained now, returned after every half ring.
   bool add(const LoggedCall& call);
-  // Injector's thread: gives those that were added since the last time, oldest first.
+  // Injector's thread: passes on the calls added since the last time, oldest first.
   template <typename Take>
   void take(Take take_call) {
     const LoggedCall* const calls = calls_.load(std::memory_order_acquire);
@@ -69,8 +69,8 @@ class CallRing {
  private:
   LoggedCall* make();
 
-  // The thread's own line of the cache, but for a look at read_ when the ring seems full: nothing
-  // that a launch has to wait for.
+  // The owning thread's cache line. It reads read_ only when the ring seems full, so a launch waits
+  // for nothing here.
   alignas(64) std::atomic<LoggedCall*> calls_ = nullptr;
   std::atomic<uint64_t> lost_ = 0;
   std::atomic<uint32_t> written_ = 0;
@@ -79,22 +79,21 @@ class CallRing {
   alignas(64) std::atomic<uint32_t> read_ = 0;
 };
 
-// What a driver's entry does.
+// What kind of call a driver entry is.
 CallKind get_call_kind(uint32_t entry);
-// GPUPERF_SYNC_* of one in which a thread waits.
+// GPUPERF_SYNC_* of an entry in which a thread waits.
 uint32_t get_sync_type(uint32_t entry);
-// Its name.
 const char* get_entry_name(uint32_t entry);
 
-// What a kernel's grid and block are to CallTarget; never 0.
+// Encodes a grid and block as CallTarget::size; never 0.
 uint64_t make_size(const uint32_t (&grid)[3], const uint32_t (&block)[3]);
 
-// Which stream a call is for and how large its work is, from its arguments: six in registers, the
-// others from `stack` on. Thread: the calling one, before its call.
+// A call's stream and the size of its work, from its arguments: six in registers, the rest from
+// `stack` on. Thread: the calling one, before its call.
 struct CallTarget {
   uint32_t stream = kNoStream;
-  uint64_t size = 0;     // make_size() of a kernel, bytes of a copy or memset; 0 = not known
-  bool has_work = true;  // false: nothing will be done, or it becomes part of a graph
+  uint64_t size = 0;     // make_size() of a kernel, bytes of a copy or memset; 0 = unknown
+  bool has_work = true;  // false: there is nothing to do, or it becomes part of a graph
 };
 CallTarget find_call_target(uint32_t entry, const uint64_t* arguments, const uint64_t* stack);
 

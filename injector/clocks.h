@@ -13,7 +13,7 @@ inline uint64_t read_clock_ns(clockid_t clock) {
 }
 inline uint64_t read_mono_ns() { return read_clock_ns(CLOCK_MONOTONIC); }
 inline uint64_t read_unix_ns() { return read_clock_ns(CLOCK_REALTIME); }
-// CLOCK_REALTIME - CLOCK_MONOTONIC, of the shortest of some readings.
+// CLOCK_REALTIME - CLOCK_MONOTONIC, from the shortest of several readings.
 inline uint64_t read_mono_to_unix_ns() {
   uint64_t offset_ns = 0, shortest_ns = UINT64_MAX;
   for (int i = 0; i < 5; ++i) {

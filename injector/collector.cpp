@@ -17,30 +17,30 @@ Buffers* g_buffers = nullptr;
 
 namespace {
 
-// How long only calls are recorded where graphs cannot be covered, before kernels are.
+// Where graphs cannot be covered, how long to record only calls before recording kernels.
 constexpr uint64_t kProbationMs = 3'000;
-// Kernels inside graphs keep their instruments until a graph was launched with nothing on (seen on
-// an H200: 1,640 us instead of 1,030 after a burst, 1,050 after this).
+// Kernels inside graphs keep their instrumentation until the graph is launched with nothing on
+// (seen on an H200: 1,640 us instead of 1,030 after a burst, 1,050 after this).
 constexpr uint64_t kSettleMs = 300;
-// A foreign client waits no longer for our lock.
+// The longest that another client waits for our lock.
 constexpr uint64_t kLockMs = 500;
 // Host memory of CUPTI's own in the device's memory: 3.2 MB a buffer by its default, 32 of them.
 constexpr size_t kDeviceBuffersMax = 32;
-// Records without times in one look: more means that the device's buffers have run out.
+// Untimed records per check: more means that device buffers have run out.
 constexpr uint64_t kUntimedTrip = 100;
 constexpr uint32_t kDeviceBufferTripsMax = 3;
 constexpr uint64_t kTripPauseMs = 5'000;
-// So many kernels without the record of a single call say that none will come.
+// This many kernels without a single call record mean that none will come.
 constexpr uint64_t kSilentKernels = 1'000;
-// cuptiFinalize holds the thread that it runs on for 2 to 3 ms.
+// How long to wait for cuptiFinalize, which holds the thread that it runs on for 2 to 3 ms.
 constexpr uint64_t kFinalizeMs = 100;
-// A libcupti that was not there may come with a library that is loaded later.
+// How often to look for a missing libcupti again: a library loaded later may bring it.
 constexpr uint64_t kFindAgainMs = 10'000;
 
 }  // namespace
 
-// Takes the lock. A thread that is not ours waits only kLockMs and goes on without; our own may
-// wait for such a thread to finish, which is never long.
+// Takes the lock. A thread that is not ours waits only kLockMs and continues without it. Our own
+// may wait for such a thread to finish, which never takes long.
 class Collector::Locked {
  public:
   enum class Patience { kShort, kEndless };
@@ -105,7 +105,7 @@ void Collector::begin_gap(gpuperf_session_cause cause) {
 }
 
 void Collector::end_gap(uint64_t now_ms) {
-  if (!in_gap_ || !is_connected_) return;  // it lasts until it can be told
+  if (!in_gap_ || !is_connected_) return;  // it lasts until it can be reported
   in_gap_ = false;
   records_.add_gap(gap_cause_, gap_start_unix_ns_, read_unix_ns(), now_ms);
 }
@@ -114,7 +114,7 @@ bool Collector::wants_any() const {
   return has_order_ && control_.mode == GPUPERF_SESSION_RUN && control_.enabled_kinds != 0;
 }
 
-// Whether CUPTI may be touched at all; says why not.
+// Whether CUPTI may be touched at all; the state says why not.
 bool Collector::can_collect() const {
   return state_ != GPUPERF_SESSION_STATE_FAILED && !is_dead_.load(std::memory_order_relaxed);
 }
@@ -128,12 +128,12 @@ void Collector::watch_clients() {
 }
 
 CuptiFound Collector::find_library() {
-  // Brought by somebody since the last look, who may have begun to use it.
+  // Someone loaded it since the last look and may have begun to use it.
   if (api_.library == nullptr && has_looked_ && is_cupti_mapped()) foreign_.suspect();
   return find_cupti(api_);
 }
 
-// Finds CUPTI and makes it ours to use. Nothing is switched on.
+// Finds CUPTI and sets it up for use. Switches nothing on.
 bool Collector::prepare() {
   if (is_prepared_) return true;
   if (const char* tool = find_nsight()) {
@@ -145,18 +145,18 @@ bool Collector::prepare() {
     set_state(GPUPERF_SESSION_STATE_FAILED, found.cause, found.detail);
     return false;
   }
-  // Before anything is on: whoever uses CUPTI after us is seen.
+  // Before anything is on, so that we see every client that uses CUPTI after us.
   stand_between(api_);
   active_.classify_calls();
-  // Threads by the number the kernel knows them by.
+  // Identify threads by the kernel's thread id.
   (void)api_.cuptiSetThreadIdType(CUPTI_ACTIVITY_THREAD_ID_TYPE_SYSTEM);
-  // Refused once a context exists; then CUPTI's own defaults hold.
+  // Refused once a context exists; CUPTI's own defaults then apply.
   size_t size = sizeof(size_t);
   size_t buffers_max = kDeviceBuffersMax;
   (void)api_.cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_DEVICE_BUFFER_POOL_LIMIT, &size,
                                        &buffers_max);
-  // One host buffer for all threads instead of one for each: 64 threads would hold 64 MiB. Older
-  // versions do not know the attribute and have no buffers by thread.
+  // One host buffer for all threads instead of one per thread: 64 threads would hold 64 MiB. Older
+  // versions lack the attribute and have no per-thread buffers.
   size = sizeof(uint8_t);
   uint8_t per_thread = 0;
   (void)api_.cuptiActivitySetAttribute(CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, &size,
@@ -200,7 +200,7 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
       !want.hooked_calls) {
     want.kinds |= kKindRuntime | kKindDriver;
   }
-  // On as long as it may be, whatever is asked: once off it is lost.
+  // On as long as allowed, whatever is requested: once off, it is lost.
   if (graphs_covered_ && !by_node) want.kinds |= kKindGraphs;
   const bool may_see_nodes =
       by_node || (now_ms >= kernels_from_ms_ && (graphs_covered_ || !kernels_barred_));
@@ -211,7 +211,7 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
   return want;
 }
 
-// Makes CUPTI do what the order and the circumstances ask for.
+// Makes CUPTI do what the order and the circumstances require.
 void Collector::apply(uint64_t now_ms) {
   if (cause_ == GPUPERF_SESSION_CAUSE_NO_CUPTI && now_ms >= find_again_ms_) {
     find_again_ms_ = now_ms + kFindAgainMs;
@@ -232,7 +232,7 @@ void Collector::apply(uint64_t now_ms) {
     records_.drop_hooked_calls();
   }
   if (must_wait_for_hooks(now_ms)) return;
-  if (wants_any() && !take_cupti()) return;  // it is being ended: goes on at the next look
+  if (wants_any() && !take_cupti()) return;  // it is being finalized: continues at the next check
   if (control_.mode == GPUPERF_SESSION_OFF && !is_prepared_) {
     return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL,
                      dismiss_cupti(now_ms));
@@ -255,7 +255,7 @@ void Collector::apply(uint64_t now_ms) {
   const Want want = choose_kinds(now_ms);
   switch_kinds(want, now_ms);
   if (!can_collect()) return;
-  // Launches could not be held back: at the next look.
+  // Launches could not be held back: retries at the next check.
   if (want.hooked_calls && !records_.are_calls_hooked()) return;
   if (has_yielded_) return;  // the state says so already
   if (control_.mode == GPUPERF_SESSION_OFF) {
@@ -286,16 +286,17 @@ void Collector::apply(uint64_t now_ms) {
   }
 }
 
-// --- CUPTI's end
+// --- finalizing CUPTI
 
-// CUPTI is ours to call. False: a thread is ending it, and takes long.
+// Makes CUPTI ours to call. False: a thread is finalizing it and takes long.
 bool Collector::take_cupti() {
   if (!finalizer_.hold(kFinalizeMs)) return false;
   if (finalizer_.is_done()) forget_cupti();
   return true;
 }
 
-// It was ended: what it knew of us is gone. Records that came at the end are in our buffers.
+// CUPTI was finalized: what it knew of us is gone. Records that it delivered at the end are in our
+// buffers.
 void Collector::forget_cupti() {
   const CUptiResult result = finalizer_.take_result();
   if (is_connected_) {
@@ -308,11 +309,11 @@ void Collector::forget_cupti() {
   is_clean_ = true;
   is_finalised_ = true;
   records_.renumber();
-  active_.forget_calls_by_id();  // they worked in cuInit only
+  active_.forget_calls_by_id();  // they work only from within cuInit
   clock_.forget();
 }
 
-// Why CUPTI must not be ended; null = it may be.
+// Why CUPTI must not be finalized; null = it may be.
 const char* Collector::find_why_not_to_end() const {
   if (graphs_.load() == Graphs::kUnknown) return "CUPTI stays attached: launches are not hooked";
   if (graphs_.load() == Graphs::kMade) return "CUPTI stays attached: there are CUDA graphs";
@@ -324,7 +325,7 @@ const char* Collector::find_why_not_to_end() const {
   return nullptr;
 }
 
-// Nothing is wanted of CUPTI: has it ended, if that harms nobody. Says what becomes of it.
+// Nothing is wanted of CUPTI: has it finalized, if that harms nobody. Returns what becomes of it.
 const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (!is_prepared_) return is_finalised_ ? "CUPTI is finalised" : "";
   if (const char* why_not = find_why_not_to_end()) return why_not;
@@ -332,19 +333,19 @@ const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (control_.mode != GPUPERF_SESSION_OFF && is_young(now_ms)) {
     return "CUPTI stays attached at first: CUDA graphs may follow";
   }
-  if (are_streams_asked()) return "CUPTI is about to be finalised";  // asked again soon
+  if (are_streams_asked()) return "CUPTI is about to be finalised";  // retried soon
   finalizer_.want(api_.cuptiFinalize);
   return "CUPTI is finalised at the next launch";
 }
 
 // --- graphs
 
-// Whether graphs made from now on are to be recorded, now or when collection goes on.
+// Whether graphs created from now on are to be recorded, now or when collection resumes.
 bool Collector::may_cover_graphs() const {
   if (!has_order_ || !can_collect() || has_yielded_ || burst_.is_by_node()) return false;
-  // Of two processes in which it was switched on after CUPTI's end, one died of a corrupt heap.
+  // Of two processes that switched it on after CUPTI was finalized, one died of a corrupt heap.
   if (is_finalised_) return false;
-  // A graph that no hook saw being made would crash.
+  // A graph whose creation no hook saw would crash.
   if (records_.graph_launch_count() > 0 || records_.node_count() > 0) return false;
   return wants_any() || (control_.mode == GPUPERF_SESSION_PAUSE && has_run_ && is_connected_);
 }
@@ -354,12 +355,12 @@ void Collector::on_graph(bool begins) {
   if (is_dead_.load(std::memory_order_relaxed)) return;
   const Locked locked(*this, Locked::Patience::kShort);
   Graphs none = Graphs::kNone;
-  if (!locked.is_locked()) {  // its graph is not covered: so none is
+  if (!locked.is_locked()) {  // its graph is not covered, so none may be
     graphs_.store(Graphs::kMade);
     return;
   }
   if (graphs_.load() != Graphs::kNone) return;
-  // Ended before there is a graph, or not at all.
+  // Finalized before there is a graph, or not at all.
   if (take_cupti() && begins && may_cover_graphs() && prepare() &&
       (active_.all() != 0 || register_buffers())) {
     is_clean_ = false;
@@ -405,7 +406,7 @@ void Collector::set_connected(bool is_connected, uint64_t now_ms) {
   if (is_connected == is_connected_) return;
   is_connected_ = is_connected;
   if (is_connected) {
-    records_.drop_hooked_calls();  // what was discarded meanwhile is missing
+    records_.drop_hooked_calls();  // records discarded meanwhile are missing
     records_.start_connection();
     if (gap_cause_ == GPUPERF_SESSION_CAUSE_DAEMON_GONE) end_gap(now_ms);
   } else if (state_ == GPUPERF_SESSION_STATE_COLLECTING) {
@@ -413,7 +414,7 @@ void Collector::set_connected(bool is_connected, uint64_t now_ms) {
   }
 }
 
-// As when told to pause.
+// Same as an order to pause.
 void Collector::leave(uint64_t now_ms) {
   const Locked locked(*this, Locked::Patience::kEndless);
   if (!has_order_ || control_.mode != GPUPERF_SESSION_RUN) return;
@@ -439,7 +440,7 @@ void Collector::end_burst(uint64_t now_ms) {
   begin_gap(GPUPERF_SESSION_CAUSE_BURST);
   settle_end_ms_ = now_ms + kSettleMs;
   kernels_from_ms_ = settle_end_ms_;
-  // After a look whether graphs are launched.
+  // Only after checking whether graphs are launched.
   if (graphs_.load() != Graphs::kNone) kernels_from_ms_ += kProbationMs;
 }
 
@@ -462,8 +463,8 @@ void Collector::step_aside(const void* caller) {
   records_.drop_hooked_calls();
   active_.forget_calls_by_id();  // whole kinds will be switched meanwhile
   graphs_covered_ = false;
-  // Every buffer of ours comes home: one that stayed would take their records, and they would not
-  // know it.
+  // All our buffers must come back: one left behind would take the other client's records, and it
+  // would not recognize that buffer.
   for (int i = 0; i < 3 && is_prepared_; ++i) {
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
@@ -474,7 +475,7 @@ void Collector::on_foreign_call(ForeignCall call, uint32_t kind, const void* cal
   if (is_dead_.load(std::memory_order_relaxed)) return;
   const Locked locked(*this, Locked::Patience::kShort);
   if (!locked.is_locked()) return;
-  (void)take_cupti();  // not ended under their hands
+  (void)take_cupti();  // not finalized while they use it
   if (call == ForeignCall::kClock) clock_.forget();
   if (foreign_.note(call, kind, read_mono_ms())) step_aside(caller);
 }
@@ -482,7 +483,7 @@ void Collector::on_foreign_call(ForeignCall call, uint32_t kind, const void* cal
 // --- what is due
 
 void Collector::drain(bool is_stopping, uint64_t now_ms) {
-  if (is_connected_ && !clock_.can_convert()) return;  // they wait for the clock's second reading
+  if (is_connected_ && !clock_.can_convert()) return;  // wait for the clock's second reading
   records_.set_stopping(is_stopping || has_yielded_);
   for (auto done = buffers_.take(); done.bytes != nullptr; done = buffers_.take()) {
     if (done.valid_bytes == 0) {
@@ -501,7 +502,8 @@ void Collector::drain(bool is_stopping, uint64_t now_ms) {
 
 void Collector::judge_records(uint64_t now_ms) {
   if (active_.all() != 0) count_dropped();
-  // A CUPTI that takes no single calls after all: kernels come, and never a call that launched one.
+  // This CUPTI does not record individual calls after all: kernels arrive, but never the call that
+  // launched one.
   const bool is_silent = records_.call_count() == calls_before_ &&
                          records_.kernel_count() - kernels_before_ >= kSilentKernels;
   if (active_.calls_by_id() && active_.has(kKindRuntime) && is_silent) {
@@ -537,7 +539,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
   if (is_dead_.load(std::memory_order_relaxed)) return;
   if (has_yielded_ && foreign_.are_done(now_ms)) {
     has_yielded_ = false;
-    // Their callbacks get what is theirs.
+    // Hands the other client's callbacks what belongs to them.
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     if (graphs_.load() != Graphs::kNone) kernels_from_ms_ = now_ms + kProbationMs;
     apply(now_ms);

@@ -1,29 +1,27 @@
 #pragma once
 
-// What is collected in this process, and when.
+// Decides what is collected in this process, and when.
 //
-// Four parties ask for changes: the daemon (order), other clients of CUPTI (on_foreign_call, on
-// their threads), threads that are about to make a graph (on_graph), and what is seen in the
-// records (tend). All go through one lock, which the workload's launches never take: CUPTI's
-// requests for buffers do without it.
+// Changes come from four sources: the daemon (order), other CUPTI clients (on_foreign_call, on
+// their threads), threads about to create a graph (on_graph), and what the records show (tend). All
+// take one lock. The workload's launches never take it: CUPTI's buffer requests work without it.
 //
-// Levels. Kernels that are launched one by one are always recorded; of graphs only their launches,
-// by CUPTI's GRAPH_TRACE. Two facts of CUPTI 13.0 rule that kind, both seen on an H200:
-//   - A graph that was captured while GRAPH_TRACE was off crashes the process when it is launched
-//     with GRAPH_TRACE on; and switching it on while graphs are launched crashed in 2 of 5 cases.
-//     So it is switched on right before the first graph is made, by the thread that makes it; once
-//     off, it stays off. Where no hook sees graphs being made it is switched on while CUDA
-//     initialises, or never.
+// Levels. Kernels launched one by one are always recorded; for graphs only their launches are,
+// through CUPTI's GRAPH_TRACE. Two facts about CUPTI 13.0, both seen on an H200, govern that kind:
+//   - Launching a graph with GRAPH_TRACE on crashes the process if the graph was captured while it
+//     was off. Switching it on while graphs are being launched crashed in 2 of 5 cases. So the
+//     thread that creates the first graph switches it on right before; once off, it stays off.
+//     Where no hook sees graph creation, it is switched on during CUDA initialization, or never.
 //   - Without GRAPH_TRACE, CONCURRENT_KERNEL records each kernel inside graphs, which can double
-//     what a launch of short kernels takes. So where graphs are launched that GRAPH_TRACE cannot
-//     cover, kernels are not recorded at all, but in bursts.
-// No subscriber is ever held: there is one place for it, PyTorch's profiler wants it, and taking it
+//     the duration of a launch of short kernels. So where graphs are launched that GRAPH_TRACE
+//     cannot cover, kernels are recorded only in bursts.
+// We never hold a subscriber: CUPTI has only one slot, PyTorch's profiler wants it, and taking it
 // while other threads launch crashes (13.0, in 6 of 12 runs on an H200).
 //
-// Once CUPTI was on, 0.5 us of each launch (of 3 us) remain, whatever is switched off, until it is
-// ended by cuptiFinalize. That is done when nothing is wanted any more (see finalizer.h), but not
-// where graphs were made or another client has used CUPTI, nor in a process that may still be
-// making its first ones: graphs that are made after CUPTI's end are not recorded.
+// Once CUPTI has been on, 0.5 us of each launch (of 3 us) remain, whatever is switched off, until
+// cuptiFinalize ends it. That happens when nothing is wanted any more (see finalizer.h), but not
+// where graphs were created or another client has used CUPTI, nor in a process that may still
+// create its first graphs: graphs created after cuptiFinalize are not recorded.
 // docs/decisions/0012-cupti.md.
 
 #include <pthread.h>
@@ -49,43 +47,44 @@ class Collector {
       : records_(api_, clock_, active_.calls(), batch), buffers_(buffers), batch_(batch) {}
 
   void allow_nodes() { burst_.allow_nodes(); }
-  // For so long from the first order on, CUPTI is not ended while collection pauses.
+  // CUPTI is not finalized during a pause until this long after the first order.
   void set_young(uint64_t young_ms) { young_ms_ = young_ms; }
-  // Within cuInit: on_graph() is called before any graph is made from now on.
+  // Within cuInit: from now on, on_graph() is called before any graph is created.
   void trust_graph_hooks() { graphs_.store(Graphs::kNone); }
   // The first order, from within cuInit.
   void start_in_initialisation(const gpuperf_control& control, uint64_t now_ms);
-  // The daemon's ruling. Injector's thread, as are all below.
+  // The daemon's order. Injector's thread, as are all below.
   void order(const gpuperf_control& control, uint64_t now_ms);
-  // No daemon rules any more: what is collected is counted as lost, nothing else changes.
+  // The connection to the daemon came or went. Without it, what is collected is counted as lost;
+  // nothing else changes.
   void set_connected(bool is_connected, uint64_t now_ms);
-  // The daemon stayed away: nothing is collected until there is one again.
+  // The daemon stayed away: stops collecting until one is back.
   void leave(uint64_t now_ms);
-  // Flushes, decodes what is complete, and does what is due: ends bursts, takes CUPTI up again
-  // after another client, reacts to what the records show.
+  // Flushes, decodes completed buffers, and does what is due: ends bursts, resumes CUPTI after
+  // another client, reacts to what the records show.
   void tend(bool flush, uint64_t now_ms);
-  // Last words at the process's exit; CUPTI is not called after it.
+  // Final flush at process exit. CUPTI is not called after it.
   void finish(uint64_t now_ms);
   void fill_status(gpuperf_status& status) const;
   bool is_collecting() const;
-  // Looks for libcupti in the process, and stands between it and its other clients.
+  // Looks for libcupti in the process and interposes between it and its other clients.
   void watch_clients();
 
   // On another client's thread, before its call does its work.
   void on_foreign_call(ForeignCall call, uint32_t kind, const void* caller);
-  // On a thread that is about to make a graph, of nothing (`begins`) or of another one. The first
+  // On a thread about to create a graph, from scratch (`begins`) or from another graph. The first
   // one waits until graphs are covered, if they are to be; later ones are not held up.
   void on_graph(bool begins);
-  // The process's end, too.
+  // Also at process exit.
   void after_fork_in_child();
 
  private:
   class Locked;
-  enum class Graphs { kUnknown, kNone, kMade };  // unknown: no hook sees them
+  enum class Graphs { kUnknown, kNone, kMade };  // kUnknown: no hook sees graph creation
   struct Want {
     uint32_t kinds = 0;  // kKind* bits
     bool all_apis = false;
-    bool hooked_calls = false;  // calls are the hooks' to record
+    bool hooked_calls = false;  // hooks record calls, not CUPTI
   };
 
   Want choose_kinds(uint64_t now_ms) const;
@@ -125,7 +124,7 @@ class Collector {
                                   size_t valid_size);
   static bool read_cupti_clock(uint64_t& cupti);
 
-  // Guarded by lock_, but for what is atomic.
+  // Guarded by lock_, except atomics.
   mutable pthread_mutex_t lock_ = PTHREAD_MUTEX_INITIALIZER;
   CuptiApi api_;
   CuptiClock clock_;
@@ -137,19 +136,19 @@ class Collector {
   bool has_order_ = false;
   bool is_connected_ = false;
   bool is_prepared_ = false;
-  bool is_clean_ = true;             // no record is to come of any launch so far
-  bool has_run_ = false;             // the daemon has wanted records
-  uint64_t uncounted_since_ms_ = 0;  // hooks count no calls; 0 = they do
-  uint32_t hooked_kinds_ = 0;        // wanted when hooked calls began
+  bool is_clean_ = true;             // no launch so far will produce a record
+  bool has_run_ = false;             // the daemon has asked for records
+  uint64_t uncounted_since_ms_ = 0;  // since when hooks count no calls; 0 = they do
+  uint32_t hooked_kinds_ = 0;        // kinds wanted when hooked calls began
   uint64_t first_order_ms_ = 0;
   uint64_t young_ms_ = 0;
-  const char* why_lost_ = nullptr;  // the last time
-  uint32_t lost_tracks_ = 0;        // how often hooked calls and records no longer fitted
-  uint64_t fresh_until_ms_ = 0;     // hooked calls are to begin until then; 0 = no
+  const char* why_lost_ = nullptr;  // the last reason for losing track
+  uint32_t lost_tracks_ = 0;        // how often hooked calls and records stopped matching
+  uint64_t fresh_until_ms_ = 0;     // deadline for hooked calls to begin; 0 = none
   uint64_t calls_when_asked_ = 0;
   bool has_looked_ = false;  // for libcupti
   Finalizer finalizer_;
-  bool is_finalised_ = false;  // CUPTI has been ended, once at least
+  bool is_finalised_ = false;  // CUPTI has been finalized at least once
   bool cannot_end_ = false;    // cuptiFinalize failed, or a graph was launched instead
   gpuperf_session_state state_ = GPUPERF_SESSION_STATE_WAITING;
   gpuperf_session_cause cause_ = GPUPERF_SESSION_CAUSE_NONE;
@@ -159,28 +158,28 @@ class Collector {
   std::atomic<Graphs> graphs_ = Graphs::kUnknown;  // read without the lock
   bool in_initialisation_ = false;
   bool graphs_covered_ = false;   // GRAPH_TRACE has been on since before the first graph
-  bool kernels_barred_ = false;   // graphs are launched that it does not cover
-  uint64_t kernels_from_ms_ = 0;  // no kernels before
-  uint64_t calls_before_ = 0;     // records when calls were switched on
+  bool kernels_barred_ = false;   // graphs are launched that GRAPH_TRACE does not cover
+  uint64_t kernels_from_ms_ = 0;  // kernels are not recorded before
+  uint64_t calls_before_ = 0;     // call records when calls were switched on
   uint64_t kernels_before_ = 0;
-  bool had_calls_ = false;  // calls of the API were recorded: cuptiFinalize may corrupt the heap
+  bool had_calls_ = false;  // API calls were recorded: cuptiFinalize may corrupt the heap
   uint64_t seen_graph_launches_ = 0;
   uint64_t seen_nodes_ = 0;
   uint64_t seen_untimed_ = 0;
   uint32_t device_buffer_trips_ = 0;
   Burst burst_;
-  uint64_t settle_end_ms_ = 0;  // nothing is on until then, so that graphs lose their instruments
+  uint64_t settle_end_ms_ = 0;  // nothing is on until then: graphs lose their instrumentation
   ForeignClients foreign_;
   bool has_yielded_ = false;
   uint64_t yields_ = 0;
-  // What was not collected.
+  // The current gap in collection.
   bool in_gap_ = false;
   gpuperf_session_cause gap_cause_ = GPUPERF_SESSION_CAUSE_NONE;
   uint64_t gap_start_unix_ns_ = 0;
-  std::atomic<bool> is_dead_ = false;  // forked child, or the process is at its end
+  std::atomic<bool> is_dead_ = false;  // forked child, or the process is exiting
 };
 
-// There is one collector, which CUPTI's callbacks find here.
+// The only collector; CUPTI callbacks reach it through these.
 extern Collector* g_collector;
 extern Buffers* g_buffers;
 

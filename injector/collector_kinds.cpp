@@ -4,22 +4,22 @@
 #include "injector/collector.h"
 #include "injector/launch_hooks.h"
 
-// What is on in CUPTI, and from when to when the hooks record calls instead of it.
+// Switches CUPTI kinds, and decides when hooks record calls instead of CUPTI.
 
 namespace gpuperf::injector {
 namespace {
 
-// A daemon that begins has hooks count when its probes are attached, seconds later. One that never
-// does cannot.
+// A starting daemon has the hooks count once its probes are attached, seconds later. One that has
+// not by then cannot.
 constexpr uint64_t kUncountedMs = 15'000;
-// So often the hooks may lose track of whose work is whose before CUPTI records the calls.
+// How often the hooks may lose track of whose work is whose before CUPTI records the calls.
 constexpr uint32_t kLostTracksMax = 3;
-// While the process calls CUDA, its calls are to be hooked or recorded by CUPTI within so long.
+// While the process calls CUDA, its calls must be hooked or recorded by CUPTI within this time.
 constexpr uint64_t kFreshMs = 5'000;
 
 }  // namespace
 
-// Whether the hooks are to record calls: from a process's first launch on, or from one on before
+// Whether the hooks are to record calls: from a process's first launch on, or from a launch before
 // which CUPTI recorded nothing.
 bool Collector::can_hook_calls(uint64_t now_ms) const {
   if ((control_.enabled_kinds & GPUPERF_SESSION_HOOKED_CALLS) == 0 || !can_log_calls() ||
@@ -32,10 +32,10 @@ bool Collector::can_hook_calls(uint64_t now_ms) const {
   return is_clean_ || (can_end() && !is_young(now_ms));
 }
 
-// It may still make the CUDA graphs that a process makes when it begins.
+// The process may still create the CUDA graphs that a process creates at startup.
 bool Collector::is_young(uint64_t now_ms) const { return now_ms - first_order_ms_ < young_ms_; }
 
-// What the hooks need to begin with is not there yet: a daemon that has them count, and a CUPTI
+// Whether the hooks still lack what they need to begin: a daemon that has them count, and a CUPTI
 // that has recorded nothing.
 bool Collector::must_wait_for_hooks(uint64_t now_ms) {
   if (in_initialisation_ || has_yielded_ || !wants_any() || records_.are_calls_hooked() ||
@@ -67,7 +67,7 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
   if (are_hooked && !want.hooked_calls) {
     end_hooked_calls(off, now_ms);
   } else if (are_hooked && (want.kinds & ~hooked_kinds_ & ~active_.all()) != 0) {
-    // Calls that had no record may look like later ones that have: begins anew, at the next look.
+    // Calls without a record may look like later ones with one: begins again at the next check.
     return end_hooked_calls(active_.all(), now_ms);
   } else {
     switch_off(off, now_ms);
@@ -77,8 +77,8 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
   switch_on(want);
 }
 
-// Kinds and log go on together, so that each record is of a call that was logged; in cuInit, before
-// any launch.
+// Kinds and log go on together, so that each record belongs to a logged call; in cuInit, before any
+// launch.
 void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   hooked_kinds_ = want.kinds;
   if (in_initialisation_) {
@@ -86,7 +86,7 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
     return records_.hook_calls(false);
   }
   const uint64_t start_unix_ns = read_unix_ns();
-  if (!hold_launches()) return;  // at the next look
+  if (!hold_launches()) return;  // retried at the next check
   switch_on(want);
   count_dropped();
   records_.hook_calls(true);
@@ -98,8 +98,8 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
 }
 
-// Exactly the calls that were logged have records then, or would have: CUPTI drops that of work
-// that goes on, now and later (H100).
+// Afterwards exactly the logged calls have records, or would have: CUPTI drops the record of work
+// that is still running, now and later (H100).
 void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
   const uint64_t start_unix_ns = read_unix_ns();
   bool is_clean = hold_launches();
@@ -118,13 +118,14 @@ void Collector::switch_off(uint32_t kinds, uint64_t now_ms) {
   if (kinds == 0) return;
   active_.switch_off(kinds);
   if ((kinds & kKindGraphs) != 0) graphs_covered_ = false;  // for good
-  // What one selection has recorded is handed over before the next begins.
+  // Hands over what one set of kinds has recorded before the next begins.
   (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   count_dropped();
   drain(true, now_ms);
 }
 
-// The count outlives cuptiFinalize: what is dropped at an end must not be found in what begins.
+// The count survives cuptiFinalize: drops at the end of one collection must not show up in the
+// next.
 void Collector::count_dropped() {
   size_t dropped = 0;
   if (api_.cuptiActivityGetNumDroppedRecords(nullptr, 0, &dropped) == CUPTI_SUCCESS) {

@@ -10,16 +10,16 @@
 namespace gpuperf::injector {
 namespace {
 
-// CUDA 12.0: GraphTrace and every field of the records that are read.
+// CUDA 12.0: has GraphTrace and every record field that is read.
 constexpr uint32_t kOldestCupti = 19;
 
-// cuDeviceGetUuid and its like; the driver's own types are opaque numbers here.
+// cuDeviceGetUuid and similar; the driver's own types are opaque numbers here.
 using DriverVersion = int (*)(int*);
 using DeviceGet = int (*)(int*, int);
 using DeviceUuid = int (*)(void*, int);
 using DeviceCount = int (*)(int*);
 
-// The first mapped file whose name begins with one of some prefixes.
+// The first mapped file whose name starts with one of the prefixes.
 struct MappedFile {
   const char* const* prefixes;
   char path[512];
@@ -50,7 +50,7 @@ int read_major(const char* path) {
 }
 
 void* open_beside_runtime(const char* runtime, int major) {
-  // Of the toolkit, of CUDA 13's wheels, of CUDA 12's wheels.
+  // In the toolkit, in CUDA 13's wheels, in CUDA 12's wheels.
   static const char* const kFolders[] = {"", "../extras/CUPTI/lib64/", "../../extras/CUPTI/lib64/",
                                          "../../cuda_cupti/lib/"};
   const char* slash = std::strrchr(runtime, '/');
@@ -65,8 +65,8 @@ void* open_beside_runtime(const char* runtime, int major) {
 }
 
 void* open_cupti(int runtime_major, const char* runtime) {
-  // A second copy of CUPTI would compete with the first for the driver's only place: the one that
-  // is there is used, whoever brought it.
+  // A second copy of CUPTI would compete with the first for the driver's only slot. So use the copy
+  // that is already loaded, whoever loaded it.
   static const char* const kPrefixes[] = {"libcupti.so", nullptr};
   MappedFile mapped;
   if (find_mapped(kPrefixes, mapped)) return dlopen(mapped.path, RTLD_NOW | RTLD_NOLOAD);
@@ -160,7 +160,7 @@ uint32_t read_driver_version() {
 void read_device_uuid(uint32_t ordinal, uint8_t (&uuid)[16]) {
   std::memset(uuid, 0, sizeof(uuid));
   const auto get_device = find_in_driver<DeviceGet>("cuDeviceGet");
-  // _v2 tells MIG instances apart.
+  // _v2 distinguishes MIG instances.
   auto get_uuid = find_in_driver<DeviceUuid>("cuDeviceGetUuid_v2");
   if (get_uuid == nullptr) get_uuid = find_in_driver<DeviceUuid>("cuDeviceGetUuid");
   int device = 0;
@@ -176,7 +176,8 @@ bool is_cuda_up() {
 }
 
 const char* find_nsight() {
-  // Nsight Systems, Nsight Compute, cuda-gdb, compute-sanitizer: what they put into a process.
+  // Libraries that Nsight Systems, Nsight Compute, cuda-gdb and compute-sanitizer load into a
+  // process.
   static const char* const kPrefixes[] = {"libToolsInjection",
                                           "libcuda-injection",
                                           "libInterceptorInjectionTarget",

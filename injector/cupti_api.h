@@ -1,10 +1,10 @@
 #pragma once
 
-// The functions of CUPTI and of the driver that are used, found at run time.
+// The CUPTI and driver functions in use, resolved at run time.
 //
 // Nothing of CUDA is linked: one library serves CUDA 12 and 13, and a process without CUPTI is left
-// as it was. Structs of CUPTI 13's headers are used for both; a field is read only where every
-// supported version has it (the families only ever grew at their ends).
+// unchanged. Both use the structs of CUPTI 13's headers; a field is read only where every supported
+// version has it (each struct family has only grown at the end).
 
 #include <cupti.h>
 
@@ -15,7 +15,7 @@
 
 namespace gpuperf::injector {
 
-// X(name): function of libcupti that must be there.
+// X(name): required function of libcupti.
 #define GPUPERF_CUPTI_FUNCTIONS(X)     \
   X(cuptiActivityDisable)              \
   X(cuptiActivityEnable)               \
@@ -28,7 +28,7 @@ namespace gpuperf::injector {
   X(cuptiGetTimestamp)                 \
   X(cuptiGetVersion)                   \
   X(cuptiSetThreadIdType)
-// That only newer versions have: null where it is missing.
+// Only in newer versions: null where missing.
 #define GPUPERF_CUPTI_NEWER_FUNCTIONS(X) \
   X(cuptiActivityEnableDriverApi)        \
   X(cuptiActivityEnableRuntimeApi)       \
@@ -40,7 +40,7 @@ struct CuptiApi {
   GPUPERF_CUPTI_FUNCTIONS(GPUPERF_MEMBER)
   GPUPERF_CUPTI_NEWER_FUNCTIONS(GPUPERF_MEMBER)
 #undef GPUPERF_MEMBER
-  void* library = nullptr;  // of dlopen; never closed
+  void* library = nullptr;  // from dlopen; never closed
   uint32_t version = 0;     // cuptiGetVersion()
 };
 
@@ -49,23 +49,23 @@ struct CuptiFound {
   char detail[96] = "";
 };
 
-// The copy that the process has mapped already, else the one that belongs to its CUDA runtime, else
+// The copy that the process has already mapped, else the one that belongs to its CUDA runtime, else
 // the one the loader finds. Thread: any, one at a time. Loads a library: not for a hot path.
 CuptiFound find_cupti(CuptiApi& api);
 
-// Whether the process has a libcupti mapped, for whomever.
+// Whether the process has a libcupti mapped, whoever loaded it.
 bool is_cupti_mapped();
 
 // cuDriverGetVersion(); 0 = no driver mapped.
 uint32_t read_driver_version();
-// UUID of the device with this ordinal, of the MIG instance where it is one. Zero = not known. CUDA
-// must be initialised.
+// UUID of the device with this ordinal, or of the MIG instance where it is one. Zero = unknown.
+// CUDA must be initialized.
 void read_device_uuid(uint32_t ordinal, uint8_t (&uuid)[16]);
 // Whether cuInit has succeeded in this process.
 bool is_cuda_up();
 
-// Name of an Nsight tool's or debugger's library that is mapped here; null = none. They own CUPTI's
-// place in the driver, and start before us.
+// Name of a mapped library that belongs to an Nsight tool or debugger; null = none. They own
+// CUPTI's slot in the driver and start before us.
 const char* find_nsight();
 
 }  // namespace gpuperf::injector

@@ -5,7 +5,7 @@
 namespace gpuperf::injector {
 namespace {
 
-// The best of a few: a reading that was interrupted is longer than its neighbours.
+// Takes the best of a few readings: an interrupted one takes longer than the others.
 bool read_pair(CuptiClock::Read read, ClockPair& best, bool& is_inside) {
   best = {};
   for (int i = 0; i < 5; ++i) {
@@ -23,7 +23,7 @@ bool read_pair(CuptiClock::Read read, ClockPair& best, bool& is_inside) {
   return best.error_ns != 0;
 }
 
-// Well above what two readings in a row may be apart, below what matters to anybody.
+// Well above what two consecutive readings may differ by, below what matters to anyone.
 constexpr int64_t kStepNs = 1'000'000;
 
 }  // namespace
@@ -34,15 +34,15 @@ void CuptiClock::check(Read read) {
   ClockPair pair;
   bool is_inside = false;
   if (!read_pair(read, pair, is_inside)) return;
-  if (pairs_ > 0 && is_inside == is_foreign_) forget();  // the clock was exchanged
-  // The wall clock was set: pairs from before and after have no slope.
+  if (pairs_ > 0 && is_inside == is_foreign_) forget();  // the clock was replaced
+  // The wall clock was set: pairs from before and after give no slope.
   const int64_t step_ns = pair.offset_ns - last_.offset_ns;
   if (pairs_ > 0 && (step_ns > kStepNs || step_ns < -kStepNs)) forget();
   is_foreign_ = !is_inside;
   if (pairs_ == 0) first_ = pair;
   last_ = pair;
   if (pairs_ < 2) ++pairs_;
-  // Inside the brackets: CUPTI reads the same clock, a call's length away at most.
+  // Inside the brackets: CUPTI reads the same clock, at most one call's duration apart.
   error_ns_ = is_foreign_ ? first_.error_ns + last_.error_ns : pair.error_ns * 2;
 }
 

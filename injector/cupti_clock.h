@@ -1,10 +1,10 @@
 #pragma once
 
-// Whether CUPTI's times are CLOCK_REALTIME, and their conversion where they are not.
+// Tells whether CUPTI's timestamps are CLOCK_REALTIME, and converts them where they are not.
 //
-// CUPTI takes CLOCK_REALTIME unless a client registers a clock of its own, as PyTorch's profiler
-// does (the CPU's cycle counter), for the rest of the process's life. Such a clock is converted by
-// two readings a while apart. Injector's thread.
+// CUPTI uses CLOCK_REALTIME unless a client registers its own clock, as PyTorch's profiler does
+// (the CPU's cycle counter), which then stays for the rest of the process's life. Such a clock is
+// converted from two readings taken some time apart. Injector's thread.
 
 #include <cstdint>
 
@@ -12,30 +12,30 @@ namespace gpuperf::injector {
 
 // One reading of both clocks.
 struct ClockPair {
-  uint64_t cupti = 0;     // in whatever unit
-  uint64_t unix_ns = 0;   // in the middle of the reading
-  uint64_t error_ns = 0;  // half of how long the reading took
+  uint64_t cupti = 0;     // in any unit
+  uint64_t unix_ns = 0;   // at the midpoint of the reading
+  uint64_t error_ns = 0;  // half the duration of the reading
   int64_t offset_ns = 0;  // CLOCK_REALTIME - CLOCK_MONOTONIC
 };
 
 class CuptiClock {
  public:
-  // Reads both clocks again. `read` is cuptiGetTimestamp. Without an answer nothing changes.
+  // Reads both clocks again. `read` is cuptiGetTimestamp. If it fails, nothing changes.
   using Read = bool (*)(uint64_t& cupti);
   void check(Read read);
-  // Another clock may be in force: what was learned is forgotten.
+  // Discards all readings, because another clock may be in use.
   void forget();
 
   // False: a second reading is needed first.
   bool can_convert() const;
   bool is_foreign() const { return is_foreign_; }
-  // How far a converted time may be off; 0 = not known.
+  // Maximum error of a converted time; 0 = unknown.
   uint64_t error_ns() const { return error_ns_; }
-  // CLOCK_REALTIME of a time of CUPTI; 0 = cannot be told yet, or no time.
+  // Converts a CUPTI time to CLOCK_REALTIME; 0 = not convertible yet, or no time.
   uint64_t to_unix_ns(uint64_t cupti) const;
 
  private:
-  static constexpr uint64_t kShortestBaseNs = 50'000'000;  // of two pairs: below, errors dominate
+  static constexpr uint64_t kShortestBaseNs = 50'000'000;  // between pairs; below, errors dominate
 
   ClockPair first_;
   ClockPair last_;

@@ -13,7 +13,7 @@ bool begins_with(const char* text, const char* prefix) {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
 }
 
-// Overheads that CUPTI causes; the others are the driver's own, which it only reports.
+// Overheads that CUPTI causes. The others are the driver's own, which CUPTI only reports.
 bool is_of_cupti(uint32_t type) {
   return type == GPUPERF_OVERHEAD_BUFFER_FLUSH || type == GPUPERF_OVERHEAD_INSTRUMENTATION ||
          type == GPUPERF_OVERHEAD_RESOURCE || type == GPUPERF_OVERHEAD_ACTIVITY_BUFFER;
@@ -37,7 +37,7 @@ uint32_t to_overhead_type(CUpti_ActivityOverheadKind kind) {
       return GPUPERF_OVERHEAD_COMMAND_BUFFER_FULL;
     case CUPTI_ACTIVITY_OVERHEAD_ACTIVITY_BUFFER_REQUEST:
       return GPUPERF_OVERHEAD_ACTIVITY_BUFFER;
-    default:  // of versions to come
+    default:  // from newer versions
       return GPUPERF_OVERHEAD_UNKNOWN;
   }
 }
@@ -52,15 +52,15 @@ uint8_t to_memory(uint32_t kind) {
   return static_cast<uint8_t>(kind < GPUPERF_MEMORY_COUNT ? kind : GPUPERF_MEMORY_UNKNOWN);
 }
 
-// Of hooked calls that cause no work, for they failed or wait: no numbers that CUPTI gives before
-// three billion calls.
+// Ids of hooked calls without work, because they failed or only wait. CUPTI reaches these numbers
+// only after three billion calls.
 constexpr uint32_t kLoneCallIds = 0xc0000000;
 
 constexpr const char* kLostRecords = "CUPTI's records were lost";
 
 }  // namespace
 
-// Names are those of cuptiGetCallbackName: "cudaLaunchKernel_v7000", "cuMemcpyHtoDAsync_v2".
+// Takes names from cuptiGetCallbackName: "cudaLaunchKernel_v7000", "cuMemcpyHtoDAsync_v2".
 CallClass classify_call(const char* name) {
   const char* rest = begins_with(name, "cuda") ? name + 4 : begins_with(name, "cu") ? name + 2 : "";
   if (begins_with(rest, "GraphLaunch")) return CallClass::kGraphLaunch;
@@ -111,7 +111,7 @@ bool CuptiRecords::read_span(uint64_t start, uint64_t end, Span& span) {
   return true;
 }
 
-// A launch is left out as a whole: what it caused has its correlation id.
+// A launch is sampled as a whole: its work carries the same correlation id.
 bool CuptiRecords::is_sampled(uint32_t correlation_id) const {
   return sample_every_ == 1 || ((correlation_id * 2654435761u) >> 8) % sample_every_ == 0;
 }
@@ -299,7 +299,7 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
   put(record, GPUPERF_SESSION_KERNEL, id);
 }
 
-// Copies of one device and between two, which CUPTI tells with different records.
+// Copies within a device and between two, for which CUPTI has different records.
 template <typename Copy>
 void CuptiRecords::take_copy(const Copy& copy, uint8_t direction) {
   const uint32_t id = take_id(copy.correlationId);
@@ -377,8 +377,8 @@ void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
   if (call_class == CallClass::kGraphLaunch) ++graph_launch_count_;
   Span span;
   if (is_left_out(id) || !read_span(call->start, call->end, span)) return;
-  // CUPTI's own records of waits cost every launch 0.2 us on an H200, whether anybody waits or not;
-  // the call that waits says the same.
+  // CUPTI's own records of waits cost every launch 0.2 us on an H200, whether anyone waits or not.
+  // The record of the waiting call says the same.
   const uint32_t sync_type = to_sync_type(call_class);
   if (sync_type != GPUPERF_SYNC_UNKNOWN) {
     put_sync(sync_type, span.start_unix_ns, span.duration_ns, id);
@@ -397,7 +397,7 @@ void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
 void CuptiRecords::hook_calls(bool from_first_launch) {
   if (are_calls_hooked_) return;
   if (from_first_launch) {
-    // Of calls that were in flight when the log ended.
+    // Discards calls that were in flight when the log ended.
     lost_calls_ = take_logged_calls([](void*, const LoggedCall&) {}, nullptr);
     join_.restart(read_unix_ns());
   }
@@ -429,7 +429,7 @@ void CuptiRecords::note_work(CallKind kind, uint32_t correlation_id, uint32_t st
                            .kind = kind});
 }
 
-// Cut off at the end of collection, it is the last of its stream.
+// Work cut off at the end of collection is the last of its stream and breaks nothing.
 void CuptiRecords::note_unknown_work() {
   if (!is_stopping_) join_.break_off("GPU work without a time");
 }
@@ -477,7 +477,7 @@ void CuptiRecords::take(const CallJoin::Call& call, uint32_t correlation_id) {
   put_call(call, correlation_id, GPUPERF_API_HOOKED);
 }
 
-// A call of the driver, as CUPTI's record of it would say.
+// Writes a driver call as CUPTI's own record would.
 void CuptiRecords::put_call(const CallJoin::Call& call, uint32_t id, uint16_t flags) {
   ++call_count_;
   if ((kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_API)) == 0) return;

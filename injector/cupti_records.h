@@ -1,9 +1,9 @@
 #pragma once
 
-// CUPTI's records to those of the contract. Injector's thread.
+// Converts CUPTI's records to session_abi.h records. Injector's thread.
 //
-// Records are read with the library's own stepping function, fields only where every supported
-// version has them. What cannot be handed on is counted by cause.
+// Records are read with CUPTI's own iterator, and fields only where every supported version has
+// them. What cannot be passed on is counted by cause.
 
 #include <cstddef>
 #include <cstdint>
@@ -17,12 +17,12 @@
 
 namespace gpuperf::injector {
 
-// What a function of the CUDA API does, as far as it matters here.
+// What a CUDA API function does, as far as it matters here.
 enum class CallClass : uint8_t {
   kOther,
   kLaunch,
   kGraphLaunch,
-  kGraphMaking,  // captures, creates, instantiates or updates one: rare, and slow
+  kGraphMaking,  // captures, creates, instantiates or updates a graph: rare and slow
   kCopy,
   kSet,
   kSyncEvent,
@@ -30,14 +30,14 @@ enum class CallClass : uint8_t {
   kSyncContext,
 };
 
-// By callback id; filled from the names that the library gives them.
+// By callback id; filled from the names that CUPTI reports.
 struct CallClasses {
   static constexpr uint32_t kCountMax = 2048;
   CallClass runtime[kCountMax] = {};
   CallClass driver[kCountMax] = {};
   uint32_t runtime_count = 0;
   uint32_t driver_count = 0;
-  uint16_t of_entry[kLoggedEntries] = {};  // the driver's, by LoggedCall.entry; 0 = none
+  uint16_t of_entry[kLoggedEntries] = {};  // driver callback id by LoggedCall.entry; 0 = none
 };
 CallClass classify_call(const char* name);
 
@@ -46,48 +46,48 @@ class CuptiRecords : private CallJoin::Sink {
   CuptiRecords(const CuptiApi& api, const CuptiClock& clock, const CallClasses& calls, Batch& batch)
       : api_(api), clock_(clock), calls_(calls), batch_(batch) {}
 
-  // What follows is for another connection: everything is announced anew.
+  // A new connection begins: everything is announced again.
   void start_connection();
   void set_kinds(uint64_t kinds) { kinds_ = kinds; }
   void set_sample_every(uint32_t every) { sample_every_ = every == 0 ? 1 : every; }
-  // Records that come without an end now were cut off by us: collection is being stopped.
+  // While stopping, records without an end were cut off by us.
   void set_stopping(bool is_stopping) { is_stopping_ = is_stopping; }
 
   void decode(uint8_t* buffer, size_t valid_bytes, uint64_t now_ms);
-  // Counts its records as lost to `loss`, without looking at them.
+  // Counts the buffer's records as lost to `loss` without decoding them.
   void discard(uint8_t* buffer, size_t valid_bytes, gpuperf_session_loss loss);
   void count(gpuperf_session_loss loss, uint64_t count);
-  // CUPTI counts its correlation ids from 1 again; ours go on.
+  // CUPTI restarts its correlation ids at 1; ours continue.
   void renumber() { id_base_ = last_id_; }
-  // Records of calls are made from the hooks' log from now on. `from_first_launch`: no launch has a
-  // record by now, and none is in flight.
+  // From now on, call records are made from the hooks' log. `from_first_launch`: no launch has a
+  // record yet, and none is in flight.
   void hook_calls(bool from_first_launch);
-  // Makes those of the calls that are known by now: the log has ended (set_call_log), and so have
-  // CUPTI's records, all of which were decoded. The others' work is lost.
+  // Makes the records of all calls whose work is known. The log must have ended (set_call_log), and
+  // all of CUPTI's records must have been decoded. The work of the other calls is lost.
   void finish_hooked_calls(uint64_t now_ms);
-  // In the middle: calls whose work is not known yet have no record.
+  // Stops midway: calls whose work is not known yet get no record.
   void drop_hooked_calls();
   bool are_calls_hooked() const { return are_calls_hooked_; }
-  // A launch may have gone past the log.
+  // Stops the join: a launch may have bypassed the log.
   void lose_track(const char* why) { join_.break_off(why); }
-  // Why not each call can be told any more: drop_hooked_calls(). Null = each can.
+  // Why calls can no longer all be matched, which calls for drop_hooked_calls(). Null = they can.
   const char* why_lost_track() const { return are_calls_hooked_ ? join_.why_broken() : nullptr; }
-  // Takes the calls that were logged: often, for there is room for some milliseconds of a thread
-  // that does nothing but launch.
+  // Takes the logged calls. Call it often: a ring holds only some milliseconds of a thread that
+  // does nothing but launch.
   void take_calls();
-  // And makes records of those whose work is known by now.
-  // `are_records_complete`: of all work that has ended.
+  // Also makes records of those whose work is known by now. `are_records_complete`: the records of
+  // all work that has ended were added.
   void join_calls(bool are_records_complete, uint64_t now_ms);
-  // It takes long if it waits.
+  // join_calls() takes long if it is put off.
   bool is_join_urgent() const { return are_calls_hooked_ && join_.is_full(); }
-  // Launches waited while collection began or ended.
+  // Launches were held while collection began or ended.
   void add_hold(uint64_t start_unix_ns, uint64_t end_unix_ns, uint64_t now_ms);
   void add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns, uint64_t end_unix_ns,
                uint64_t now_ms);
 
   const uint64_t* losses() const { return losses_; }
   uint64_t cupti_overhead_ns() const { return cupti_overhead_ns_; }
-  // Since the process began, of records that were looked at: kernels that came as nodes of a graph,
+  // Since the process began, over all decoded records: kernels that ran as nodes of a graph,
   // kernels, calls, calls that launched a graph, records without times.
   uint64_t node_count() const { return node_count_; }
   uint64_t kernel_count() const { return kernel_count_; }
@@ -136,13 +136,13 @@ class CuptiRecords : private CallJoin::Sink {
   uint64_t now_ms_ = 0;
   uint64_t losses_[GPUPERF_SESSION_LOSS_COUNT] = {};
   bool are_calls_hooked_ = false;
-  bool were_calls_hooked_ = false;  // once: there may be logged calls
-  uint32_t id_base_ = 0;            // of CUPTI's correlation ids
+  bool were_calls_hooked_ = false;  // at some time: there may be logged calls
+  uint32_t id_base_ = 0;            // added to CUPTI's correlation ids
   uint32_t last_id_ = 0;
   CallJoin join_;
   uint64_t mono_to_unix_ns_ = 0;
-  uint64_t lost_calls_ = 0;  // by the log
-  uint64_t lone_calls_ = 0;  // that have no work
+  uint64_t lost_calls_ = 0;  // lost by the log
+  uint64_t lone_calls_ = 0;  // calls that have no work
   uint64_t cupti_overhead_ns_ = 0;
   uint64_t node_count_ = 0;
   uint64_t kernel_count_ = 0;

@@ -16,7 +16,7 @@ struct Pair {
   uint64_t mono_ns = 0;
 };
 
-// Both clocks at one moment: of three tries the one that took the fewest cycles.
+// Both clocks at one moment: the one of three tries that took the fewest cycles.
 Pair read_pair() {
   Pair best;
   uint64_t best_cycles = UINT64_MAX;

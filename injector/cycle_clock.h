@@ -1,10 +1,10 @@
 #pragma once
 
-// CLOCK_MONOTONIC from the CPU's cycle counter: a third of the time that clock_gettime takes, which
-// two time stamps per launch would make 1 % of a launch.
+// CLOCK_MONOTONIC from the CPU's cycle counter, in a third of the time of clock_gettime, which at
+// two time stamps per launch would take 1 % of a launch.
 //
-// Thread: read() from any, tune() from one. Where the counter is not invariant, or does not run
-// with CLOCK_MONOTONIC (a moved virtual machine), read() asks the system instead.
+// Thread: read() from any, tune() from one. If the counter is not invariant, or does not keep pace
+// with CLOCK_MONOTONIC (a migrated virtual machine), read() asks the system instead.
 
 #include <x86intrin.h>
 
@@ -23,7 +23,7 @@ class CycleClock {
   // back by some nanoseconds.
   uint64_t read() const {
     const uint32_t before = sequence_.load(std::memory_order_acquire);
-    // Before the sequence is looked at again.
+    // Loaded before the sequence is checked again.
     const uint64_t ratio = ratio_q32_.load(std::memory_order_acquire);
     const uint64_t base_cycles = base_cycles_.load(std::memory_order_acquire);
     const uint64_t base_ns = base_ns_.load(std::memory_order_acquire);
@@ -38,21 +38,21 @@ class CycleClock {
   }
 
   // Compares both clocks. The counter is used from the second call on that comes kTuneNs after the
-  // one before; cheap when called more often.
+  // previous one; more frequent calls are cheap.
   void tune();
 
  private:
-  // Out of the way of read().
+  // Kept out of line of read().
   static uint64_t ask_system();
   static constexpr uint64_t kTuneNs = 100'000'000;
-  // A counter this far off in one second runs differently than it did.
+  // A counter this far off in one second no longer runs as it did.
   static constexpr uint64_t kErrorNsMax = 1'000'000;
 
   std::atomic<uint32_t> sequence_ = 0;   // odd while the three below change
   std::atomic<uint64_t> ratio_q32_ = 0;  // nanoseconds per cycle; 0 = the counter is not used
   std::atomic<uint64_t> base_cycles_ = 0;
   std::atomic<uint64_t> base_ns_ = 0;
-  // tune()'s own.
+  // Used by tune() only.
   bool is_given_up_ = false;
   uint64_t last_cycles_ = 0;
   uint64_t last_ns_ = 0;

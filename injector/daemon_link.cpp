@@ -25,7 +25,7 @@ uint64_t read_start_ticks() {
   (void)close(fd);
   if (count <= 0) return 0;
   text[count] = '\0';
-  const char* at = std::strrchr(text, ')');  // the name before it may hold anything
+  const char* at = std::strrchr(text, ')');  // the name before it may contain anything
   for (int field = 2; at != nullptr && field < 22; ++field) at = std::strchr(at + 1, ' ');
   return at != nullptr ? std::strtoull(at, nullptr, 10) : 0;
 }
@@ -53,7 +53,7 @@ bool DaemonLink::try_connect(uint64_t now_ms) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   std::memcpy(address.sun_path, path_, sizeof(path_));
-  // A larger buffer rides out a daemon that is busy for a moment; the kernel caps it.
+  // A larger buffer absorbs a daemon that is briefly busy; the kernel caps it.
   const int buffer_bytes = 1 << 20;
   (void)setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
   if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
@@ -109,7 +109,7 @@ bool DaemonLink::take_message(const uint8_t* bytes, size_t length_bytes, uint64_
   if (length_bytes < sizeof(header)) return false;
   std::memcpy(&header, bytes, sizeof(header));
   if (header.magic != GPUPERF_SESSION_MAGIC || header.length_bytes > length_bytes) {
-    disconnect(now_ms);  // no daemon of ours
+    disconnect(now_ms);  // not our daemon
     return false;
   }
   if (header.kind == GPUPERF_MESSAGE_REFUSE && header.length_bytes >= sizeof(gpuperf_refuse)) {
@@ -121,7 +121,7 @@ bool DaemonLink::take_message(const uint8_t* bytes, size_t length_bytes, uint64_
   }
   const bool is_ruling = header.kind == GPUPERF_MESSAGE_WELCOME ||
                          (header.kind == GPUPERF_MESSAGE_CONTROL && state_ == State::kTogether);
-  if (!is_ruling || header.length_bytes < sizeof(gpuperf_control)) return false;  // of the future
+  if (!is_ruling || header.length_bytes < sizeof(gpuperf_control)) return false;  // newer daemon
   std::memcpy(&control_, bytes, sizeof(control_));
   if (header.kind == GPUPERF_MESSAGE_WELCOME) {
     state_ = State::kTogether;

@@ -1,11 +1,11 @@
 #pragma once
 
-// The connection to the daemon. Injector's thread, but for what InitializeInjection does before
+// The connection to the daemon. Injector's thread, except for what InitializeInjection does before
 // that thread exists.
 //
-// Never blocks: what the socket does not take waits in a bounded queue, and what does not fit there
-// is refused to the caller, who counts it. The daemon may be absent, stopped or dead: connecting is
-// tried again, quietly and ever more rarely.
+// Never blocks: what the socket does not accept waits in a bounded queue; what does not fit there
+// is refused to the caller, who counts it. The daemon may be absent, stopped or dead: the link
+// retries quietly, at growing intervals.
 
 #include <cstddef>
 #include <cstdint>
@@ -16,7 +16,7 @@ namespace gpuperf::injector {
 
 class DaemonLink {
  public:
-  // Bounds what a daemon that does not read can make this process keep: half a second of 200,000
+  // Limits how much a daemon that does not read makes this process hold: half a second at 200,000
   // kernels a second.
   static constexpr size_t kQueueBytes = 8 << 20;
   static constexpr uint64_t kRetryFirstMs = 500;
@@ -25,29 +25,29 @@ class DaemonLink {
 
   enum class State { kApart, kWaiting, kTogether };
 
-  // `path` of the daemon's socket is copied.
+  // Copies `path`, the daemon's socket.
   void set_up(const char* path);
 
   State state() const { return state_; }
-  int fd() const { return fd_; }  // -1 = apart
+  int fd() const { return fd_; }  // -1 = not connected
   bool has_room(size_t bytes) const { return kQueueBytes - queued_bytes_ >= bytes; }
   bool has_queued() const { return queued_bytes_ > 0; }
   uint32_t connections() const { return connections_; }
-  // The ruling of the daemon: of its welcome, and of its last control.
+  // The daemon's current orders, from its WELCOME or its last CONTROL.
   const gpuperf_control& control() const { return control_; }
   // When the daemon last took a message.
   uint64_t last_taken_ms() const { return last_taken_ms_; }
   uint64_t next_try_ms() const { return next_try_ms_; }
 
-  // Connects and says hello if it is time to. True: waiting for the daemon's answer.
+  // Connects and sends HELLO when a retry is due. True: waiting for the daemon's answer.
   bool try_connect(uint64_t now_ms);
-  // Reads what has come. True: there is a new control.
+  // Reads what has arrived. True: there is a new control.
   bool receive(uint64_t now_ms);
-  // Sends what is queued, as far as the socket takes it.
+  // Sends queued messages until the socket accepts no more.
   void send_queued(uint64_t now_ms);
-  // Fills in the header's sequence and version. False: no room, or apart; nothing was kept.
+  // Sets sequence and version in the header. False: no room, or not connected; nothing was kept.
   bool send(gpuperf_message* message, uint64_t now_ms);
-  // For good in a forked child: the descriptor is closed, nothing else is touched.
+  // In a forked child, for good: closes the descriptor and touches nothing else.
   void abandon_after_fork();
   void disconnect(uint64_t now_ms);
 

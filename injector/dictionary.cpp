@@ -19,7 +19,7 @@ bool NameDictionary::is_name(uint32_t id, const char* text) const {
     if (known[i] != text[i]) return false;
     if (known[i] == '\0') return true;
   }
-  return true;  // equal as far as both are sent
+  return true;  // equal in the part that is sent
 }
 
 uint32_t NameDictionary::find_or_add(const char* text, size_t& text_bytes, bool& is_new) {

@@ -1,9 +1,9 @@
 #pragma once
 
-// Numbers for values that come again and again, so that each is sent once. Injector's thread.
+// Assigns ids to recurring values, so that each value is sent once. Injector's thread.
 //
-// Ids go from 1 up; 0 = the table is full. Bounds: `kMax` values, found by content in a table of
-// twice the size. Memory is static and untouched until used.
+// Ids count up from 1; 0 = the table is full. Bounds: `kMax` values, found by content in a hash
+// table twice that size. Memory is static and untouched until used.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ inline uint32_t hash_bytes(const void* bytes, size_t count) {
   return hash;
 }
 
-// The same by words, for values that are made of them.
+// The same word by word, for values made of 32-bit words.
 inline uint32_t hash_words(const void* words, size_t count_bytes) {
   uint32_t hash = 2166136261u;
   for (size_t at = 0; at < count_bytes; at += sizeof(uint32_t)) {
@@ -34,7 +34,7 @@ inline uint32_t hash_words(const void* words, size_t count_bytes) {
   return hash;
 }
 
-// Values of a fixed size, of 32-bit words without padding.
+// Fixed-size values made of 32-bit words without padding.
 template <typename Value, uint32_t kMax>
 class Dictionary {
  public:
@@ -42,7 +42,7 @@ class Dictionary {
     if (count_ > 0) std::memset(slots_, 0, sizeof(slots_));
     count_ = 0;
   }
-  // The value's id; `is_new` says that it got one just now.
+  // Returns the value's id; `is_new`: it was just assigned.
   uint32_t find_or_add(const Value& value, bool& is_new) {
     is_new = false;
     uint32_t slot = hash_words(&value, sizeof(value)) % kSlots;
@@ -63,15 +63,15 @@ class Dictionary {
   uint32_t count_ = 0;
 };
 
-// Names of kernels, as CUPTI points to them. A pointer is no identity: a module loaded in another's
-// place may have its name there. So the text behind it is compared each time.
+// Kernel names, as CUPTI points to them. A pointer does not identify a name: a module loaded in
+// place of another may have its name at the same address. So the text is compared each time.
 class NameDictionary {
  public:
-  // Bytes of all names together; beyond it names are refused like beyond the count.
+  // Total bytes of all names. Beyond it names are refused, as they are beyond the count.
   static constexpr size_t kBytesMax = 16 << 20;
 
   void clear();
-  // `text_bytes` is what of it is sent: at most GPUPERF_NAME_BYTES_MAX.
+  // `text_bytes`: how much of the name is sent, at most GPUPERF_NAME_BYTES_MAX.
   uint32_t find_or_add(const char* text, size_t& text_bytes, bool& is_new);
 
  private:
@@ -85,7 +85,7 @@ class NameDictionary {
   bool is_name(uint32_t id, const char* text) const;
 
   uint32_t slots_[kSlots] = {};
-  uint32_t offsets_[kMax] = {};  // into texts_, of zero-terminated names
+  uint32_t offsets_[kMax] = {};  // of zero-terminated names in texts_
   Recent recent_[kRecent] = {};  // by pointer
   char* texts_ = nullptr;
   size_t used_bytes_ = 0;

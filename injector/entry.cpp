@@ -1,9 +1,9 @@
-// What the CUDA driver calls, and the thread that does everything else.
+// The entry point that the CUDA driver calls, and the thread that does everything else.
 //
-// The driver loads the library that CUDA_INJECTION64_PATH names and calls InitializeInjection from
-// within cuInit, on a thread of the workload. There the daemon is asked, for a few milliseconds at
-// most and only where one listens; all else happens on one thread of our own, with every signal
-// blocked. Nothing here throws, prints, exits or waits for the daemon.
+// The driver loads the library named by CUDA_INJECTION64_PATH and calls InitializeInjection from
+// within cuInit, on a workload thread. There we ask the daemon, for a few milliseconds at most and
+// only if one listens. Everything else happens on one thread of our own, with every signal blocked.
+// Nothing here throws, prints, exits or waits for the daemon.
 
 #include <fcntl.h>
 #include <limits.h>
@@ -32,21 +32,21 @@ namespace gpuperf::injector {
 namespace {
 
 constexpr const char* kSocketPath = "/run/gpuperf/ingest.sock";
-// The daemon's answer is awaited so long within cuInit, which takes hundreds of milliseconds
-// itself: single calls of the API can be recorded only from there (see ActiveKinds), and without
-// hooks graphs. A daemon that is stopped costs this once.
+// How long to wait for the daemon's answer within cuInit, which itself takes hundreds of
+// milliseconds. Individual API calls, and graphs where there are no hooks, can be recorded only if
+// switched on there (see ActiveKinds). A stopped daemon costs this once.
 constexpr uint64_t kAnswerInInitMs = 20;
-// By then a process has made the CUDA graphs that it makes when it begins.
+// By then, a process has created the CUDA graphs that it creates at startup.
 constexpr uint64_t kYoungMs = 120'000;
-// At the process's exit, for what is still in CUPTI's buffers.
+// How long process exit waits for what is still in CUPTI's buffers.
 constexpr int kLastWordsMs = 200;
-// CUPTI's calls run on this stack.
+// CUPTI calls run on this stack.
 constexpr size_t kStackBytes = 1 << 20;
 constexpr uint64_t kStatusMs = 1'000;
 constexpr uint32_t kFlushMsDefault = 250;
 constexpr uint64_t kAbandonMsDefault = 30'000;
 constexpr uint64_t kWatchMs = 1'000;
-// What the launch hooks counted is sent so often.
+// Interval at which the launch hooks' counts are sent.
 constexpr uint64_t kCountsMs = 100;
 
 struct Injector {
@@ -55,7 +55,7 @@ struct Injector {
   Batch batch{link};
   Collector collector{buffers, batch};
   int wake_fd = -1;
-  int gone_fd = -1;  // told when the last words are spoken
+  int gone_fd = -1;  // signalled when the final flush is done
   std::atomic<bool> is_ending = false;
   uint64_t apart_since_ms = 0;
   uint64_t next_flush_ms = 0;
@@ -66,7 +66,7 @@ struct Injector {
   uint32_t last_level = 0;
 };
 
-// Never destroyed: CUPTI may call back until the process is gone.
+// Never destroyed: CUPTI may call back until the process exits.
 alignas(Injector) unsigned char g_storage[sizeof(Injector)];
 Injector* g_injector = nullptr;
 
@@ -83,7 +83,7 @@ void send_status(Injector& self, uint64_t now_ms) {
   self.last_state = status.state;
   self.last_level = status.level;
   self.next_status_ms = now_ms + kStatusMs;
-  (void)self.link.send(&status.header, now_ms);  // the next one counts everything again
+  (void)self.link.send(&status.header, now_ms);  // counts are cumulative: the next one has them all
 }
 
 uint32_t flush_interval_ms(const Injector& self) {
@@ -91,11 +91,12 @@ uint32_t flush_interval_ms(const Injector& self) {
   return asked_ms < 10 ? kFlushMsDefault : asked_ms;
 }
 
-// The daemon is there: hears it, and notices when it no longer takes anything.
+// Reads from the daemon, and notices when it no longer takes anything.
 void talk(Injector& self, uint64_t now_ms) {
   if (self.link.state() == DaemonLink::State::kApart) {
     if (!self.link.try_connect(now_ms)) return;
-    // Before its answer, which may be there at once: all is announced anew to whom it is.
+    // Before the daemon's answer, which may be there at once: everything is announced again to each
+    // connection.
     self.collector.set_connected(false, now_ms);
   }
   const bool was_together = self.link.state() == DaemonLink::State::kTogether;
@@ -112,7 +113,7 @@ void talk(Injector& self, uint64_t now_ms) {
   const uint32_t abandon_ms = self.link.control().abandon_ms;
   const uint64_t patience_ms = abandon_ms == 0 ? kAbandonMsDefault : abandon_ms;
   const bool is_deaf = self.link.has_queued() && now_ms - self.link.last_taken_ms() > patience_ms;
-  // A name it will never hear of would make everything after it unreadable.
+  // If it never receives a name, everything after it is unreadable.
   if (is_deaf || self.batch.has_lost_entries()) self.link.disconnect(now_ms);
 }
 
@@ -154,7 +155,7 @@ int get_patience_ms(const Injector& self) {
   if (self.collector.is_collecting() && self.next_flush_ms < until_ms)
     until_ms = self.next_flush_ms;
   if (self.link.state() == DaemonLink::State::kApart && !self.collector.is_collecting()) {
-    // Nobody to talk to and nothing to do.
+    // Not connected and nothing to do.
     until_ms =
         self.link.next_try_ms() < now_ms + kWatchMs ? self.link.next_try_ms() : now_ms + kWatchMs;
   }
@@ -192,15 +193,15 @@ void* run(void* argument) {
   return nullptr;
 }
 
-// Registered from within cuInit, so it runs before what the driver and the libraries have
-// registered: CUDA is still whole. The thread is given a moment to hand over the last records.
+// Registered from within cuInit, so it runs before the exit handlers of the driver and the
+// libraries: CUDA still works. Gives the thread a moment to hand over the last records.
 void on_exit() {
   Injector& self = *g_injector;
   if (self.is_ending.exchange(true)) return;
   wake(self);
   pollfd wait = {self.gone_fd, POLLIN, 0};
   (void)poll(&wait, 1, kLastWordsMs);
-  self.collector.after_fork_in_child();  // nor any more here
+  self.collector.after_fork_in_child();  // no more collection here either
 }
 
 void on_fork_in_child() {
@@ -211,7 +212,7 @@ void on_fork_in_child() {
 }
 
 bool start_thread(Injector& self) {
-  // The new thread has every signal blocked: none of the workload's is delivered to it.
+  // Blocks every signal in the new thread, so that none of the workload's is delivered to it.
   uint64_t all = UINT64_MAX, before = 0;
   if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)) != 0) return false;
   pthread_attr_t attributes;
@@ -225,8 +226,8 @@ bool start_thread(Injector& self) {
   return is_started;
 }
 
-// Asks the daemon, if there is one, and does at once what it rules: nothing is missed, and single
-// calls can be switched on.
+// Asks the daemon, if there is one, and carries out its order at once: nothing is missed, and
+// individual calls can be switched on.
 void ask_in_initialisation(Injector& self, uint64_t patience_ms) {
   const uint64_t start_ms = read_mono_ms();
   if (!self.link.try_connect(start_ms)) return;

@@ -8,7 +8,7 @@
 namespace gpuperf::injector {
 namespace {
 
-// Whom launching threads attend to. Set before any is asked.
+// The finalizer that launching threads serve. Set before finalization is requested.
 std::atomic<Finalizer*> g_finalizer = nullptr;
 constexpr useconds_t kLookUs = 200;
 
@@ -20,7 +20,7 @@ void Finalizer::want(CUptiResult (*finalize)()) {
   if (state_.load(std::memory_order_relaxed) != State::kIdle) return;
   finalize_ = finalize;
   g_finalizer.store(this, std::memory_order_relaxed);
-  set_attention(on_launch);  // first: whoever wins takes it back
+  set_attention(on_launch);  // first: the thread that wins resets it
   state_.store(State::kWanted, std::memory_order_release);
 }
 
@@ -28,7 +28,7 @@ void Finalizer::on_launch(bool launches_graph) {
   Finalizer& self = *g_finalizer.load(std::memory_order_relaxed);
   if (!self.leave(State::kWanted, State::kRunning)) return;
   set_attention(nullptr);
-  // A graph that nobody saw being made: CUPTI has to stay.
+  // A launched graph was created unseen: CUPTI must stay.
   self.started_unix_ns_ = read_unix_ns();
   self.result_ = launches_graph ? kMetGraph : self.finalize_();
   self.ended_unix_ns_ = read_unix_ns();

@@ -1,21 +1,21 @@
 #pragma once
 
-// Ends CUPTI in this process by cuptiFinalize, on a thread that is about to launch.
+// Finalizes CUPTI in this process with cuptiFinalize, on a thread that is about to launch.
 //
-// That is the only kind of thread on which it is safe while others are in CUDA (102 of 102 on an
-// H200; from a thread of our own it corrupted the heap). So it is asked for, and done within a
-// launch hook before the launch enters the driver; the other threads go on launching meanwhile.
+// No other kind of thread is safe while others are in CUDA. Here it worked 102 of 102 times on an
+// H200; from a thread of our own it corrupted the heap. So it is requested, then done in a launch
+// hook before the launch enters the driver; other threads keep launching meanwhile.
 //
 //   from      to        by
-//   idle      wanted    want(): nothing of ours is on, all buffers are home
+//   idle      wanted    want(): nothing of ours is on, all buffers are back
 //   wanted    idle      hold(): CUPTI is needed again
 //   wanted    running   the first thread that launches, by compare-exchange
 //   running   done      that thread, when cuptiFinalize has returned: 2 to 3 ms; at once, with an
-//                       error, when what it launches is a graph
-//   done      idle      take_result(): whoever asked knows
+//                       error, when it launches a graph
+//   done      idle      take_result(): the requester has the result
 //
-// From `wanted` on nobody else may call CUPTI: hold() first. Thread: under the collector's lock,
-// which the launching thread never takes. One in a process.
+// From `wanted` on, nobody else may call CUPTI without hold() first. Thread: under the collector's
+// lock, which the launching thread never takes. One per process.
 
 #include <cupti.h>
 
@@ -26,18 +26,21 @@ namespace gpuperf::injector {
 
 class Finalizer {
  public:
-  // Asks for it. No launch comes: it stays asked for. Does nothing while it is.
+  // Requests finalization. The request stands until a launch comes. Does nothing while one is
+  // pending.
   void want(CUptiResult (*finalize)());
-  // Not now. False: a thread is at it and was not done within `patience_ms`; ask again.
+  // Cancels the request. False: a thread is finalizing and did not finish within `patience_ms`; try
+  // again.
   bool hold(uint64_t patience_ms);
   bool is_done() const { return state_.load(std::memory_order_acquire) == State::kDone; }
-  // What cuptiFinalize answered, once it is done; it was not called where a graph was launched.
+  // The result of cuptiFinalize, once done. kMetGraph: it was not called, because a graph was
+  // launched.
   static constexpr CUptiResult kMetGraph = CUPTI_ERROR_INVALID_OPERATION;
   CUptiResult take_result();
-  // While it was done the launching thread was held.
+  // The launching thread was held between these times.
   uint64_t started_unix_ns() const { return started_unix_ns_; }
   uint64_t ended_unix_ns() const { return ended_unix_ns_; }
-  // In a forked child, or when the process ends: no thread is to begin it. Any thread.
+  // In a forked child or at process exit: no thread may start it. Any thread.
   void abandon();
 
  private:
@@ -46,8 +49,8 @@ class Finalizer {
   bool leave(State from, State to);
 
   std::atomic<State> state_ = State::kIdle;
-  CUptiResult (*finalize_)() = nullptr;  // written while idle
-  // Written while running.
+  CUptiResult (*finalize_)() = nullptr;  // written in state idle
+  // Written in state running.
   CUptiResult result_ = CUPTI_SUCCESS;
   uint64_t started_unix_ns_ = 0;
   uint64_t ended_unix_ns_ = 0;

@@ -3,8 +3,8 @@
 namespace gpuperf::injector {
 namespace {
 
-// After another client's last call, before CUPTI is taken up again: profilers stop and start in
-// steps.
+// How long to wait after another client's last call before resuming CUPTI: profilers stop and start
+// in steps.
 constexpr uint64_t kQuietMs = 2'000;
 
 }  // namespace

@@ -1,6 +1,6 @@
 #pragma once
 
-// What CUPTI's other clients in this process have begun and not ended, by their calls.
+// Tracks what other CUPTI clients in this process have begun and not ended, from their calls.
 //
 // Thread: under the collector's lock.
 
@@ -10,20 +10,20 @@
 
 namespace gpuperf::injector {
 
-// What a call of another client means for us.
+// What another client's call means for us.
 enum class ForeignCall {
-  kRegister,  // buffers: ours would be lost, and theirs filled with our records
-  kEnable,    // a kind of record
+  kRegister,  // registers buffers: ours would be lost, theirs filled with our records
+  kEnable,    // a record kind
   kDisable,
-  kEnableRuntimeCall,  // one function of the API, by its callback id
+  kEnableRuntimeCall,  // one API function, by its callback id
   kEnableDriverCall,
   kDisableRuntimeCall,
   kDisableDriverCall,
-  kProfileBegin,  // counters and samples, which do not go together with tracing
+  kProfileBegin,  // counters and samples, incompatible with tracing
   kProfileEnd,
   kFinalize,
   kClock,
-  kSubscribe,  // disturbs nobody
+  kSubscribe,  // harmless
 };
 
 // A set of callback ids.
@@ -46,13 +46,13 @@ class CallSet {
 
 class ForeignClients {
  public:
-  // Notes a call before it does its work: whether CUPTI must be theirs by then.
+  // Notes a call before it takes effect. True: we must have released CUPTI by then.
   bool note(ForeignCall call, uint32_t kind, uint64_t now_ms);
-  // All they began has ended, some time ago.
+  // All that other clients began has ended, some time ago.
   bool are_done(uint64_t now_ms) const;
-  // There may be one that nobody saw begin.
+  // There may be a client that nobody saw begin.
   void suspect() { has_been_ = true; }
-  // CUPTI may hold what is another client's: a subscriber, a clock.
+  // CUPTI may hold another client's state: a subscriber, a clock.
   bool has_been() const { return has_been_; }
 
  private:

@@ -5,12 +5,12 @@
 #include <atomic>
 #include <cerrno>
 
-// Without cuda.h, which renames functions to their newer forms: each form has a row here.
+// No cuda.h: it renames functions to their newer forms, and each form has a row here.
 
 namespace gpuperf::injector {
 namespace {
 
-// Every function below takes integers and pointers only, six at most: passed on as they came.
+// Every function below takes only integers and pointers, six at most, passed on unchanged.
 using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word);
 
 OnGraph g_on_graph = nullptr;
@@ -22,22 +22,22 @@ void tell(bool begins) {
   errno = error;
 }
 
-// What a call does to the captures of streams that are open.
+// What a call does to the open stream captures.
 enum class Capture { kNone, kBegins, kEnds };
 
 void count_capture(Capture capture, Word result) {
   std::atomic<uint16_t>& count = gpuperf_hook_flags.open_captures;
   if (capture == Capture::kBegins && static_cast<uint32_t>(result) == 0) count.fetch_add(1);
   if (capture != Capture::kEnds) return;
-  // One whose beginning was not seen has not been counted.
+  // A capture whose beginning was not seen was not counted.
   uint16_t open = count.load();
   while (open > 0 && !count.compare_exchange_weak(open, static_cast<uint16_t>(open - 1))) {
   }
 }
 
-// X(function, whether it makes a graph of nothing, what it does to captures). Those that need a
-// graph are here for one whose beginning was not seen, by a pointer that was copied where it is not
-// found.
+// X(function, whether it creates a graph from nothing, what it does to captures). Functions that
+// need a graph are listed for graphs whose beginning was not seen, because it went through a
+// pointer copied to where it is not found.
 #define GPUPERF_GRAPH_CALLS(X)                                 \
   X(cuGraphCreate, true, Capture::kNone)                       \
   X(cuStreamBeginCapture, true, Capture::kBegins)              \
@@ -86,7 +86,7 @@ size_t list_graph_hooks(void* driver, std::span<PointerReplacement> replacements
   size_t count = 0;
   for (const GraphCall& call : kGraphCalls) {
     *call.real = reinterpret_cast<AnyFunction>(dlsym(driver, call.name));
-    if (*call.real == nullptr) continue;  // this driver has none
+    if (*call.real == nullptr) continue;  // not in this driver
     replacements[count++] = {reinterpret_cast<Word>(*call.real), reinterpret_cast<Word>(call.ours)};
   }
   return count;

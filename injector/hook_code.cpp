@@ -1,15 +1,15 @@
 #include "injector/hook_code.h"
 
-// What stands in the code below.
+// Constants of the code below.
 #define GPUPERF_STUB_BYTES 32
 #define GPUPERF_FRAME_BYTES 144
 #define GPUPERF_ENTRY_BYTES 32
 #define GPUPERF_TEXT(number) GPUPERF_TEXT_OF(number)
 #define GPUPERF_TEXT_OF(number) #number
 
-// gpuperf_enter enters the driver's function behind its first instruction, push %rbp, which is done
-// here: the daemon's breakpoint sits on it (docs/decisions/0005). r11 belongs to nobody between a
-// caller and what it calls. The unwind information is what the function itself has at that place.
+// gpuperf_enter runs push %rbp, the first instruction of the driver's function, and enters the
+// function after it: the daemon's breakpoint sits on that instruction (docs/decisions/0005). r11 is
+// free between a caller and its callee. The unwind information is the function's own at that place.
 #define GPUPERF_STUB(name, arguments) "gpuperf_stub " #name "\n"
 __asm__(
     ".pushsection " GPUPERF_HOOK_SECTION ",\"ax\",@progbits\n"

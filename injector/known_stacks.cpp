@@ -22,7 +22,7 @@ std::atomic<uint32_t> g_generation = 1;
 std::atomic<uint32_t> g_shared_chunks = 0;
 std::atomic<uint32_t> g_daemon_number = 1;
 
-// One walk at a time: the next thread has the kernel side do it.
+// One walk at a time: meanwhile other threads leave theirs to BPF.
 std::atomic<bool> g_is_walking = false;
 WalkedStack g_walked;
 
@@ -50,7 +50,7 @@ int read_load_counts(dl_phdr_info* info, size_t size_bytes, void* data) {
     counts.loads = info->dlpi_adds;
     counts.unloads = info->dlpi_subs;
   }
-  return 1;  // the same of every module
+  return 1;  // the same for every module
 }
 
 template <typename T>
@@ -58,13 +58,13 @@ struct [[gnu::packed, gnu::may_alias]] Unaligned {
   T value;
 };
 
-// Sanitizers see memory that is not the reader's own.
+// Sanitizers would report reads of memory that is not the reader's own.
 template <typename T>
 [[gnu::no_sanitize_address, gnu::no_sanitize_thread]] inline uint64_t load(uint64_t address) {
   return reinterpret_cast<const volatile Unaligned<T>*>(address)->value;
 }
 
-// Whether words of 8 bytes are as they were.
+// Whether 8-byte words are unchanged.
 GPUPERF_HOOK_CODE bool are_same(const StackWord* words, uint32_t count) {
 #pragma GCC unroll 8
   for (uint32_t i = 0; i < count; ++i) {
@@ -73,7 +73,7 @@ GPUPERF_HOOK_CODE bool are_same(const StackWord* words, uint32_t count) {
   return true;
 }
 
-// Likewise, of any.
+// Likewise, for words of any size.
 GPUPERF_HOOK_CODE bool are_small_same(const StackWord* words, uint32_t count) {
   for (const StackWord* const end = words + count; words != end; ++words) {
     const uint64_t now = words->size_bytes == 1   ? load<uint8_t>(words->address)
@@ -89,7 +89,7 @@ GPUPERF_HOOK_CODE bool are_small_same(const StackWord* words, uint32_t count) {
 bool set_up_known_stacks() {
   const OwnPython* const python = find_own_python();
   g_python.store(python, std::memory_order_release);
-  // Frames of a Python that is not known here are the kernel side's to find.
+  // If this Python is not known here, BPF has to find its frames.
   const bool is_known = python == nullptr || python->layout.form != GPUPERF_PYTHON_NONE;
   g_can_walk.store(is_known && can_find_own_rules(), std::memory_order_release);
   return g_can_walk.load();
@@ -239,7 +239,7 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
                                       bool is_whole) {
   static_assert(sizeof(Known) % 8 == 0 && sizeof(Run) % 8 == 0 && sizeof(Frames) % 8 == 0);
   static_assert(sizeof(Known) + sizeof(WalkedStack) + sizeof(Buckets) < kChunkBytes);
-  is_full_ = true;  // until there was room for all of it
+  is_full_ = true;  // until all of it has found room
   if (!set_up_buckets()) return nullptr;
   const uint32_t run_count = (walked.word_count + kRunWords - 1) / kRunWords;
   const size_t python_bytes =

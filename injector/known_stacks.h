@@ -1,16 +1,16 @@
 #pragma once
 
-// The stacks from which one thread has launched: each is walked once (stack_walk.h). Later a
-// launch compares the words that the walk has read, some 100 loads, with what they were.
+// The stacks from which one thread has launched. Each is walked once (stack_walk.h). Later launches
+// compare the words that the walk read, some 100 loads, with their earlier values.
 //
-// No load can fault: a word is loaded only after those that lead to it were found unchanged, each
-// in the frame of a function that will return by it, and of Python in frames that the thread's
-// state leads to.
+// No load can fault: a word is loaded only after those that lead to it were found unchanged. It
+// lies in the frame of a function that will return through it or, for Python, in a frame that the
+// thread state leads to.
 //
-// Stacks of a program differ in few frames: those of a model's layers in one. So what they have in
-// common is kept once: words in runs of eight, and the frames of native code. Of the runs that were
-// compared in the search for one stack the next one is told without a look.
-// Memory: kChunkBytes per thread, and more from what all threads share.
+// A program's stacks differ in few frames, those of a model's layers in one. So common parts are
+// kept once: words in runs of eight, and native frames. A run compared for one stack in a search is
+// not compared again for the next. Memory: kChunkBytes per thread, and more from a pool that all
+// threads share.
 
 #include <cstddef>
 #include <cstdint>
@@ -19,38 +19,37 @@
 
 namespace gpuperf::injector {
 
-// Before any other, within cuInit. False: stacks cannot be walked here.
+// Call before all others, within cuInit. False: stacks cannot be walked here.
 bool set_up_known_stacks();
-// Looks whether code was mapped or unmapped since the last time: what lies there now has other
-// rules, and may be a Python. Injector's thread.
+// Checks whether code was mapped or unmapped since the last call: what is there now has other
+// rules, and may be a Python. Thread: injector's.
 void notice_code_changes();
 
 // A stack that a launch may name.
 struct KnownStack {
   gpuperf_noted_stack noted;
-  // The kernel side has it until then, as long as the daemon is the one of that number.
+  // BPF has the stack until then, as long as the daemon's number is noted_to.
   uint64_t noted_until_ns;
   uint32_t noted_to;
   uint16_t site;         // in the note of kept launches
-  uint64_t kept_number;  // of that number
+  uint64_t kept_number;  // number of that note
 };
 
-// The stacks that were noted have to be noted again: it may be to another daemon. Injector's
-// thread.
+// Makes noted stacks be noted again: the daemon may be another one. Thread: injector's.
 void forget_noted_stacks();
-// The number of that daemon. Any thread.
+// The current daemon's number. Thread: any.
 uint32_t read_daemon_number();
 
 class KnownStacks {
  public:
   static constexpr size_t kChunkBytes = 32 << 10;
-  static constexpr size_t kChunksMax = 256;           // of a thread
-  static constexpr size_t kSharedChunksMax = 256;     // of all, beside each thread's first
-  static constexpr uint32_t kWalksPerSecond = 2'000;  // a share of the thread's time
+  static constexpr size_t kChunksMax = 256;           // per thread
+  static constexpr size_t kSharedChunksMax = 256;     // of all threads, besides each one's first
+  static constexpr uint32_t kWalksPerSecond = 2'000;  // bounds the share of the thread's time
 
-  // Of the calling thread. Null = the kernel side has to walk, or there is no room: see must_clear.
+  // The calling thread's stack. Null = BPF has to walk it, or there is no room: see must_clear.
   KnownStack* take(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns);
-  // There is room again only once those taken are no longer needed.
+  // True: there is room again only after clear(), once the stacks taken are no longer needed.
   bool must_clear() const;
   void clear();
 
@@ -58,36 +57,36 @@ class KnownStacks {
   static constexpr size_t kBuckets = 256;
   static constexpr uint32_t kRunWords = 8;
 
-  // Words that are compared one after the other.
+  // Words compared one after the other.
   struct Run {
     Run* next;          // in its bucket
-    uint64_t same_in;   // the last search in which they were as they are here
-    uint64_t other_in;  // likewise, in which one was not
+    uint64_t same_in;   // the last search in which all words were as here
+    uint64_t other_in;  // likewise, in which one word was not
     uint32_t word_count;
     bool has_small;  // words of less than 8 bytes
     StackWord words[kRunWords];
   };
-  // Frames of native code.
+  // Native frames.
   struct Frames {
     Frames* next;  // in its bucket
     uint32_t count;
     uint32_t pad;
-    // Behind it: the frames.
+    // The frames follow the struct.
     gpuperf_native_frame* frames() { return reinterpret_cast<gpuperf_native_frame*>(this + 1); }
   };
   struct Known {
     Known* next;     // in its bucket
-    Known* follows;  // that was taken after it: the first guess
+    Known* follows;  // the stack taken after it: the first guess
     WalkStart start;
     KnownStack stack;
-    bool is_whole;  // else the kernel side walks it
+    bool is_whole;  // else BPF walks it
     bool starts_by_bp;
     uint32_t run_count;
-    // Behind it: the runs; then its frames of Python.
+    // The runs follow the struct, then its Python frames.
     Run** runs() { return reinterpret_cast<Run**>(this + 1); }
   };
-  // The first of each bucket. In memory of the first chunk: a thread that launches without stacks
-  // has none.
+  // The head of each bucket. Lies in the first chunk: a thread that launches without stacks has
+  // none.
   struct Buckets {
     Known* known[kBuckets];
     Run* runs[kBuckets];
@@ -106,16 +105,16 @@ class KnownStacks {
   void* allocate(size_t size_bytes);
 
   uint32_t generation_ = 0;  // 0 = nothing was taken yet
-  bool is_busy_ = false;     // a signal handler launches in the middle of it
+  bool is_busy_ = false;     // a signal handler may launch meanwhile
   bool is_full_ = false;
   uint32_t walks_left_ = 0;
   uint64_t next_walks_ns_ = 0;
-  uint64_t search_ = 0;  // counts them
+  uint64_t search_ = 0;  // number of the latest search
   Known* last_ = nullptr;
   Buckets* buckets_ = nullptr;
   std::byte* chunks_[kChunksMax] = {};
   uint32_t chunk_count_ = 0;
-  uint32_t chunk_ = 0;  // that is being filled
+  uint32_t chunk_ = 0;  // the one being filled
   size_t used_bytes_ = 0;
 };
 

@@ -20,14 +20,14 @@ T load(const T& counter) {
   return __atomic_load_n(&counter, __ATOMIC_ACQUIRE);
 }
 
-// Neither before what comes before it nor after what comes behind it.
+// Not reordered before what precedes it or after what follows it.
 void store(__u64& word, uint64_t value) {
   std::atomic_signal_fence(std::memory_order_seq_cst);
   __atomic_store_n(&word, value, __ATOMIC_RELEASE);
   std::atomic_signal_fence(std::memory_order_seq_cst);
 }
 
-// Zeroes. Null = there is none.
+// Zeroed. Null = no memory.
 void* allocate_resident(size_t size_bytes) {
   const int before = errno;
   void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
@@ -52,7 +52,7 @@ __attribute__((noinline)) gpuperf_entry_counts* ThreadCounts::find_or_make(uint3
   return found != nullptr ? found : make(entry);
 }
 
-// An outer call's frame lies above that of one which begins at `sp`; one at or below it has been
+// An outer call's frame lies above that of a call that begins at `sp`; a frame at or below it was
 // left.
 __attribute__((noinline, cold)) void ThreadCounts::drop_left_frames(uint64_t sp) {
   uint32_t live = depth_ < kDepthMax ? depth_ : kDepthMax;
@@ -68,8 +68,8 @@ void ThreadCounts::drop_frames(uint32_t left) {
   if (left == 0) hide_outermost();
 }
 
-// A signal handler that launches meanwhile takes the counts behind these, and whoever is first
-// gives the entry its own.
+// A signal handler that launches meanwhile takes the next counts; whichever comes first assigns its
+// own to the entry.
 __attribute__((noinline, cold)) gpuperf_entry_counts* ThreadCounts::make(uint32_t entry) {
   const uint32_t index = made_count_.fetch_add(1, std::memory_order_relaxed);
   if (index >= kChunksMax * kChunkCounts) {
@@ -104,7 +104,8 @@ __attribute__((noinline, cold)) void ThreadCounts::note_place_now(gpuperf_hook_e
                .pad = 0});
 }
 
-// So that no loop of the program keeps step with it: on average GPUPERF_PACED_STACK_NS later.
+// Randomized so that no loop of the program stays in step: on average the next one is due
+// GPUPERF_PACED_STACK_NS later.
 GPUPERF_HOOK_CODE bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
   if (now_mono_ns < next_stack_ns_) return false;
   random_ = random_ * 1664525 + 1013904223;  // Numerical Recipes' generator
@@ -115,7 +116,7 @@ GPUPERF_HOOK_CODE bool ThreadCounts::is_stack_due(uint64_t now_mono_ns) {
 
 GPUPERF_HOOK_CODE KnownStack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp, uint64_t bp,
                                                        uint64_t now_mono_ns) {
-  // Launches that are kept name stacks by where they lie.
+  // Kept launches refer to stacks by address.
   if (stacks_.must_clear()) [[unlikely]] {
     if (is_keeping_ || !fill_next() || !send_launches()) return nullptr;
     stacks_.clear();
@@ -123,7 +124,7 @@ GPUPERF_HOOK_CODE KnownStack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp,
   return stacks_.take(pc, sp, bp, now_mono_ns);
 }
 
-// 1 + its index; 0 = there is no room for it.
+// Returns 1 + its index; 0 = no room.
 GPUPERF_HOOK_CODE uint16_t ThreadCounts::keep_stack(KnownStack& stack, uint64_t now_mono_ns,
                                                     bool each) {
   gpuperf_noted_launches& launches = *filling_;
@@ -142,7 +143,7 @@ GPUPERF_HOOK_CODE uint16_t ThreadCounts::keep_stack(KnownStack& stack, uint64_t 
   return stack.site;
 }
 
-// Goes on to the next note. False: it was not reported yet, nor can it be now.
+// Moves on to the next note. False: it was not reported yet and cannot be now.
 bool ThreadCounts::fill_next() {
   const uint64_t next = kept_.number + 1;
   const uint64_t waiting = kept_.number - sent_number_.load(std::memory_order_acquire);
@@ -165,7 +166,7 @@ GPUPERF_HOOK_CODE bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint6
   std::atomic_signal_fence(std::memory_order_seq_cst);
   bool is_kept = true;
   if (kept_count_ > 0 && !has_room(now_mono_ns)) {
-    if (kept_count_ < GPUPERF_LAUNCHES) must_send_ = true;  // that long they have waited
+    if (kept_count_ < GPUPERF_LAUNCHES) must_send_ = true;  // they have waited kLaunchesNs
     is_kept = fill_next();
   }
   uint16_t site = 0;
@@ -189,7 +190,7 @@ bool ThreadCounts::send_launches() {
        ++number) {
     gpuperf_noted_launches& launches = kept_.notes[number % GPUPERF_KEPT_NOTES];
     if (load(launches.count) > 0) note_launches(launches);
-    if (number == filled) break;  // more may be kept in it yet
+    if (number == filled) break;  // more may still be kept in it
     __atomic_store_n(&launches.count, 0, __ATOMIC_RELEASE);
     sent_number_.store(number, std::memory_order_release);
   }
@@ -207,11 +208,11 @@ bool ThreadTable::set_up() {
   return true;
 }
 
-// By experiment, on the calling thread: glibc has the first 32 keys' values in the thread's control
-// block, at a place that no interface tells. Reading it there saves the call, whose code and tables
-// are seldom in the caches.
+// Found by experiment on the calling thread: glibc keeps the first 32 keys' values in the thread
+// control block, at an offset that no interface exposes. Reading it there saves the call, whose
+// code and tables are seldom in the caches.
 uintptr_t ThreadTable::find_slot() const {
-  constexpr uintptr_t kFirst = 0x40, kEnd = 0x600;  // within struct pthread of all glibc
+  constexpr uintptr_t kFirst = 0x40, kEnd = 0x600;  // within struct pthread of every glibc
   char marks[2];
   const auto holds = [this](uintptr_t slot, void* value) {
     return pthread_setspecific(key_, value) == 0 && read_slot(slot) == value;
@@ -228,7 +229,7 @@ void ThreadTable::give_back(void* counts) {
   (void)gone.fill_next();
   (void)gone.send_launches();
   gone.drop_frames(0);
-  note_thread({});  // the block is another thread's next
+  note_thread({});  // another thread uses the block next
   gone.renote_place();
   gone.is_taken_.store(false, std::memory_order_release);
 }
@@ -257,7 +258,7 @@ ThreadCounts* ThreadTable::take() {
   for (uint32_t i = count(); i < kThreadsMax; ++i) {
     ThreadCounts* none = nullptr;
     if (!blocks_[i].compare_exchange_strong(none, block, std::memory_order_acq_rel)) continue;
-    // Those before it are there: whoever put them there raises the count at least as far.
+    // The blocks before it are in place: whoever placed them raises the count at least that far.
     uint32_t seen = count();
     while (seen <= i && !__atomic_compare_exchange_n(&process_->thread_count, &seen, i + 1, true,
                                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
@@ -279,7 +280,7 @@ ThreadCounts* ThreadTable::find() {
   return nullptr;
 }
 
-// Null = there is no memory: it is noted another time.
+// Null = no memory: it is noted another time.
 gpuperf_noted_counts* CallNotes::get_noted(uint32_t entry) {
   __u64& place = threads_.process().counts[entry];
   if (place == 0) {
@@ -291,7 +292,7 @@ gpuperf_noted_counts* CallNotes::get_noted(uint32_t entry) {
 void CallNotes::sum(uint32_t entry, const gpuperf_entry_counts& noted,
                     gpuperf_entry_counts& sum) const {
   sum = {};
-  // Errors keep the slots they have had.
+  // Errors keep their slots.
   for (size_t i = 0; i < GPUPERF_ERROR_SLOTS; ++i) {
     sum.errors[i].status_tag = noted.errors[i].status_tag;
   }
@@ -300,7 +301,8 @@ void CallNotes::sum(uint32_t entry, const gpuperf_entry_counts& noted,
     const gpuperf_entry_counts* const found = threads_.at(i).find(entry);
     if (found == nullptr) continue;
     const gpuperf_entry_counts& counts = *found;
-    // Before all else of the calls in it. A call that ends meanwhile is found by the next note.
+    // Read before all else of the calls it includes. The next note covers a call that ends
+    // meanwhile.
     sum.total_ns += load(counts.total_ns);
     for (size_t bucket = 0; bucket < GPUPERF_BUCKETS; ++bucket) {
       sum.buckets[bucket] += load(counts.buckets[bucket]);
@@ -313,7 +315,7 @@ void CallNotes::sum(uint32_t entry, const gpuperf_entry_counts& noted,
     sum.abandoned += load(counts.abandoned);
     sum.inverted_min_ns = std::max(sum.inverted_min_ns, load(counts.inverted_min_ns));
     sum.max_ns = std::max(sum.max_ns, load(counts.max_ns));
-    // After the ends: calls in flight are never fewer than none.
+    // Read after the ends, so that calls in flight never go below zero.
     sum.calls += load(counts.calls);
   }
 }
@@ -336,8 +338,8 @@ void CallNotes::send(Note note) {
   }
 }
 
-// At each moment one of the two is as it was noted, whether the process still sees the note's end
-// or not.
+// At any moment one of the two is as it was noted, whether or not the process lives to see the note
+// return.
 void CallNotes::send(uint32_t entry, Note note) {
   gpuperf_noted_counts* const noted = get_noted(entry);
   if (noted == nullptr) return;

@@ -1,16 +1,15 @@
 #pragma once
 
-// What the launch hooks count, per thread and entry of the driver, and how it is handed to the
-// daemon's kernel side: by notes, and what was not noted when the process ends as it lies in memory
+// What the launch hooks count, per thread and driver entry, and how the daemon's BPF programs get
+// it: through notes; what was not noted when the process ends they read from memory
 // (bpf/hook_notes.h).
 //
-// Counting is the launching thread's own: no lock and no shared cache line, and each addition is
-// one instruction, so that a signal handler that launches in the middle of one loses nothing.
-// Memory: 20 KiB per launching thread, 12 KiB for each five entries that it calls, its stacks
-// (known_stacks.h) and its log of calls (call_log.h), kept for the next one when it ends;
-// kThreadsMax at once, further ones are not counted by hooks. All of it is resident from the first,
-// for the kernel side reads it when the process ends, where nothing can be brought into memory any
-// more.
+// Each launching thread counts for itself: no lock and no shared cache line. Each addition is one
+// instruction, so a signal handler that launches in the middle of one loses nothing. Memory per
+// launching thread: 20 KiB, 12 KiB for every five entries it calls, its stacks (known_stacks.h) and
+// its call log (call_log.h); when the thread ends, all of this is kept for the next one. At most
+// kThreadsMax threads at once; hooks do not count further ones. All memory is resident from the
+// start: BPF reads it when the process ends, and nothing can be paged in then.
 
 #include <pthread.h>
 
@@ -24,7 +23,7 @@
 
 namespace gpuperf::injector {
 
-// Index of the bucket that a call of this length belongs to (bpf/records.h).
+// Index of the bucket for a call of this duration (bpf/records.h).
 inline uint32_t find_bucket(uint64_t duration_ns) {
   if (duration_ns < 1u << GPUPERF_FIRST_OCTAVE) {
     return static_cast<uint32_t>(duration_ns >> GPUPERF_BUCKET_SHIFT);
@@ -44,25 +43,25 @@ inline void increment(uint32_t& counter) { __asm__("incl %0" : "+m"(counter) : :
 inline void raise_to(__u64& highest, uint64_t value) {
   if (value > highest) __atomic_store_n(&highest, value, __ATOMIC_RELAXED);
 }
-// Calls that have failed so.
+// Marks a status as set. add_errors adds `count` calls that failed with that status.
 constexpr uint64_t kStatusTag = uint64_t{1} << 32;
 void add_errors(gpuperf_entry_counts& counts, uint64_t status_tag, uint64_t count);
 
-// One thread's hooked calls. What every launch needs comes first, in one line of the cache, and
-// what it does is inline: a launch finds little of it in the caches.
+// One thread's hooked calls. What every launch needs comes first, in one cache line, and its code
+// is inline: a launch finds little of it in the caches.
 class alignas(64) ThreadCounts {
  public:
-  // A call that begins with its caller's stack pointer at `sp`. Calls that were left without a
-  // return are found by it. False: it cannot be counted, for want of memory.
+  // Begins a call whose caller's stack pointer is `sp`, and uses it to find calls that were left
+  // without a return. False: it cannot be counted, for lack of memory.
   bool begin(gpuperf_hook_entry entry, uint64_t sp);
-  // The call begun last that has not ended.
+  // Ends the call that began last and has not ended.
   void end(uint64_t duration_ns, int32_t status);
-  // Hooked calls that the thread is inside of. Any thread.
+  // Hooked calls the thread is in. Thread: any.
   uint32_t depth() const { return __atomic_load_n(&depth_, __ATOMIC_RELAXED); }
-  // Its call has begun, and is kept from entering the driver (launch_gate.h).
+  // The thread's call has begun and is held before it enters the driver (launch_gate.h).
   std::atomic<bool>& is_at_gate() { return is_at_gate_; }
-  // The call that no other is around, which begins now and lies there until it ends: for the kernel
-  // side to find it in flight, until its end was noted.
+  // Publishes the outermost call, which begins now, so that BPF finds it in flight until its end
+  // was noted. `call` stays in place until it ends.
   void show_outermost(const gpuperf_noted_call& call) {
     hooked_.call_address = reinterpret_cast<uint64_t>(&call);
     std::atomic_signal_fence(std::memory_order_release);
@@ -72,22 +71,22 @@ class alignas(64) ThreadCounts {
     hooked_.start_mono_ns = 0;
     std::atomic_signal_fence(std::memory_order_release);
   }
-  // Null = it was not called yet.
+  // Null = not called yet.
   gpuperf_entry_counts* find(uint32_t entry) const {
     return reinterpret_cast<gpuperf_entry_counts*>(
         __atomic_load_n(&counts_.entries[entry], __ATOMIC_ACQUIRE));
   }
-  // Tells the kernel side where it finds this thread's hooked calls and the process's, where that
-  // was asked for: before the thread's first call of an entry, and once a second, for a daemon that
-  // has come since does not know. On the thread itself, as are the next two.
+  // Tells BPF, when due, where this thread's and the process's hooked calls are: before the
+  // thread's first call of an entry, and once a second, for a daemon that started since. Thread:
+  // this one, as for the next two.
   void note_place(gpuperf_hook_entry entry) {
     if (is_place_due_.load(std::memory_order_relaxed)) [[unlikely]]
       note_place_now(entry);
   }
-  // With the next call. Any thread.
+  // Makes the next call do so. Thread: any.
   void renote_place() { is_place_due_.store(true, std::memory_order_relaxed); }
-  // Keeps a launch to be reported with others, without a stack. False: it is to have one, where few
-  // have, or keep_launch has something to do first.
+  // Keeps a launch without a stack, to be reported with others. False: it is due for a stack, where
+  // few get one, or keep_launch has work to do first.
   bool keep_plain_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns) {
     if (now_mono_ns >= next_stack_ns_ || is_keeping_ || !has_room(now_mono_ns)) [[unlikely]] {
       return false;
@@ -100,43 +99,42 @@ class alignas(64) ThreadCounts {
     return true;
   }
   bool is_stack_due(uint64_t now_mono_ns);
-  // The stack from the caller on, whose registers these are once its call has returned. Null = the
-  // kernel side has to walk it.
+  // The stack from the caller on; the registers are the caller's once its call has returned. Null =
+  // BPF has to walk it.
   KnownStack* take_stack(uint64_t pc, uint64_t sp, uint64_t bp, uint64_t now_mono_ns);
-  // Likewise; `stack` from take_stack, null = without. `each`: the
-  // kernel side takes every stack, so that it knows those it was told lately. False: it cannot be
-  // kept.
+  // Like keep_plain_launch; `stack` from take_stack, null = none. `each`: BPF takes every stack, so
+  // it knows those noted recently. False: the launch cannot be kept.
   bool keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, KnownStack* stack, bool each);
-  // It is time for the injector's thread to report what is kept. True once.
+  // Whether it is time for the injector's thread to report what is kept. True once.
   bool must_send_launches() {
     const bool must = must_send_;
     must_send_ = false;
     return must;
   }
-  // Reports what was kept. Any thread; false: another is at it.
+  // Reports what was kept. Thread: any. False: another thread is doing so.
   bool send_launches();
-  // Its calls, where they are logged.
+  // The thread's calls, if they are logged.
   CallRing& ring() { return ring_; }
   uint32_t tid() const { return tid_; }
 
  private:
   friend class ThreadTable;
-  // Deeper ones are counted, and their time is their callers' own.
+  // Deeper calls are counted, but their time counts as their callers' own.
   static constexpr uint32_t kDepthMax = 8;
   struct Frame {
     uint64_t sp;
     uint64_t child_ns;
     gpuperf_entry_counts* counts;
   };
-  // Counts of entries are made in chunks, in the order of their first calls. Some are left over
-  // where a signal handler launches while they are made.
+  // Counts are allocated in chunks, in the order of the entries' first calls. Some stay unused if a
+  // signal handler launches during this.
   static constexpr size_t kChunkBytes = 12 << 10;
   static constexpr uint32_t kChunkCounts = kChunkBytes / sizeof(gpuperf_entry_counts);
   static constexpr uint32_t kChunksMax = 2 * GPUPERF_HOOK_COUNT / kChunkCounts + 1;
-  // Kept launches wait so long for more, and longer until the injector's thread looks when none
-  // comes.
+  // How long kept launches wait for more. If none comes they wait longer, until the injector's
+  // thread looks.
   static constexpr uint64_t kLaunchesNs = 10'000'000;
-  // A stack is noted again so often: the kernel side may have lost it.
+  // Interval at which a stack is noted again: BPF may have lost it.
   static constexpr uint64_t kNotedNs = 1'000'000'000;
 
   void set_depth(uint32_t depth) { __atomic_store_n(&depth_, depth, __ATOMIC_RELAXED); }
@@ -145,7 +143,7 @@ class alignas(64) ThreadCounts {
   void drop_left_frames(uint64_t sp);
   void drop_frames(uint32_t left);
   void note_place_now(gpuperf_hook_entry entry);
-  // Where launches are being kept already.
+  // False if no launches are being kept yet.
   bool has_room(uint64_t now_mono_ns) const {
     return kept_count_ - 1 < GPUPERF_LAUNCHES - 1 && now_mono_ns - base_ns_ <= kLaunchesNs;
   }
@@ -159,7 +157,7 @@ class alignas(64) ThreadCounts {
 
   gpuperf_hooked_thread hooked_ = {};  // read by BPF
   uint32_t depth_ = 0;
-  uint16_t last_entry_ = GPUPERF_HOOK_COUNT;  // whose counts the first frame has
+  uint16_t last_entry_ = GPUPERF_HOOK_COUNT;  // whose counts the first frame holds
   std::atomic<bool> is_place_due_ = true;
   std::atomic<bool> is_at_gate_ = false;
   Frame frames_[kDepthMax] = {};
@@ -170,16 +168,16 @@ class alignas(64) ThreadCounts {
   alignas(64) uint64_t next_stack_ns_ = 0;
   uint64_t base_ns_ = 0;  // of the launches that are being kept
   gpuperf_noted_launches* filling_ = nullptr;
-  uint32_t kept_count_ = 0;  // of these
+  uint32_t kept_count_ = 0;  // launches in filling_
   uint32_t random_ = 1;
-  bool is_keeping_ = false;  // a signal handler launches in the middle of it
+  bool is_keeping_ = false;  // a signal handler may launch meanwhile
   bool must_send_ = false;
   std::atomic<bool> is_sending_ = false;
-  std::atomic<uint64_t> sent_number_ = 0;  // all up to it were
+  std::atomic<uint64_t> sent_number_ = 0;  // all up to this number were sent
   gpuperf_kept_launches kept_ = {};        // read by BPF
   KnownStacks stacks_;
   CallRing ring_;
-  uint32_t tid_ = 0;  // of the thread that has it now
+  uint32_t tid_ = 0;  // of the thread that uses this now
   std::atomic<uint32_t> made_count_ = 0;
   std::atomic<gpuperf_entry_counts*> chunks_[kChunksMax] = {};
 };
@@ -202,7 +200,7 @@ inline bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
 
 inline void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   if (depth_ == 0) [[unlikely]]
-    return;  // cannot be
+    return;  // cannot happen
   set_depth(depth_ - 1);
   if (depth_ >= kDepthMax) [[unlikely]]
     return;
@@ -224,25 +222,26 @@ inline void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   add(counts.total_ns, duration_ns);
 }
 
-// All threads' counts. One in a process: threads are told apart by a key of its own.
+// All threads' counts. One per process: it has its own key to tell threads apart.
 class ThreadTable {
  public:
   static constexpr uint32_t kThreadsMax = GPUPERF_HOOKED_THREADS;
 
-  // Before any other; once. False: the system has no key or no memory left.
+  // Call once, before all others. False: the system has no key or no memory left.
   bool set_up();
-  // The calling thread's; null = there are too many threads, or no memory.
+  // The calling thread's counts; null = too many threads, or no memory.
   ThreadCounts* find();
-  // By where the C library keeps it, from the thread's base on, without a call of it: that costs
-  // more than all the rest where its code is not in the caches. Null = `find` has to make it.
+  // Reads the counts where the C library keeps them, relative to the thread's base, without calling
+  // it: a call costs more than all the rest if its code is not in the caches. Null = `find` has to
+  // make them.
   static ThreadCounts* read_slot(uintptr_t slot) {
     ThreadCounts* mine = nullptr;
     __asm__ volatile("mov %%fs:(%1), %0" : "=r"(mine) : "r"(slot));
     return mine;
   }
-  // 0 = it was not found.
+  // 0 = not found.
   uintptr_t slot() const { return slot_; }
-  // How many are in use or were. Those below it never go away.
+  // Blocks that are or were in use. Those below this index never go away.
   uint32_t count() const { return __atomic_load_n(&process_->thread_count, __ATOMIC_ACQUIRE); }
   ThreadCounts& at(uint32_t index) const { return *blocks_[index].load(std::memory_order_acquire); }
   gpuperf_hooked_process& process() const { return *process_; }
@@ -252,8 +251,8 @@ class ThreadTable {
   ThreadCounts* take();
   static void give_back(void* counts);
 
-  gpuperf_hooked_process* process_ = nullptr;            // read by BPF, and
-  std::atomic<ThreadCounts*> blocks_[kThreadsMax] = {};  // each a gpuperf_hooked_thread
+  gpuperf_hooked_process* process_ = nullptr;            // read by BPF
+  std::atomic<ThreadCounts*> blocks_[kThreadsMax] = {};  // likewise: each a gpuperf_hooked_thread
   pthread_key_t key_ = 0;
   uintptr_t slot_ = 0;
 };
@@ -263,7 +262,7 @@ class CallNotes {
  public:
   explicit CallNotes(const ThreadTable& threads) : threads_(threads) {}
 
-  // A note for each entry whose counts have changed. Where no daemon listens they go nowhere.
+  // Sends a note for each entry whose counts have changed. If no daemon listens, notes go nowhere.
   using Note = void (*)(const gpuperf_noted_calls&);
   void send(Note note);
 

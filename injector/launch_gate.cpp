@@ -15,7 +15,7 @@ namespace {
 constexpr uint64_t kInFlightMs = 100;
 constexpr uint64_t kWaitingMs = 3;
 
-// Every thread of the process that runs has passed a full barrier.
+// Makes every running thread of the process pass a full barrier.
 bool have_all_threads_see() {
   const auto order = [](int command) { return syscall(SYS_membarrier, command, 0, 0) == 0; };
   if (order(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
@@ -23,7 +23,7 @@ bool have_all_threads_see() {
          order(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
 }
 
-// No place where a thread of the workload can be cancelled, as libc's functions are.
+// Unlike libc's functions, not a cancellation point for the workload's threads.
 void sleep_until_next_look() {
   const timespec length = {.tv_sec = 0, .tv_nsec = 50'000};
   (void)syscall(SYS_nanosleep, &length, nullptr);
@@ -62,7 +62,8 @@ __attribute__((noinline, cold)) void LaunchGate::wait(std::atomic<bool>& is_wait
     is_waiting.store(true);
     while (is_closed_.load() && has_patience()) sleep_until_next_look();
     is_waiting.store(false);
-    // Seen again: it may have been closed anew, for a look that found this thread waiting.
+    // Check again: the gate may have been closed anew, by a close() that saw this thread as
+    // waiting.
   } while (is_closed_.load() && has_patience());
   if (!has_patience()) was_passed_.store(true);
   waiting_count_.fetch_sub(1);

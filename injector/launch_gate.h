@@ -1,12 +1,12 @@
 #pragma once
 
-// Keeps launches back for a moment, so that something of CUPTI changes between two of them: what
-// begins after it has a record, what began before it has none.
+// Holds launches back for a moment so that CUPTI state changes between two of them: launches that
+// begin after the change have a record, those that began before have none.
 //
-// A launching thread passes the gate in its hook, once the call counts as begun. A gate that closes
-// has every core of the process see it (membarrier) and then looks which calls are in flight: a
-// thread either sees the gate closed or is seen. That costs launches nothing but the look at a
-// word. Threads that wait sleep, and go on by themselves after kHeldMsMax.
+// A launching thread passes the gate in its hook, once the call counts as begun. A closing gate
+// makes every core of the process see this (membarrier), then looks for calls in flight: a thread
+// either sees the gate closed or is seen. Launches pay for reading one word only. Waiting threads
+// sleep, and go on by themselves after kHeldMsMax.
 //
 // Thread: closed and opened by the injector's thread.
 
@@ -19,18 +19,19 @@ class LaunchGate {
  public:
   static constexpr uint64_t kHeldMsMax = 40;
 
-  // Launching thread, with its call begun. `is_waiting` is set meanwhile.
+  // Thread: the launching one, with its call begun. `is_waiting` is set while it waits.
   void pass(std::atomic<bool>& is_waiting) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     if (is_closed_.load(std::memory_order_relaxed)) [[unlikely]]
       wait(is_waiting);
   }
 
-  // Closes it once no call is in flight. False, and open: one still was when threads had waited for
-  // 3 ms, or after 100; or the kernel cannot do it (before 4.14, or forbidden).
+  // Closes the gate and waits until no call is in flight. False, with the gate open: a call still
+  // was when threads had waited for 3 ms, or after 100 ms; or the Linux kernel cannot do it (before
+  // 4.14, or forbidden).
   using IsInFlight = bool (*)();
   bool close(IsInFlight is_in_flight);
-  // False: a thread's patience was at an end before.
+  // False: a thread gave up waiting before.
   bool open();
 
  private:

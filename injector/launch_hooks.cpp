@@ -22,38 +22,38 @@
 namespace gpuperf::injector {
 namespace {
 
-// What the driver's functions begin with (all 249 of driver 580.95 that were looked at); behind
-// endbr64 where a driver is built with it.
+// How the driver's functions begin (all 249 of driver 580.95 that were checked); after endbr64
+// where a driver is built with it.
 constexpr uint8_t kPushRbp = 0x55;
 constexpr uint8_t kEndbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
 
-// Threads tell the kernel side anew so often where their counts are: a daemon may have come since.
+// Interval at which threads tell BPF again where their counts are: a daemon may have started since.
 constexpr uint64_t kPlacesNs = 1'000'000'000;
 
-bool g_is_installed = false;  // set before the injector's thread is there
+bool g_is_installed = false;  // set before the injector's thread exists
 bool g_can_log = false;
 void (*g_wake)() = nullptr;
 ThreadTable g_threads;
 CallNotes g_notes(g_threads);
 
-// What every launch looks at, in one line of the cache.
+// What every launch reads, in one cache line.
 struct alignas(64) {
   uintptr_t thread_slot = 0;  // of g_threads
   LaunchGate gate;
   std::atomic<bool> is_off = false;      // a forked child
-  std::atomic<bool> is_awaited = false;  // the injector's thread knows that there are counts
+  std::atomic<bool> is_awaited = false;  // the injector's thread knows there are counts
   std::atomic<bool> is_logging = false;
   CycleClock clock;
 } g_hot;
 
-// The calling thread's; null = there is none.
+// The calling thread's counts; null = there are none.
 ThreadCounts* find_thread() {
   ThreadCounts* const thread =
       g_hot.thread_slot != 0 ? ThreadTable::read_slot(g_hot.thread_slot) : nullptr;
   return thread != nullptr ? thread : g_threads.find();
 }
 
-// But for the breakpoint.
+// Without the byte that a breakpoint replaces.
 uint64_t read_first_bytes(const HookedEntry& entry) {
   uint64_t bytes = 0;
   std::memcpy(&bytes, reinterpret_cast<const void*>(entry.real), sizeof(bytes));
@@ -70,10 +70,9 @@ bool is_graph_launch(uint32_t entry) {
   return entry == GPUPERF_HOOK_cuGraphLaunch || entry == GPUPERF_HOOK_cuGraphLaunch_ptsz;
 }
 
-// Whether the launch is to be reported now, for the kernel side to walk its stack; where others are
-// wanted it is kept to be reported with them. At once is reported what may become a graph's node,
-// whatever else is wanted; and of what is wanted a graph's launch, for which graph its handle means
-// changes with time.
+// Whether to report the launch now, so that BPF walks its stack. A launch that may become a graph
+// node is reported now whatever else is wanted. So is a graph launch if launches are wanted: which
+// graph its handle means changes over time. Other wanted launches are kept and reported together.
 bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread) {
   const uint64_t now_mono_ns = call.start_mono_ns;
   if (is_capture_open()) return true;
@@ -103,7 +102,7 @@ bool is_attention_wanted() {
   return __atomic_load_n(&gpuperf_hook_flags.attention, __ATOMIC_RELAXED) != 0;
 }
 
-// Copies and memsets are not asked: what is done then was tried at launches only.
+// Not for copies and memsets: what `attend` does was tested only at launches.
 __attribute__((noinline, cold)) void attend(uint32_t entry) {
   if (entry > GPUPERF_HOOK_cuGraphLaunch_ptsz) return;
   const Attend asked = g_attend.load(std::memory_order_acquire);
@@ -148,12 +147,12 @@ constexpr uint32_t kStackWords[] = {
 #undef GPUPERF_STACK_WORDS
 };
 
-// All that is to be replaced: the entries, those that make graphs or wait, and what gives their
-// addresses away.
+// Everything to replace: the entries, the functions that create graphs or wait, and those that
+// return their addresses.
 PointerReplacement g_replacements[GPUPERF_HOOK_COUNT + kGraphHooksMax + kWaitHooksMax + 2];
 size_t g_replacement_count = 0;
 
-// In place of what cuGetProcAddress found.
+// Replaces what cuGetProcAddress found.
 void replace_found(uint32_t result, void** found) {
   if (result != 0 || found == nullptr) return;
   for (size_t i = 0; i < g_replacement_count; ++i) {
@@ -180,15 +179,15 @@ uint32_t look_up_v2(const char* name, void** found, int version, uint64_t flags,
   return result;
 }
 
-// Whether a function begins as it must, to be entered past its breakpoint.
+// Whether the function begins in the way that allows entering it past its breakpoint.
 bool read_entry(Word real, HookedEntry& entry) {
   uint8_t bytes[8];
   std::memcpy(bytes, reinterpret_cast<const void*>(real), sizeof(bytes));
   const size_t push_at = std::memcmp(bytes, kEndbr64, sizeof(kEndbr64)) == 0 ? sizeof(kEndbr64) : 0;
-  // A probe may be there already; that it sits on the same instruction is the daemon's rule.
+  // A probe may be there already; the daemon always puts it on this instruction.
   constexpr uint8_t kBreakpoint = 0xcc;
   if (bytes[push_at] != kPushRbp && bytes[push_at] != kBreakpoint) return false;
-  // push %rbp; mov %rsp, %rbp: what else begins with a breakpoint here is not known.
+  // push %rbp; mov %rsp, %rbp: anything else that begins with a breakpoint here is unknown.
   constexpr uint8_t kMoveRspRbp[] = {0x48, 0x89, 0xe5};
   if (std::memcmp(bytes + push_at + 1, kMoveRspRbp, sizeof(kMoveRspRbp)) != 0) return false;
   entry.real = real;
@@ -328,7 +327,7 @@ bool hold_launches() {
   return g_hot.gate.close([] {
     for (uint32_t i = 0; i < g_threads.count(); ++i) {
       ThreadCounts& thread = g_threads.at(i);
-      // A signal handler may launch while the call that it interrupts waits.
+      // A signal handler may launch while the call it interrupted waits.
       if (thread.depth() != (thread.is_at_gate().load() ? 1 : 0)) return true;
     }
     return false;

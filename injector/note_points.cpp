@@ -2,11 +2,11 @@
 
 #include <cstddef>
 
-// A function of a nop, with the note that says so and its semaphore. The form of the note is that
-// of <sys/sdt.h> (systemtap's wiki, "UserSpaceProbeImplementation"), which would put a 1-byte nop
-// there: no kernel replaces that by a call. The semaphores lie in the file and can be written: the
-// kernel finds them by their place in the file. 16 bytes of alignment keep the nop within one page,
-// as the kernel wants it.
+// A function that is only a nop, with the note that describes it and its semaphore. The note has
+// the format of <sys/sdt.h> (systemtap's wiki, "UserSpaceProbeImplementation"), which would put a
+// 1-byte nop there: no kernel replaces that with a call. The semaphores are writable data in the
+// file: the kernel finds them by their file offset. 16 bytes of alignment keep the nop within one
+// page, as the kernel requires.
 #define SEMAPHORE(name)              \
   __attribute__((section(".probes"), \
                  visibility("hidden"))) volatile uint16_t gpuperf_injector_##name##_semaphore = 0;

@@ -1,13 +1,13 @@
 #pragma once
 
-// The functions by which the launch hooks hand what they counted to gpuperfd: see bpf/hook_notes.h.
+// The functions through which the launch hooks hand their counts to gpuperfd: see bpf/hook_notes.h.
 //
-// Thread: any. Each does nothing by itself. The daemon keeps a uprobe on the 5-byte nop that it
-// begins with, which Linux 6.18 and later turn into a call, and the kernel raises the note's
-// semaphore in every process that maps this file while that uprobe is there. What the argument
-// points to is read before the function returns. Nothing here allocates, locks or sets errno. The
-// nop stands at a function's entry because the call writes below the stack pointer, where a
-// function in progress may keep values (the red zone).
+// Thread: any. Each function starts with a 5-byte nop and does nothing by itself. The daemon keeps
+// a uprobe on the nop, which Linux 6.18 and later turn into a call. While that uprobe is there, the
+// kernel raises the note's semaphore in every process that maps this file. What the argument points
+// to is read before the function returns. Nothing here allocates, locks or sets errno. The nop is
+// at a function's entry because the call writes below the stack pointer, where a function in
+// progress may keep values (the red zone).
 
 #include <atomic>
 #include <cstdint>
@@ -25,7 +25,7 @@ void gpuperf_note_thread(const gpuperf_noted_thread* thread);
 void gpuperf_note_launches(const gpuperf_noted_launches* launches);
 void gpuperf_note_each(const void* nothing);
 
-// What a launch hook looks at before anything else, the first two with one comparison.
+// What a launch hook checks before anything else, the first two with one comparison.
 struct alignas(uint32_t) HookFlags {
   uint16_t count_semaphore;  // written by the kernel only
   uint16_t attention;        // launching threads are asked for something: see launch_hooks.h
@@ -47,12 +47,12 @@ inline void note_launch(const gpuperf_noted_call& call) { gpuperf_note_launch(&c
 inline void note_thread(const gpuperf_noted_thread& thread) { gpuperf_note_thread(&thread); }
 inline void note_launches(const gpuperf_noted_launches& kept) { gpuperf_note_launches(&kept); }
 
-// Whether calls are counted by hooks: a hooked call then passes by the breakpoint.
+// Whether hooks count calls: a hooked call then bypasses the breakpoint.
 inline bool hooks_count() {
   return __atomic_load_n(&gpuperf_hook_flags.count_semaphore, __ATOMIC_RELAXED) != 0;
 }
-// Whether launches are to be reported, and then whether each at once: else few need a stack, and
-// the others may be reported together.
+// Whether launches are to be reported, and if so, whether each at once. If not each, few need a
+// stack, and the others may be reported together.
 inline bool launches_wanted() { return gpuperf_injector_launches_semaphore != 0; }
 inline bool each_launch_wanted() { return gpuperf_injector_each_semaphore != 0; }
 

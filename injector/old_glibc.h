@@ -1,9 +1,9 @@
 #pragma once
 
-// Binds what glibc 2.34 moved between its libraries to the versions that every glibc since 2.17
-// has, so that one library loads in the oldest container that CUDA 12 runs in. Before 2.34 these
-// lie in libdl and libpthread, which every process with a CUDA driver has loaded. Included by the
-// compiler's command line.
+// Binds the symbols that glibc 2.34 moved between its libraries to versions that every glibc since
+// 2.17 has, so that one library loads in the oldest container that CUDA 12 runs in. Before 2.34
+// they lie in libdl and libpthread, which every process with a CUDA driver has loaded. Included
+// from the compiler's command line.
 
 #if defined(__x86_64__)
 __asm__(".symver dladdr,dladdr@GLIBC_2.2.5");

@@ -12,7 +12,7 @@ bool read_own(uint64_t address, void* to, size_t size_bytes) {
   const int before = errno;
   iovec local = {to, size_bytes};
   iovec remote = {reinterpret_cast<void*>(address), size_bytes};
-  // Asked each time, of the kernel: a pid kept would be the parent's in a forked child.
+  // Ask the kernel each time: a cached pid would be the parent's in a forked child.
   const long pid = syscall(SYS_getpid);
   const long count = syscall(SYS_process_vm_readv, pid, &local, 1, &remote, 1, 0);
   errno = before;

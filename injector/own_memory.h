@@ -5,9 +5,9 @@
 
 namespace gpuperf::injector {
 
-// Reads this process's memory: all of `size_bytes`, or false. An address where nothing can be read
-// is no fault, since the kernel does it (process_vm_readv); where that is refused, by a seccomp
-// filter, nothing can. Any thread, also within a signal handler; errno stays.
+// Reads all of `size_bytes` of this process's memory, or returns false. An unreadable address does
+// not fault, since the kernel reads (process_vm_readv); where a seccomp filter refuses that,
+// nothing can be read. Thread: any, also in a signal handler; errno stays.
 bool read_own(uint64_t address, void* to, size_t size_bytes);
 
 }  // namespace gpuperf::injector

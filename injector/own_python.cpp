@@ -14,10 +14,10 @@ namespace {
 
 OwnPython g_python = {};
 
-// The module of that number among those named after Python.
+// Finds a module by its number among those named after Python.
 struct ModuleSearch {
   uint32_t left;
-  char path[PATH_MAX];  // empty = there are no more
+  char path[PATH_MAX];  // empty = no more
 };
 
 int look_at_module(dl_phdr_info* info, size_t, void* data) {
@@ -31,7 +31,7 @@ int look_at_module(dl_phdr_info* info, size_t, void* data) {
   return 1;
 }
 
-// Where Python's symbols are: `module` for dlsym. One found here is never unloaded.
+// Finds Python's symbols: `module` for dlsym. A module found here is never unloaded.
 bool find_module(void*& module) {
   module = RTLD_DEFAULT;
   Dl_info info = {};
@@ -52,7 +52,7 @@ bool find_module(void*& module) {
   }
 }
 
-// As PY_VERSION_HEX without the release; 0 = not known.
+// The major and minor version as in PY_VERSION_HEX; 0 = unknown.
 uint16_t read_version(void* module) {
   if (const void* symbol = dlsym(module, "Py_Version"); symbol != nullptr) {
     uint64_t version_hex = 0;

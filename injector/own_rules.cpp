@@ -12,7 +12,7 @@
 
 namespace {
 
-// A module as it is mapped: damaged tables lead nowhere else.
+// A module's mapped range: damaged tables cannot lead outside it.
 struct Module {
   uint64_t begin;
   uint64_t end;
@@ -20,7 +20,7 @@ struct Module {
 
 }  // namespace
 
-// What frame_cursor.h asks for; `memory` is a Module.
+// Required by frame_cursor.h; `memory` is a Module.
 static inline int frame_read(void* memory, __u64 address, void* to, __u32 size_bytes) {
   const auto& module = *static_cast<const Module*>(memory);
   if (address < module.begin || address > module.end || module.end - address < size_bytes) {
@@ -43,13 +43,13 @@ constexpr uint64_t kPcEnd = uint64_t{1} << 47;
 constexpr uint64_t kNoKey = 0;
 constexpr uint64_t kBusyKey = 1;  // of no generation: its rule is being written
 
-// An entry once filled keeps its rule as long as its generation lasts.
+// A filled entry keeps its rule as long as its generation lasts.
 struct Entry {
   std::atomic<uint64_t> key;
   std::atomic<uint64_t> rule;
 };
 
-// The table as mapped: zeroes are entries without a key.
+// The table as mapped: all-zero entries have no key.
 struct Table {
   static constexpr uint32_t kEntries = 1 << 16;
   static constexpr uint32_t kProbes = 8;
@@ -63,7 +63,7 @@ struct Table {
 
 std::atomic<FindObject> g_find_object = nullptr;
 std::atomic<Table*> g_table = nullptr;
-std::atomic<uint64_t> g_forgotten = 0;  // times
+std::atomic<uint64_t> g_forgotten = 0;  // how many times
 
 uint64_t get_generation(uint64_t forgotten) { return forgotten % kGenerations + 1; }
 
@@ -106,7 +106,7 @@ void keep(Table& table, uint64_t key, const gpuperf_unwind_rule& rule) {
   }
 }
 
-// False: what is there cannot be read now, so the rule is not to be kept.
+// False: what is there cannot be read now, so do not keep the rule.
 bool make_rule(uint64_t code_address, gpuperf_unwind_rule& rule) {
   rule = kNoRule;
   const FindObject find_object = g_find_object.load(std::memory_order_relaxed);
@@ -114,7 +114,7 @@ bool make_rule(uint64_t code_address, gpuperf_unwind_rule& rule) {
   dl_find_object object;
   if (find_object(reinterpret_cast<void*>(code_address), &object) != 0) {
     uint8_t byte = 0;
-    // Code that was made at run time. Not kept: a module may be mapped in its place.
+    // Code generated at run time. Not kept: a module may be mapped in its place.
     if (read_own(code_address, &byte, sizeof byte)) rule = frame_guess_rule();
     return false;
   }
@@ -133,7 +133,7 @@ bool make_rule(uint64_t code_address, gpuperf_unwind_rule& rule) {
 
 bool can_find_own_rules() {
   if (g_find_object.load(std::memory_order_relaxed) != nullptr) return true;
-  // By name: a reference to it would keep the library from loading with an older glibc.
+  // By name: a reference to it would keep the library from loading on an older glibc.
   void* const found = dlsym(RTLD_DEFAULT, "_dl_find_object");
   uint8_t byte = 0;
   if (found == nullptr || !read_own(reinterpret_cast<uint64_t>(found), &byte, sizeof byte)) {
@@ -144,15 +144,15 @@ bool can_find_own_rules() {
 }
 
 gpuperf_unwind_rule find_own_rule(uint64_t pc, bool is_exact) {
-  if (pc >= kPcEnd) return kNoRule;  // the kernel's
+  if (pc >= kPcEnd) return kNoRule;  // a kernel address
   const int before = errno;
-  // Before the rule is made: one of code that is unmapped meanwhile is of the generation past.
+  // Read before the rule is made: a rule of code unmapped meanwhile belongs to the past generation.
   const uint64_t generation = get_generation(g_forgotten.load(std::memory_order_acquire));
   const uint64_t key = generation << kGenerationShift | pc << 1 | (is_exact ? 1 : 0);
   Table* const table = get_table();
   gpuperf_unwind_rule rule;
   if (table == nullptr || !find_known(*table, key, rule)) {
-    // The call before a return address: that address may be where the next function begins.
+    // For a return address, look up the call before it: the next function may begin at the address.
     const bool is_kept = make_rule(is_exact ? pc : pc - 1, rule);
     if (is_kept && table != nullptr) keep(*table, key, rule);
   }
@@ -169,7 +169,7 @@ bool is_own_code(uint64_t pc) {
 void forget_own_rules() {
   const uint64_t forgotten = g_forgotten.load(std::memory_order_relaxed) + 1;
   Table* const table = g_table.load(std::memory_order_acquire);
-  // The number comes again: what was kept under it must not.
+  // The number is reused: what was kept under it must not be.
   if (forgotten % kGenerations == 0 && table != nullptr) {
     for (Entry& entry : table->entries) {
       if (entry.key.load(std::memory_order_relaxed) >> kGenerationShift ==

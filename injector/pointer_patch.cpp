@@ -14,8 +14,8 @@ namespace {
 
 constexpr uintptr_t kPageBytes = 4096;
 
-// Which pages of this process hold anything: those never touched are not read, which would only
-// make them present. Without /proc/self/pagemap all are.
+// Which pages of this process hold anything. Pages never touched are not read: that would only make
+// them present. Without /proc/self/pagemap all are read.
 class TouchedPages {
  public:
   TouchedPages() : fd_(open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC)) {}
@@ -61,7 +61,7 @@ const PointerReplacement* find_replacement(const Walk& walk, Word real) {
   return found == walk.replacements.end() ? nullptr : &*found;
 }
 
-// Sanitizers see memory that is not the reader's own.
+// Sanitizers would report reads of memory that is not the reader's own.
 [[gnu::no_sanitize_address, gnu::no_sanitize_thread]] void replace_in_page(Word* word,
                                                                            const Word* end,
                                                                            Walk& walk) {
@@ -94,7 +94,7 @@ int replace_in_module(dl_phdr_info* info, size_t, void* data) {
   return 0;
 }
 
-// How many symbols a GNU hash table leads to: the last of the longest chain.
+// Number of symbols that a GNU hash table leads to: up to the end of the chain that starts last.
 size_t count_symbols(const uint32_t* table) {
   const uint32_t bucket_count = table[0], first = table[1], bloom_words = table[2];
   const uint32_t* buckets = table + 4 + bloom_words * (sizeof(Word) / sizeof(uint32_t));
@@ -109,7 +109,7 @@ size_t count_symbols(const uint32_t* table) {
 void replace_symbols(const link_map& map, Walk& walk) {
   ElfW(Sym)* symbols = nullptr;
   size_t count = 0;
-  // glibc has relocated the pointers.
+  // glibc has already relocated the pointers.
   for (const ElfW(Dyn)* entry = map.l_ld; entry->d_tag != DT_NULL; ++entry) {
     if (entry->d_tag == DT_SYMTAB) symbols = reinterpret_cast<ElfW(Sym)*>(entry->d_un.d_ptr);
     if (entry->d_tag == DT_GNU_HASH) {

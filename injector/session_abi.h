@@ -3,20 +3,21 @@
  * Binary contract between the injected library and the daemon. Plain C that also compiles as C++.
  *
  * One message = one packet of a SOCK_SEQPACKET Unix socket; it begins with struct gpuperf_message.
- * The injector sends HELLO first; the daemon answers WELCOME, or REFUSE and closes. Then BATCHes and
- * STATUSes go up and CONTROLs come down. A batch holds records back to back, each a multiple of 8
- * bytes long:
+ * The injector sends HELLO first; the daemon answers WELCOME, or REFUSE and closes. After that, the
+ * injector sends BATCH and STATUS, the daemon CONTROL. A batch holds records back to back, each a
+ * multiple of 8 bytes long:
  *
  *   | struct gpuperf_batch | record | record | ... |
  *
- * Byte order is that of the machine; both ends run on it. Every struct: fixed-width fields, explicit
- * padding that is zero, 8-byte aligned. Append only: fields are added at the end of a struct and seen
- * by its length; readers skip messages and records of a kind they do not know, by their length, and
- * count them; tests/abi/layouts.inc records the layout. The daemon believes nothing here: who the peer
- * is comes from the kernel, and every length, count, id, enum and time is checked on a copy.
+ * Native byte order: both ends run on the same machine. Every struct has fixed-width fields,
+ * explicit zero padding and 8-byte alignment. Append only: new fields go at the end of a struct,
+ * and its length shows whether they are there. Readers use the length to skip messages and records
+ * of unknown kinds, and count them. tests/abi/layouts.inc records the layout. The daemon trusts
+ * nothing here: it takes the peer's identity from the kernel and checks every length, count, id,
+ * enum and time on a copy.
  *
- * Times named unix_ns are CLOCK_REALTIME of the sender's machine, CUPTI's default clock. Times of
- * CUPTI in another domain are converted by the injector before they are sent.
+ * Times named unix_ns are CLOCK_REALTIME of the sender's machine, CUPTI's default clock. The
+ * injector converts CUPTI times in another clock domain before it sends them.
  */
 #pragma once
 
@@ -24,9 +25,9 @@
 
 #define GPUPERF_SESSION_MAGIC 0x46525047u /* "GPRF" in memory, little endian */
 #define GPUPERF_SESSION_VERSION 1u
-#define GPUPERF_MESSAGE_BYTES_MAX 65536u  /* one packet; well under the default socket buffer */
-#define GPUPERF_NAME_BYTES_MAX 1024u      /* mangled kernel names; longer ones are cut and flagged */
-#define GPUPERF_NAMES_MAX 65536u          /* of one session; ids go from 1 up to this */
+#define GPUPERF_MESSAGE_BYTES_MAX 65536u  /* one packet; well below the default socket buffer */
+#define GPUPERF_NAME_BYTES_MAX 1024u      /* mangled kernel names; longer ones are cut, flagged */
+#define GPUPERF_NAMES_MAX 65536u          /* per session; ids run from 1 to this */
 #define GPUPERF_SHAPES_MAX 65536u
 #define GPUPERF_PLACES_MAX 4096u
 
@@ -53,39 +54,39 @@
 #define GPUPERF_SESSION_OVERHEAD 12u
 #define GPUPERF_SESSION_KIND_COUNT 13u
 
-/* Bit of a record kind in capability and control masks. */
+/* The bit of a record kind in capability and control masks. */
 #define GPUPERF_SESSION_BIT(kind) (1ull << (kind))
-/* The kinds that a mask may ask for; the others come with them. */
+/* The kinds that a mask may request; the others come with them. */
 #define GPUPERF_SESSION_ALL_KINDS                                                          \
 	(GPUPERF_SESSION_BIT(GPUPERF_SESSION_KERNEL) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMCPY) | \
 	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMSET) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_API) |    \
 	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_GRAPH) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_SYNC) |    \
 	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMORY) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_OVERHEAD))
 
-/* In gpuperf_control.enabled_kinds: calls may be recorded by hooks, which the daemon has count, instead
- * of by CUPTI. */
+/* In gpuperf_control.enabled_kinds: hooks, which the daemon has count, may record calls instead of
+ * CUPTI. */
 #define GPUPERF_SESSION_HOOKED_CALLS (1ull << 63)
 
-/* Every message begins with this. Since 1. */
+/* Starts every message. Since 1. */
 struct gpuperf_message {
 	__u32 magic;              /* GPUPERF_SESSION_MAGIC */
-	__u16 version;            /* of the sender; the receiver uses the smaller of both */
+	__u16 version;            /* of the sender; the receiver uses the lower of the two */
 	__u16 kind;               /* GPUPERF_MESSAGE_* */
-	__u32 length_bytes;       /* of the whole message, this header included */
-	__u32 sequence;           /* counts this sender's messages on this connection from 0 */
+	__u32 length_bytes;       /* of the whole message, including this header */
+	__u32 sequence;           /* of the sender's messages on this connection, from 0 */
 };
 
-/* Who the sender is. Producer: injector, once, first. Consumer: session_source. Since 1.
- * The daemon takes pid and start time from the kernel and only compares these. */
+/* Identifies the sender. Producer: injector, once, first. Consumer: session_source. Since 1.
+ * The daemon takes pid and start time from the kernel and only compares these with them. */
 struct gpuperf_hello {
 	struct gpuperf_message header;
 	__u64 capabilities;       /* GPUPERF_SESSION_BIT of every kind it can send */
 	__u64 process_start_ticks; /* field 22 of /proc/self/stat: clock ticks after boot, 0 = unknown */
-	__u64 mono_ns;            /* CLOCK_MONOTONIC here: shows a time namespace */
+	__u64 mono_ns;            /* CLOCK_MONOTONIC of the sender: reveals a time namespace */
 	__u64 unix_ns;            /* CLOCK_REALTIME at the same moment */
 	__u32 pid;                /* getpid(): in the sender's own pid namespace */
 	__u32 oldest_version;     /* oldest contract version it can speak */
-	__u32 connection;         /* how often this process has connected before */
+	__u32 connection;         /* how many times this process has connected before */
 	__u32 pad;
 	char injector_version[16]; /* zero-terminated */
 	char comm[16];            /* of the main thread, zero-terminated */
@@ -93,46 +94,46 @@ struct gpuperf_hello {
 
 /* struct gpuperf_refuse.reason */
 enum gpuperf_session_refusal {
-	GPUPERF_SESSION_REFUSED_VERSION = 1,   /* no version that both speak */
-	GPUPERF_SESSION_REFUSED_FULL = 2,      /* as many sessions as the daemon takes */
-	GPUPERF_SESSION_REFUSED_IDENTITY = 3,  /* not the process it says it is */
+	GPUPERF_SESSION_REFUSED_VERSION = 1,   /* no common version */
+	GPUPERF_SESSION_REFUSED_FULL = 2,      /* the daemon has reached its session limit */
+	GPUPERF_SESSION_REFUSED_IDENTITY = 3,  /* not the process it claims to be */
 	GPUPERF_SESSION_REFUSED_CONFIG = 4     /* sessions are not wanted here */
 };
 
 /* Ends a session before it begins. Producer: daemon, in answer to HELLO. Consumer: injector, which
- * loads no CUPTI and asks again after retry_ms. Since 1. */
+ * does not load CUPTI and retries after retry_ms. Since 1. */
 struct gpuperf_refuse {
 	struct gpuperf_message header;
 	__u32 reason;             /* enum gpuperf_session_refusal */
-	__u32 retry_ms;           /* at least so long; 0 = never again */
+	__u32 retry_ms;           /* minimum wait; 0 = never retry */
 };
 
 /* struct gpuperf_control.mode */
 enum gpuperf_session_mode {
 	GPUPERF_SESSION_RUN = 1,   /* collect enabled_kinds */
-	GPUPERF_SESSION_PAUSE = 2, /* send nothing; what cannot be taken up again later stays on in CUPTI */
-	GPUPERF_SESSION_OFF = 3    /* nothing of ours is on in CUPTI; graph level is lost for good where there are graphs */
+	GPUPERF_SESSION_PAUSE = 2, /* send nothing; what cannot be resumed later stays on in CUPTI */
+	GPUPERF_SESSION_OFF = 3    /* nothing of ours on in CUPTI; any graphs lose graph level for good */
 };
 
-/* struct gpuperf_control.burst_flags: dearer detail for a while. */
+/* struct gpuperf_control.burst_flags: more expensive detail for a limited time. */
 #define GPUPERF_SESSION_BURST_NODES 1u     /* the kernels inside graphs */
-#define GPUPERF_SESSION_BURST_ALL_APIS 2u  /* every call of the runtime and the driver API */
+#define GPUPERF_SESSION_BURST_ALL_APIS 2u  /* every runtime and driver API call */
 #define GPUPERF_SESSION_BURST_MS_MAX 60000u
 
-/* Accepts the session and rules it: as WELCOME once, in answer to HELLO, and as CONTROL at any time
- * after it. Producer: daemon. Consumer: injector. Since 1. */
+/* Accepts the session and controls it: as WELCOME once, in answer to HELLO, and as CONTROL at any
+ * time after that. Producer: daemon. Consumer: injector. Since 1. */
 struct gpuperf_control {
 	struct gpuperf_message header;
 	__u64 session_id;         /* never 0 */
 	__u64 enabled_kinds;      /* GPUPERF_SESSION_BIT of the kinds wanted */
 	__u32 mode;               /* enum gpuperf_session_mode */
-	__u32 sample_every;       /* keep one of so many launches; at least 1 = all */
-	__u32 flush_interval_ms;  /* longest time a complete record may wait before it is sent */
+	__u32 sample_every;       /* keep one launch in this many; at least 1 = all */
+	__u32 flush_interval_ms;  /* longest time that a complete record may wait to be sent */
 	__u32 batch_bytes_max;    /* longest BATCH message, at most GPUPERF_MESSAGE_BYTES_MAX */
-	__u32 burst_flags;        /* GPUPERF_SESSION_BURST_*; 0 = ends a burst under way */
+	__u32 burst_flags;        /* GPUPERF_SESSION_BURST_*; 0 = end the current burst */
 	__u32 burst_ms;           /* from receipt; the injector ends it by itself */
-	__u32 heartbeat_ms;       /* STATUS at least so often */
-	__u32 abandon_ms;         /* a daemon that has taken nothing for so long is taken for dead */
+	__u32 heartbeat_ms;       /* longest time between STATUS messages */
+	__u32 abandon_ms;         /* a daemon that has taken nothing for this long counts as dead */
 };
 
 /* struct gpuperf_status.state */
@@ -140,7 +141,7 @@ enum gpuperf_session_state {
 	GPUPERF_SESSION_STATE_WAITING = 1,    /* CUDA is not up yet */
 	GPUPERF_SESSION_STATE_COLLECTING = 2,
 	GPUPERF_SESSION_STATE_PAUSED = 3,
-	GPUPERF_SESSION_STATE_YIELDED = 4,    /* CUPTI is left to another client */
+	GPUPERF_SESSION_STATE_YIELDED = 4,    /* CUPTI was yielded to another client */
 	GPUPERF_SESSION_STATE_OFF = 5,
 	GPUPERF_SESSION_STATE_FAILED = 6      /* CUPTI cannot be used in this process; detail says why */
 };
@@ -148,70 +149,70 @@ enum gpuperf_session_state {
 /* struct gpuperf_status.cause, struct gpuperf_session_gap.cause */
 enum gpuperf_session_cause {
 	GPUPERF_SESSION_CAUSE_NONE = 0,
-	GPUPERF_SESSION_CAUSE_CONTROL = 1,          /* told by the daemon */
-	GPUPERF_SESSION_CAUSE_OTHER_CLIENT = 2,     /* another client of CUPTI; detail names its library */
+	GPUPERF_SESSION_CAUSE_CONTROL = 1,          /* the daemon ordered it */
+	GPUPERF_SESSION_CAUSE_OTHER_CLIENT = 2,     /* another CUPTI client; detail names its library */
 	GPUPERF_SESSION_CAUSE_NSIGHT = 3,           /* an Nsight tool or debugger is in the process */
 	GPUPERF_SESSION_CAUSE_NO_CUPTI = 4,         /* no libcupti found */
-	GPUPERF_SESSION_CAUSE_CUPTI_VERSION = 5,    /* one that does not fit the CUDA runtime, or too old */
+	GPUPERF_SESSION_CAUSE_CUPTI_VERSION = 5,    /* does not match the CUDA runtime, or is too old */
 	GPUPERF_SESSION_CAUSE_CUPTI_ERROR = 6,      /* a CUPTI call failed; detail says which */
 	GPUPERF_SESSION_CAUSE_DAEMON_GONE = 7,      /* the daemon went away or took nothing */
 	GPUPERF_SESSION_CAUSE_DEVICE_BUFFERS = 8,   /* times stopped being valid: device buffers ran out */
-	GPUPERF_SESSION_CAUSE_BURST = 9,            /* collection was re-arranged for a burst */
+	GPUPERF_SESSION_CAUSE_BURST = 9,            /* collection was reconfigured for a burst */
 	GPUPERF_SESSION_CAUSE_GRAPHS_UNSEEN = 10,   /* kernels would come by node: see LEVEL_GRAPHS */
 	GPUPERF_SESSION_CAUSE_COUNT = 11
 };
 
-/* struct gpuperf_status.level: what is collected at present. */
+/* struct gpuperf_status.level: what is collected now. */
 #define GPUPERF_SESSION_LEVEL_KERNELS 1u   /* kernels launched one by one */
-#define GPUPERF_SESSION_LEVEL_GRAPHS 2u    /* one record per graph launch, also where there is no graph
-                                            * yet. CUPTI's kind needs to be on before the first one is
-                                            * made: else it crashes */
+#define GPUPERF_SESSION_LEVEL_GRAPHS 2u    /* one record per graph launch; set even before any graph
+                                            * exists. CUPTI's kind must be on before the first
+                                            * graph is created: else it crashes */
 #define GPUPERF_SESSION_LEVEL_NODES 4u     /* kernels inside graphs */
 #define GPUPERF_SESSION_LEVEL_APIS 8u      /* launch-class API calls */
 #define GPUPERF_SESSION_LEVEL_ALL_APIS 16u
-#define GPUPERF_SESSION_LEVEL_COPIES 32u   /* copies and sets */
+#define GPUPERF_SESSION_LEVEL_COPIES 32u   /* copies and memsets */
 #define GPUPERF_SESSION_LEVEL_SYNCS 64u
 #define GPUPERF_SESSION_LEVEL_MEMORY 128u
-#define GPUPERF_SESSION_LEVEL_HOOKED 256u  /* calls and waits are those that hooks see */
+#define GPUPERF_SESSION_LEVEL_HOOKED 256u  /* calls and waits are recorded by hooks */
 
-/* struct gpuperf_status.losses: what was lost, and where. Records unless said otherwise. */
+/* struct gpuperf_status.losses: what was lost, and where. In records unless stated otherwise. */
 enum gpuperf_session_loss {
 	GPUPERF_SESSION_LOSS_CUPTI_BUFFER = 0,  /* CUPTI had no buffer for a record and said so */
-	GPUPERF_SESSION_LOSS_DEVICE_BUFFER = 1, /* a record came without times: device buffers were full */
-	GPUPERF_SESSION_LOSS_REVERSED = 2,      /* its end lies before its start */
+	GPUPERF_SESSION_LOSS_DEVICE_BUFFER = 1, /* a record without times: device buffers were full */
+	GPUPERF_SESSION_LOSS_REVERSED = 2,      /* the end is before the start */
 	GPUPERF_SESSION_LOSS_QUEUE_FULL = 3,    /* the daemon did not read: our own queue was full */
-	GPUPERF_SESSION_LOSS_NO_DAEMON = 4,     /* taken while no daemon was connected */
+	GPUPERF_SESSION_LOSS_NO_DAEMON = 4,     /* collected while no daemon was connected */
 	GPUPERF_SESSION_LOSS_TABLE_FULL = 5,    /* no id left for its name, shape or place */
-	GPUPERF_SESSION_LOSS_SAMPLED = 6,       /* left out by sample_every: not lost, wanted so */
-	GPUPERF_SESSION_LOSS_UNKNOWN_RECORD = 7, /* CUPTI sent a kind that is not understood */
-	GPUPERF_SESSION_LOSS_POOL_EMPTY = 8,    /* buffers asked for while none was free */
+	GPUPERF_SESSION_LOSS_SAMPLED = 6,       /* skipped by sample_every: intended, not lost */
+	GPUPERF_SESSION_LOSS_UNKNOWN_RECORD = 7, /* CUPTI sent an unknown kind */
+	GPUPERF_SESSION_LOSS_POOL_EMPTY = 8,    /* buffers requested while none was free */
 	GPUPERF_SESSION_LOSS_INCOMPLETE = 9,    /* work still running when collection was stopped */
 	GPUPERF_SESSION_LOSS_COUNT = 10
 };
 
-/* How the session is, at least every heartbeat_ms. Everything counted since the process began.
+/* Status of the session, at least every heartbeat_ms. All counts are since the process began.
  * Producer: injector. Consumer: session_source. Since 1. */
 struct gpuperf_status {
 	struct gpuperf_message header;
-	__u64 enabled_kinds;      /* GPUPERF_SESSION_BIT of the kinds collected at present */
+	__u64 enabled_kinds;      /* GPUPERF_SESSION_BIT of the kinds collected now */
 	__u64 mono_ns;            /* CLOCK_MONOTONIC of the sender */
 	__u64 unix_ns;            /* CLOCK_REALTIME at the same moment */
-	__u64 records_sent;       /* without dictionaries; those in batches before this message */
+	__u64 records_sent;       /* without dictionary entries; in batches before this message */
 	__u64 losses[GPUPERF_SESSION_LOSS_COUNT]; /* by enum gpuperf_session_loss */
-	__u64 cupti_overhead_ns;  /* as CUPTI's own overhead records say */
-	__u64 injector_cpu_ns;    /* used by the injector's thread */
-	__u64 clock_error_ns;     /* how far a CUPTI time may be off CLOCK_REALTIME; 0 = not known yet */
-	__u64 yields;             /* how often CUPTI was left to another client */
+	__u64 cupti_overhead_ns;  /* from CUPTI's own overhead records */
+	__u64 injector_cpu_ns;    /* CPU time of the injector's thread */
+	__u64 clock_error_ns;     /* maximum error of CUPTI times vs. CLOCK_REALTIME; 0 = not known yet */
+	__u64 yields;             /* how often CUPTI was yielded to another client */
 	__u32 state;              /* enum gpuperf_session_state */
 	__u32 cause;              /* of a state that is not COLLECTING: enum gpuperf_session_cause */
 	__u32 level;              /* GPUPERF_SESSION_LEVEL_* */
 	__u32 sample_every;       /* in force */
 	__u32 cupti_version;      /* cuptiGetVersion(); 0 = CUPTI not loaded */
 	__u32 driver_version;     /* cuDriverGetVersion(): 1000 x major + 10 x minor; 0 = unknown */
-	__u32 clock_foreign;      /* 1 = CUPTI runs on another clock and is converted */
+	__u32 clock_foreign;      /* 1 = CUPTI uses another clock; times are converted */
 	__u32 buffer_mib;         /* host memory held for CUPTI's buffers */
-	char detail[96];          /* of the cause, zero-terminated: a library, a call, a reason; of PAUSED
-	                           * and OFF: what became of CUPTI in the process */
+	char detail[96];          /* zero-terminated. For the cause: a library, a call, a reason; for
+	                           * PAUSED and OFF: what became of CUPTI in the process */
 };
 
 /* Records of one session, in the order they were decoded. Producer: injector. Consumer:
@@ -220,21 +221,21 @@ struct gpuperf_batch {
 	struct gpuperf_message header;
 	__u32 record_count;
 	__u32 records_bytes;      /* after this struct */
-	__u64 sent_unix_ns;       /* CLOCK_REALTIME when it was made */
+	__u64 sent_unix_ns;       /* CLOCK_REALTIME when the batch was made */
 };
 
-/* Every record of a batch begins with this. Since 1. */
+/* Starts every record of a batch. Since 1. */
 struct gpuperf_session_record {
 	__u16 kind;               /* GPUPERF_SESSION_* */
 	__u16 length_bytes;       /* of the whole record, a multiple of 8 */
 	__u32 id;                 /* meaning by kind, below */
 };
 
-/* A name, before the first record that uses it. id = name id, from 1 up without a gap, for the life
- * of the connection; sent once. Source: CUPTI's record, as linked (mangled). Since 1. */
+/* A name, sent once, before the first record that uses it. id = name id, from 1 up without gaps,
+ * valid for the life of the connection. Source: CUPTI's record, as linked (mangled). Since 1. */
 struct gpuperf_session_name {
 	struct gpuperf_session_record record;
-	__u16 text_bytes;         /* that follow this struct; not terminated, then zeros up to 8 */
+	__u16 text_bytes;         /* bytes after this struct; not terminated, zero-padded to 8 */
 	__u16 cut;                /* 1 = the name was longer than GPUPERF_NAME_BYTES_MAX */
 	__u32 pad;
 };
@@ -250,18 +251,18 @@ struct gpuperf_session_shape {
 	__u32 local_memory_bytes; /* per thread; above 0 shows spills */
 };
 
-/* A stream and where it is, before the first record that uses it. id = place id. Since 1. */
+/* A stream and its location, before the first record that uses it. id = place id. Since 1. */
 struct gpuperf_session_place {
 	struct gpuperf_session_record record;
 	__u32 device;             /* CUDA ordinal in this process */
 	__u32 context;            /* CUPTI context id */
-	__u32 stream;             /* CUPTI stream id; UINT32_MAX = none, or not known */
+	__u32 stream;             /* CUPTI stream id; UINT32_MAX = none, or unknown */
 	__u32 pad;
-	__u8 device_uuid[16];     /* the same in every process; of the MIG instance where there is one;
+	__u8 device_uuid[16];     /* same in every process; of the MIG instance where there is one;
 	                           * zero = unknown */
 };
 
-/* Nothing, or less, was collected for a while; sent when it is over. id = enum
+/* A period in which nothing, or less, was collected; sent when it is over. id = enum
  * gpuperf_session_cause. Since 1. */
 struct gpuperf_session_gap {
 	struct gpuperf_session_record record;
@@ -274,8 +275,8 @@ struct gpuperf_session_gap {
 #define GPUPERF_KERNEL_DEVICE_LAUNCHED 2u  /* launched by another kernel */
 #define GPUPERF_KERNEL_COOPERATIVE 4u
 
-/* One kernel that ran. id = CUPTI correlation id: that of the call that launched it; wraps. Times of
- * the GPU are interpolated by CUPTI. Since 1. */
+/* One kernel that ran. id = CUPTI correlation id of the call that launched it; wraps. CUPTI
+ * interpolates GPU times. Since 1. */
 struct gpuperf_session_kernel {
 	struct gpuperf_session_record record;
 	__u64 start_unix_ns;
@@ -284,11 +285,11 @@ struct gpuperf_session_kernel {
 	__u32 shape_id;
 	__u32 place_id;
 	__u32 graph_id;           /* 0 = not from a graph */
-	__u32 node_id;            /* low half of CUPTI's graphNodeId, which is the node within its graph */
+	__u32 node_id;            /* low half of CUPTI's graphNodeId: the node within its graph */
 	__u32 flags;              /* GPUPERF_KERNEL_* */
 };
 
-/* struct gpuperf_session_memcpy.direction: the numbers of CUpti_ActivityMemcpyKind, fixed here. */
+/* struct gpuperf_session_memcpy.direction: values of CUpti_ActivityMemcpyKind, fixed here. */
 #define GPUPERF_MEMCPY_UNKNOWN 0u
 #define GPUPERF_MEMCPY_HOST_TO_DEVICE 1u
 #define GPUPERF_MEMCPY_DEVICE_TO_HOST 2u
@@ -302,7 +303,7 @@ struct gpuperf_session_kernel {
 #define GPUPERF_MEMCPY_PEER_TO_PEER 10u
 #define GPUPERF_MEMCPY_COUNT 11u
 
-/* Kinds of memory: CUpti_ActivityMemoryKind, fixed here. */
+/* Memory kinds: CUpti_ActivityMemoryKind, fixed here. */
 #define GPUPERF_MEMORY_UNKNOWN 0u
 #define GPUPERF_MEMORY_PAGEABLE 1u
 #define GPUPERF_MEMORY_PINNED 2u
@@ -331,7 +332,7 @@ struct gpuperf_session_memcpy {
 	__u32 node_id;
 };
 
-/* One set that ran. id and times as for kernels. Since 1. */
+/* One memset that ran. id and times as for kernels. Since 1. */
 struct gpuperf_session_memset {
 	struct gpuperf_session_record record;
 	__u64 start_unix_ns;
@@ -350,11 +351,12 @@ struct gpuperf_session_memset {
 #define GPUPERF_API_DRIVER 2u
 
 /* struct gpuperf_session_api.flags */
-#define GPUPERF_API_HOOKED 1u  /* seen by a hook, not by CUPTI: starts when the hook entered the driver, which is when it
-                                * told the daemon's kernel side; sent once its work is known */
-#define GPUPERF_API_NO_WORK 2u /* hooked; it failed or waited: the id is of no work */
+#define GPUPERF_API_HOOKED 1u  /* seen by a hook, not by CUPTI: starts when the hook entered the
+                                * driver, which is when it notified the daemon's BPF programs;
+                                * sent once its work is known */
+#define GPUPERF_API_NO_WORK 2u /* hooked; it failed or only waited: no work has its id */
 
-/* One call of the CUDA API, as the CPU saw it. id = CUPTI correlation id, that of the work it caused.
+/* One CUDA API call, as the CPU saw it. id = CUPTI correlation id, same as that of its work.
  * Since 1. */
 struct gpuperf_session_api {
 	struct gpuperf_session_record record;
@@ -402,14 +404,14 @@ struct gpuperf_session_memory {
 	struct gpuperf_session_record record;
 	__u64 unix_ns;
 	__u64 address;
-	__u64 size_bytes;         /* of a release: as CUPTI says, 0 where it does not know */
+	__u64 size_bytes;         /* of a release: as CUPTI reports it, 0 = unknown */
 	__u32 place_id;
 	__u16 operation;          /* GPUPERF_MEMORY_ALLOCATE, GPUPERF_MEMORY_RELEASE */
 	__u8 memory;              /* GPUPERF_MEMORY_* */
-	__u8 from_pool;           /* 1 = of a memory pool: the pool's own size does not change */
+	__u8 from_pool;           /* 1 = from a memory pool, whose own size does not change */
 };
 
-/* struct gpuperf_session_overhead.type: CUpti_ActivityOverheadKind's meaning, numbers fixed here. */
+/* struct gpuperf_session_overhead.type: as CUpti_ActivityOverheadKind, with numbers fixed here. */
 #define GPUPERF_OVERHEAD_UNKNOWN 0u
 #define GPUPERF_OVERHEAD_DRIVER_COMPILER 1u
 #define GPUPERF_OVERHEAD_BUFFER_FLUSH 2u
@@ -419,11 +421,11 @@ struct gpuperf_session_memory {
 #define GPUPERF_OVERHEAD_FUNCTION_LOADING 6u    /* likewise */
 #define GPUPERF_OVERHEAD_COMMAND_BUFFER_FULL 7u /* likewise: launches wait for room */
 #define GPUPERF_OVERHEAD_ACTIVITY_BUFFER 8u
-#define GPUPERF_OVERHEAD_WINDOW 9u          /* ours: launches that waited while collection began or ended */
+#define GPUPERF_OVERHEAD_WINDOW 9u          /* ours: launches held as collection began or ended */
 #define GPUPERF_OVERHEAD_COUNT 10u
 
-/* Time lost to CUPTI or to the driver's own housekeeping. id = gettid() where it happened, 0 = not
- * known. Since 1. */
+/* Time lost to CUPTI or to the driver's own housekeeping. id = gettid() where it happened,
+ * 0 = unknown. Since 1. */
 struct gpuperf_session_overhead {
 	struct gpuperf_session_record record;
 	__u64 start_unix_ns;

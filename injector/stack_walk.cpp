@@ -11,8 +11,7 @@ namespace {
 
 constexpr uint64_t kPageBytes = 4096;
 
-// Reads words through copies of the pages they lie in: the thread stands still meanwhile. Keeps
-// what it has read.
+// Reads words from copies of their pages: the thread stands still meanwhile. Keeps what it read.
 class WordReader {
  public:
   void begin(WalkedStack& stack) {
@@ -36,7 +35,7 @@ class WordReader {
     return true;
   }
 
-  // The words read since the last call, which are not kept yet.
+  // The words read since the last call, not kept yet.
   StackWord* step() { return step_; }
   uint32_t step_count() const { return step_count_; }
   void end_step() { step_count_ = 0; }
@@ -53,14 +52,14 @@ class WordReader {
       stack_->words[WalkedStack::kWordsMax - ++small_count_] = word;
     }
   }
-  // Those that are smaller come last: they are no addresses, and nothing is found by them.
+  // Smaller words come last: they are not addresses, and nothing is found through them.
   void end() {
     StackWord* const from = stack_->words + WalkedStack::kWordsMax - small_count_;
     std::copy_n(from, small_count_, stack_->words + stack_->word_count);
     stack_->word_count += small_count_;
     small_count_ = 0;
   }
-  // There were more than can be kept: nothing can be said of when the stack is the same again.
+  // More words than can be kept: the same stack cannot be recognized again.
   bool is_full() const { return is_full_; }
 
  private:
@@ -117,8 +116,8 @@ int python_read_first_line(void* memory, uint64_t address, uint32_t* first_line)
 
 WordReader g_reader;
 
-// Whether the thread's frames are all of one interpreter. Others' states are found by a search that
-// needs the thread to stand still for longer than its own hook may take.
+// Whether all the thread's frames belong to one interpreter. To find others' states takes a search
+// during which the thread must stand still for longer than its own hook may take.
 bool has_one_interpreter(const OwnPython& python) {
   python_search search;
   __u64 next = 0;
@@ -131,7 +130,7 @@ bool has_one_interpreter(const OwnPython& python) {
 }
 
 bool walk_python(const WalkStart& start, const OwnPython& python, WalkedStack& stack) {
-  // The interpreter's own frames between them, one or two for each at most, count as steps.
+  // The interpreter's own frames in between, at most one or two for each, count as steps.
   constexpr size_t kStepsMax = 3 * GPUPERF_PYTHON_FRAMES;
   if (!has_one_interpreter(python)) return false;
   python_walk walk = {};
@@ -153,7 +152,7 @@ bool walk_python(const WalkStart& start, const OwnPython& python, WalkedStack& s
   return true;
 }
 
-// One of the frames' rules and where bp came from, of which there may be no need to know.
+// Walks by the frames' rules and tracks where bp came from, which may not need to be known.
 class NativeWalk {
  public:
   NativeWalk(const WalkStart& start, WalkedStack& stack)
@@ -191,14 +190,14 @@ class NativeWalk {
     if (frame_.is_exact != 0) stack_.head.exact_frames[at / 64] |= uint64_t{1} << (at % 64);
   }
 
-  // bp has a part in where the next frame lies: so has the word it was read from.
+  // Where the next frame lies depends on bp, and so on the word that bp was read from.
   void keep_bp() {
     if (is_start_bp_) stack_.starts_by_bp = true;
     if (has_bp_word_) g_reader.keep(bp_word_);
     has_bp_word_ = is_start_bp_ = false;
   }
 
-  // All that the step has read, but for the caller's bp, which mostly is something else's register.
+  // Keeps all that the step read, except the caller's bp, which is mostly used for something else.
   void keep_words(const gpuperf_unwind_rule& rule) {
     const uint32_t first_kept = rule.kind == GPUPERF_UNWIND_BP_MEMORY ? 1 : 0;
     for (uint32_t i = 0; i < g_reader.step_count(); ++i) {
@@ -229,7 +228,7 @@ uint64_t name_stack(const WalkedStack& stack) {
   for (const __u64 exact : stack.head.exact_frames) id = mix(id, exact);
   for (uint32_t i = 0; i < stack.head.python_count; ++i) {
     const gpuperf_python_frame& frame = stack.python[i];
-    // Where one evaluation ends says between which native frames it stands.
+    // Where an evaluation ends tells between which native frames it stands.
     id = mix(mix(id, frame.code ^ (frame.entry_sp != 0 ? uint64_t{1} << 63 : 0)),
              uint64_t{frame.first_line} << 32 | frame.instruction_bytes);
   }
@@ -242,7 +241,7 @@ bool walk_own_stack(const WalkStart& start, const OwnPython* python, WalkedStack
   stack.head = {};
   stack.starts_by_bp = false;
   g_reader.begin(stack);
-  // Python's first: they differ where stacks otherwise are alike.
+  // Python's words first: they differ where stacks are otherwise alike.
   const bool is_whole =
       (python == nullptr || start.python_thread == 0 || walk_python(start, *python, stack)) &&
       NativeWalk(start, stack).walk();

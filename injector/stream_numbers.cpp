@@ -25,17 +25,18 @@ StreamIsCapturing g_is_capturing = nullptr;
 
 std::atomic<AskStream> g_ask = nullptr;
 std::atomic<int> g_asking = 0;
-// The driver's number in the upper half, CUPTI's in the lower; 0 = none.
+// Upper half: the driver's number; lower half: CUPTI's. 0 = empty.
 std::atomic<uint64_t> g_known[kSlots] = {};
 
-// `free`: where it is kept for the next time; null = nowhere.
+// `free`: the slot to cache it in; null = none.
 uint32_t ask(uint64_t handle, uint32_t own, std::atomic<uint64_t>* free) {
   uint32_t number = kNoStream;
   g_asking.fetch_add(1);
-  // Read once this thread is counted: set_stream_asker() clears it first, then waits for the count.
+  // Read only after this thread is counted: set_stream_asker() clears it first, then waits for the
+  // count.
   if (const AskStream asked = g_ask.load(); asked != nullptr) {
     const auto stream = reinterpret_cast<CUstream>(handle);
-    CUcontext context = nullptr;  // without it a default stream has no number
+    CUcontext context = nullptr;  // without a context, a default stream has no number
     if (g_get_current(&context) != 0 || asked(context, stream, 0, &number) != CUPTI_SUCCESS) {
       number = kNoStream;
     }
@@ -66,7 +67,7 @@ bool are_streams_asked() { return g_asking.load() != 0; }
 
 uint32_t find_stream_number(uint64_t handle, bool is_per_thread, bool& has_work) {
   if (handle == 0 && is_per_thread) handle = kPerThreadStream;
-  uint32_t capture = 0;  // CUstreamCaptureStatus; the question ends no capture
+  uint32_t capture = 0;  // CUstreamCaptureStatus; the query does not end a capture
   if (is_capture_open() && g_is_capturing(handle, &capture) == 0 && capture != 0) {
     has_work = false;
     return kNoStream;

@@ -1,12 +1,11 @@
 #pragma once
 
-// CUPTI's number of a stream, for threads that are about to launch on it.
+// CUPTI's stream number, for threads that are about to launch on the stream.
 //
-// The driver gives each stream a number that never comes again (cuStreamGetId, 23 ns), and CUPTI
-// another (cuptiGetStreamIdEx, 180 ns): both count up, with a distance that differs (H100, driver
-// 580, CUPTI 13.0). So CUPTI is asked once for each of the driver's numbers. It is called on
-// threads of the program then, and must not end meanwhile: set_stream_asker(nullptr) waits for
-// them.
+// The driver gives each stream a number that it never reuses (cuStreamGetId, 23 ns). CUPTI assigns
+// another (cuptiGetStreamIdEx, 180 ns). Both count up, but their difference varies (H100, driver
+// 580, CUPTI 13.0). So CUPTI is queried once per driver number. The query runs on the program's
+// threads, and CUPTI must not be finalized meanwhile: set_stream_asker(nullptr) waits for them.
 
 #include <cupti.h>
 
@@ -14,21 +13,22 @@
 
 namespace gpuperf::injector {
 
-// A stream whose number is not known.
+// Unknown stream number.
 constexpr uint32_t kNoStream = UINT32_MAX;
 
-// Finds the driver's cuStreamGetId (CUDA 12.0) and cuStreamIsCapturing. False: one is missing.
+// Resolves the driver's cuStreamGetId (CUDA 12.0) and cuStreamIsCapturing. False: one is missing.
 bool set_up_stream_numbers(void* driver);
 
-// What CUPTI is asked by; null = it is not to be asked. What was learned is forgotten, for CUPTI
-// numbers anew after its end. Thread: any, one at a time; waits 2 ms at most for those that ask.
+// Sets the function that queries CUPTI; null = do not query. Clears the cache, because CUPTI
+// renumbers streams after it is finalized. Thread: any, one at a time; waits at most 2 ms for
+// queries in flight.
 using AskStream = decltype(&::cuptiGetStreamIdEx);
 void set_stream_asker(AskStream ask);
-// A thread is still asking.
+// A query is still in flight.
 bool are_streams_asked();
 
-// Of a stream by its handle; `is_per_thread`: handle 0 is the thread's own default stream. Clears
-// `has_work` where the stream is being captured. The thread that is about to use it.
+// The number of a stream, by handle. `is_per_thread`: handle 0 is the thread's own default stream.
+// Clears `has_work` if the stream is being captured. Call on the thread that is about to use it.
 uint32_t find_stream_number(uint64_t handle, bool is_per_thread, bool& has_work);
 
 }  // namespace gpuperf::injector

@@ -8,7 +8,7 @@
 namespace gpuperf::injector {
 namespace {
 
-// Each takes one word at most: passed on as it came.
+// Each takes one word at most, passed on unchanged.
 using Wait = Word (*)(Word);
 
 #define GPUPERF_WAIT(name, type)                                      \
@@ -41,7 +41,7 @@ size_t list_wait_hooks(void* driver, std::span<PointerReplacement> replacements)
   size_t count = 0;
   for (const WaitCall& wait : kWaits) {
     *wait.real = reinterpret_cast<Wait>(dlsym(driver, get_entry_name(wait.entry)));
-    if (*wait.real == nullptr) continue;  // this driver has none
+    if (*wait.real == nullptr) continue;  // not in this driver
     replacements[count++] = {reinterpret_cast<Word>(*wait.real), reinterpret_cast<Word>(wait.ours)};
   }
   return count;

@@ -1,11 +1,11 @@
 #pragma once
 
-// The driver's functions in which a thread waits for the GPU, timed where calls are logged
-// (call_log.h).
+// Hooks on the driver functions in which a thread waits for the GPU: they time the call while calls
+// are logged (call_log.h).
 //
-// Installed with the launch hooks and by the same means. Each calls the driver's function through
-// its first instruction, so that probes on it see the call as before, and count it: here is only
-// noted when it was.
+// Installed with the launch hooks, in the same way. Each calls the driver's function through its
+// first instruction, so probes on it see and count the call as before: the hook only notes when it
+// was.
 
 #include <cstddef>
 #include <span>
@@ -16,7 +16,7 @@ namespace gpuperf::injector {
 
 constexpr size_t kWaitHooksMax = 8;
 
-// Writes what is to be replaced for this driver. Returns how many; at most kWaitHooksMax.
+// Writes the replacements for this driver. Returns how many; at most kWaitHooksMax.
 size_t list_wait_hooks(void* driver, std::span<PointerReplacement> replacements);
 
 }  // namespace gpuperf::injector

@@ -13,10 +13,11 @@
 namespace gpuperf::injector {
 namespace {
 
-// Every function below takes integers and pointers only, six at most: passed on as they came.
+// Every function below takes at most six arguments, only integers and pointers, passed on
+// unchanged.
 using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word);
 
-// X(function, what it means, the kind of record or callback id it is about)
+// X(function, its meaning, the record kind or callback id it concerns)
 #define GPUPERF_FOREIGN_CALLS(X)                                                             \
   X(cuptiSubscribe, ForeignCall::kSubscribe, 0)                                              \
   X(cuptiSubscribe_v2, ForeignCall::kSubscribe, 0)                                           \
@@ -42,7 +43,7 @@ using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word);
   X(cuptiPCSamplingDisable, ForeignCall::kProfileEnd, 0)                                     \
   X(cuptiFinalize, ForeignCall::kFinalize, 0)
 
-// The real functions; null where this libcupti has none.
+// The real functions; null where this libcupti lacks one.
 #define GPUPERF_REAL(name, call, kind) AnyFunction real_##name = nullptr;
 GPUPERF_FOREIGN_CALLS(GPUPERF_REAL)
 #undef GPUPERF_REAL
@@ -67,13 +68,13 @@ const Hook kHooks[] = {
 #undef GPUPERF_HOOK
 };
 
-// What of the dynamic section of a library that needs libcupti is read here.
+// The parts of the dynamic section that are read, of a library that needs libcupti.
 struct Dynamic {
   const ElfW(Sym) * symbols = nullptr;
   const char* strings = nullptr;
   const ElfW(Rela) * calls = nullptr;  // DT_JMPREL
   size_t call_count = 0;
-  const ElfW(Rela) * others = nullptr;  // DT_RELA, behind those that name no symbol
+  const ElfW(Rela) * others = nullptr;  // DT_RELA, after those that name no symbol
   size_t other_count = 0;
 };
 
@@ -119,7 +120,7 @@ struct Walk {
   Mapping mapping;
 };
 
-// Turns the import slots of one list of relocations. True: it imports something of CUPTI.
+// Redirects the import slots of one list of relocations. True: it imports from CUPTI.
 bool turn_slots(const dl_phdr_info& info, const Dynamic& dynamic, const ElfW(Rela) * list,
                 size_t count, Mapping& mapping) {
   bool has_any = false;
@@ -133,8 +134,9 @@ bool turn_slots(const dl_phdr_info& info, const Dynamic& dynamic, const ElfW(Rel
       if (*hook.real == nullptr || std::strcmp(hook.name, name) != 0) continue;
       auto* slot = reinterpret_cast<Word*>(info.dlpi_addr + list[i].r_offset);
       const Word now = __atomic_load_n(slot, __ATOMIC_RELAXED);
-      // Bound lazily, the slot leads back into its own library until its first call, which will
-      // find ours by the symbol table. One that leads elsewhere is somebody else's doing.
+      // A lazily bound slot points back into its own library until its first call, which then
+      // resolves to ours through the symbol table. A slot that points elsewhere was changed by
+      // someone else.
       if (now == reinterpret_cast<Word>(*hook.real)) {
         (void)write_word(slot, reinterpret_cast<Word>(hook.ours), mapping);
       }
@@ -148,7 +150,8 @@ int turn_library(dl_phdr_info* info, size_t, void* data) {
   if (info->dlpi_addr == walk.cupti_base || info->dlpi_addr == walk.own_base) return 0;
   Dynamic dynamic;
   if (!read_dynamic(*info, dynamic)) return 0;
-  // Whoever calls CUPTI through a procedure table has no other slots: the long list is left alone.
+  // A library that calls CUPTI through a procedure linkage table has no other slots: skip the long
+  // list.
   if (dynamic.calls != nullptr &&
       turn_slots(*info, dynamic, dynamic.calls, dynamic.call_count, walk.mapping)) {
     return 0;
