@@ -25,7 +25,8 @@ SessionWindows::Session::Session(SessionWindows& its_windows, SessionEntry& its_
 
 void SessionWindows::Session::close(const SessionClosed&) { windows.sessions_.erase(id()); }
 
-void SessionWindows::Session::take_batch(const SessionBatch& batch, int64_t) {
+void SessionWindows::Session::take_batch(const SessionBatch& batch, int64_t now_mono_ns) {
+  seen_mono_ns = now_mono_ns;
   has_graphs |= !batch.graphs.empty();
   for (const Place& place : batch.places) devices.insert(place.device);
   launches += batch.kernels.size() + batch.copies.size() + batch.graphs.size();
@@ -59,18 +60,23 @@ void SessionWindows::begin_look(Session& session, int64_t now_mono_ns) {
   session.launches = session.work_ns = 0;
 }
 
-double SessionWindows::get_cost_ratio(const Session& session, int64_t now_mono_ns) const {
-  return static_cast<double>(session.launches * kLaunchCostNs) /
-         static_cast<double>(now_mono_ns - session.since_mono_ns);
+// How much of the look the records are of: later ones are still in the process. A single batch at
+// the look's beginning says little.
+double SessionWindows::get_seen_ns(const Session& session) {
+  return static_cast<double>(std::max(session.seen_mono_ns - session.since_mono_ns, kWindowNs / 2));
 }
 
-bool SessionWindows::must_rest(const Session& session, int64_t now_mono_ns) const {
+double SessionWindows::get_cost_ratio(const Session& session) {
+  return static_cast<double>(session.launches * kLaunchCostNs) / get_seen_ns(session);
+}
+
+bool SessionWindows::must_rest(const Session& session) const {
   if (budget_ratio_ <= 0) return false;
   if (session.has_graphs || !session.are_calls_hooked || session.is_held) return false;
-  const auto device_ns = static_cast<double>(now_mono_ns - session.since_mono_ns) *
-                         static_cast<double>(std::max<size_t>(session.devices.size(), 1));
+  const auto device_ns =
+      get_seen_ns(session) * static_cast<double>(std::max<size_t>(session.devices.size(), 1));
   return static_cast<double>(session.work_ns) < kBusyRatio * device_ns &&
-         get_cost_ratio(session, now_mono_ns) > budget_ratio_;
+         get_cost_ratio(session) > budget_ratio_;
 }
 
 void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {
@@ -92,7 +98,7 @@ void SessionWindows::open(Session& session, int64_t now_mono_ns) {
 void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   const auto open_ns = static_cast<double>(now_mono_ns - session.since_mono_ns);
   const double cost_ns =
-      get_cost_ratio(session, now_mono_ns) * open_ns + static_cast<double>(session.opening_ns);
+      get_cost_ratio(session) * open_ns + static_cast<double>(session.opening_ns);
   const auto rest_ns = static_cast<int64_t>(cost_ns / budget_ratio_ - open_ns);
   session.phase = Phase::kResting;
   session.rest_mono_ns = now_mono_ns;
@@ -110,7 +116,7 @@ void SessionWindows::advance(int64_t now_mono_ns) {
     if (session->phase == Phase::kResting) {
       if (now_mono_ns >= session->due_mono_ns || budget_ratio_ <= 0) open(*session, now_mono_ns);
     } else if (session->since_mono_ns != 0 && now_mono_ns >= session->due_mono_ns) {
-      if (must_rest(*session, now_mono_ns)) {
+      if (must_rest(*session)) {
         rest(*session, now_mono_ns);
       } else {
         if (!session->is_held) {

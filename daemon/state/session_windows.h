@@ -35,10 +35,11 @@ class SessionWindows {
   static constexpr uint64_t kLaunchCostNs = 2'000;
   // So much of its time a process keeps the GPU busy that waits for it.
   static constexpr double kBusyRatio = 0.8;
-  // How long a look takes, in a window or outside of any.
-  static constexpr int64_t kWindowNs = 1'000'000'000;
+  // How long a look takes, in a window or outside of any: twice as long as a session keeps records
+  // back (ingest.flush_interval_ms), so that each look has some.
+  static constexpr int64_t kWindowNs = 500'000'000;
   // The first rest: programs begin by work of another kind than what they do then. Each one after
-  // it is twice as long, until at most 1.6 % of the time lies in a window.
+  // it is twice as long, until at most 0.8 % of the time lies in a window.
   static constexpr int64_t kFirstRestNs = 5'000'000'000;
   static constexpr int64_t kRestNsMin = 60'000'000'000;
   static constexpr int64_t kRestNsMax = 600'000'000'000;
@@ -92,6 +93,7 @@ class SessionWindows {
     // Of the look: since when, and when it ends; 0 = the session does not collect yet.
     int64_t since_mono_ns = 0;
     int64_t due_mono_ns = 0;
+    int64_t seen_mono_ns = 0;  // up to when its records have come
     int64_t rest_mono_ns = 0;  // since when it rests, or rested last
     int64_t rest_ns_max = kFirstRestNs;
     uint64_t launches = 0;
@@ -103,8 +105,9 @@ class SessionWindows {
   void rest(Session& session, int64_t now_mono_ns);
   static void set_in_windows(Session& session, bool is_in_windows);
   void begin_look(Session& session, int64_t now_mono_ns);
-  double get_cost_ratio(const Session& session, int64_t now_mono_ns) const;
-  bool must_rest(const Session& session, int64_t now_mono_ns) const;
+  static double get_seen_ns(const Session& session);
+  static double get_cost_ratio(const Session& session);
+  bool must_rest(const Session& session) const;
 
   double budget_ratio_;
   const Order order_;
