@@ -238,11 +238,15 @@ class WhySlowTest(unittest.TestCase):
         pairs = self.run_cause("pipe", "--ms", 20)
         for truth, call in pairs:
             self.check_accounts(truth, call)
+        # Where the reader had no CPU until its writer was done, it did not wait.
+        waited = [(truth, call) for truth, call in pairs if call["time_split"]["waits"]]
+        self.assertGreater(len(waited), len(pairs) / 2)
+        for truth, call in waited:
             wait = call["time_split"]["waits"][0]
             self.assertEqual((wait["kind"], wait["syscall"], wait["file_kind"]),
                              ("io", "read", "pipe"))
             self.assertEqual(wait["waker"]["tid"], truth["waker_tid"])
-        self.check_explanations(pairs, "^Blocked .* in read of a pipe, woken by thread")
+        self.check_explanations(waited, "^Blocked .* in read of a pipe, woken by thread")
 
     def test_a_nested_slow_call_is_the_explanation(self):
         pairs = self.run_cause("nested", "--ms", 20)
