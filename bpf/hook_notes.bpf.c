@@ -182,9 +182,8 @@ static __always_inline _Bool is_stack_due(struct noted_thread *noted)
 /* Sets the id of one of a record's sites. `known`: how many were sent before. The stacks of the others are taken,
  * for each launch or when due. A separate function for the verifier. */
 __attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, __u32 at, struct noted_thread *noted,
-					      __u32 known)
+					      __u32 known, __u32 wants_each)
 {
-	__u32 wants_each = wants_each_stack();
 	struct gpuperf_launch_site *site;
 	__u64 address;
 
@@ -234,7 +233,7 @@ int take_noted_launches(__u64 address)
 	struct gpuperf_launches *record;
 	struct noted_thread_key key;
 	struct noted_thread *thread;
-	__u32 first = 0, known_sites = 0;
+	__u32 first = 0, known_sites = 0, wants_each;
 
 	if (!wants_launches() || bpf_probe_read_user(head, sizeof(head), from))
 		return 0;
@@ -272,9 +271,10 @@ int take_noted_launches(__u64 address)
 	record->count = noted->count;
 	record->site_count = noted->site_count;
 	record->first = first;
+	wants_each = wants_each_stack();
 	record->pad = 0;
 	for (__u32 i = 0; i < GPUPERF_LAUNCH_SITES && i < record->site_count; i++)
-		keep_noted_site(record, i, thread, known_sites);
+		keep_noted_site(record, i, thread, known_sites, wants_each);
 	keep_noted_functions(record);
 	thread->taken_number = noted->number;
 	thread->taken_count = noted->count;

@@ -66,7 +66,7 @@ void* open_beside_runtime(const char* runtime, int major) {
 
 void* open_cupti(int runtime_major, const char* runtime) {
   // A second copy of CUPTI would compete with the first for the driver's only slot. So use the copy
-  // that is already loaded, whoever loaded it.
+  // that is already loaded, even if another component loaded it.
   static const char* const kPrefixes[] = {"libcupti.so", nullptr};
   MappedFile mapped;
   if (find_mapped(kPrefixes, mapped)) return dlopen(mapped.path, RTLD_NOW | RTLD_NOLOAD);

@@ -53,7 +53,7 @@ struct CuptiFound {
 // the one the loader finds. Thread: any, one at a time. Loads a library: not for a hot path.
 CuptiFound find_cupti(CuptiApi& api);
 
-// Whether the process has a libcupti mapped, whoever loaded it.
+// Whether the process has a libcupti mapped, even if another component loaded it.
 bool is_cupti_mapped();
 
 // cuDriverGetVersion(); 0 = no driver mapped.

@@ -110,7 +110,8 @@ void notice_code_changes() {
 void forget_noted_stacks() { g_daemon_number.fetch_add(1, std::memory_order_release); }
 uint32_t read_daemon_number() { return g_daemon_number.load(std::memory_order_acquire); }
 
-// What one stack has shown of them in this search holds for the next one: so do those before them.
+// Compares a run at most once per search: the thread stands still meanwhile, so the result holds
+// for every stack that shares the run.
 GPUPERF_HOOK_CODE bool KnownStacks::is_same(Run& run) const {
   if (run.same_in == search_) return true;
   if (run.other_in == search_) return false;

@@ -118,7 +118,7 @@ GPUPERF_HOOK_CODE KnownStack* ThreadCounts::take_stack(uint64_t pc, uint64_t sp,
                                                        uint64_t now_mono_ns) {
   // Kept launches refer to stacks by address.
   if (stacks_.must_clear()) [[unlikely]] {
-    if (is_keeping_ || !fill_next() || !send_launches()) return nullptr;
+    if (!send_all()) return nullptr;
     stacks_.clear();
   }
   return stacks_.take(pc, sp, bp, now_mono_ns);
@@ -198,6 +198,18 @@ bool ThreadCounts::send_launches() {
   return true;
 }
 
+// Also those of the note that is being filled, which is closed: no kept launch names a stack any
+// more. False: another thread is sending, or a signal handler launched while one was being kept.
+bool ThreadCounts::send_all() {
+  if (is_keeping_) return false;
+  is_keeping_ = true;
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  const bool is_sent = fill_next() && send_launches();
+  std::atomic_signal_fence(std::memory_order_seq_cst);
+  is_keeping_ = false;
+  return is_sent;
+}
+
 bool ThreadTable::set_up() {
   process_ =
       static_cast<gpuperf_hooked_process*>(allocate_resident(sizeof(gpuperf_hooked_process)));
@@ -226,8 +238,7 @@ uintptr_t ThreadTable::find_slot() const {
 
 void ThreadTable::give_back(void* counts) {
   auto& gone = *static_cast<ThreadCounts*>(counts);
-  (void)gone.fill_next();
-  (void)gone.send_launches();
+  (void)gone.send_all();
   gone.drop_frames(0);
   note_thread({});  // another thread uses the block next
   gone.renote_place();
@@ -258,7 +269,8 @@ ThreadCounts* ThreadTable::take() {
   for (uint32_t i = count(); i < kThreadsMax; ++i) {
     ThreadCounts* none = nullptr;
     if (!blocks_[i].compare_exchange_strong(none, block, std::memory_order_acq_rel)) continue;
-    // The blocks before it are in place: whoever placed them raises the count at least that far.
+    // The blocks before it are in place: the thread that placed them raises the count at least that
+    // far.
     uint32_t seen = count();
     while (seen <= i && !__atomic_compare_exchange_n(&process_->thread_count, &seen, i + 1, true,
                                                      __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {

@@ -78,7 +78,7 @@ class alignas(64) ThreadCounts {
   }
   // Tells BPF, when due, where this thread's and the process's hooked calls are: before the
   // thread's first call of an entry, and once a second, for a daemon that started since. Thread:
-  // this one, as for the next two.
+  // this one.
   void note_place(gpuperf_hook_entry entry) {
     if (is_place_due_.load(std::memory_order_relaxed)) [[unlikely]]
       note_place_now(entry);
@@ -98,6 +98,7 @@ class alignas(64) ThreadCounts {
     is_keeping_ = false;
     return true;
   }
+  // Whether a launch gets a stack, where few do. Thread: this one, as for the next two.
   bool is_stack_due(uint64_t now_mono_ns);
   // The stack from the caller on; the registers are the caller's once its call has returned. Null =
   // BPF has to walk it.
@@ -153,6 +154,7 @@ class alignas(64) ThreadCounts {
     __atomic_store_n(&filling_->count, ++kept_count_, __ATOMIC_RELEASE);
   }
   bool fill_next();
+  bool send_all();
   uint16_t keep_stack(KnownStack& stack, uint64_t now_mono_ns, bool each);
 
   gpuperf_hooked_thread hooked_ = {};  // read by BPF

@@ -199,7 +199,7 @@ bool read_entry(Word real, HookedEntry& entry) {
 
 }  // namespace
 
-// Called by the code of hook_code.cpp: the frame around its own is the caller's.
+// Called by gpuperf_count (hook_code.cpp), which makes the frame.
 extern "C" GPUPERF_HOOK_CODE WayIntoDriver gpuperf_begin_call(CallFrame* frame) {
   gpuperf_noted_call& call = frame->call;
   const HookedEntry& hooked = gpuperf_entries[call.entry];
@@ -232,8 +232,9 @@ extern "C" GPUPERF_HOOK_CODE WayIntoDriver gpuperf_begin_call(CallFrame* frame) 
   if (!g_hot.is_awaited.load(std::memory_order_relaxed)) [[unlikely]]
     wake_sender();
   if (is_outermost) [[likely]] {
-    const bool is_plain = !is_capture_open() && !each_launch_wanted() && !is_graph_launch(entry);
-    if ((launches_wanted() || is_capture_open()) &&
+    const bool is_capturing = is_capture_open();
+    const bool is_plain = !is_capturing && !each_launch_wanted() && !is_graph_launch(entry);
+    if ((launches_wanted() || is_capturing) &&
         !(is_plain && thread->keep_plain_launch(entry, call.start_mono_ns))) [[unlikely]] {
       report_launch(call, *thread);
     }
@@ -354,7 +355,7 @@ uint64_t read_call_clock_ns() { return g_hot.clock.read(); }
 void log_wait(uint16_t entry, uint64_t start_mono_ns, uint32_t result) {
   const int error = errno;
   const uint64_t end_ns = g_hot.clock.read();
-  if (ThreadCounts* const thread = g_threads.find(); thread != nullptr) {
+  if (ThreadCounts* const thread = find_thread(); thread != nullptr) {
     const uint64_t duration_ns = end_ns > start_mono_ns ? end_ns - start_mono_ns : 0;
     log_call(*thread, {.start_mono_ns = start_mono_ns,
                        .size = 0,
