@@ -124,7 +124,8 @@ constexpr SettingRow kRows[] = {
      "Overhead budget for CUPTI: the share of a process's time that recording its launches may "
      "take. "
      "A process that it would cost more, because it waits for its launches and not for the GPU, is "
-     "recorded for one second at a time, 5 s apart at first and 60 s to 10 min later, and during "
+     "recorded for half a second at a time, 5 s apart at first and 60 s to 10 min later, and "
+     "during "
      "captures; in between CUPTI is off, and ended once the process is two minutes old. Needs "
      "ingest.hooked_calls. 0: "
      "always record.",
