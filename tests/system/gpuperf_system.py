@@ -135,13 +135,16 @@ class Daemon:
                 if drop["reason"] != "thread_state"}
 
     def wait_for_counts(self, pid, expected, seconds=10.0):
-        """Statistics of one process by function, once they show the calls expected, or the last seen."""
+        """Statistics of one process by function, once they show the calls expected and none of
+        them in flight, or the last seen."""
         seen = {}
 
         def match():
             seen.clear()
             seen.update(self.functions("--pid", pid))
-            return {name: row["calls"] for name, row in seen.items()} == expected
+            # The daemon may have read the counts during the last call: that one is in flight then.
+            return ({name: row["calls"] for name, row in seen.items()} == expected
+                    and not any(row["in_flight"] for row in seen.values()))
         try:
             wait_until("the expected counts", match, seconds)
         except AssertionError:
