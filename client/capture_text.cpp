@@ -116,9 +116,14 @@ std::string describe_progress(const v1::Capture& capture, uint64_t now_unix_ns) 
 std::string describe_recorder(const v1::Recorder& recorder) {
   if (!recorder.enabled())
     return "The flight recorder is off: set trace.recorder = true and restart gpuperfd";
-  return fmt::format("The flight recorder holds the last {}: {} events, {} of {}",
-                     format_duration(recorder.span_ns()), format_count(recorder.events()),
-                     format_bytes(recorder.bytes()), format_bytes(recorder.max_bytes()));
+  return "The flight recorder " + describe_recorder_content(recorder);
+}
+
+std::string describe_recorder_content(const v1::Recorder& recorder) {
+  if (recorder.events() == 0) return "is empty: no probed call and no GPU work was seen lately";
+  return fmt::format("holds the last {}: {} events, {} of {}", format_duration(recorder.span_ns()),
+                     format_count(recorder.events()), format_bytes(recorder.bytes()),
+                     format_bytes(recorder.max_bytes()));
 }
 
 std::string render_capture(const v1::GetCaptureResponse& response, Format format,

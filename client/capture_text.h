@@ -19,6 +19,8 @@ std::string describe_capture(const v1::Capture& capture, const v1::CaptureMatche
 std::string describe_progress(const v1::Capture& capture, uint64_t now_unix_ns);
 // "The flight recorder holds the last 29.8 s: 12,345 events, 3.2 MiB of 64 MiB".
 std::string describe_recorder(const v1::Recorder& recorder);
+// The same of one that is on, without its subject.
+std::string describe_recorder_content(const v1::Recorder& recorder);
 
 // The capture a command ends with, in the form asked for.
 std::string render_capture(const v1::GetCaptureResponse& response, Format format,

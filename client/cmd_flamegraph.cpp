@@ -45,6 +45,11 @@ Result<uint64_t> find_capture(const Invocation& invocation, Connection& connecti
     request.set_last_ms(last_ms);
     ASSIGN_OR_RETURN(stored, freeze_and_wait(connection, request, sleep));
   }
+  if (stored.capture().events() == 0) {
+    std::cerr
+        << "gpuperfctl: the flame graph is empty: no probed call and no GPU work was recorded; "
+           "why: gpuperfctl doctor\n";
+  }
   return stored.capture().id();
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <utility>
 
+#include "client/capture_text.h"
 #include "client/doctor.h"
 #include "client/text.h"
 #include "client/version.h"
@@ -52,11 +53,7 @@ std::vector<Check> check_recorder(const v1::GetStatusResponse& status) {
   if (!status.has_recorder()) return {};  // an older daemon
   const v1::Recorder& recorder = status.recorder();
   if (recorder.enabled()) {
-    return {{"recorder", CheckState::kOk,
-             fmt::format("holds the last {}: {} events, {} of {}",
-                         format_duration(recorder.span_ns()), format_count(recorder.events()),
-                         format_bytes(recorder.bytes()), format_bytes(recorder.max_bytes())),
-             ""}};
+    return {{"recorder", CheckState::kOk, describe_recorder_content(recorder), ""}};
   }
   return {{"recorder", CheckState::kHint, "the flight recorder is off: gpuperfd keeps no history",
            "set trace.recorder = true and restart gpuperfd; until then: gpuperfctl trace start"}};

@@ -13,12 +13,13 @@
 #include <exception>
 #include <iostream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/command.h"
-#include "client/suggestion.h"
 #include "client/text.h"
 #include "client/version.h"
+#include "daemon/base/nearest_name.h"
 
 namespace gpuperf::client {
 namespace {
@@ -102,9 +103,11 @@ std::vector<std::string> list_known(const CLI::App& app, bool flags) {
 std::string describe_unknown(const CLI::App& app, const std::string& word) {
   const bool flag = word.starts_with('-');
   const std::string name = word.substr(0, word.find('='));
-  const std::string nearest = find_nearest(name, list_known(app, flag));
+  const std::vector<std::string> known = list_known(app, flag);
+  const auto nearest =
+      find_nearest_name(name, std::vector<std::string_view>(known.begin(), known.end()));
   return fmt::format("no such {}: {}{}", flag ? "flag" : "command", name,
-                     nearest.empty() ? "" : fmt::format("; did you mean {}?", nearest));
+                     nearest ? fmt::format("; did you mean {}?", *nearest) : "");
 }
 
 ExitCode report_usage(const CLI::App& app, const CLI::ParseError& error) {

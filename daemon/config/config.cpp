@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/base/nearest_name.h"
 #include "daemon/config/config_merge.h"
 #include "daemon/config/error_text.h"
 #include "daemon/config/json_document.h"

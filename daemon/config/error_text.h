@@ -2,11 +2,9 @@
 
 // Wording shared by everything that finds faults in a configuration.
 
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "daemon/config/json_document.h"
 
@@ -26,14 +24,6 @@ std::string format_number(double number);
 
 // "a, b and c".
 std::string join_names(std::span<const std::string_view> names);
-
-// What somebody who wrote `name` most likely meant: few letters apart, or a longer or shorter form.
-std::optional<std::string_view> find_nearest_name(std::string_view name,
-                                                  std::span<const std::string_view> known);
-
-// The same, a letter or two apart at most, one where `name` is shorter than eight.
-std::optional<std::string_view> find_misspelt_name(std::string_view name,
-                                                   std::span<const std::string_view> known);
 
 // `did you mean "nearest"?`, or `fallback` when nothing is near.
 std::string hint_for_unknown(std::string_view name, std::span<const std::string_view> known,

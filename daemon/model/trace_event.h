@@ -123,7 +123,13 @@ struct TraceWindow {
   std::vector<TraceSite> sites;  // by site_id
 };
 
-// /proc tells a process's start in clock ticks, the kernel in ns.
+// /proc gives a process's start in clock ticks, the kernel in ns: orders the two forms as one.
+struct ProcessOrder {
+  bool operator()(const ProcessKey& a, const ProcessKey& b) const {
+    return a.pid != b.pid ? a.pid < b.pid : a.start_boot_ns / kTickNs < b.start_boot_ns / kTickNs;
+  }
+};
+
 inline bool is_same_process(const ProcessKey& a, const ProcessKey& b) {
   return a.pid == b.pid && a.start_boot_ns / kTickNs == b.start_boot_ns / kTickNs;
 }

@@ -85,7 +85,7 @@ Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
   const std::vector<ProcessRow> rows =
       gpuperf::list_processes(*place.snapshot, RowFilter(request.filter()));
   auto sessions = get_session_states(place.snapshot->gpu);
-  std::map<ProcessKey, double> overhead;
+  std::map<ProcessKey, double, ProcessOrder> overhead;
   for (const OverheadRow& row : place.snapshot->overhead) overhead[row.process] = row.ratio;
   const uint64_t next =
       fill_page(rows, place.offset, request.page(), *response.mutable_processes(),

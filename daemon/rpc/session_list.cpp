@@ -32,8 +32,8 @@ std::vector<v1::Session> list_sessions(const Snapshot& snapshot, const RowFilter
   return sessions;
 }
 
-std::map<ProcessKey, std::string_view> get_session_states(const GpuReport& report) {
-  std::map<ProcessKey, std::string_view> states;
+std::map<ProcessKey, std::string_view, ProcessOrder> get_session_states(const GpuReport& report) {
+  std::map<ProcessKey, std::string_view, ProcessOrder> states;
   for (const auto& row : report.sessions) {
     states.try_emplace(row->facts.process,
                        row->open ? get_session_state_name(row->status.state) : "closed");
@@ -45,8 +45,8 @@ std::vector<ProcessRow> list_processes(const Snapshot& snapshot, const RowFilter
   std::vector<ProcessRow> rows = snapshot.processes;  // ordered by key
   const size_t known = rows.size();
   for (const auto& process : snapshot.gpu.processes) {
-    const bool is_known = std::ranges::binary_search(rows.begin(), rows.begin() + known,
-                                                     process->process, {}, &ProcessRow::process);
+    const bool is_known = std::ranges::binary_search(
+        rows.begin(), rows.begin() + known, process->process, ProcessOrder(), &ProcessRow::process);
     if (is_known) continue;
     rows.push_back(
         {.process = process->process, .owner = process->owner, .exited = process->exited});

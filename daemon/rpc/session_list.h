@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/model/snapshot.h"
+#include "daemon/model/trace_event.h"
 #include "daemon/rpc/row_filter.h"
 #include "gpuperf/v1/model.pb.h"
 
@@ -19,6 +20,6 @@ std::vector<v1::Session> list_sessions(const Snapshot& snapshot, const RowFilter
 // Processes that called probed functions, and those that have a session, running ones first.
 std::vector<ProcessRow> list_processes(const Snapshot& snapshot, const RowFilter& filter);
 // State of each process's newest session, "closed" once it has ended.
-std::map<ProcessKey, std::string_view> get_session_states(const GpuReport& report);
+std::map<ProcessKey, std::string_view, ProcessOrder> get_session_states(const GpuReport& report);
 
 }  // namespace gpuperf

@@ -17,7 +17,7 @@ ALLOWED = {
     "bpf": {"<bpf>"},
     "injector": {"bpf/frame_rules.h", "bpf/hook_notes.h", "bpf/python_frames.h", "bpf/python_layouts.h", "bpf/stack_records.h",
                  "bpf/unwind.h"},
-    "client": {"gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
+    "client": {"daemon/base/nearest_name.h", "gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
     "daemon/base": {"<absl>", "<libiberty>", "<spdlog>", "<systemd>"},
     "daemon/model": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "<spdlog>"},
     "daemon/config": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe/arguments", "daemon/probe/probe_spec.h",

@@ -258,18 +258,6 @@ TEST(StorageTest, IsSwitchedOffByAnEmptyPath) {
   EXPECT_EQ(std::get<Config>(parsed).settings.storage.path, "");
 }
 
-TEST(NearestNameTest, ForgivesTypingMistakesOnly) {
-  const std::vector<std::string_view> known = {"recent", "stacks", "listen", "log_per_second"};
-
-  EXPECT_EQ(find_nearest_name("recnet", known), "recent");
-  EXPECT_EQ(find_nearest_name("stack", known), "stacks");
-  EXPECT_EQ(find_nearest_name("log", known), "log_per_second");
-  EXPECT_EQ(find_nearest_name("second", known), "log_per_second");
-  EXPECT_EQ(find_nearest_name("port", known), std::nullopt);
-  EXPECT_EQ(find_nearest_name("", known), std::nullopt);
-  EXPECT_EQ(find_nearest_name(std::string(100'000, 'x'), known), std::nullopt);
-}
-
 TEST(ConfigSchemaTest, IsTheFileInDocs) {
   expect_golden(source_path("docs/config.schema.json"), render_config_schema());
 }

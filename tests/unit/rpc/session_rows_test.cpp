@@ -222,6 +222,18 @@ TEST_F(SessionListTest, ListsInjectedProcessesAmongTheOthers) {
   EXPECT_EQ(states.at(kFirst), "yielded");
 }
 
+// The session read its start from /proc, the probes in the kernel.
+TEST_F(SessionListTest, AnInjectedProcessWhoseCallsAreProbedIsOneRow) {
+  const ProcessKey probed{.pid = kFirst.pid, .start_boot_ns = kTickNs - 1};
+  snapshot_.processes = {{.process = probed, .owner = {.comm = "train"}, .calls = 3}};
+
+  const auto rows = list_processes(snapshot_, RowFilter(parse_text<v1::Filter>("pid: 1")));
+
+  ASSERT_EQ(rows.size(), 1u);
+  EXPECT_EQ(rows[0].calls, 3u);
+  EXPECT_EQ(get_session_states(snapshot_.gpu).at(rows[0].process), "yielded");
+}
+
 class GpuServiceTest : public testing::RpcFixture {};
 
 TEST_F(GpuServiceTest, AnswersWithActivityAndCountsInStatus) {
