@@ -66,6 +66,17 @@ std::string describe_in_flight(const FunctionStats& row) {
   return fmt::format("{} (oldest {})", count, format_duration(row.oldest_in_flight_ns()));
 }
 
+// "~1,234,000 ±3.1 %", "≥ 1,234".
+std::string describe_missed(const FunctionStats& row) {
+  if (!row.has_missed()) return "";
+  if (row.missed().calls_error() == UINT64_MAX) {
+    return fmt::format("≥ {}", format_count(row.missed().calls()));
+  }
+  const double error = static_cast<double>(row.missed().calls_error()) /
+                       static_cast<double>(std::max<uint64_t>(row.missed().calls(), 1));
+  return fmt::format("~{} ±{}", format_count(row.missed().calls()), format_ratio(error));
+}
+
 std::string describe_rate(const std::optional<double>& bytes_per_second) {
   if (!bytes_per_second || *bytes_per_second < 0.5) return "";
   return format_bytes(static_cast<uint64_t>(*bytes_per_second + 0.5));
@@ -90,6 +101,7 @@ Table make_table(bool per_process) {
                            {.title = "BYTES", .align = kRight, .optional = true},
                            {.title = "BYTES/S", .align = kRight, .optional = true},
                            {.title = "COVERAGE", .align = kRight, .optional = true},
+                           {.title = "NOT COUNTED", .align = kRight, .optional = true},
                            {.title = "ERROR NAMES", .optional = true, .shrink_to = 20}}) {
     columns.push_back(column);
   }
@@ -121,6 +133,7 @@ std::string render_table(const std::vector<FunctionStats>& rows, bool per_proces
              {row.bytes() == 0 ? "" : format_bytes(row.bytes())},
              {describe_rate(rates.find_bytes_per_second(row))},
              {row.coverage() < 1 ? format_ratio(row.coverage()) : "", Tone::kWarning},
+             {describe_missed(row), Tone::kWarning},
              {describe_errors(row)}}) {
       cells.push_back(std::move(cell));
     }
@@ -156,9 +169,10 @@ std::string render_notes(const std::vector<FunctionStats>& rows,
                          format_count(untimed));
   }
   if (partly > 0) {
-    notes +=
-        fmt::format("Rows probed only part of the time (COVERAGE): {}. Why: gpuperfctl status\n",
-                    format_count(partly));
+    notes += fmt::format(
+        "Rows probed only part of the time (COVERAGE), with an estimate of the other "
+        "calls (NOT COUNTED): {}. Why: gpuperfctl status\n",
+        format_count(partly));
   }
   if (abandoned > 0) {
     notes +=

@@ -13,7 +13,7 @@ std::string render_suspension_table(
                {"SHARE", kRight},
                {"PID", kRight},
                {.title = "COMM", .shrink_to = 8},
-               {"BACK IN", kRight},
+               {"COUNTED IN", kRight},
                {"TIMES", kRight}});
   for (const v1::Suspension& row : suspensions) {
     const bool any_moment = row.remaining_ns() == 0;

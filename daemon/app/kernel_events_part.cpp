@@ -177,6 +177,9 @@ void KernelEventsPart::take_event(TotalsRead& read) {
     stats_.add_past_hooks(found.process, found.function_id, found.calls);
   }
   others_.probing.judge_budget(read.mono_ns);
+  for (const Budget::Estimate& found : others_.probing.take_missed()) {
+    stats_.add_missed(found.process, found.function_id, found.missed);
+  }
 }
 
 void KernelEventsPart::log_summary() {

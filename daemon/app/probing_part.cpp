@@ -1,6 +1,7 @@
 #include "daemon/app/probing_part.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <string>
 #include <utility>
@@ -41,9 +42,16 @@ Status ProbingPart::start() {
   report->mechanism = get_mechanism_name(programs->mechanism());
   prober_ = std::make_unique<Prober>(
       config_.make_plan(), core_.reader.make_files(), core_.registry, *programs, core_.drops,
-      [this](auto news) {
-        core_.loop->post([this, news = std::move(news)] { take_report(news); });
-      },
+      Prober::Listeners{
+          .on_report =
+              [this](auto news) {
+                core_.loop->post([this, news = std::move(news)] { take_report(news); });
+              },
+          .on_window =
+              [this](uint32_t function_id, int64_t begin_mono_ns, int64_t end_mono_ns) {
+                core_.loop->post(
+                    [=, this] { budget_.end_window(function_id, begin_mono_ns, end_mono_ns); });
+              }},
       FileSearch::Listeners{
           .on_watched = [this](uint32_t pid) { kernel_.symbolizer().post_prepare({.pid = pid}); },
           .on_mapping =
@@ -88,12 +96,18 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
   report_ = std::move(report);
   std::map<uint32_t, uint64_t> costs_ns;  // a function in several files costs what its dearest does
   for (const ProbeRow& row : report_->probes) {
-    if (!is_probed(row.state)) continue;
+    if (!is_placed(row.state)) continue;
     uint64_t& cost_ns = costs_ns[row.function_id];
     cost_ns = std::max(cost_ns, row.cost_ns);
   }
+  const int64_t now_ns = core_.clock.mono_ns();
   for (const auto& [function_id, cost_ns] : costs_ns) {
-    budget_.set_cost(function_id, cost_ns, core_.clock.mono_ns());
+    budget_.set_cost(function_id, cost_ns, now_ns);
+  }
+  for (const ProbeRow& row : report_->probes) {
+    if (!is_placed(row.state)) continue;
+    if (row.is_sampled) budget_.set_sampled(row.function_id, now_ns);
+    if (row.state == ProbeState::kSuspended) budget_.note_suspended(row.function_id, now_ns);
   }
   core_.changed = true;
 }
@@ -101,9 +115,9 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
 // Who asks for a capture wants all of it: no probe is suspended meanwhile.
 void ProbingPart::judge_budget(int64_t now_mono_ns) {
   const bool is_capturing = tracing_->captures().needs_every_probe();
-  budget_.set_percent(is_capturing ? 0 : config_.settings().overhead.budget_percent);
-  const Budget::Decision decision = budget_.judge(now_mono_ns, read_process_cpu_ns);
-  if (decision.suspend.empty() && decision.resume.empty()) return;
+  const double percent = is_capturing ? 0 : config_.settings().overhead.budget_percent;
+  budget_.set_percent(percent);
+  Budget::Decision decision = budget_.judge(now_mono_ns, read_process_cpu_ns);
   const auto functions = core_.registry.get();
   for (const Suspension& out : decision.suspend) {
     suspended_.insert(out.function_id);
@@ -112,14 +126,20 @@ void ProbingPart::judge_budget(int64_t now_mono_ns) {
               {"pid", std::to_string(out.process.pid)},
               {"comm", out.comm},
               {"share_ratio", std::to_string(out.share_ratio)},
-              {"pause_ms", std::to_string((out.until_mono_ns - now_mono_ns) / 1'000'000)}});
+              {"next_window_ms", std::to_string((out.until_mono_ns - now_mono_ns) / 1'000'000)}});
   }
   for (const uint32_t function_id : decision.resume) {
-    suspended_.erase(function_id);
+    if (suspended_.erase(function_id) == 0) continue;
     log_info("probe attached again after suspension",
              {{"function", (*functions)[function_id].name}});
   }
-  if (prober_) prober_->post_suspended(suspended_);
+  const bool was_sampling = std::exchange(is_sampling_, percent > 0);
+  const bool is_changed = !decision.suspend.empty() || !decision.resume.empty();
+  if (prober_ && (is_changed || was_sampling != is_sampling_)) {
+    prober_->post_suspended(suspended_, is_sampling_);
+  }
+  if (prober_ && decision.window) prober_->post_window(*decision.window, Budget::kWindow);
+  std::ranges::move(decision.estimates, std::back_inserter(missed_));
 }
 
 }  // namespace gpuperf

@@ -4,6 +4,8 @@
 #include <functional>
 #include <memory>
 #include <set>
+#include <utility>
+#include <vector>
 
 #include "daemon/app/live_config.h"
 #include "daemon/app/part.h"
@@ -36,6 +38,8 @@ class ProbingPart final : public Part {
   void apply(const CellDelta& delta) { budget_.apply(delta); }
   void apply(const ProcessExited& exited) { budget_.apply(exited); }
   void judge_budget(int64_t now_mono_ns);
+  // Calls of suspended functions, as they become known.
+  std::vector<Budget::Estimate> take_missed() { return std::exchange(missed_, {}); }
 
  private:
   void take_report(std::shared_ptr<const ProbeReport> report);
@@ -47,6 +51,8 @@ class ProbingPart final : public Part {
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   Budget budget_;
   std::set<uint32_t> suspended_;
+  bool is_sampling_ = true;  // as the prober knows it
+  std::vector<Budget::Estimate> missed_;
   gpuperf_launch_reports launch_reports_ = GPUPERF_LAUNCHES_NONE;
 };
 

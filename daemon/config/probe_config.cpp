@@ -32,6 +32,10 @@ constexpr ProbeKeyRow kProbeKeys[] = {
      "\"raw\" for the six argument registers. Default: the function's built-in decoder, if it has "
      "one."},
     {"probe", "false: the function is configured but disabled."},
+    {"sample",
+     "true: the function is probed in short windows only, and its other calls are estimated from "
+     "them. For functions whose calls are so short and frequent that a probe costs more than "
+     "overhead.budget_percent. Without a budget it is probed all the time."},
     {"may_throw",
      "Whether a C++ exception may pass through the function. If so, it is timed at its own returns "
      "and tail jumps, or only counted, because a return probe would abort the program. Default: "
@@ -106,6 +110,9 @@ void read_probe_member(const JsonMember& member, const FaultPlace& place, ProbeS
     spec.enabled =
         read_switch(member.value, place, "false keeps the function configured but disabled")
             .value_or(true);
+  } else if (member.key == "sample") {
+    spec.is_sampled =
+        read_switch(member.value, place, "true counts it in short windows only").value_or(false);
   } else if (member.key == "may_throw") {
     spec.may_throw = read_switch(member.value, place,
                                  "write false only if no C++ exception can ever pass through: one "

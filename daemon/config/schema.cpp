@@ -140,7 +140,7 @@ Json probe_key_schema(std::string_view key) {
     return {{"type", "number"}, {"minimum", 0}, {"maximum", number_json(kThresholdMaxMs)}};
   if (key == "args") return arguments_schema();
   if (key == "may_throw") return {{"type", "boolean"}};
-  return {{"type", "boolean"}, {"default", true}};
+  return {{"type", "boolean"}, {"default", key == "probe"}};
 }
 
 Json probe_schema() {

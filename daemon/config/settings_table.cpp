@@ -214,7 +214,8 @@ constexpr SettingRow kRows[] = {
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.retention_days; }, 1, 3'650}},
     {"overhead", "budget_percent",
      "Overhead budget: the share of each process's time that probes may take, by their calibrated "
-     "cost. Above it, the most expensive probes are suspended for a time. 0: never.",
+     "cost. Above it, the most expensive probes are attached for 50 ms at a time "
+     "only, and the other calls are estimated. 0: never.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.overhead.budget_percent; }, 0, 100}},
     {"overhead", "launch_hooks",

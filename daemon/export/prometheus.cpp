@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <limits>
 #include <memory>
 #include <ostream>
@@ -238,6 +239,11 @@ void PrometheusMetrics::add_function(const SeriesKey& key, const std::vector<Par
   const auto oldest = std::ranges::max_element(parts, {}, &Part::oldest_in_flight_ns);
   families.add_gauge(Metric::kFunctionOldestInFlight, labels,
                      to_seconds(oldest->oldest_in_flight_ns));
+  if (totals.missed.calls > 0) {
+    families.add_counter(Metric::kFunctionMissedCalls, labels, std::round(totals.missed.calls));
+    families.add_gauge(Metric::kFunctionMissedCallsError, labels,
+                       std::round(get_error_calls(totals.missed)));
+  }
   for (size_t slot = 0; slot < totals.bytes.size(); ++slot) {
     if (totals.bytes[slot] == 0) continue;
     std::vector<std::string> values = labels;

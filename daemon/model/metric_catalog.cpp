@@ -165,7 +165,24 @@ constexpr MetricRow kMetricRows[] = {
      .labels = kFunctionOnly,
      .source = "the overhead budget",
      .help = "Share of the time since attach that the function was probed. Only for functions that "
-             "have been suspended; it is 1 for all others."},
+             "have been suspended or are sampled; it is 1 for all others."},
+    {.metric = Metric::kFunctionMissedCalls,
+     .name = "gpuperf_function_missed_calls_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kCalls,
+     .labels = kOwner,
+     .source = "calls counted in short windows while the function is suspended or sampled",
+     .help = "Estimate of the calls that were not counted, which gpuperf_function_calls_total does "
+             "not include. Only for functions that have been suspended or are sampled."},
+    {.metric = Metric::kFunctionMissedCallsError,
+     .name = "gpuperf_function_missed_calls_error",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kCalls,
+     .labels = kOwner,
+     .source = "differences between these windows",
+     .help =
+         "How far the true number may be from gpuperf_function_missed_calls_total, at 95 %. +Inf: "
+         "that is only the least, because the probe takes much of the time while it is there."},
     {.metric = Metric::kMemcpyBytes,
      .name = "gpuperf_memcpy_bytes_total",
      .type = MetricType::kCounter,

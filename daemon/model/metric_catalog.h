@@ -24,6 +24,8 @@ enum class Metric : size_t {
   kFunctionBytes,
   kFunctionFlops,
   kFunctionCoverage,
+  kFunctionMissedCalls,
+  kFunctionMissedCallsError,
   kMemcpyBytes,
   kKernelDuration,
   kKernelLaunchLatency,

@@ -1,6 +1,7 @@
 #include "daemon/model/snapshot.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace gpuperf {
 
@@ -16,6 +17,19 @@ uint64_t min_of_set(uint64_t a, uint64_t b) {
 }
 
 }  // namespace
+
+CallsEstimate& CallsEstimate::operator+=(const CallsEstimate& other) {
+  calls += other.calls;
+  slow_calls += other.slow_calls;
+  variance += other.variance;
+  bias_calls += other.bias_calls;
+  return *this;
+}
+
+double get_error_calls(const CallsEstimate& estimate) {
+  constexpr double kDeviations = 1.96;
+  return kDeviations * std::sqrt(estimate.variance) + estimate.bias_calls;
+}
 
 uint64_t get_error_count(const FunctionTotals& totals) {
   uint64_t sum = totals.other_errors;
@@ -90,6 +104,7 @@ void merge_totals(FunctionTotals& totals, const FunctionTotals& other) {
   totals.calls += other.calls;
   totals.hooked += other.hooked;
   totals.past_hooks += other.past_hooks;
+  totals.missed += other.missed;
   totals.abandoned += other.abandoned;
   totals.untimed += other.untimed;
   totals.total_ns += other.total_ns;

@@ -21,6 +21,19 @@
 
 namespace gpuperf {
 
+// Calls made while a function was suspended, estimated from those in the windows around.
+struct CallsEstimate {
+  double calls = 0;
+  double slow_calls = 0;
+  double variance = 0;    // of `calls`, by how much neighbouring windows differ
+  double bias_calls = 0;  // by how much the probe itself may have slowed the calls counted
+  bool operator==(const CallsEstimate&) const = default;
+
+  CallsEstimate& operator+=(const CallsEstimate& other);
+};
+// Half of the interval that `calls` lies in at 95 %; infinite where it is the least only.
+double get_error_calls(const CallsEstimate& estimate);
+
 // Totals of one function over some set of processes.
 struct FunctionTotals {
   uint64_t calls = 0;
@@ -39,6 +52,7 @@ struct FunctionTotals {
   std::array<uint64_t, GPUPERF_BYTE_SLOTS> bytes{};  // of successful calls, by GPUPERF_BYTES_*
   std::map<int32_t, uint64_t> errors;                // code -> count
   Histogram histogram;                               // of completed calls
+  CallsEstimate missed;                              // beside all of the above
 
   bool operator==(const FunctionTotals&) const = default;
 };
@@ -82,13 +96,18 @@ enum class ProbeState {
   kSymbolMissing,
   kFailed,
   kDisabled,
-  kSuspended,  // for a while, by the overhead budget
+  kSuspended,  // counted in short windows only, by the overhead budget or the configuration
   kAlias,      // the same code as another probed function, counted there
 };
 
 // Whether calls are counted at this very place.
 constexpr bool is_probed(ProbeState state) {
   return state == ProbeState::kAttached || state == ProbeState::kEntryOnly;
+}
+
+// The same, at least now and then.
+constexpr bool is_placed(ProbeState state) {
+  return is_probed(state) || state == ProbeState::kSuspended;
 }
 
 // What a hit of the probe costs on this machine.
@@ -113,6 +132,7 @@ struct ProbeRow {
   HitCost hit_cost = HitCost::kUnknown;
   uint32_t exit_sites = 0;  // timed at its own exits: how many; 0 = return probe or entry only
   uint64_t cost_ns = 0;     // calibrated, per call; 0 = not known
+  bool is_sampled = false;  // the configuration says so
   bool operator==(const ProbeRow&) const = default;
 };
 
@@ -236,7 +256,7 @@ struct Suspension {
   ProcessKey process;  // in which it cost too much
   std::string comm;
   double share_ratio = 0;     // of that process's time, when it was suspended
-  int64_t until_mono_ns = 0;  // when it is tried again
+  int64_t until_mono_ns = 0;  // when it is counted next, for Budget::kWindow
   uint32_t times = 0;         // suspended so far, this one included
   bool operator==(const Suspension&) const = default;
 };

@@ -33,6 +33,7 @@ struct ProbeSpec {
   std::string library;                        // glob or path; empty = the section's libraries
   std::optional<uint64_t> slow_threshold_ns;  // empty = slow.default_threshold_ms
   bool enabled = true;
+  bool is_sampled = false;  // probed in short windows only, while there is an overhead budget
   // Whether a C++ exception may pass through it: then it gets no return probe. Empty = by category:
   // the C interfaces of CUDA, cuBLAS, cuDNN and NCCL let none through.
   std::optional<bool> may_throw;

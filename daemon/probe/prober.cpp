@@ -49,6 +49,11 @@ constexpr std::chrono::seconds kWorkLimit{60};
 // Whatever happens wakes the thread.
 constexpr std::chrono::minutes kLongestWait{1};
 
+constexpr const char* kSuspendedReason =
+    "suspended: its calls cost a process more than overhead.budget_percent, so they are counted in "
+    "short windows only; see gpuperfctl status";
+constexpr const char* kSampledReason =
+    "sampled: its calls are counted in short windows only (\"sample\": true in the configuration)";
 constexpr const char* kWrittenReason =
     "the file was modified while probed: its probes are detached until it is unchanged for 2 s, "
     "because they would corrupt its new content; to replace a library, rename a new file over it";
@@ -68,6 +73,10 @@ bool finds_the_same(ProbePlan a, ProbePlan b) {
   return a.config == b.config && a.launch_hooks == b.launch_hooks;
 }
 
+int64_t to_mono_ns(SteadyClock::time_point time) {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
+}
+
 bool has_ptrace_capability() {
   const Result<std::string> status = read_status_text("/proc/self");
   if (!status.ok()) return false;
@@ -78,13 +87,13 @@ bool has_ptrace_capability() {
 }  // namespace
 
 Prober::Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
-               DropCounters& drops, OnReport on_report, FileSearch::Listeners listeners)
+               DropCounters& drops, Listeners listeners, FileSearch::Listeners search_listeners)
     : registry_(registry),
       programs_(programs),
       drops_(drops),
-      on_report_(std::move(on_report)),
+      listeners_(std::move(listeners)),
       plan_(std::move(plan)),
-      search_(std::move(proc), make_query(plan_), drops, std::move(listeners)),
+      search_(std::move(proc), make_query(plan_), drops, std::move(search_listeners)),
       attacher_(programs),
       notes_(programs),
       in_flight_(programs, "list_in_flight"),
@@ -155,10 +164,18 @@ void Prober::post_plan(ProbePlan plan, std::function<void()> done) {
   wake();
 }
 
-void Prober::post_suspended(std::set<uint32_t> function_ids) {
+void Prober::post_suspended(std::set<uint32_t> function_ids, bool is_sampling) {
   {
     const MutexLock lock(mutex_);
-    commands_.suspended = std::move(function_ids);
+    commands_.suspended = Suspended{std::move(function_ids), is_sampling};
+  }
+  wake();
+}
+
+void Prober::post_window(uint32_t function_id, std::chrono::milliseconds length) {
+  {
+    const MutexLock lock(mutex_);
+    commands_.window.emplace(function_id, length);
   }
   wake();
 }
@@ -188,7 +205,7 @@ void Prober::run() {
       ask_for_scan();
       take_news();
       close_retired();
-      if (std::exchange(changed_, false)) on_report_(make_report());
+      if (std::exchange(changed_, false)) listeners_.on_report(make_report());
     }
     wait_for_news();
   }
@@ -234,6 +251,7 @@ void Prober::take_commands() {
     for (auto& [id, file] : files_) file.stale = true;
     reconcile_all();
   }
+  if (commands.window) run_window(commands.window->first, commands.window->second);
   if (commands.launch_reports && *commands.launch_reports != launch_reports_) {
     launch_reports_ = *commands.launch_reports;
     for (const auto& [id, file] : files_) {
@@ -283,7 +301,7 @@ void Prober::answer() {
   if (awaiting_root_.empty()) return;
   // Before the answer, so that who asks next sees what was changed.
   changed_ = false;
-  on_report_(make_report());
+  listeners_.on_report(make_report());
   for (const auto& done : std::exchange(awaiting_root_, {})) done();
 }
 
@@ -319,7 +337,7 @@ bool Prober::note_written(int file_id) {
 
 bool Prober::has_commands() {
   const MutexLock lock(mutex_);
-  return commands_.plan || commands_.suspended || commands_.launch_reports ||
+  return commands_.plan || commands_.suspended || commands_.window || commands_.launch_reports ||
          !commands_.done.empty();
 }
 
@@ -504,11 +522,11 @@ void Prober::reconcile(int file_id, File& file) {
   std::map<uint32_t, std::vector<ProbePoint>> desired;
   for (FileProbe& probe : file.probes) {
     if (!is_probed(probe.state)) continue;
-    if (suspended_.contains(probe.function_id)) {
+    if (is_suspended(probe)) {
       probe.state = ProbeState::kSuspended;
       probe.reason =
-          "suspended: its calls cost a process more than overhead.budget_percent; see gpuperfctl "
-          "status";
+          suspended_.function_ids.contains(probe.function_id) ? kSuspendedReason : kSampledReason;
+      if (is_in_window(probe.function_id)) desired[probe.function_id].push_back(probe.point);
     } else if (const auto refused = file.refused.find(probe.function_id);
                refused != file.refused.end()) {
       probe.state = ProbeState::kFailed;
@@ -539,7 +557,7 @@ void Prober::change_points(const ProbedFile& probed, File& file,
     const auto wanted = desired.find(function_id);
     if (wanted != desired.end() && wanted->second == points) continue;
     leaving.insert(function_id);
-    suspending = suspending || suspended_.contains(function_id);
+    suspending = suspending || window_ || suspended_.function_ids.contains(function_id);
   }
   if (!leaving.empty()) {
     const Time deadline = SteadyClock::now() + (suspending ? kSuspendWait : kRetireWait);
@@ -568,6 +586,7 @@ void Prober::change_points(const ProbedFile& probed, File& file,
       file.refused[function_id] = std::string(outcome.status.message());
     }
   }
+  if (window_) return;  // every few seconds
   log_info("library probed", {{"library", file.path},
                               {"functions", std::to_string(file.attached.size())},
                               {"added", std::to_string(joining.size() - failed)},
@@ -575,12 +594,52 @@ void Prober::change_points(const ProbedFile& probed, File& file,
                               {"failed", std::to_string(failed)}});
 }
 
+bool Prober::is_suspended(const FileProbe& probe) const {
+  return suspended_.function_ids.contains(probe.function_id) ||
+         (suspended_.is_sampling && plan_.config.probes[probe.spec].is_sampled);
+}
+
+bool Prober::is_in_window(uint32_t function_id) const {
+  return window_ && window_->is_open && window_->function_id == function_id;
+}
+
+// Of the window.
+void Prober::reconcile_window() {
+  for (auto& [id, file] : files_) {
+    if (stopping_ || file.written || file.outdated) continue;
+    const auto is_its = [this](const FileProbe& probe) {
+      return probe.function_id == window_->function_id && probe.state == ProbeState::kSuspended;
+    };
+    if (std::ranges::any_of(file.probes, is_its)) reconcile(id, file);
+  }
+}
+
+// Nothing else is done meanwhile. Files are probed one after the other, so a window that is of
+// several is known less exactly.
+void Prober::run_window(uint32_t function_id, std::chrono::milliseconds length) {
+  window_.emplace(Window{.function_id = function_id});
+  reconcile_window();
+  const bool is_probed = std::ranges::any_of(files_, [function_id](const auto& entry) {
+    return entry.second.attached.contains(function_id);
+  });
+  const Time begin = SteadyClock::now();
+  if (is_probed) std::this_thread::sleep_until(begin + length);
+  window_->is_open = false;
+  reconcile_window();
+  const Time end = is_probed ? SteadyClock::now() : begin;
+  window_.reset();
+  if (is_probed) std::this_thread::sleep_for(Attacher::kRetireGrace);
+  retire_poll_ = kFirstRetirePoll;
+  close_retired();  // its trap is gone, unless a call is in flight
+  listeners_.on_window(function_id, to_mono_ns(begin), to_mono_ns(end));
+}
+
 // The kernel must know a function before its first probe fires.
 void Prober::tell_functions(const File& file) {
   if (std::exchange(told_stacks_, plan_.stacks) != plan_.stacks) told_.clear();
   const auto functions = registry_.get();
   for (const FileProbe& probe : file.probes) {
-    if (!is_probed(probe.state) || probe.function_id >= functions->size()) continue;
+    if (!is_placed(probe.state) || probe.function_id >= functions->size()) continue;
     const Function& function = (*functions)[probe.function_id];
     const auto known = told_.find(probe.function_id);
     if (known != told_.end() && known->second == function) continue;
@@ -592,7 +651,7 @@ void Prober::tell_functions(const File& file) {
 // In several files at once, a function costs what it does in the last one.
 void Prober::tell_costs(const File& file) {
   for (const FileProbe& probe : file.probes) {
-    if (!is_probed(probe.state)) continue;
+    if (!is_placed(probe.state)) continue;
     const CallCost cost = get_call_cost(costs_, probe.hit_cost, probe.point.timing);
     programs_.set_outside_cost(probe.function_id, static_cast<uint32_t>(cost.outside_ns));
   }
@@ -605,7 +664,7 @@ void Prober::tell_hooked_functions() {
   for (const auto& [id, file] : files_) {
     if (!HookNotes::is_driver(file.path)) continue;
     for (const FileProbe& probe : file.probes) {
-      if (!is_probed(probe.state) && probe.state != ProbeState::kSuspended) continue;
+      if (!is_placed(probe.state)) continue;
       ids.emplace(probe.symbol, probe.function_id);
     }
   }
@@ -642,7 +701,7 @@ void Prober::close_retired() {
 // After the first scan: the workloads' probes come first.
 void Prober::calibrate_once() {
   if (std::exchange(calibrated_, true)) return;
-  if (changed_) on_report_(make_report());
+  if (changed_) listeners_.on_report(make_report());
   const Result<ProbeCosts> costs = calibrate(programs_.mechanism());
   changed_ = true;
   if (costs.ok()) {

@@ -56,10 +56,18 @@ struct ProbePlan {
 class Prober {
  public:
   using OnReport = std::function<void(std::shared_ptr<const ProbeReport>)>;
+  // A suspended function was probed from when to when, monotonic ns; twice the same where it is in
+  // no file.
+  using OnWindow =
+      std::function<void(uint32_t function_id, int64_t begin_mono_ns, int64_t end_mono_ns)>;
+  struct Listeners {
+    OnReport on_report;
+    OnWindow on_window;
+  };
 
-  // `on_report` is called on the probe thread, the listeners where FileSearch says.
+  // `listeners` are called on the probe thread, `search_listeners` where FileSearch says.
   Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
-         DropCounters& drops, OnReport on_report, FileSearch::Listeners listeners);
+         DropCounters& drops, Listeners listeners, FileSearch::Listeners search_listeners);
   ~Prober();
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
@@ -70,8 +78,11 @@ class Prober {
   // Any thread. `done` is called on the probe thread once the plan is in force in the files that
   // are named in the configuration or mapped by root's processes; others follow.
   void post_plan(ProbePlan plan, std::function<void()> done);
-  // Any thread. Suspends these functions and resumes all others.
-  void post_suspended(std::set<uint32_t> function_ids);
+  // Any thread. Suspends these functions and resumes all others; but those that the configuration
+  // says to sample stay suspended unless `is_sampling` is false. It is true until the first call.
+  void post_suspended(std::set<uint32_t> function_ids, bool is_sampling);
+  // Any thread. Probes a suspended function for so long. One window at a time.
+  void post_window(uint32_t function_id, std::chrono::milliseconds length);
   // Any thread. Which launches the hooks in injected processes report.
   void post_launch_reports(gpuperf_launch_reports wanted);
   // Any thread. `done` is called on the probe thread once all that was posted before is in force.
@@ -95,10 +106,21 @@ class Prober {
     Time quiet_at;
     int unseen_scans = 0;
   };
+  struct Suspended {
+    std::set<uint32_t> function_ids;
+    bool is_sampling = true;
+    bool operator==(const Suspended&) const = default;
+  };
+  // Of a suspended function.
+  struct Window {
+    uint32_t function_id = 0;
+    bool is_open = true;  // it is probed
+  };
   struct Commands {
     std::optional<ProbePlan> plan;
     std::vector<std::function<void()>> done;
-    std::optional<std::set<uint32_t>> suspended;
+    std::optional<Suspended> suspended;
+    std::optional<std::pair<uint32_t, std::chrono::milliseconds>> window;
     std::optional<gpuperf_launch_reports> launch_reports;
   };
 
@@ -123,6 +145,10 @@ class Prober {
   int find_file_id(const OpenedFile& opened);
   int take_file_id(const OpenedFile& opened);
   void forget_unseen();
+  bool is_suspended(const FileProbe& probe) const;
+  void run_window(uint32_t function_id, std::chrono::milliseconds length);
+  bool is_in_window(uint32_t function_id) const;
+  void reconcile_window();
   void reconcile_all();
   void reconcile_stale(int file_id, File& file);
   void reconcile(int file_id, File& file);
@@ -140,7 +166,7 @@ class Prober {
   FunctionRegistry& registry_;
   Programs& programs_;
   DropCounters& drops_;
-  const OnReport on_report_;
+  const Listeners listeners_;
   Fd wake_;
   Fd epoll_;
   std::optional<FileWatch> writes_;  // null where the kernel does not tell
@@ -163,7 +189,8 @@ class Prober {
   ProbeCosts costs_;
   bool calibrated_ = false;
   std::chrono::milliseconds retire_poll_{0};
-  std::set<uint32_t> suspended_;
+  Suspended suspended_;
+  std::optional<Window> window_;       // while one is run
   std::map<uint32_t, Function> told_;  // what the kernel was told of each function
   bool told_stacks_ = true;
   std::map<int, File> files_;  // by id

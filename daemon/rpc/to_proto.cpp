@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "daemon/model/data_types.h"
@@ -279,6 +280,13 @@ v1::FunctionStats to_proto(const Function& function, const FunctionTotals& total
   stats.set_flops(static_cast<double>(totals.flops));
   add_error_counts(function, totals, stats);
   add_bytes(totals, stats);
+  if (totals.missed.calls > 0) {
+    stats.mutable_missed()->set_calls(std::llround(totals.missed.calls));
+    const double error = get_error_calls(totals.missed);
+    stats.mutable_missed()->set_calls_error(
+        std::isfinite(error) ? static_cast<uint64_t>(std::llround(error)) : UINT64_MAX);
+    stats.mutable_missed()->set_slow_calls(std::llround(totals.missed.slow_calls));
+  }
   return stats;
 }
 

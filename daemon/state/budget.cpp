@@ -8,8 +8,7 @@ namespace gpuperf {
 namespace {
 
 // A reading older than this says too little about the CPU time of the last window.
-constexpr int64_t kKeepReadingNs = 60'000'000'000;
-constexpr uint32_t kTrialWindows = 2;
+constexpr int64_t kKeepReadingNs = 300'000'000'000;
 
 }  // namespace
 
@@ -23,6 +22,29 @@ void Budget::set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_n
   if (!state.probed_since_ns) state.probed_since_ns = now_mono_ns;
 }
 
+void Budget::set_sampled(uint32_t function_id, int64_t now_mono_ns) {
+  loop_thread_.check();
+  FunctionState& state = functions_[function_id];
+  state.is_always_sampled = true;
+  if (state.sampled || limits_.percent <= 0) return;
+  state.sampled.emplace(0.0);
+  state.due_ns = now_mono_ns;
+}
+
+void Budget::note_suspended(uint32_t function_id, int64_t now_mono_ns) {
+  loop_thread_.check();
+  const auto known = functions_.find(function_id);
+  if (known != functions_.end() && known->second.sampled) {
+    known->second.sampled->begin_gap(now_mono_ns);
+  }
+}
+
+void Budget::end_window(uint32_t function_id, int64_t begin_mono_ns, int64_t end_mono_ns) {
+  loop_thread_.check();
+  if (!sampling_window_ || sampling_window_->function_id != function_id) return;
+  sampling_window_->span_ns.emplace(begin_mono_ns, end_mono_ns);
+}
+
 void Budget::apply(const CellDelta& delta) {
   loop_thread_.check();
   const uint64_t trapped = delta.calls - std::min(delta.calls, delta.hooked);
@@ -32,21 +54,33 @@ void Budget::apply(const CellDelta& delta) {
   process.calls[delta.function_id] += trapped;
   FunctionState& state = functions_[delta.function_id];
   if (!state.probed_since_ns) state.probed_since_ns = window_start_ns_;
+  if (state.sampled) state.sampled->apply(delta);
+}
+
+void Budget::apply(const ProcessExited& exited) {
+  loop_thread_.check();
+  cpu_.erase(exited.process);
+  for (auto& [function_id, state] : functions_) {
+    if (!state.sampled) continue;
+    const CallsEstimate missed = state.sampled->forget(exited.process, window_start_ns_);
+    if (missed.calls > 0) of_ended_.push_back({function_id, exited.process, missed});
+  }
 }
 
 Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) {
   loop_thread_.check();
   Decision decision;
   if (now_mono_ns <= window_start_ns_) return decision;
-  std::set<uint32_t> called;
-  for (const auto& [process, window] : window_) {
-    for (const auto& [function_id, calls] : window.calls) called.insert(function_id);
-  }
+  decision.estimates = std::exchange(of_ended_, {});
+  close_window(now_mono_ns, read_cpu_ns, decision);
   for (const Offender& offender : find_offenders(now_mono_ns, read_cpu_ns)) {
     relieve(offender, now_mono_ns, decision);
   }
-  end_trials(called);
-  resume_due(now_mono_ns, decision);
+  if (limits_.percent <= 0) {
+    resume_all(now_mono_ns, decision);
+  } else {
+    open_window(now_mono_ns, decision);
+  }
   std::erase_if(
       cpu_, [&](const auto& entry) { return now_mono_ns - entry.second.mono_ns > kKeepReadingNs; });
   window_.clear();
@@ -68,7 +102,7 @@ std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
       const FunctionState& state = functions_[function_id];
       const double cost_ns = static_cast<double>(calls) * static_cast<double>(state.cost_ns);
       all_ns += cost_ns;
-      if (state.suspension) continue;  // calls made before it was out
+      if (state.sampled) continue;  // in a window, or before it was out
       in_ns += cost_ns;
       offender.costs.push_back({function_id, cost_ns});
     }
@@ -91,14 +125,21 @@ std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
 double Budget::read_process_time_ns(const ProcessKey& process, int64_t now_mono_ns,
                                     const ReadCpu& read_cpu_ns) {
   const uint64_t cpu_ns = read_cpu_ns(process);
-  const CpuReading before = std::exchange(cpu_[process], {cpu_ns, now_mono_ns});
-  return cpu_ns > before.cpu_ns ? static_cast<double>(cpu_ns - before.cpu_ns) : 0;
+  CpuReading& reading = cpu_[process];
+  const double used_ns = cpu_ns > reading.cpu_ns ? static_cast<double>(cpu_ns - reading.cpu_ns) : 0;
+  const bool is_first = reading.mono_ns == 0;
+  if (!is_first && now_mono_ns > reading.mono_ns) {
+    reading.cpus = used_ns / static_cast<double>(now_mono_ns - reading.mono_ns);
+  }
+  reading.cpu_ns = cpu_ns;
+  reading.mono_ns = now_mono_ns;
+  return used_ns;
 }
 
 void Budget::relieve(const Offender& offender, int64_t now_mono_ns, Decision& decision) {
   std::vector<Cost> costs;
   for (const Cost& cost : offender.costs) {
-    if (!functions_[cost.function_id].suspension) costs.push_back(cost);
+    if (!functions_[cost.function_id].sampled) costs.push_back(cost);
   }
   double left_ns = std::accumulate(costs.begin(), costs.end(), 0.0,
                                    [](double sum, const Cost& cost) { return sum + cost.ns; });
@@ -115,39 +156,90 @@ void Budget::relieve(const Offender& offender, int64_t now_mono_ns, Decision& de
 void Budget::suspend(const Offender& offender, const Cost& cost, int64_t now_mono_ns,
                      Decision& decision) {
   FunctionState& state = functions_[cost.function_id];
-  const std::chrono::nanoseconds in{now_mono_ns - state.returned_ns};
-  if (state.pause.count() == 0 || in >= limits_.quiet) {
-    state.pause = limits_.first_pause;
-  } else if (state.trial_windows > 0) {
-    state.pause = std::min<std::chrono::nanoseconds>(2 * state.pause, limits_.longest_pause);
-  }
+  const double share_ratio = cost.ns / offender.time_ns;
   state.times += 1;
-  state.out_since_ns = now_mono_ns;
+  state.cheap_windows = 0;
+  state.sampled.emplace(share_ratio);
+  state.due_ns = now_mono_ns + find_gap_ns(state);
   state.suspension = Suspension{.function_id = cost.function_id,
                                 .process = offender.process,
                                 .comm = offender.comm,
-                                .share_ratio = cost.ns / offender.time_ns,
-                                .until_mono_ns = now_mono_ns + state.pause.count(),
+                                .share_ratio = share_ratio,
+                                .until_mono_ns = state.due_ns,
                                 .times = state.times};
   decision.suspend.push_back(*state.suspension);
 }
 
-void Budget::resume_due(int64_t now_mono_ns, Decision& decision) {
-  const bool off = limits_.percent <= 0;
-  for (auto& [function_id, state] : functions_) {
-    if (!state.suspension || (!off && state.suspension->until_mono_ns > now_mono_ns)) continue;
-    state.suspension.reset();
-    state.out_ns += now_mono_ns - state.out_since_ns;
-    state.returned_ns = now_mono_ns;
-    state.trial_windows = kTrialWindows;
-    decision.resume.push_back(function_id);
+// So long that all windows together cost no more than their share of the budget.
+int64_t Budget::find_gap_ns(const FunctionState& state) const {
+  const auto sampled = static_cast<double>(std::ranges::count_if(
+      functions_, [](const auto& entry) { return entry.second.sampled.has_value(); }));
+  const auto window_ns =
+      static_cast<double>(std::chrono::nanoseconds(kWindow + kWindowTail).count());
+  const double gap_ns = std::min(state.sampled->worst_share_ratio(), 1.0) * window_ns *
+                        std::max(sampled, 1.0) / (kWindowsShare * allowed_ratio());
+  const auto shortest_ns = static_cast<double>(std::chrono::nanoseconds(kShortestGap).count());
+  const auto longest_ns = static_cast<double>(std::chrono::nanoseconds(kLongestGap).count());
+  return static_cast<int64_t>(std::clamp(gap_ns, shortest_ns, longest_ns));
+}
+
+// Once the reading has everything of it.
+void Budget::close_window(int64_t now_mono_ns, const ReadCpu& read_cpu_ns, Decision& decision) {
+  if (!sampling_window_ || !sampling_window_->span_ns) return;
+  const auto [begin_ns, end_ns] = *sampling_window_->span_ns;
+  if (end_ns >= window_start_ns_) return;
+  const uint32_t function_id = sampling_window_->function_id;
+  sampling_window_.reset();
+  FunctionState& state = functions_[function_id];
+  if (!state.sampled) return;  // resumed meanwhile
+  const auto get_cpus = [&](const ProcessKey& process) {
+    read_process_time_ns(process, now_mono_ns, read_cpu_ns);
+    return cpu_[process].cpus;
+  };
+  for (const auto& [process, missed] :
+       state.sampled->close_window(begin_ns, end_ns, state.cost_ns, get_cpus)) {
+    decision.estimates.push_back({function_id, process, missed});
+  }
+  state.due_ns = now_mono_ns + find_gap_ns(state);
+  if (state.suspension) state.suspension->until_mono_ns = state.due_ns;
+  const bool is_cheap = state.sampled->last_share_ratio() <= kTarget * allowed_ratio();
+  state.cheap_windows = is_cheap ? state.cheap_windows + 1 : 0;
+  const uint32_t needed = kCheapWindows << std::min(std::max(state.times, 1u) - 1, kMostDoublings);
+  if (!state.is_always_sampled && state.cheap_windows >= needed) {
+    resume(function_id, now_mono_ns, decision);
   }
 }
 
-void Budget::end_trials(const std::set<uint32_t>& called) {
-  for (const uint32_t function_id : called) {
-    FunctionState& state = functions_[function_id];
-    if (!state.suspension && state.trial_windows > 0) --state.trial_windows;
+void Budget::open_window(int64_t now_mono_ns, Decision& decision) {
+  if (sampling_window_) return;
+  auto next = functions_.end();
+  for (auto entry = functions_.begin(); entry != functions_.end(); ++entry) {
+    FunctionState& state = entry->second;
+    if (!state.sampled && state.is_always_sampled) set_sampled(entry->first, now_mono_ns);
+    if (!state.sampled || state.due_ns > now_mono_ns) continue;
+    if (next == functions_.end() || state.due_ns < next->second.due_ns) next = entry;
+  }
+  if (next == functions_.end()) return;
+  next->second.sampled->open_window();
+  sampling_window_.emplace(Window{.function_id = next->first});
+  decision.window = next->first;
+}
+
+void Budget::resume(uint32_t function_id, int64_t now_mono_ns, Decision& decision) {
+  FunctionState& state = functions_[function_id];
+  for (const auto& [process, missed] : state.sampled->leave(now_mono_ns)) {
+    decision.estimates.push_back({function_id, process, missed});
+  }
+  state.out_ns += state.sampled->get_out_ns(now_mono_ns);
+  state.sampled.reset();
+  state.suspension.reset();
+  state.cheap_windows = 0;
+  decision.resume.push_back(function_id);
+}
+
+void Budget::resume_all(int64_t now_mono_ns, Decision& decision) {
+  for (const auto& [function_id, state] : functions_) {
+    if (state.sampled) resume(function_id, now_mono_ns, decision);
   }
 }
 
@@ -155,11 +247,11 @@ void Budget::fill(Snapshot& snapshot) const {
   snapshot.overhead = overhead_;
   for (const auto& [function_id, state] : functions_) {
     if (state.suspension) snapshot.suspensions.push_back(*state.suspension);
-    if (state.times == 0) continue;  // never out: a missing entry says 1
-    const int64_t now_ns = snapshot.taken_mono_ns;
-    const int64_t since_ns = now_ns - *state.probed_since_ns;
-    const int64_t out_ns = state.out_ns + (state.suspension ? now_ns - state.out_since_ns : 0);
-    if (since_ns <= 0) continue;
+    if (!state.probed_since_ns) continue;
+    const int64_t since_ns = snapshot.taken_mono_ns - *state.probed_since_ns;
+    const int64_t out_ns =
+        state.out_ns + (state.sampled ? state.sampled->get_out_ns(snapshot.taken_mono_ns) : 0);
+    if (since_ns <= 0 || out_ns <= 0) continue;  // never out: a missing entry says 1
     if (snapshot.coverage.size() <= function_id) snapshot.coverage.resize(function_id + 1, 1.0);
     snapshot.coverage[function_id] =
         static_cast<double>(since_ns - out_ns) / static_cast<double>(since_ns);

@@ -5,42 +5,60 @@
 #include <functional>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/event.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/state/sampled_function.h"
 
 namespace gpuperf {
 
-// Judges, window by window, what the probes cost each process, and says which functions to take out
-// for a while when that is over the budget.
+// Judges, reading by reading, what the probes cost each process, and says which functions to
+// suspend when that is over the budget, and when to count those again for a moment.
 //
-// A process pays calls x calibrated cost, of the time it had: the window, or the CPU time it used
-// where that is more (eight busy threads have eight seconds a second). Over the budget, its
-// costliest functions go, one by one, until what is left is predicted at `kTarget` of the budget:
-// for every process, since probes act on files. A function comes back after a pause; taken out
-// again on trial, which is the first two windows in which it is called (the first is cut short by
-// its return), the next pause is twice as long, up to `longest_pause`; after `quiet` without a
-// suspension it starts anew.
+// A process pays calls x calibrated cost, of the time it had: the time between two readings, or the
+// CPU time it used where that is more (eight busy threads have eight seconds a second). Over the
+// budget, its costliest functions are suspended, one by one, until what is left is predicted at
+// `kTarget` of the budget: for every process, since probes act on files.
 //
-// Thread: loop only; no I/O, times are passed in. Bounds: counts of one window, for processes with
-// calls in it (the kernel's cells bound those); CPU readings of the last minute, for running
-// processes over the budget; 100 bytes per function. Not here: measuring costs, taking probes out.
+// A suspended function is probed for kWindow at a time (SampledFunction), one function at once, as
+// often as all windows together cost `kWindowsShare` of the budget, but for the limits of a gap. It
+// is probed all the time again after kCheapWindows windows in a row in which it cost less than
+// kTarget of the budget, twice as many each time it is suspended anew, or once the budget is off. A
+// function that the configuration says to sample stays in windows.
+//
+// Thread: loop only; no I/O, times are passed in. Bounds: counts of one reading, for processes with
+// calls in it (the kernel's cells bound those); CPU readings of the last minutes, for running
+// processes that were over the budget or in windows; 100 bytes per function. Not here: measuring
+// costs, attaching and detaching probes.
 class Budget {
  public:
   struct Limits {
-    double percent = 1;  // of each process's time; 0 = off: nothing is out
-    std::chrono::seconds first_pause{60};
-    std::chrono::seconds longest_pause{600};
-    std::chrono::seconds quiet{600};
+    double percent = 1;  // of each process's time; 0 = off: nothing is suspended
+  };
+  struct Estimate {
+    uint32_t function_id = 0;
+    ProcessKey process;
+    CallsEstimate missed;
   };
   struct Decision {
     std::vector<Suspension> suspend;
     std::vector<uint32_t> resume;  // function ids; some may no longer be configured
+    // To be probed for kWindow now; end_window is called then.
+    std::optional<uint32_t> window;
+    std::vector<Estimate> estimates;
   };
+  static constexpr std::chrono::milliseconds kWindow{50};
+  // Until the traps are gone, after that.
+  static constexpr std::chrono::milliseconds kWindowTail{60};
+  static constexpr std::chrono::seconds kShortestGap{5};
+  static constexpr std::chrono::seconds kLongestGap{120};
+  static constexpr double kWindowsShare = 0.2;  // of the budget, for all windows
+  static constexpr uint32_t kCheapWindows = 8;
+  static constexpr uint32_t kMostDoublings = 5;
   // CPU time a process has used since its start, of all its threads, nanoseconds; 0 when it is
   // gone. Asked for pid 0 too, which stands for many processes: the CPU time of the host.
   using ReadCpu = std::function<uint64_t(const ProcessKey&)>;
@@ -57,12 +75,15 @@ class Budget {
   // What one call of the function pays for its probes; 0 = not known. The first time also says
   // since when it is probed; without it, its first delta does.
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
+  // The configuration says to sample it, whatever it costs.
+  void set_sampled(uint32_t function_id, int64_t now_mono_ns);
+  // Its probes are out: since when, as seen.
+  void note_suspended(uint32_t function_id, int64_t now_mono_ns);
+  // Of Decision::window: from when to when it was probed; twice the same = in no file.
+  void end_window(uint32_t function_id, int64_t begin_mono_ns, int64_t end_mono_ns);
   // Calls that launch hooks counted cost nothing here.
   void apply(const CellDelta& delta);
-  void apply(const ProcessExited& exited) {
-    loop_thread_.check();
-    cpu_.erase(exited.process);
-  }
+  void apply(const ProcessExited& exited);
 
   // Ends a window. To be called right after the deltas of a reading of all cells were applied,
   // about once a second: a window must hold the calls of just its own time.
@@ -77,13 +98,13 @@ class Budget {
   struct FunctionState {
     uint64_t cost_ns = 0;
     std::optional<int64_t> probed_since_ns;
-    std::optional<Suspension> suspension;  // while out
-    int64_t out_since_ns = 0;              // while out
-    int64_t out_ns = 0;                    // in earlier suspensions
-    int64_t returned_ns = 0;
-    std::chrono::nanoseconds pause{0};  // of the last suspension; 0 = none yet
+    std::optional<Suspension> suspension;    // while over the budget
+    std::optional<SampledFunction> sampled;  // likewise, or while the configuration says so
+    int64_t due_ns = 0;                      // of its next window
+    int64_t out_ns = 0;                      // in earlier suspensions
     uint32_t times = 0;
-    uint32_t trial_windows = 0;  // still to come
+    uint32_t cheap_windows = 0;
+    bool is_always_sampled = false;
   };
   struct ProcessWindow {
     Owner owner;
@@ -92,6 +113,11 @@ class Budget {
   struct CpuReading {
     uint64_t cpu_ns = 0;
     int64_t mono_ns = 0;
+    double cpus = 0;  // used between the last two readings; 0 = not known
+  };
+  struct Window {
+    uint32_t function_id = 0;
+    std::optional<std::pair<int64_t, int64_t>> span_ns;  // empty = it lasts
   };
   struct Cost {
     uint32_t function_id = 0;
@@ -110,8 +136,11 @@ class Budget {
                               const ReadCpu& read_cpu_ns);
   void relieve(const Offender& offender, int64_t now_mono_ns, Decision& decision);
   void suspend(const Offender& offender, const Cost& cost, int64_t now_mono_ns, Decision& decision);
-  void resume_due(int64_t now_mono_ns, Decision& decision);
-  void end_trials(const std::set<uint32_t>& called);
+  void close_window(int64_t now_mono_ns, const ReadCpu& read_cpu_ns, Decision& decision);
+  void open_window(int64_t now_mono_ns, Decision& decision);
+  void resume(uint32_t function_id, int64_t now_mono_ns, Decision& decision);
+  void resume_all(int64_t now_mono_ns, Decision& decision);
+  int64_t find_gap_ns(const FunctionState& state) const;
   double allowed_ratio() const { return limits_.percent / 100; }
 
   // Loop thread only.
@@ -122,6 +151,8 @@ class Budget {
   std::map<ProcessKey, ProcessWindow> window_;
   std::map<ProcessKey, CpuReading> cpu_;
   std::vector<OverheadRow> overhead_;  // of the last window, by process
+  std::optional<Window> sampling_window_;
+  std::vector<Estimate> of_ended_;  // processes, until the next judgement
 };
 
 }  // namespace gpuperf

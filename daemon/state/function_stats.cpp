@@ -105,15 +105,29 @@ void FunctionStats::apply(const CellDelta& delta) {
   if (process.exited) abandon_in_flight(slot);
 }
 
+FunctionStats::RowSlot* FunctionStats::find_row(const ProcessKey& process, uint32_t function_id) {
+  const auto known = processes_.find(process);
+  if (known == processes_.end()) return nullptr;
+  const auto slot = known->second.rows.find(function_id);
+  return slot == known->second.rows.end() ? nullptr : &slot->second;
+}
+
 void FunctionStats::add_past_hooks(const ProcessKey& process, uint32_t function_id,
                                    uint64_t calls) {
   loop_thread_.check();
-  const auto known = processes_.find(process);
-  if (known == processes_.end()) return;
-  const auto slot = known->second.rows.find(function_id);
-  if (slot == known->second.rows.end()) return;
-  change(slot->second).past_hooks += calls;
-  change(*slot->second.series).past_hooks += calls;
+  RowSlot* const slot = find_row(process, function_id);
+  if (slot == nullptr) return;
+  change(*slot).past_hooks += calls;
+  change(*slot->series).past_hooks += calls;
+}
+
+void FunctionStats::add_missed(const ProcessKey& process, uint32_t function_id,
+                               const CallsEstimate& missed) {
+  loop_thread_.check();
+  RowSlot* const slot = find_row(process, function_id);
+  if (slot == nullptr) return;
+  change(*slot).missed += missed;
+  change(*slot->series).missed += missed;
 }
 
 // The row is gone, so only the series is told; every call the delta leaves open is abandoned, and

@@ -49,6 +49,8 @@ class FunctionStats {
   void apply(const CellDelta& delta);
   // Of calls that were applied: they went past launch hooks. Unknown ones are ignored.
   void add_past_hooks(const ProcessKey& process, uint32_t function_id, uint64_t calls);
+  // Calls that were missed, of a function that was seen in the process. Unknown ones are ignored.
+  void add_missed(const ProcessKey& process, uint32_t function_id, const CallsEstimate& missed);
   // Calls still in flight become abandoned. Unknown processes, a second notice, and pid 0 (which
   // stands for many processes) are ignored.
   void apply(const ProcessExited& exited, int64_t now_mono_ns);
@@ -82,6 +84,7 @@ class FunctionStats {
   };
 
   RowSlot& get_row(Process& process, const CellDelta& delta);
+  RowSlot* find_row(const ProcessKey& process, uint32_t function_id);
   SeriesSlot& get_series(uint32_t function_id, const Owner& owner);
   static FunctionTotals& change(RowSlot& slot);
   static FunctionTotals& change(SeriesSlot& slot);

@@ -8,8 +8,6 @@
 namespace gpuperf {
 namespace {
 
-// A thread may be between the test of its lane and the place where its call can be seen.
-constexpr std::chrono::milliseconds kRetireGrace{20};
 // A thread may run the old link's program on a hit that began before the new link was there.
 constexpr std::chrono::milliseconds kAttachGrace{10};
 // Exit sites of one link; they count like points for the time that locks are held.
@@ -173,7 +171,9 @@ Status Attacher::detach(const ProbedFile& file, const std::set<uint32_t>& functi
     }
     replaced.emplace_back(lane, std::move(next));
   }
-  if (!replaced.empty()) std::this_thread::sleep_for(kAttachGrace);
+  const bool is_any_new = std::ranges::any_of(
+      replaced, [](const auto& change) { return !change.second.points.empty(); });
+  if (is_any_new) std::this_thread::sleep_for(kAttachGrace);
   for (auto& [lane, next] : replaced) {
     retire(*lane, deadline);  // from here on those of the new link count
     if (next.points.empty()) {

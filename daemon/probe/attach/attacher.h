@@ -46,6 +46,8 @@ class Attacher {
   // Each registration holds locks of every process that maps the file; 256 points at a time keep
   // that short (docs/decisions/0002).
   static constexpr size_t kLinkPoints = 256;
+  // A thread may be between the test of its lane and the place where its call can be seen.
+  static constexpr std::chrono::milliseconds kRetireGrace{20};
 
   explicit Attacher(Programs& programs);
   ~Attacher();

@@ -40,7 +40,10 @@ bool any_begins_with(const std::set<std::string>& names, std::string_view prefix
 }
 
 ProbeRow make_row(const ProbeSpec& spec) {
-  return {.category = spec.category, .function = spec.function, .symbol = spec.symbol};
+  return {.category = spec.category,
+          .function = spec.function,
+          .symbol = spec.symbol,
+          .is_sampled = spec.is_sampled};
 }
 
 ProbeRow make_row(const ReportInput& input, const FileReport& file, const FileProbe& probe) {
@@ -55,7 +58,7 @@ ProbeRow make_row(const ReportInput& input, const FileReport& file, const FilePr
     row.function = input.functions[probe.function_id].name;
     row.slow_threshold_ns = input.functions[probe.function_id].slow_threshold_ns;
   }
-  if (!is_probed(probe.state)) return row;
+  if (!is_placed(probe.state)) return row;
   row.mechanism = input.mechanism;
   row.hit_cost = probe.hit_cost;
   row.exit_sites = static_cast<uint32_t>(probe.point.exits.size());

@@ -40,7 +40,7 @@ function showProblems(status) {
   put(problems, h('h2', {}, 'What does not work'), status.problems.length ? status.problems.map((p) => h('div.problem', {}, h('b', {}, p.subject), `: ${p.message}`, p.hint ? h('p.dim', {}, p.hint) : null))
     : h('p.good', {}, 'Everything works.'),
     status.suspensions.length ? [h('h3', {}, 'Suspended by the overhead budget'), status.suspensions.map((s) => h('p', {}, h('span.mono', {}, s.function),
-      ` took ${percent(s.share_ratio)} of ${s.comm} (${s.pid}); probed again in ${duration(s.remaining_ns)}`))] : null);
+      ` took ${percent(s.share_ratio)} of ${s.comm} (${s.pid}); its calls are estimated, the next time in ${duration(s.remaining_ns)}`))] : null);
   put(drops, h('h2', {}, 'What was lost'), status.drops.length ? h('div.scroll', {}, h('table', {}, h('tbody', {}, status.drops.map((d) => h('tr', {}, h('td', {}, `${d.stage}: ${d.reason.replaceAll('_', ' ')}`),
     h('td.number.warn', {}, count(d.count)), h('td.wide.dim', {}, d.meaning)))))) : h('p.good', {}, 'Nothing.'));
 }

@@ -26,6 +26,13 @@ export async function refreshFunctions() {
   return answer.functions;
 }
 
+const LEAST_ONLY = 2n ** 64n - 1n;  // see CallsEstimate.calls_error
+
+function describeMissed(missed) {
+  if (BigInt(missed.calls_error) === LEAST_ONLY) return `at least ${count(missed.calls)} calls`;
+  return `about ${count(missed.calls)} calls, give or take ${count(missed.calls_error)}`;
+}
+
 function showDetail(row) {
   const codes = row.error_counts.map((error) => `${error.error}: ${count(error.count)}`).join(', ');
   const moved = row.bytes_by_direction.map((part) => `${part.direction.replaceAll('_', ' ')} ${bytes(part.bytes)}`).join(', ');
@@ -34,7 +41,8 @@ function showDetail(row) {
     ['Own time', `${duration(row.self_ns)} of ${duration(row.total_ns)}`], ['Errors', codes], ['Bytes', moved],
     ['Never returned', num(row.abandoned) ? count(row.abandoned) : ''], ['Without a duration', num(row.untimed) ? count(row.untimed) : ''],
     ['Oldest in flight', num(row.oldest_in_flight_ns) ? duration(row.oldest_in_flight_ns) : ''],
-    ['Probed', num(row.coverage) < 1 ? `${percent(row.coverage)} of the time: counts do not include the rest` : '']];
+    ['Probed', num(row.coverage) < 1 ? `${percent(row.coverage)} of the time: counts do not include the rest` : ''],
+    ['Not counted', row.missed ? describeMissed(row.missed) : '']];
   return [h('div.two', {}, timeChart('Calls per second', recent(key(row)), rate), timeChart('Mean time', recent(key(row) + ' mean'), duration)),
     h('dl.facts', {}, facts.filter(([, value]) => value).map(([name, value]) => [h('dt', {}, name), h('dd', {}, value)])),
     h('p', {}, h('a', {href: `#slow?function=${encodeURIComponent(row.function)}`}, 'Its slow calls'))];

@@ -235,7 +235,7 @@ TEST(DocumentationTest, ShowsConfigurationsThatAreAccepted) {
     ++shown;
   }
 
-  EXPECT_EQ(shown, 4u);
+  EXPECT_EQ(shown, 5u);
 }
 
 TEST(DefaultConfigTest, IsTheFileInDeployAndWatchesEveryLibrary) {

@@ -39,6 +39,7 @@ TEST(OneProbeTest, TakesTheUsersWordForExceptions) {
   ASSERT_TRUE(std::holds_alternative<ProbeSpec>(parsed));
   EXPECT_EQ(std::get<ProbeSpec>(parsed).may_throw, false);
   EXPECT_EQ(errors_of("custom_sym", "f", R"({"symbol": "f", "may_throw": 0})").size(), 1u);
+  EXPECT_EQ(errors_of("custom_sym", "f", R"({"symbol": "f", "sample": 1})").size(), 1u);
 }
 
 TEST(OneProbeTest, SaysWhatIsWrongUnderItsPath) {
@@ -47,8 +48,8 @@ TEST(OneProbeTest, SaysWhatIsWrongUnderItsPath) {
                 {"$.cuda_func_sym.malloc.symbol", "must be a symbol without spaces: \"a b\"",
                  "`nm -D LIBRARY` lists the symbols a library exports"},
                 {"$.cuda_func_sym.malloc.colour", "unknown key",
-                 "the keys of a probe are symbol, library, slow_threshold_ms, args, probe and "
-                 "may_throw"}}));
+                 "the keys of a probe are symbol, library, slow_threshold_ms, args, probe, "
+                 "sample and may_throw"}}));
 }
 
 TEST(OneProbeTest, SaysWhatIsWrongWithTheText) {

@@ -63,6 +63,7 @@ class PrometheusTest : public ::testing::Test {
     totals.other_errors = 2;
     totals.bytes = {4096, 0, 70, 90, 0, 0};
     totals.flops = 600;
+    totals.missed = {.calls = 1000, .slow_calls = 2, .variance = 100, .bias_calls = 5};
     const Owner rank{.comm = "python3",
                      .container = "0123456789ab",
                      .pod = "train-0",

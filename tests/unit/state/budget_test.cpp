@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "tests/unit/matchers.h"
@@ -40,32 +41,49 @@ class BudgetTest : public testing::Test {
   }
   Budget::Decision end_window(std::chrono::nanoseconds length = seconds(1)) {
     now_ns_ += length.count();
-    return budget_.judge(now_ns_, [this](const ProcessKey& process) {
+    Budget::Decision decision = budget_.judge(now_ns_, [this](const ProcessKey& process) {
       asked_.push_back(process);
       return cpu_ns_[process];
     });
+    if (decision.window) opened_ = decision.window;
+    return decision;
   }
   Budget::Decision call_too_much(uint32_t function_id) {
     call(function_id, 500'000);
     return end_window();
   }
-  // Nothing happens until the function comes back.
-  void wait_for_return(uint32_t function_id) {
-    for (int window = 0; window < 3600; ++window) {
-      if (end_window().resume == std::vector{function_id}) return;
-    }
-    FAIL() << "function " << function_id << " did not come back within an hour";
+  // Over the budget while its calls cannot be seen, and out since kReportedNs.
+  void suspend_function_1() {
+    call_too_much(1);
+    end_window();
+    budget_.note_suspended(1, kReportedNs);
+  }
+  // When its next window begins.
+  int64_t open_window_of(uint32_t function_id) {
+    for (int reading = 0; reading < 300 && opened_ != function_id; ++reading) end_window();
+    if (opened_ == function_id) return now_ns_;
+    ADD_FAILURE() << "function " << function_id << " has no window within five minutes";
+    return now_ns_;
+  }
+  // Of the 50 ms that begin now; what the gap before held.
+  std::vector<Budget::Estimate> run_window(uint32_t function_id, uint64_t calls) {
+    opened_.reset();
+    call(function_id, calls);
+    window_end_ns_ = now_ns_ + 50 * kSecondNs / 1000;
+    budget_.end_window(function_id, now_ns_, window_end_ns_);
+    end_window();
+    return end_window().estimates;
   }
   Snapshot take() {
     Snapshot snapshot{.taken_mono_ns = now_ns_};
     budget_.fill(snapshot);
     return snapshot;
   }
-  int64_t get_pause_ns(const Budget::Decision& decision) const {
-    return decision.suspend.empty() ? 0 : decision.suspend[0].until_mono_ns - now_ns_;
-  }
+  static constexpr int64_t kReportedNs = kStartNs + 2 * kSecondNs;
 
   int64_t now_ns_ = kStartNs;
+  int64_t window_end_ns_ = 0;
+  std::optional<uint32_t> opened_;  // and not run yet
   std::map<ProcessKey, uint64_t> cpu_ns_;
   std::vector<ProcessKey> asked_;
   Budget budget_{{}, kStartNs};
@@ -93,7 +111,7 @@ TEST_F(BudgetTest, TakesOutWhatIsOverTheBudgetAndSaysWhy) {
                                                        .process = kTrainer,
                                                        .comm = "train",
                                                        .share_ratio = 0.0101,
-                                                       .until_mono_ns = now_ns_ + 60 * kSecondNs,
+                                                       .until_mono_ns = now_ns_ + 5 * kSecondNs,
                                                        .times = 1}));
   EXPECT_EQ(take().suspensions, decision.suspend);
 }
@@ -204,68 +222,148 @@ TEST_F(BudgetTest, CallsMadeBeforeTheProbeWasOutAreNotHeldAgainstOthers) {
   EXPECT_DOUBLE_EQ(take().overhead.at(0).ratio, 0.055);  // but they did cost
 }
 
-TEST_F(BudgetTest, ComesBackAfterAMinute) {
-  call_too_much(1);
+TEST_F(BudgetTest, ASuspendedFunctionIsCountedInShortWindowsThatCostAFifthOfTheBudget) {
+  const Suspension first = call_too_much(1).suspend.at(0);  // half of the process's time
+  // 50 % of 110 ms, once in 27.5 s: 0.2 %.
+  EXPECT_EQ(first.until_mono_ns, now_ns_ + 27'500 * kSecondNs / 1000);
 
-  for (int window = 1; window < 60; ++window) EXPECT_THAT(end_window().resume, IsEmpty());
-  EXPECT_THAT(end_window().resume, ElementsAre(1));
-
-  EXPECT_THAT(take().suspensions, IsEmpty());
-}
-
-TEST_F(BudgetTest, PausesTwiceAsLongWhenTakenOutAgainOnTrialUpToTenMinutes) {
-  std::vector<int64_t> pauses_s;
-  std::vector<uint32_t> times;
-  for (int round = 0; round < 6; ++round) {
-    const Budget::Decision decision = call_too_much(1);
-    pauses_s.push_back(get_pause_ns(decision) / kSecondNs);
-    times.push_back(decision.suspend.at(0).times);
-    wait_for_return(1);
+  for (int reading = 1; reading <= 27; ++reading) {
+    EXPECT_EQ(end_window().window, std::nullopt) << reading;
   }
+  EXPECT_EQ(end_window().window, 1u);
+  run_window(1, 25'000);  // as before: 500,000 a second
 
-  EXPECT_THAT(pauses_s, ElementsAre(60, 120, 240, 480, 600, 600));
-  EXPECT_THAT(times, ElementsAre(1, 2, 3, 4, 5, 6));
+  EXPECT_EQ(take().suspensions.at(0).until_mono_ns, now_ns_ + 27'500 * kSecondNs / 1000);
 }
 
-TEST_F(BudgetTest, AFirstWindowCutShortIsNotTheWholeTrial) {
-  call_too_much(1);
-  wait_for_return(1);
-  call(1, 5'000);  // its probe came in at the window's end
-  EXPECT_THAT(end_window().suspend, IsEmpty());
-
-  EXPECT_EQ(get_pause_ns(call_too_much(1)), 120 * kSecondNs);
-}
-
-TEST_F(BudgetTest, WindowsWithoutACallAreNoTrial) {
-  call_too_much(1);
-  wait_for_return(1);
-  for (int window = 0; window < 30; ++window) end_window();
-
-  EXPECT_EQ(get_pause_ns(call_too_much(1)), 120 * kSecondNs);
-}
-
-TEST_F(BudgetTest, PausesAsLongAsBeforeOnceTheTrialIsPassed) {
-  call_too_much(1);
-  wait_for_return(1);
-  call_too_much(1);
-  wait_for_return(1);  // after 120 s
-  for (int window = 0; window < 2; ++window) {
-    call(1, 100);
+TEST_F(BudgetTest, OneWindowAtATimeTheLongestDueFirst) {
+  call(1, 300'000);
+  call(2, 200'000);
+  end_window();
+  std::vector<uint32_t> windows;
+  for (int reading = 0; reading < 200; ++reading) {
     end_window();
+    if (!opened_) continue;
+    windows.push_back(*opened_);
+    EXPECT_EQ(end_window().window, std::nullopt);  // it lasts
+    run_window(*opened_, 10'000);
   }
-
-  EXPECT_EQ(get_pause_ns(call_too_much(1)), 120 * kSecondNs);
+  ASSERT_GE(windows.size(), 4u);
+  EXPECT_THAT(std::vector(windows.begin(), windows.begin() + 4),
+              ElementsAre(1, 2, 2, 1));  // 2 costs less
 }
 
-TEST_F(BudgetTest, StartsAnewAfterTenQuietMinutes) {
-  call_too_much(1);
-  wait_for_return(1);
-  call_too_much(1);
-  wait_for_return(1);
+TEST_F(BudgetTest, EstimatesTheCallsOfTheGapsAndLeavesThemApart) {
+  suspend_function_1();
+  const int64_t gap_ns = open_window_of(1) - kReportedNs;
+  const auto first = run_window(1, 5'000);  // in 50 ms: 100,000 a second
+  const int64_t second_gap_ns = open_window_of(1) - window_end_ns_;
+  const auto second = run_window(1, 5'000);
 
-  for (int window = 0; window < 600; ++window) end_window();
+  ASSERT_EQ(first.size(), 1u);
+  EXPECT_EQ(first[0].function_id, 1u);
+  EXPECT_EQ(first[0].process, kTrainer);
+  // A process of unknown CPU time: half of what the probe took (10 %) is given back.
+  const double rate = 100'000.0 * (1 + 1 / 0.9) / 2 / 1e9;
+  EXPECT_NEAR(first[0].missed.calls, rate * static_cast<double>(gap_ns), 1);
+  EXPECT_NEAR(second.at(0).missed.calls, rate * static_cast<double>(second_gap_ns), 1);
+  EXPECT_NEAR(get_error_calls(second[0].missed) / second[0].missed.calls, 0.282, 0.002);
+}
 
-  EXPECT_EQ(get_pause_ns(call_too_much(1)), 60 * kSecondNs);
+TEST_F(BudgetTest, WindowsThatDifferMakeTheErrorLarge) {
+  suspend_function_1();
+  open_window_of(1);
+  run_window(1, 500);
+  const int64_t gap_ns = open_window_of(1) - window_end_ns_;
+  const auto estimate = run_window(1, 1'500).at(0).missed;
+
+  const double gap_s = static_cast<double>(gap_ns) / kSecondNs;
+  EXPECT_NEAR(estimate.calls, 20'300 * gap_s, 100 * gap_s);
+  // By 1.96 times 20,000 / sqrt(2) a second, and by what the probe may have slowed it.
+  EXPECT_NEAR(get_error_calls(estimate), 29'500 * gap_s, 300 * gap_s);
+}
+
+TEST_F(BudgetTest, AProcessThatDoesNothingButRunHasItsTimeBack) {
+  suspend_function_1();
+  const auto use_all_time = [this] {
+    cpu_ns_[kTrainer] = static_cast<uint64_t>(now_ns_ + 2 * kSecondNs);
+  };
+  open_window_of(1);
+  use_all_time();
+  run_window(1, 25'000);  // half of the window is the probe's
+  open_window_of(1);
+  use_all_time();
+  run_window(1, 25'000);
+  const int64_t gap_ns = open_window_of(1) - window_end_ns_;
+  use_all_time();
+
+  const auto estimate = run_window(1, 25'000).at(0).missed;
+
+  EXPECT_NEAR(estimate.calls / (static_cast<double>(gap_ns) / 1e9), 1'000'000, 100);
+}
+
+TEST_F(BudgetTest, EstimatesAlsoTheLastCallsOfAProcessThatEnds) {
+  suspend_function_1();
+  open_window_of(1);
+  run_window(1, 5'000);
+  const int64_t gap_ns = now_ns_ - window_end_ns_;
+  budget_.apply(ProcessExited{kTrainer});
+
+  const auto estimates = end_window().estimates;
+
+  ASSERT_EQ(estimates.size(), 1u);
+  EXPECT_NEAR(estimates[0].missed.calls, 105'556 * static_cast<double>(gap_ns) / 1e9, 10);
+  open_window_of(1);
+  EXPECT_THAT(run_window(1, 0), IsEmpty());
+}
+
+TEST_F(BudgetTest, IsProbedAgainAfterEightCheapWindowsTwiceAsManyTheNextTime) {
+  for (const int needed : {8, 16, 32}) {
+    call_too_much(1);
+    int windows = 0;
+    while (take().suspensions.size() == 1) {
+      open_window_of(1);
+      run_window(1, 300);  // 0.6 %
+      ++windows;
+    }
+    EXPECT_EQ(windows, needed);
+  }
+}
+
+TEST_F(BudgetTest, ALoadThatComesAndGoesIsNotProbedInBetween) {
+  call_too_much(1);
+  for (int window = 0; window < 40; ++window) {
+    open_window_of(1);
+    run_window(1, window % 4 == 0 ? 25'000 : 0);
+  }
+  EXPECT_EQ(take().suspensions.at(0).times, 1u);
+}
+
+TEST_F(BudgetTest, AWindowOfAFunctionThatIsInNoFileSaysNothing) {
+  call_too_much(1);
+  open_window_of(1);
+  opened_.reset();
+  budget_.end_window(1, now_ns_, now_ns_);
+  end_window();
+  EXPECT_THAT(end_window().estimates, IsEmpty());
+  EXPECT_EQ(take().suspensions.size(), 1u);
+  open_window_of(1);  // it is tried again
+}
+
+TEST_F(BudgetTest, AFunctionThatIsConfiguredToBeSampledStaysInWindowsWhateverItCosts) {
+  budget_.set_sampled(3, now_ns_);
+  budget_.note_suspended(3, now_ns_);
+  for (int window = 0; window < 20; ++window) {
+    open_window_of(3);
+    run_window(3, 0);
+  }
+  EXPECT_THAT(take().suspensions, IsEmpty());
+  EXPECT_LT(take().coverage.at(3), 0.02);
+
+  budget_.set_percent(0);
+  EXPECT_THAT(end_window().resume, ElementsAre(3));
+  budget_.set_percent(1);
+  open_window_of(3);
 }
 
 TEST_F(BudgetTest, OffTakesNothingOutAndBringsEverythingBack) {
@@ -307,32 +405,29 @@ TEST_F(BudgetTest, AWindowWithoutTimeIsNotJudged) {
 }
 
 TEST_F(BudgetTest, CoverageIsTheShareOfTimeSinceTheFirstProbe) {
-  for (int window = 1; window < 100; ++window) end_window();
-  call_too_much(2);  // out from second 100 to 160
+  for (int reading = 1; reading < 10; ++reading) end_window();
+  call_too_much(2);
+  end_window();
+  budget_.note_suspended(2, now_ns_);  // after 11 s
+  for (int reading = 0; reading < 11; ++reading) end_window();
 
-  wait_for_return(2);
   ASSERT_EQ(take().coverage.size(), 3u);
-  EXPECT_DOUBLE_EQ(take().coverage[2], 100.0 / 160);
+  EXPECT_DOUBLE_EQ(take().coverage[2], 11.0 / 22);
   EXPECT_DOUBLE_EQ(take().coverage[1], 1);  // never out
 
-  for (int window = 0; window < 240; ++window) end_window();
-  EXPECT_DOUBLE_EQ(take().coverage[2], 340.0 / 400);
-}
-
-TEST_F(BudgetTest, CoverageFallsWhileAFunctionIsOut) {
-  for (int window = 1; window < 10; ++window) end_window();
-  call_too_much(2);
-  for (int window = 0; window < 30; ++window) end_window();
-
-  EXPECT_DOUBLE_EQ(take().coverage.at(2), 10.0 / 40);
+  budget_.set_percent(0);
+  end_window();
+  for (int reading = 0; reading < 22; ++reading) end_window();
+  EXPECT_DOUBLE_EQ(take().coverage[2], 33.0 / 45);
 }
 
 TEST_F(BudgetTest, CoverageOfAFunctionNobodyAnnouncedBeginsWithItsFirstCalls) {
-  for (int window = 0; window < 10; ++window) end_window();
+  for (int reading = 0; reading < 10; ++reading) end_window();
   call(7, 500'000);
   budget_.set_cost(7, 1000, now_ns_ + kSecondNs / 2);  // known only later
   end_window();
-  for (int window = 0; window < 3; ++window) end_window();
+  budget_.note_suspended(7, now_ns_);
+  for (int reading = 0; reading < 3; ++reading) end_window();
 
   EXPECT_DOUBLE_EQ(take().coverage.at(7), 1.0 / 4);
 }
