@@ -109,11 +109,16 @@ std::string describe_gpus(const GetStatusResponse& status, const TextStyle& styl
             Tone::kWarning, style));
 }
 
-// What the probes cost the workloads, where it is most.
+// What gpuperf costs the workloads, where it is most.
 std::string describe_overhead(const GetStatusResponse& status) {
   if (status.overhead_ratio() == 0) return "none measured";
-  return fmt::format("at most {} of a process's time: process {}",
-                     format_ratio(status.overhead_ratio()), status.overhead_pid());
+  std::string parts;
+  if (status.overhead_hooks_ratio() > 0 || status.overhead_cupti_ratio() > 0) {
+    parts = fmt::format(" (launch hooks {}, CUPTI {})", format_ratio(status.overhead_hooks_ratio()),
+                        format_ratio(status.overhead_cupti_ratio()));
+  }
+  return fmt::format("at most {} of a process's time: process {}{}",
+                     format_ratio(status.overhead_ratio()), status.overhead_pid(), parts);
 }
 
 std::string render_suspensions(const GetStatusResponse& status, const TextStyle& style) {

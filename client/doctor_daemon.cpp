@@ -80,10 +80,10 @@ Check check_config(const DaemonAnswers& answers) {
 
 Check check_overhead(const v1::GetStatusResponse& status) {
   if (status.overhead_ratio() == 0) {
-    return {"overhead", CheckState::kOk, "probes slow down no process measurably", ""};
+    return {"overhead", CheckState::kOk, "no process is slowed down measurably", ""};
   }
   return {"overhead", CheckState::kOk,
-          fmt::format("probes take at most {} of a process's time (process {})",
+          fmt::format("gpuperf takes at most {} of a process's time (process {})",
                       format_ratio(status.overhead_ratio()), status.overhead_pid()),
           ""};
 }
@@ -111,7 +111,7 @@ std::vector<Check> check_suspensions(const v1::GetStatusResponse& status) {
             ? "any moment"
             : fmt::format("within {}", format_duration(suspended.remaining_ns));
     checks.push_back(
-        {"budget", CheckState::kProblem,
+        {"budget", CheckState::kHint,
          fmt::format("suspended by the overhead budget in process {} ({}): {}; their probes took "
                      "{} of its time",
                      pid, suspended.comm, name_some(suspended.functions),
@@ -176,9 +176,11 @@ void add_once(std::vector<std::string>& list, const std::string& text) {
 Check describe_probed(const std::string& name, const Category& category) {
   const size_t timed = category.count(v1::PROBE_STATE_ATTACHED);
   const size_t entry_only = category.count(v1::PROBE_STATE_ENTRY_ONLY);
+  const size_t in_windows = category.count(v1::PROBE_STATE_SUSPENDED);
+  const size_t probed = timed + entry_only + in_windows;
   const size_t waiting = category.count(v1::PROBE_STATE_WAITING);
   const std::string see = fmt::format("gpuperfctl probes --category {}", name);
-  if (timed + entry_only == 0 && waiting > 0) {
+  if (probed == 0 && waiting > 0) {
     return {name, is_shipped(name) ? CheckState::kOk : CheckState::kHint,
             fmt::format("no running process has loaded one of its libraries; functions waiting: {}",
                         waiting),
@@ -187,10 +189,11 @@ Check describe_probed(const std::string& name, const Category& category) {
                                            "name, add it to libraries in the configuration; {}",
                                            see)};
   }
-  if (timed + entry_only == 0) return {name, CheckState::kHint, "no function is probed", see};
+  if (probed == 0) return {name, CheckState::kHint, "no function is probed", see};
   std::string text =
-      fmt::format("functions probed: {}, in files: {}", timed + entry_only, category.files.size());
+      fmt::format("functions probed: {}, in files: {}", probed, category.files.size());
   if (entry_only > 0) text += fmt::format("; counted but not timed: {}", entry_only);
+  if (in_windows > 0) text += fmt::format("; counted in short windows only: {}", in_windows);
   const size_t aliases = category.count(v1::PROBE_STATE_ALIAS);
   if (aliases > 0) text += fmt::format("; counted under another name: {}", aliases);
   return {name, CheckState::kOk, text, ""};

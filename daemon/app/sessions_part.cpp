@@ -38,6 +38,7 @@ SessionsPart::SessionsPart(Core& core)
   statistics_.follow(registry_);
   log_.follow(registry_);
   windows_.follow(registry_);
+  costs_.follow(registry_);
 }
 
 Status SessionsPart::start() {
@@ -83,6 +84,7 @@ void SessionsPart::apply_settings(const Settings& settings) {
 
 void SessionsPart::advance(int64_t now_mono_ns) {
   windows_.advance(now_mono_ns);
+  costs_.advance(now_mono_ns);
   registry_.expire(now_mono_ns);
   statistics_.expire(now_mono_ns);
 }
@@ -90,6 +92,7 @@ void SessionsPart::advance(int64_t now_mono_ns) {
 void SessionsPart::fill(Snapshot& snapshot) const {
   registry_.fill(snapshot.gpu);
   statistics_.fill(snapshot.gpu);
+  costs_.fill(snapshot);
 }
 
 void SessionsPart::post_taking() {

@@ -9,6 +9,7 @@
 #include "daemon/owner/pod_names.h"
 #include "daemon/session/session_source.h"
 #include "daemon/state/gpu_state.h"
+#include "daemon/state/session_costs.h"
 #include "daemon/state/session_registry.h"
 #include "daemon/state/session_windows.h"
 
@@ -49,6 +50,7 @@ class SessionsPart final : public Part {
   GpuStatistics statistics_;
   SessionLog log_;
   SessionWindows windows_;
+  SessionCosts costs_;
   SessionRegistry registry_;
 };
 

@@ -273,17 +273,23 @@ void PrometheusMetrics::add_errors(const std::vector<std::string>& labels,
 
 // Bounded like the functions' sets, of which these are the sets of no function.
 void PrometheusMetrics::add_overhead(const Snapshot& snapshot, MetricFamilies& families) const {
-  std::map<SeriesKey, double> most;
+  std::map<SeriesKey, OverheadRow> most;
   for (const OverheadRow& row : snapshot.overhead) {
-    double& ratio = most[admit(
+    OverheadRow& highest = most[admit(
         {.category = "",
          .function = "",
          .owner = {.comm = to_valid_utf8(row.owner.comm), .pod = to_valid_utf8(row.owner.pod)}})];
-    ratio = std::max(ratio, row.ratio);
+    if (row.ratio >= highest.ratio) highest = row;
   }
-  for (const auto& [key, ratio] : most) {
+  for (const auto& [key, row] : most) {
     const std::string values[] = {key.owner.pod, key.owner.comm};
-    families.add_gauge(Metric::kOverhead, values, ratio);
+    families.add_gauge(Metric::kOverhead, values, row.ratio);
+    const std::pair<const char*, double> parts[] = {
+        {"probes", row.probes_ratio()}, {"hooks", row.hooks_ratio}, {"cupti", row.cupti_ratio}};
+    for (const auto& [name, ratio] : parts) {
+      const std::string more[] = {key.owner.pod, key.owner.comm, name};
+      families.add_gauge(Metric::kOverheadComponent, more, ratio);
+    }
   }
 }
 

@@ -15,6 +15,8 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kCategory, "category", "section of the configuration without `_func_sym` or `_sym`"},
     {L::kFunction, "function", "display name from the configuration"},
     {L::kComm, "comm", "command of the process; `other` for series beyond a limit"},
+    {L::kComponent, "component",
+     "part of gpuperf: `probes`, `hooks` (launch hooks of the injected library), `cupti`"},
     {L::kContainer, "container", "container id, 12 characters; empty outside containers"},
     {L::kPod, "pod", "pod name, or its uid where the name is not known; empty outside pods"},
     {L::kNamespace, "namespace", "Kubernetes namespace; empty outside pods or where not known"},
@@ -81,6 +83,7 @@ constexpr L kReasonOnly[] = {L::kReason};
 constexpr L kFunctionOnly[] = {L::kCategory, L::kFunction};
 constexpr L kKind[] = {L::kKind};
 constexpr L kPodAndComm[] = {L::kPod, L::kComm};
+constexpr L kPodCommAndComponent[] = {L::kPod, L::kComm, L::kComponent};
 constexpr L kState[] = {L::kState};
 constexpr L kStageAndReason[] = {L::kStage, L::kReason};
 constexpr L kGpuOnly[] = {L::kGpu, L::kUuid};
@@ -349,9 +352,17 @@ constexpr MetricRow kMetricRows[] = {
      .type = MetricType::kGauge,
      .unit = MetricUnit::kRatio,
      .labels = kPodAndComm,
-     .source = "hits of each probe times its cost, as calibrated on this host",
-     .help = "Share of a process's time that probes took over the last interval; the highest of "
-             "all running processes with these labels."},
+     .source = "hits of each probe times its cost, as calibrated on this host; launches counted by "
+               "hooks or recorded by CUPTI times what each costs",
+     .help = "Share of a process's time that gpuperf takes, at most; the highest of all running "
+             "processes with these labels."},
+    {.metric = Metric::kOverheadComponent,
+     .name = "gpuperf_overhead_component_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kPodCommAndComponent,
+     .source = "see gpuperf_overhead_ratio",
+     .help = "What gpuperf_overhead_ratio consists of, in the process that it is of."},
     {.metric = Metric::kProcesses,
      .name = "gpuperf_processes",
      .type = MetricType::kGauge,

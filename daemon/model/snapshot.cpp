@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "daemon/model/trace_event.h"
+
 namespace gpuperf {
 
 const std::vector<StackFrame>& get_frames(const StackPtr& stack) {
@@ -40,6 +42,16 @@ uint64_t get_error_count(const FunctionTotals& totals) {
 uint64_t get_in_flight(const FunctionTotals& totals) {
   const uint64_t ended = totals.histogram.count() + totals.abandoned + totals.untimed;
   return totals.calls > ended ? totals.calls - ended : 0;
+}
+
+void add_overhead(Snapshot& snapshot, const OverheadRow& row) {
+  const auto known = std::ranges::find_if(snapshot.overhead, [&row](const OverheadRow& other) {
+    return is_same_process(other.process, row.process);
+  });
+  if (known == snapshot.overhead.end()) return snapshot.overhead.push_back(row);
+  known->ratio += row.ratio;
+  known->hooks_ratio += row.hooks_ratio;
+  known->cupti_ratio += row.cupti_ratio;
 }
 
 uint64_t count_running_processes(const Snapshot& snapshot) {

@@ -261,11 +261,15 @@ struct Suspension {
   bool operator==(const Suspension&) const = default;
 };
 
-// What the probes cost, by the calibrated cost of their hits.
+// What gpuperf costs a process, as shares of the process's time over the last second: probes by the
+// calibrated cost of their hits, hooks and CUPTI by what a launch costs.
 struct OverheadRow {
   ProcessKey process;
   Owner owner;
-  double ratio = 0;  // of the process's time, over the last interval
+  double ratio = 0;        // all of it
+  double hooks_ratio = 0;  // part of it, like the next
+  double cupti_ratio = 0;
+  double probes_ratio() const { return ratio - hooks_ratio - cupti_ratio; }
 };
 
 // The slow calls on disk.
@@ -303,6 +307,8 @@ struct Snapshot {
   std::vector<InjectionWay> injection_ways;  // switched on
 };
 
+// Where the process has a row already, to that.
+void add_overhead(Snapshot& snapshot, const OverheadRow& row);
 // Processes that run. pid 0 stands for calls that could not be kept per process: none itself.
 uint64_t count_running_processes(const Snapshot& snapshot);
 // Null where it called no probed function, or was forgotten.

@@ -85,8 +85,8 @@ Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
   const std::vector<ProcessRow> rows =
       gpuperf::list_processes(*place.snapshot, RowFilter(request.filter()));
   auto sessions = get_session_states(place.snapshot->gpu);
-  std::map<ProcessKey, double, ProcessOrder> overhead;
-  for (const OverheadRow& row : place.snapshot->overhead) overhead[row.process] = row.ratio;
+  std::map<ProcessKey, OverheadRow, ProcessOrder> overhead;
+  for (const OverheadRow& row : place.snapshot->overhead) overhead[row.process] = row;
   const uint64_t next =
       fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
                 [&](const ProcessRow& row) {

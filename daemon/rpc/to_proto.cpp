@@ -222,6 +222,8 @@ void set_overhead(const Snapshot& snapshot, int64_t now_mono_ns, v1::GetStatusRe
   const auto most = std::ranges::max_element(snapshot.overhead, {}, &OverheadRow::ratio);
   if (most == snapshot.overhead.end() || most->ratio <= 0) return;
   response.set_overhead_ratio(most->ratio);
+  response.set_overhead_hooks_ratio(most->hooks_ratio);
+  response.set_overhead_cupti_ratio(most->cupti_ratio);
   response.set_overhead_pid(most->process.pid);
 }
 
@@ -300,7 +302,8 @@ v1::FunctionStats to_proto(const Function& function, const FunctionRow& row,
   return stats;
 }
 
-v1::Process to_proto(const ProcessRow& row, double overhead_ratio, std::string_view session_state) {
+v1::Process to_proto(const ProcessRow& row, const OverheadRow& overhead,
+                     std::string_view session_state) {
   v1::Process process;
   process.set_pid(row.process.pid);
   process.set_start_boot_ns(row.process.start_boot_ns);
@@ -310,7 +313,9 @@ v1::Process to_proto(const ProcessRow& row, double overhead_ratio, std::string_v
   process.set_calls(row.calls);
   process.set_slow_calls(row.slow_calls);
   process.set_exited(row.exited);
-  process.set_overhead_ratio(overhead_ratio);
+  process.set_overhead_ratio(overhead.ratio);
+  process.set_overhead_hooks_ratio(overhead.hooks_ratio);
+  process.set_overhead_cupti_ratio(overhead.cupti_ratio);
   process.set_session_state(std::string(session_state));
   return process;
 }

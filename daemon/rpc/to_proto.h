@@ -28,7 +28,8 @@ v1::FunctionStats to_proto(const Function& function, const FunctionTotals& total
 v1::FunctionStats to_proto(const Function& function, const FunctionRow& row,
                            const FunctionNow& now);
 // `session_state`: empty = not injected.
-v1::Process to_proto(const ProcessRow& row, double overhead_ratio, std::string_view session_state);
+v1::Process to_proto(const ProcessRow& row, const OverheadRow& overhead,
+                     std::string_view session_state);
 // Process, owner and time of `row` are not shown: it may be a sum.
 v1::Shape to_proto(const Function& function, const ShapeRow& row);
 v1::InFlightCall to_proto(const Function& function, const InFlightCall& call, const Owner& owner,

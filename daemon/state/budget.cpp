@@ -48,9 +48,11 @@ void Budget::end_window(uint32_t function_id, int64_t begin_mono_ns, int64_t end
 void Budget::apply(const CellDelta& delta) {
   loop_thread_.check();
   const uint64_t trapped = delta.calls - std::min(delta.calls, delta.hooked);
-  if (trapped == 0) return;
+  if (delta.calls == 0) return;
   ProcessWindow& process = window_[delta.process];
   process.owner = delta.owner;
+  process.hooked += delta.hooked;
+  if (trapped == 0) return;
   process.calls[delta.function_id] += trapped;
   FunctionState& state = functions_[delta.function_id];
   if (!state.probed_since_ns) state.probed_since_ns = window_start_ns_;
@@ -110,7 +112,11 @@ std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
       offender.time_ns =
           std::max(elapsed_ns, read_process_time_ns(process, now_mono_ns, read_cpu_ns));
     }
-    overhead_.push_back({process, window.owner, all_ns / offender.time_ns});
+    const double hooks_ns = static_cast<double>(window.hooked * kHookedCallCostNs);
+    overhead_.push_back({.process = process,
+                         .owner = window.owner,
+                         .ratio = (all_ns + hooks_ns) / offender.time_ns,
+                         .hooks_ratio = hooks_ns / offender.time_ns});
     if (limits_.percent <= 0 || in_ns <= allowed_ratio() * offender.time_ns) continue;
     found.emplace_back(in_ns / offender.time_ns, std::move(offender));
   }
@@ -244,7 +250,7 @@ void Budget::resume_all(int64_t now_mono_ns, Decision& decision) {
 }
 
 void Budget::fill(Snapshot& snapshot) const {
-  snapshot.overhead = overhead_;
+  for (const OverheadRow& row : overhead_) add_overhead(snapshot, row);
   for (const auto& [function_id, state] : functions_) {
     if (state.suspension) snapshot.suspensions.push_back(*state.suspension);
     if (!state.probed_since_ns) continue;

@@ -51,6 +51,9 @@ class Budget {
     std::optional<uint32_t> window;
     std::vector<Estimate> estimates;
   };
+  // What launch hooks cost a call with cold caches, the flight recorder included: 114 and 94 ns in
+  // a virtual machine (docs/overhead.md, "Launch hooks").
+  static constexpr uint64_t kHookedCallCostNs = 210;
   static constexpr std::chrono::milliseconds kWindow{50};
   // Until the traps are gone, after that.
   static constexpr std::chrono::milliseconds kWindowTail{60};
@@ -81,7 +84,7 @@ class Budget {
   void note_suspended(uint32_t function_id, int64_t now_mono_ns);
   // Of Decision::window: from when to when it was probed; twice the same = in no file.
   void end_window(uint32_t function_id, int64_t begin_mono_ns, int64_t end_mono_ns);
-  // Calls that launch hooks counted cost nothing here.
+  // Calls that launch hooks counted cost kHookedCallCostNs and are not judged.
   void apply(const CellDelta& delta);
   void apply(const ProcessExited& exited);
 
@@ -108,7 +111,8 @@ class Budget {
   };
   struct ProcessWindow {
     Owner owner;
-    std::map<uint32_t, uint64_t> calls;  // by function id
+    std::map<uint32_t, uint64_t> calls;  // by function id, those of probes
+    uint64_t hooked = 0;
   };
   struct CpuReading {
     uint64_t cpu_ns = 0;

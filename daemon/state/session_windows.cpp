@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/model/trace_event.h"
+#include "daemon/state/session_costs.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf {
@@ -67,7 +68,7 @@ double SessionWindows::get_seen_ns(const Session& session) {
 }
 
 double SessionWindows::get_cost_ratio(const Session& session) {
-  return static_cast<double>(session.launches * kLaunchCostNs) / get_seen_ns(session);
+  return static_cast<double>(session.launches * SessionCosts::kLaunchCostNs) / get_seen_ns(session);
 }
 
 bool SessionWindows::must_rest(const Session& session) const {
@@ -75,7 +76,7 @@ bool SessionWindows::must_rest(const Session& session) const {
   if (session.has_graphs || !session.are_calls_hooked || session.is_held) return false;
   const auto device_ns =
       get_seen_ns(session) * static_cast<double>(std::max<size_t>(session.devices.size(), 1));
-  return static_cast<double>(session.work_ns) < kBusyRatio * device_ns &&
+  return static_cast<double>(session.work_ns) < SessionCosts::kBusyRatio * device_ns &&
          get_cost_ratio(session) > budget_ratio_;
 }
 

@@ -18,11 +18,11 @@ namespace gpuperf {
 //
 // CUPTI costs each launch some microseconds, and a process that waits for its launches pays for all
 // of them; one that waits for its GPU pays nothing. So a session is judged while it collects:
-// its launches a second, by kLaunchCostNs, and how busy it keeps GPUs. Where launches cost more
-// than the budget and the GPU is idle between them, the session is paused, which ends CUPTI in the
-// process once its CUDA graphs are made (injector/finalizer.h), and opens for kWindowNs at
-// distances that, after the first few, keep the average within the budget, what opening itself
-// costs included. Every window is a new look.
+// its launches a second, by SessionCosts::kLaunchCostNs, and how busy it keeps GPUs. Where launches
+// cost more than the budget and the GPU is idle between them, the session is paused, which ends
+// CUPTI in the process once its CUDA graphs are made (injector/finalizer.h), and opens for
+// kWindowNs at distances that, after the first few, keep the average within the budget, what
+// opening itself costs included. Every window is a new look.
 //
 // Left alone are sessions with graphs, those whose calls CUPTI records (it stays then), and those
 // that somebody has paused. Captures hold sessions open.
@@ -30,11 +30,6 @@ namespace gpuperf {
 // Thread: loop only; times are passed in. Bounds: those of the registry.
 class SessionWindows {
  public:
-  // What CUPTI's records cost a launch: 0.7 us on an H200 (decision 0012), 2.3 on an H100
-  // (sessions_finalize: 6,369 ns beside 4,091).
-  static constexpr uint64_t kLaunchCostNs = 2'000;
-  // So much of its time a process keeps the GPU busy that waits for it.
-  static constexpr double kBusyRatio = 0.8;
   // How long a look takes, in a window or outside of any: twice as long as a session keeps records
   // back (ingest.flush_interval_ms), so that each look has some.
   static constexpr int64_t kWindowNs = 500'000'000;

@@ -38,7 +38,7 @@ def oldest(width, selector):
 
 
 def overhead(width, selector):
-    return stat("Probes cost at most", "percentunit", width, "Highest share of a process's time that probes take, by their calibrated cost.",
+    return stat("Costs at most", "percentunit", width, "Highest share of a process's time that probes, launch hooks and CUPTI take.",
                 or_zero(f"max(gpuperf_overhead_ratio{{{selector}}})"), (0.01, 0.02))
 
 
@@ -108,7 +108,7 @@ FLEET = [
         "GPU memory": ("percentunit", f"sum by (instance) (gpuperf_gpu_memory_used_bytes{{{HOST}}}) / "
                                       f"sum by (instance) (gpuperf_gpu_memory_capacity_bytes{{{HOST}}})"),
         "processes": ("short", f"sum by (instance) (gpuperf_processes{{{HOST}}})"),
-        "probes cost": ("percentunit", f"max by (instance) (gpuperf_overhead_ratio{{{HOST}}})"),
+        "cost": ("percentunit", f"max by (instance) (gpuperf_overhead_ratio{{{HOST}}})"),
         "drops/s": ("cps", total("instance", "gpuperf_dropped_total", HOST))})]),
 ]
 
@@ -276,7 +276,7 @@ HEALTH = [
         overhead(4, HOST),
         stat("Drops", "cps", 4, "Data not kept because a limit was reached or input was bad.", total("", "gpuperf_dropped_total", HOST), (0.1, 10))]),
     ("What it costs", 8, [
-        lines("Probes' share of processes' time", "percentunit", 8, "By calibrated cost; the ten highest.", (f"topk(10, max by (comm) (gpuperf_overhead_ratio{{{HOST}}}))", "{{comm}}"), steps=(0.01,)),
+        lines("Share of processes' time", "percentunit", 8, "Probes, launch hooks and CUPTI; the ten highest.", (f"topk(10, max by (comm, component) (gpuperf_overhead_component_ratio{{{HOST}}}))", "{{comm}} {{component}}"), steps=(0.01,)),
         lines("CPU of the daemon", "percentunit", 8, "Share of one CPU.", (rate("gpuperf_daemon_cpu_seconds_total", HOST), "{{instance}}")),
         lines("Memory of the daemon", "bytes", 8, "Resident.", (f"gpuperf_daemon_resident_bytes{{{HOST}}}", "{{instance}}"))]),
     ("Whether it sees everything", 8, [

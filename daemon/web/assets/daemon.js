@@ -23,7 +23,7 @@ const processes = new LiveTable([
   {name: 'Pod', value: (r) => r.pod, text: (r) => [r.namespace, r.pod].filter(Boolean).join('/') || '–'},
   {name: 'Calls', number: true, value: (r) => num(r.calls), text: (r) => count(r.calls)},
   {name: 'Slow', number: true, value: (r) => num(r.slow_calls), text: (r) => count(r.slow_calls)},
-  {name: 'Cost of the probes', number: true, value: (r) => num(r.overhead_ratio), text: (r) => percent(r.overhead_ratio)},
+  {name: 'Cost of gpuperf', number: true, value: (r) => num(r.overhead_ratio), text: (r) => percent(r.overhead_ratio)},
   {name: 'Session', value: (r) => r.session_state, text: (r) => r.session_state || 'not injected'},
 ], {key: (r) => `${r.pid}/${r.start_boot_ns}`, sort: 'Calls'});
 

@@ -94,13 +94,25 @@ TEST_F(CliListTest, SaysInTheTableWhatTheNumbersDoNot) {
 
   const auto result = run({"functions"});
 
-  EXPECT_THAT(result.out,
-              ::testing::EndsWith(
-                  "\n\n"
-                  "Rows whose calls are counted but not timed: 1. Why: gpuperfctl probes\n"
-                  "Rows probed only part of the time (COVERAGE): 1. Why: gpuperfctl status\n"
-                  "Calls that never returned (longjmp, exception, thread or process exit): 3\n"
-                  "Drops since the daemon started: 1,200. What was lost: gpuperfctl status\n"));
+  EXPECT_THAT(
+      result.out,
+      ::testing::EndsWith(
+          "\n\n"
+          "Rows whose calls are counted but not timed: 1. Why: gpuperfctl probes\n"
+          "Rows probed only part of the time (COVERAGE), with an estimate of the other calls (NOT "
+          "COUNTED): 1. Why: gpuperfctl status\n"
+          "Calls that never returned (longjmp, exception, thread or process exit): 3\n"
+          "Drops since the daemon started: 1,200. What was lost: gpuperfctl status\n"));
+}
+
+TEST_F(CliListTest, ShowsCallsThatWereNotCountedApart) {
+  v1::CallsEstimate& missed = *daemon_.answers.functions[0].mutable_missed();
+  missed.set_calls(20'000);
+  missed.set_calls_error(620);
+  EXPECT_THAT(run({"functions"}).out, HasSubstr("~20,000 ±3.10 %"));
+
+  missed.set_calls_error(UINT64_MAX);
+  EXPECT_THAT(run({"functions"}).out, HasSubstr("≥ 20,000"));
 }
 
 TEST_F(CliListTest, ShowsNoDurationWhereNoneIsKnown) {
@@ -148,10 +160,11 @@ TEST_F(CliListTest, ShowsListsAsCsvThatOthersCanRead) {
   EXPECT_EQ(rows, ordered_json::parse(R"([
     ["pid", "start_boot_ns", "comm", "container", "pod", "namespace", "functions", "calls",
      "slow_calls", "exited", "slurm_job", "slurm_rank", "overhead_ratio",
-     "session_state"],
+     "session_state", "overhead_hooks_ratio", "overhead_cupti_ratio"],
     ["4242", "77000000000", "a,\"b\"\nc", "", "", "", "3", "1004608", "12", "false", "", "",
-     "0.0", ""],
-    ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0", ""]])"));
+     "0.0", "", "0.0", "0.0"],
+    ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0", "", "0.0",
+     "0.0"]])"));
 }
 
 TEST_F(CliListTest, PutsErrorCountsIntoCsvAsJson) {

@@ -72,6 +72,8 @@ TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
   auto& status = daemon_.answers.status;
   status.set_overhead_ratio(0.0123);
   status.set_overhead_pid(4242);
+  status.set_overhead_hooks_ratio(0.001);
+  status.set_overhead_cupti_ratio(0.01);
   status.mutable_probes()->set_suspended(1);
   status.mutable_probes()->set_alias(4);
   auto* row = status.add_suspensions();
@@ -85,12 +87,14 @@ TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
   const auto result = run({"status"});
 
   EXPECT_THAT(result.out, HasSubstr("symbol missing, 1 suspended, 4 counted under another name\n"));
-  EXPECT_THAT(result.out,
-              HasSubstr("Overhead    at most 1.23 % of a process's time: process 4242\n"));
+  EXPECT_THAT(
+      result.out,
+      HasSubstr("Overhead    at most 1.23 % of a process's time: process 4242 (launch hooks "
+                "0.10 %, CUPTI 1.00 %)\n"));
   EXPECT_THAT(
       result.out,
       HasSubstr("Suspended   1 by the overhead budget\n"
-                "  CATEGORY  FUNCTION           SHARE   PID  COMM            BACK IN  TIMES\n"
+                "  CATEGORY  FUNCTION           SHARE   PID  COMM         COUNTED IN  TIMES\n"
                 "  cuda      cudaLaunchKernel  3.40 %  4242  evil\\x1b[2J  any moment      2\n"));
 }
 

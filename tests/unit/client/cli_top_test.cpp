@@ -54,7 +54,7 @@ TEST_F(CliTopTest, AnswersOnceWhereNobodyWatches) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   // The fake daemon's moments are 0.1 s apart, whatever the clock says.
   EXPECT_THAT(result.out,
-              HasSubstr(", last 0.10 s: 200,000 calls/s, 0 errors/s; probes take at most 0.42 % "
+              HasSubstr(", last 0.10 s: 200,000 calls/s, 0 errors/s; gpuperf takes at most 0.42 % "
                         "(process 4242)\n\n"));
   EXPECT_THAT(
       result.out,
@@ -72,8 +72,8 @@ TEST_F(CliTopTest, AnswersOnceWhereNobodyWatches) {
           "90.0 s  cuda      cudaMalloc  4242  4243  python3\n"
           "\n"
           "Suspended by the overhead budget\n"
-          "CATEGORY  FUNCTION       SHARE   PID  COMM     BACK IN  TIMES\n"
-          "cublas    cublasGemmEx  3.40 %  4242  python3   12.0 s      3\n"));
+          "CATEGORY  FUNCTION       SHARE   PID  COMM     COUNTED IN  TIMES\n"
+          "cublas    cublasGemmEx  3.40 %  4242  python3      12.0 s      3\n"));
 }
 
 TEST_F(CliTopTest, ShowsOneObjectAsJson) {

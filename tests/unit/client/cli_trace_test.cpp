@@ -29,6 +29,7 @@ class CliTraceTest : public CliTest {
     daemon_.answers.captures = {capture};
     daemon_.answers.recorder.set_enabled(true);
     daemon_.answers.recorder.set_span_ns(30'000'000'000);
+    daemon_.answers.recorder.set_events(5);
     daemon_.answers.matches.set_launches_exact(990);
     daemon_.answers.matches.set_launches_ambiguous(10);
     daemon_.answers.matches.set_work(1'200);

@@ -84,7 +84,11 @@ class PrometheusTest : public ::testing::Test {
                       .look_mono_ns = 42'500'000'000});
     snapshot.coverage = {0.75};
     snapshot.suspensions = {{.function_id = malloc_id}};
-    snapshot.overhead = {{.process = {.pid = 7}, .owner = rank, .ratio = 0.0125}};
+    snapshot.overhead = {{.process = {.pid = 7},
+                          .owner = rank,
+                          .ratio = 0.0125,
+                          .hooks_ratio = 0.0025,
+                          .cupti_ratio = 0.005}};
     snapshot.cpu_ns = 1'250'000'000;
     snapshot.resident_bytes = 24'000'000;
     builder_.probes().probes = {{.state = ProbeState::kAttached},
@@ -487,15 +491,20 @@ TEST_F(PrometheusTest, ShowsTheCoverageOfFunctionsThatWereOutOnly) {
 }
 
 TEST_F(PrometheusTest, ShowsTheHighestOverheadOfProcessesWithTheSameLabels) {
-  builder_.snapshot().overhead = {{.owner = {.comm = "a", .pod = "p"}, .ratio = 0.25},
-                                  {.owner = {.comm = "a", .pod = "p"}, .ratio = 0.5},
-                                  {.owner = {.comm = "a", .pod = "q"}, .ratio = 0.125}};
+  builder_.snapshot().overhead = {
+      {.owner = {.comm = "a", .pod = "p"}, .ratio = 0.25},
+      {.owner = {.comm = "a", .pod = "p"}, .ratio = 0.5, .hooks_ratio = 0.125, .cupti_ratio = 0.25},
+      {.owner = {.comm = "a", .pod = "q"}, .ratio = 0.125}};
   const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   const auto samples = parse_samples(scrape(metrics));
 
   EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"p\",comm=\"a\"}"), 0.5);
   EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"q\",comm=\"a\"}"), 0.125);
+  const std::string part = "gpuperf_overhead_component_ratio{pod=\"p\",comm=\"a\",component=";
+  EXPECT_EQ(samples.at(part + "\"probes\"}"), 0.125);
+  EXPECT_EQ(samples.at(part + "\"hooks\"}"), 0.125);
+  EXPECT_EQ(samples.at(part + "\"cupti\"}"), 0.25);
 }
 
 TEST_F(PrometheusTest, FoldsOverheadBeyondTheBoundIntoOther) {

@@ -1,6 +1,7 @@
 #include "daemon/rpc/to_proto.h"
 
 #include <gtest/gtest.h>
+#include <limits>
 
 #include "tests/unit/rpc/rpc_fixture.h"
 
@@ -56,6 +57,16 @@ TEST(ToProtoTest, LeavesDurationsZeroWhereNoCallCompleted) {
 
   expect_message(to_proto(function, FunctionTotals{.calls = 4, .untimed = 4}, {}), R"(
       category: "libtorch" function: "linear" calls: 4 untimed: 4 coverage: 1)");
+}
+
+TEST(ToProtoTest, SaysHowInexactAnEstimateIs) {
+  FunctionTotals totals{.calls = 4, .untimed = 4};
+  totals.missed = {.calls = 1000.4, .slow_calls = 2.6, .variance = 100, .bias_calls = 5};
+  EXPECT_EQ(to_proto(Function(), totals, {}).missed().ShortDebugString(),
+            "calls: 1000 calls_error: 25 slow_calls: 3");
+
+  totals.missed.bias_calls = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(to_proto(Function(), totals, {}).missed().calls_error(), UINT64_MAX);
 }
 
 TEST(ToProtoTest, KeepsQuantilesBetweenShortestAndLongest) {
@@ -198,10 +209,12 @@ TEST(ToProtoTest, ConvertsAProcess) {
                        .calls = 30,
                        .slow_calls = 1};
 
-  expect_message(to_proto(row, 0.25, "yielded"), R"(
+  expect_message(
+      to_proto(row, {.ratio = 0.25, .hooks_ratio = 0.125, .cupti_ratio = 0.0625}, "yielded"), R"(
       pid: 42 start_boot_ns: 9 comm: "python" container: "0123456789ab" pod: "train-0"
       namespace: "ml" functions: 2 calls: 30 slow_calls: 1 exited: true
-      slurm_job: "4711" slurm_rank: "3" overhead_ratio: 0.25 session_state: "yielded")");
+      slurm_job: "4711" slurm_rank: "3" overhead_ratio: 0.25 session_state: "yielded"
+      overhead_hooks_ratio: 0.125 overhead_cupti_ratio: 0.0625)");
 }
 
 TEST(ToProtoTest, ConvertsAProbeInEveryState) {

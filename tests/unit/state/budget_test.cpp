@@ -123,7 +123,8 @@ TEST_F(BudgetTest, TakesNothingForCallsThatHooksCounted) {
   EXPECT_THAT(end_window().suspend, IsEmpty());
   const Snapshot snapshot = take();
   ASSERT_EQ(snapshot.overhead.size(), 1u);
-  EXPECT_DOUBLE_EQ(snapshot.overhead[0].ratio, 0.001);
+  EXPECT_DOUBLE_EQ(snapshot.overhead[0].probes_ratio(), 0.001);
+  EXPECT_DOUBLE_EQ(snapshot.overhead[0].hooks_ratio, 999'000 * 210e-9);
 }
 
 TEST_F(BudgetTest, TakesOutTheCostliestUntilTheRestIsWellBelow) {

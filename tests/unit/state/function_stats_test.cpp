@@ -291,6 +291,22 @@ TEST(FunctionStatsBoundsTest, FoldsErrorCodesBeyondTheBoundAndKeepsTheKnownOnes)
 
 // Whatever comes in whatever order, nothing is lost and what is in flight is what living processes
 // have open.
+TEST_F(FunctionStatsTest, KeepsWhatWasMissedBesideWhatWasCounted) {
+  stats_.apply(make_delta(3, kProcess, 5, 5));
+  const Snapshot before = take(stats_);
+
+  stats_.add_missed(kProcess, 3, {.calls = 70, .variance = 4});
+  stats_.add_missed(kProcess, 3, {.calls = 30, .variance = 5});
+  stats_.add_missed(kProcess, 4, {.calls = 9});
+
+  const Snapshot snapshot = take(stats_);
+  EXPECT_EQ(snapshot.rows.at(0)->totals.calls, 5u);
+  EXPECT_EQ(snapshot.rows[0]->totals.missed, (CallsEstimate{.calls = 100, .variance = 9}));
+  EXPECT_EQ(snapshot.series.at(0)->totals.missed, snapshot.rows[0]->totals.missed);
+  EXPECT_EQ(snapshot.rows.size(), 1u);
+  EXPECT_EQ(before.rows[0]->totals.missed, CallsEstimate());
+}
+
 TEST(FunctionStatsBoundsTest, KeepsTheBooksThroughRandomLives) {
   const uint32_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include "daemon/base/thread_checker.h"
+#include "daemon/model/session.h"
+#include "daemon/model/snapshot.h"
+#include "daemon/state/session_registry.h"
+
+namespace gpuperf {
+
+// What CUPTI costs each injected process: its launches of the last second by kLaunchCostNs, and
+// what the library says that launches were held for windows to begin and end. Launches cost nothing
+// where the GPU has work anyway: a process that keeps it busy runs ahead of it.
+//
+// Thread: loop only; times are passed in. Bounds: those of the registry.
+class SessionCosts {
+ public:
+  // What CUPTI's records cost a launch: 0.7 us on an H200 (decision 0012), 2.3 on an H100
+  // (sessions_finalize: 6,369 ns beside 4,091).
+  static constexpr uint64_t kLaunchCostNs = 2'000;
+  // So much of its time a process keeps the GPU busy that waits for it.
+  static constexpr double kBusyRatio = 0.8;
+
+  void follow(SessionRegistry& sessions);
+  // Ends the interval at hand if it is a second old. Several times a second.
+  void advance(int64_t now_mono_ns);
+  // Adds to the overhead of processes.
+  void fill(Snapshot& snapshot) const;
+
+ private:
+  struct Session final : SessionFollower {
+    Session(SessionCosts& its_costs, SessionEntry& its_entry);
+    void take_batch(const SessionBatch& batch, int64_t now_mono_ns) override;
+    void close(const SessionClosed& closed) override;
+
+    SessionCosts& costs;
+    SessionEntry& entry;
+    std::set<uint32_t> devices;
+    uint64_t launches = 0;  // of the interval, like what follows
+    uint64_t work_ns = 0;
+    uint64_t held_ns = 0;
+    double ratio = 0;  // of the interval before
+  };
+
+  ThreadChecker loop_thread_;
+  std::map<uint64_t, Session*> sessions_;  // open ones, by id
+  int64_t since_mono_ns_ = 0;
+};
+
+}  // namespace gpuperf
