@@ -106,7 +106,7 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
   }
   for (const ProbeRow& row : report_->probes) {
     if (!is_placed(row.state)) continue;
-    if (row.is_sampled) budget_.set_sampled(row.function_id, now_ns);
+    budget_.set_sampled(row.function_id, row.is_sampled, now_ns);
     if (row.state == ProbeState::kSuspended) budget_.note_suspended(row.function_id, now_ns);
   }
   core_.changed = true;

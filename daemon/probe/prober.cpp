@@ -603,25 +603,26 @@ bool Prober::is_in_window(uint32_t function_id) const {
   return window_ && window_->is_open && window_->function_id == function_id;
 }
 
-// Of the window.
-void Prober::reconcile_window() {
+// Whether the window's function is probed in any file then.
+bool Prober::reconcile_window() {
+  bool is_probed = false;
   for (auto& [id, file] : files_) {
     if (stopping_ || file.written || file.outdated) continue;
     const auto is_its = [this](const FileProbe& probe) {
       return probe.function_id == window_->function_id && probe.state == ProbeState::kSuspended;
     };
-    if (std::ranges::any_of(file.probes, is_its)) reconcile(id, file);
+    if (std::ranges::none_of(file.probes, is_its)) continue;
+    reconcile(id, file);
+    is_probed |= file.attached.contains(window_->function_id);
   }
+  return is_probed;
 }
 
-// Nothing else is done meanwhile. Files are probed one after the other, so a window that is of
-// several is known less exactly.
+// Nothing else is done meanwhile. Of several files, probes leave in the order in which they came, so
+// the window is about as long in each.
 void Prober::run_window(uint32_t function_id, std::chrono::milliseconds length) {
   window_.emplace(Window{.function_id = function_id});
-  reconcile_window();
-  const bool is_probed = std::ranges::any_of(files_, [function_id](const auto& entry) {
-    return entry.second.attached.contains(function_id);
-  });
+  const bool is_probed = reconcile_window();
   const Time begin = SteadyClock::now();
   if (is_probed) std::this_thread::sleep_until(begin + length);
   window_->is_open = false;

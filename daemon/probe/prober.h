@@ -148,7 +148,7 @@ class Prober {
   bool is_suspended(const FileProbe& probe) const;
   void run_window(uint32_t function_id, std::chrono::milliseconds length);
   bool is_in_window(uint32_t function_id) const;
-  void reconcile_window();
+  bool reconcile_window();
   void reconcile_all();
   void reconcile_stale(int file_id, File& file);
   void reconcile(int file_id, File& file);

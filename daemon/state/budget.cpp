@@ -7,13 +7,13 @@
 namespace gpuperf {
 namespace {
 
-// A reading older than this says too little about the CPU time of the last window.
+// A reading older than this says too little about the CPU time of now.
 constexpr int64_t kKeepReadingNs = 300'000'000'000;
 
 }  // namespace
 
 Budget::Budget(const Limits& limits, int64_t now_mono_ns)
-    : limits_(limits), window_start_ns_(now_mono_ns) {}
+    : limits_(limits), reading_start_ns_(now_mono_ns) {}
 
 void Budget::set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns) {
   loop_thread_.check();
@@ -22,13 +22,15 @@ void Budget::set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_n
   if (!state.probed_since_ns) state.probed_since_ns = now_mono_ns;
 }
 
-void Budget::set_sampled(uint32_t function_id, int64_t now_mono_ns) {
+void Budget::set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono_ns) {
   loop_thread_.check();
   FunctionState& state = functions_[function_id];
-  state.is_always_sampled = true;
-  if (state.sampled || limits_.percent <= 0) return;
-  state.sampled.emplace(0.0);
-  state.due_ns = now_mono_ns;
+  state.is_always_sampled = is_sampled;
+  if (is_sampled && !state.sampled && limits_.percent > 0) {
+    state.sampled.emplace(0.0);
+    state.due_ns = now_mono_ns;
+  }
+  if (!is_sampled && state.sampled && !state.suspension) end_sampling(function_id, now_mono_ns);
 }
 
 void Budget::note_suspended(uint32_t function_id, int64_t now_mono_ns) {
@@ -49,13 +51,13 @@ void Budget::apply(const CellDelta& delta) {
   loop_thread_.check();
   const uint64_t trapped = delta.calls - std::min(delta.calls, delta.hooked);
   if (delta.calls == 0) return;
-  ProcessWindow& process = window_[delta.process];
+  ProcessCalls& process = calls_[delta.process];
   process.owner = delta.owner;
   process.hooked += delta.hooked;
   if (trapped == 0) return;
   process.calls[delta.function_id] += trapped;
   FunctionState& state = functions_[delta.function_id];
-  if (!state.probed_since_ns) state.probed_since_ns = window_start_ns_;
+  if (!state.probed_since_ns) state.probed_since_ns = reading_start_ns_;
   if (state.sampled) state.sampled->apply(delta);
 }
 
@@ -64,16 +66,15 @@ void Budget::apply(const ProcessExited& exited) {
   cpu_.erase(exited.process);
   for (auto& [function_id, state] : functions_) {
     if (!state.sampled) continue;
-    const CallsEstimate missed = state.sampled->forget(exited.process, window_start_ns_);
-    if (missed.calls > 0) of_ended_.push_back({function_id, exited.process, missed});
+    const CallsEstimate missed = state.sampled->forget(exited.process, reading_start_ns_);
+    if (missed.calls > 0) estimates_.push_back({function_id, exited.process, missed});
   }
 }
 
 Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) {
   loop_thread_.check();
   Decision decision;
-  if (now_mono_ns <= window_start_ns_) return decision;
-  decision.estimates = std::exchange(of_ended_, {});
+  if (now_mono_ns <= reading_start_ns_) return decision;
   close_window(now_mono_ns, read_cpu_ns, decision);
   for (const Offender& offender : find_offenders(now_mono_ns, read_cpu_ns)) {
     relieve(offender, now_mono_ns, decision);
@@ -85,8 +86,9 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
   }
   std::erase_if(
       cpu_, [&](const auto& entry) { return now_mono_ns - entry.second.mono_ns > kKeepReadingNs; });
-  window_.clear();
-  window_start_ns_ = now_mono_ns;
+  calls_.clear();
+  reading_start_ns_ = now_mono_ns;
+  decision.estimates = std::exchange(estimates_, {});
   return decision;
 }
 
@@ -94,13 +96,13 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
 // rest.
 std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
                                                      const ReadCpu& read_cpu_ns) {
-  const auto elapsed_ns = static_cast<double>(now_mono_ns - window_start_ns_);
+  const auto elapsed_ns = static_cast<double>(now_mono_ns - reading_start_ns_);
   std::vector<std::pair<double, Offender>> found;
   overhead_.clear();
-  for (const auto& [process, window] : window_) {
-    Offender offender{.process = process, .comm = window.owner.comm, .time_ns = elapsed_ns};
+  for (const auto& [process, made] : calls_) {
+    Offender offender{.process = process, .comm = made.owner.comm, .time_ns = elapsed_ns};
     double all_ns = 0, in_ns = 0;
-    for (const auto& [function_id, calls] : window.calls) {
+    for (const auto& [function_id, calls] : made.calls) {
       const FunctionState& state = functions_[function_id];
       const double cost_ns = static_cast<double>(calls) * static_cast<double>(state.cost_ns);
       all_ns += cost_ns;
@@ -112,9 +114,9 @@ std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
       offender.time_ns =
           std::max(elapsed_ns, read_process_time_ns(process, now_mono_ns, read_cpu_ns));
     }
-    const double hooks_ns = static_cast<double>(window.hooked * kHookedCallCostNs);
+    const double hooks_ns = static_cast<double>(made.hooked * kHookedCallCostNs);
     overhead_.push_back({.process = process,
-                         .owner = window.owner,
+                         .owner = made.owner,
                          .ratio = (all_ns + hooks_ns) / offender.time_ns,
                          .hooks_ratio = hooks_ns / offender.time_ns});
     if (limits_.percent <= 0 || in_ns <= allowed_ratio() * offender.time_ns) continue;
@@ -127,7 +129,7 @@ std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
 }
 
 // CPU time since the reading before. Without one, since the process began: what is too much of that
-// is too much of any part of it, and the next window knows better.
+// is too much of any part of it, and the next reading knows better.
 double Budget::read_process_time_ns(const ProcessKey& process, int64_t now_mono_ns,
                                     const ReadCpu& read_cpu_ns) {
   const uint64_t cpu_ns = read_cpu_ns(process);
@@ -193,7 +195,7 @@ int64_t Budget::find_gap_ns(const FunctionState& state) const {
 void Budget::close_window(int64_t now_mono_ns, const ReadCpu& read_cpu_ns, Decision& decision) {
   if (!sampling_window_ || !sampling_window_->span_ns) return;
   const auto [begin_ns, end_ns] = *sampling_window_->span_ns;
-  if (end_ns >= window_start_ns_) return;
+  if (end_ns >= reading_start_ns_) return;
   const uint32_t function_id = sampling_window_->function_id;
   sampling_window_.reset();
   FunctionState& state = functions_[function_id];
@@ -204,7 +206,7 @@ void Budget::close_window(int64_t now_mono_ns, const ReadCpu& read_cpu_ns, Decis
   };
   for (const auto& [process, missed] :
        state.sampled->close_window(begin_ns, end_ns, state.cost_ns, get_cpus)) {
-    decision.estimates.push_back({function_id, process, missed});
+    estimates_.push_back({function_id, process, missed});
   }
   state.due_ns = now_mono_ns + find_gap_ns(state);
   if (state.suspension) state.suspension->until_mono_ns = state.due_ns;
@@ -221,7 +223,7 @@ void Budget::open_window(int64_t now_mono_ns, Decision& decision) {
   auto next = functions_.end();
   for (auto entry = functions_.begin(); entry != functions_.end(); ++entry) {
     FunctionState& state = entry->second;
-    if (!state.sampled && state.is_always_sampled) set_sampled(entry->first, now_mono_ns);
+    if (state.is_always_sampled) set_sampled(entry->first, true, now_mono_ns);  // budget was off
     if (!state.sampled || state.due_ns > now_mono_ns) continue;
     if (next == functions_.end() || state.due_ns < next->second.due_ns) next = entry;
   }
@@ -231,13 +233,18 @@ void Budget::open_window(int64_t now_mono_ns, Decision& decision) {
   decision.window = next->first;
 }
 
-void Budget::resume(uint32_t function_id, int64_t now_mono_ns, Decision& decision) {
+void Budget::end_sampling(uint32_t function_id, int64_t now_mono_ns) {
   FunctionState& state = functions_[function_id];
   for (const auto& [process, missed] : state.sampled->leave(now_mono_ns)) {
-    decision.estimates.push_back({function_id, process, missed});
+    estimates_.push_back({function_id, process, missed});
   }
   state.out_ns += state.sampled->get_out_ns(now_mono_ns);
   state.sampled.reset();
+}
+
+void Budget::resume(uint32_t function_id, int64_t now_mono_ns, Decision& decision) {
+  end_sampling(function_id, now_mono_ns);
+  FunctionState& state = functions_[function_id];
   state.suspension.reset();
   state.cheap_windows = 0;
   decision.resume.push_back(function_id);

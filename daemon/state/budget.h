@@ -55,8 +55,8 @@ class Budget {
   // a virtual machine (docs/overhead.md, "Launch hooks").
   static constexpr uint64_t kHookedCallCostNs = 210;
   static constexpr std::chrono::milliseconds kWindow{50};
-  // Until the traps are gone, after that.
-  static constexpr std::chrono::milliseconds kWindowTail{60};
+  // Until the traps are gone, after that: kRetireGrace of Attacher, and 60 to 70 ms of the kernel.
+  static constexpr std::chrono::milliseconds kWindowTail{90};
   static constexpr std::chrono::seconds kShortestGap{5};
   static constexpr std::chrono::seconds kLongestGap{120};
   static constexpr double kWindowsShare = 0.2;  // of the budget, for all windows
@@ -65,7 +65,8 @@ class Budget {
   // CPU time a process has used since its start, of all its threads, nanoseconds; 0 when it is
   // gone. Asked for pid 0 too, which stands for many processes: the CPU time of the host.
   using ReadCpu = std::function<uint64_t(const ProcessKey&)>;
-  static constexpr double kTarget = 0.8;  // of the budget: room, or the next window is over again
+  static constexpr double kTarget =
+      0.8;  // of the budget: room, or the next reading is over it again
 
   Budget(const Limits& limits, int64_t now_mono_ns);
   Budget(const Budget&) = delete;
@@ -78,8 +79,8 @@ class Budget {
   // What one call of the function pays for its probes; 0 = not known. The first time also says
   // since when it is probed; without it, its first delta does.
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
-  // The configuration says to sample it, whatever it costs.
-  void set_sampled(uint32_t function_id, int64_t now_mono_ns);
+  // Whether the configuration says to sample it, whatever it costs.
+  void set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono_ns);
   // Its probes are out: since when, as seen.
   void note_suspended(uint32_t function_id, int64_t now_mono_ns);
   // Of Decision::window: from when to when it was probed; twice the same = in no file.
@@ -88,12 +89,12 @@ class Budget {
   void apply(const CellDelta& delta);
   void apply(const ProcessExited& exited);
 
-  // Ends a window. To be called right after the deltas of a reading of all cells were applied,
-  // about once a second: a window must hold the calls of just its own time.
+  // To be called right after the deltas of a reading of all cells were applied, about once a
+  // second: they must be the calls since the last judgement.
   Decision judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns);
 
-  // Sets suspensions (by function id), overhead (of the last window; a process below the budget is
-  // measured by the window alone, so its ratio is the most it can be) and coverage as of
+  // Sets suspensions (by function id), overhead (between the last two readings; a process below the
+  // budget is measured by that time alone, so its ratio is the most it can be) and coverage as of
   // snapshot.taken_mono_ns.
   void fill(Snapshot& snapshot) const;
 
@@ -109,7 +110,7 @@ class Budget {
     uint32_t cheap_windows = 0;
     bool is_always_sampled = false;
   };
-  struct ProcessWindow {
+  struct ProcessCalls {
     Owner owner;
     std::map<uint32_t, uint64_t> calls;  // by function id, those of probes
     uint64_t hooked = 0;
@@ -142,6 +143,7 @@ class Budget {
   void suspend(const Offender& offender, const Cost& cost, int64_t now_mono_ns, Decision& decision);
   void close_window(int64_t now_mono_ns, const ReadCpu& read_cpu_ns, Decision& decision);
   void open_window(int64_t now_mono_ns, Decision& decision);
+  void end_sampling(uint32_t function_id, int64_t now_mono_ns);
   void resume(uint32_t function_id, int64_t now_mono_ns, Decision& decision);
   void resume_all(int64_t now_mono_ns, Decision& decision);
   int64_t find_gap_ns(const FunctionState& state) const;
@@ -150,13 +152,13 @@ class Budget {
   // Loop thread only.
   ThreadChecker loop_thread_;
   Limits limits_;
-  int64_t window_start_ns_;
+  int64_t reading_start_ns_;
   std::map<uint32_t, FunctionState> functions_;
-  std::map<ProcessKey, ProcessWindow> window_;
+  std::map<ProcessKey, ProcessCalls> calls_;  // since the last reading
   std::map<ProcessKey, CpuReading> cpu_;
-  std::vector<OverheadRow> overhead_;  // of the last window, by process
+  std::vector<OverheadRow> overhead_;  // between the last two readings, by process
   std::optional<Window> sampling_window_;
-  std::vector<Estimate> of_ended_;  // processes, until the next judgement
+  std::vector<Estimate> estimates_;  // for the next decision
 };
 
 }  // namespace gpuperf

@@ -1,7 +1,6 @@
 #include "daemon/state/sampled_function.h"
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 namespace gpuperf {

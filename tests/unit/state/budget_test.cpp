@@ -225,16 +225,16 @@ TEST_F(BudgetTest, CallsMadeBeforeTheProbeWasOutAreNotHeldAgainstOthers) {
 
 TEST_F(BudgetTest, ASuspendedFunctionIsCountedInShortWindowsThatCostAFifthOfTheBudget) {
   const Suspension first = call_too_much(1).suspend.at(0);  // half of the process's time
-  // 50 % of 110 ms, once in 27.5 s: 0.2 %.
-  EXPECT_EQ(first.until_mono_ns, now_ns_ + 27'500 * kSecondNs / 1000);
+  // 50 % of 140 ms, once in 35 s: 0.2 %.
+  EXPECT_EQ(first.until_mono_ns, now_ns_ + 35 * kSecondNs);
 
-  for (int reading = 1; reading <= 27; ++reading) {
+  for (int reading = 1; reading <= 34; ++reading) {
     EXPECT_EQ(end_window().window, std::nullopt) << reading;
   }
   EXPECT_EQ(end_window().window, 1u);
   run_window(1, 25'000);  // as before: 500,000 a second
 
-  EXPECT_EQ(take().suspensions.at(0).until_mono_ns, now_ns_ + 27'500 * kSecondNs / 1000);
+  EXPECT_EQ(take().suspensions.at(0).until_mono_ns, now_ns_ + 35 * kSecondNs);
 }
 
 TEST_F(BudgetTest, OneWindowAtATimeTheLongestDueFirst) {
@@ -352,7 +352,7 @@ TEST_F(BudgetTest, AWindowOfAFunctionThatIsInNoFileSaysNothing) {
 }
 
 TEST_F(BudgetTest, AFunctionThatIsConfiguredToBeSampledStaysInWindowsWhateverItCosts) {
-  budget_.set_sampled(3, now_ns_);
+  budget_.set_sampled(3, true, now_ns_);
   budget_.note_suspended(3, now_ns_);
   for (int window = 0; window < 20; ++window) {
     open_window_of(3);
@@ -365,6 +365,12 @@ TEST_F(BudgetTest, AFunctionThatIsConfiguredToBeSampledStaysInWindowsWhateverItC
   EXPECT_THAT(end_window().resume, ElementsAre(3));
   budget_.set_percent(1);
   open_window_of(3);
+
+  budget_.set_sampled(3, false, now_ns_);  // the configuration was reloaded
+  EXPECT_THAT(run_window(3, 500'000), IsEmpty());
+  for (int reading = 0; reading < 60; ++reading) {
+    EXPECT_EQ(end_window().window, std::nullopt);
+  }
 }
 
 TEST_F(BudgetTest, OffTakesNothingOutAndBringsEverythingBack) {
