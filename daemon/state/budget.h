@@ -55,8 +55,8 @@ class Budget {
   // a virtual machine (docs/overhead.md, "Launch hooks").
   static constexpr uint64_t kHookedCallCostNs = 210;
   static constexpr std::chrono::milliseconds kWindow{50};
-  // Until the traps are gone, after that: kRetireGrace of Attacher, and 60 to 70 ms of the kernel.
-  static constexpr std::chrono::milliseconds kWindowTail{90};
+  // Until the trap is gone, after that: a loop that does nothing else lost 54 to 84 ms to a window.
+  static constexpr std::chrono::milliseconds kWindowTail{40};
   static constexpr std::chrono::seconds kShortestGap{5};
   static constexpr std::chrono::seconds kLongestGap{120};
   static constexpr double kWindowsShare = 0.2;  // of the budget, for all windows

@@ -225,16 +225,16 @@ TEST_F(BudgetTest, CallsMadeBeforeTheProbeWasOutAreNotHeldAgainstOthers) {
 
 TEST_F(BudgetTest, ASuspendedFunctionIsCountedInShortWindowsThatCostAFifthOfTheBudget) {
   const Suspension first = call_too_much(1).suspend.at(0);  // half of the process's time
-  // 50 % of 140 ms, once in 35 s: 0.2 %.
-  EXPECT_EQ(first.until_mono_ns, now_ns_ + 35 * kSecondNs);
+  // 50 % of 90 ms, once in 22.5 s: 0.2 %.
+  EXPECT_EQ(first.until_mono_ns, now_ns_ + 22'500 * kSecondNs / 1000);
 
-  for (int reading = 1; reading <= 34; ++reading) {
+  for (int reading = 1; reading <= 22; ++reading) {
     EXPECT_EQ(end_window().window, std::nullopt) << reading;
   }
   EXPECT_EQ(end_window().window, 1u);
   run_window(1, 25'000);  // as before: 500,000 a second
 
-  EXPECT_EQ(take().suspensions.at(0).until_mono_ns, now_ns_ + 35 * kSecondNs);
+  EXPECT_EQ(take().suspensions.at(0).until_mono_ns, now_ns_ + 22'500 * kSecondNs / 1000);
 }
 
 TEST_F(BudgetTest, OneWindowAtATimeTheLongestDueFirst) {
