@@ -618,8 +618,8 @@ bool Prober::reconcile_window() {
   return is_probed;
 }
 
-// Nothing else is done meanwhile. Of several files, probes leave in the order in which they came, so
-// the window is about as long in each.
+// Nothing else is done meanwhile. Of several files, probes leave in the order in which they came,
+// so the window is about as long in each.
 void Prober::run_window(uint32_t function_id, std::chrono::milliseconds length) {
   window_.emplace(Window{.function_id = function_id});
   const bool is_probed = reconcile_window();
