@@ -260,7 +260,9 @@ class AnswersTest(unittest.TestCase):
             while missing and time.monotonic() < end:
                 load.step()
                 missing = {where: text for where, text in missing.items() if not prometheus.query(text)}
-            self.assertEqual(missing, {}, f"{len(missing)} of {len(queries)} queries have no answer")
+            status = load.daemon.query("status")
+            self.assertEqual(missing, {}, f"{len(missing)} of {len(queries)} queries have no answer; suspended: "
+                                          f"{status['suspensions']}, problems: {status['problems']}")
             self.check_variables(prometheus, dashboards)
             for dashboard in dashboards.values():  # no answer is an answer: nothing restarted
                 for annotation in dashboard["annotations"]["list"]:
