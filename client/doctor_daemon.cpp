@@ -117,8 +117,7 @@ std::vector<Check> check_suspensions(const v1::GetStatusResponse& status) {
                      pid, suspended.comm, name_some(suspended.functions),
                      format_ratio(suspended.share_ratio)),
          fmt::format("their calls are estimated, the next time {}; raise overhead.budget_percent, "
-                     "or disable "
-                     "some of them: "
+                     "or disable some of them: "
                      "sudo gpuperfctl probes disable NAME",
                      back)});
   }

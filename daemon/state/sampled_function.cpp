@@ -71,8 +71,7 @@ SampledFunction::Estimates SampledFunction::close_window(int64_t begin_mono_ns, 
 }
 
 SampledFunction::Estimates SampledFunction::leave(int64_t now_mono_ns) {
-  const std::map<ProcessKey, Rate> rates = rates_;
-  return fill_gaps(now_mono_ns, rates);
+  return fill_gaps(now_mono_ns, rates_);
 }
 
 CallsEstimate SampledFunction::forget(const ProcessKey& process, int64_t now_mono_ns) {
