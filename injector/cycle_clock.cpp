@@ -5,10 +5,12 @@
 namespace gpuperf::injector {
 namespace {
 
-// CPUID 8000_0007h, EDX bit 8: the counter runs at one rate in all power states (Intel SDM vol. 2).
-bool is_counter_invariant() {
+// The counter runs at one rate in all power states (CPUID 8000_0007h, EDX bit 8), and 16 bytes are
+// read and written at once, as with AVX (CPUID 1, ECX bit 28; Intel SDM vol. 2).
+bool is_usable() {
   unsigned a = 0, b = 0, c = 0, d = 0;
-  return __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & 1u << 8) != 0;
+  const bool is_invariant = __get_cpuid(0x80000007, &a, &b, &c, &d) != 0 && (d & 1u << 8) != 0;
+  return is_invariant && __get_cpuid(1, &a, &b, &c, &d) != 0 && (c & 1u << 28) != 0;
 }
 
 struct Pair {
@@ -38,7 +40,7 @@ __attribute__((noinline, cold)) uint64_t CycleClock::ask_system() { return read_
 void CycleClock::tune() {
   if (is_given_up_) return;
   if (last_ns_ == 0) {
-    is_given_up_ = !is_counter_invariant();
+    is_given_up_ = !is_usable();
     const Pair first = read_pair();
     last_cycles_ = first.cycles;
     last_ns_ = first.mono_ns;
@@ -51,16 +53,14 @@ void CycleClock::tune() {
     ratio = static_cast<uint64_t>((static_cast<Wide>(now.mono_ns - last_ns_) << 32) /
                                   static_cast<Wide>(now.cycles - last_cycles_));
   }
-  const uint64_t known = ratio_q32_.load(std::memory_order_relaxed);
-  const uint64_t predicted = known == 0 ? now.mono_ns : read();
+  const bool is_first = scale_.ns_per_cycle_q32 == 0;
+  const uint64_t predicted = is_first ? now.mono_ns : read();
   const uint64_t error_ns =
       predicted > now.mono_ns ? predicted - now.mono_ns : now.mono_ns - predicted;
   is_given_up_ = ratio == 0 || error_ns > kErrorNsMax + (now.mono_ns - last_ns_) / 1000;
-  sequence_.fetch_add(1, std::memory_order_acq_rel);
-  ratio_q32_.store(is_given_up_ ? 0 : ratio, std::memory_order_relaxed);
-  base_cycles_.store(now.cycles, std::memory_order_relaxed);
-  base_ns_.store(now.mono_ns, std::memory_order_relaxed);
-  sequence_.fetch_add(1, std::memory_order_release);
+  store(scale_, is_given_up_ ? Scale{}
+                             : Scale{.ns_per_cycle_q32 = ratio,
+                                     .base_ns = now.mono_ns - to_ns(now.cycles, ratio)});
   last_cycles_ = now.cycles;
   last_ns_ = now.mono_ns;
 }

@@ -21,18 +21,14 @@ __asm__(
     ".cfi_startproc\n"
     "endbr64\n"
     "cmpl $0, gpuperf_hook_flags(%rip)\n"
-    "jne 1f\n"
-    "jmp *gpuperf_entries + " GPUPERF_TEXT(GPUPERF_ENTRY_BYTES) " * gpuperf_entry(%rip)\n"
-    "1: mov $gpuperf_entry, %r11d\n"
+    "je 1f\n"
+    "mov $gpuperf_entry, %r11d\n"
     "jmp gpuperf_count\n"
+    "1: jmp *gpuperf_entries + " GPUPERF_TEXT(GPUPERF_ENTRY_BYTES) " * gpuperf_entry(%rip)\n"
     ".cfi_endproc\n"
     ".size gpuperf_hook_\\name, . - gpuperf_hook_\\name\n"
     ".set gpuperf_entry, gpuperf_entry + 1\n"
     ".endm\n"
-    ".p2align 5, 0xcc\n"
-    "gpuperf_hooks:\n"  //
-    GPUPERF_HOOK_ENTRIES(GPUPERF_STUB)  //
-
     ".macro gpuperf_load_arguments\n"
     "mov -104(%rbp), %rdi\n"
     "mov -96(%rbp), %rsi\n"
@@ -63,17 +59,16 @@ __asm__(
     "call gpuperf_begin_call\n"
     "mov %rax, %r11\n"
     "test %rax, %rax\n"
-    "je 3f\n"
-    "test %rdx, %rdx\n"
-    "je 2f\n"
-    "mov %rdx, %rax\n"  // an odd number of words would leave the stack unaligned
-    "and $1, %eax\n"
-    "shl $3, %eax\n"
-    "sub %rax, %rsp\n"
-    "1: push 8(%rbp, %rdx, 8)\n"  // the last one first
-    "dec %rdx\n"
-    "jne 1b\n"
-    "2: gpuperf_load_arguments\n"
+    "je 4f\n"
+    "cmp $5, %edx\n"
+    "jne 2f\n"
+    "sub $8, %rsp\n"  // an odd number of words would leave the stack unaligned
+    "push 48(%rbp)\n"
+    "push 40(%rbp)\n"
+    "push 32(%rbp)\n"
+    "push 24(%rbp)\n"
+    "push 16(%rbp)\n"
+    "1: gpuperf_load_arguments\n"
     "call gpuperf_enter\n"
     "lea -" GPUPERF_TEXT(GPUPERF_FRAME_BYTES) "(%rbp), %rsp\n"
     "mov %rsp, %rdi\n"
@@ -85,7 +80,17 @@ __asm__(
     ".cfi_restore %rbp\n"
     "ret\n"
     ".cfi_restore_state\n"
-    "3: mov %rdx, %r11\n"
+    "2: test %rdx, %rdx\n"
+    "je 1b\n"
+    "mov %rdx, %rax\n"
+    "and $1, %eax\n"
+    "shl $3, %eax\n"
+    "sub %rax, %rsp\n"
+    "3: push 8(%rbp, %rdx, 8)\n"  // the last one first
+    "dec %rdx\n"
+    "jne 3b\n"
+    "jmp 1b\n"
+    "4: mov %rdx, %r11\n"
     "gpuperf_load_arguments\n"
     "leave\n"
     ".cfi_def_cfa %rsp, 8\n"
@@ -103,6 +108,10 @@ __asm__(
     "notrack jmp *%r11\n"
     ".cfi_endproc\n"
     ".size gpuperf_enter, . - gpuperf_enter\n"
+
+    ".p2align 5, 0xcc\n"
+    "gpuperf_hooks:\n"  //
+    GPUPERF_HOOK_ENTRIES(GPUPERF_STUB)  //
     ".popsection\n");
 #undef GPUPERF_STUB
 

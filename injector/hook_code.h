@@ -25,13 +25,15 @@ constexpr size_t kRegisterArguments = 6;
 #define GPUPERF_HOOK_SECTION ".text.hot.gpuperf_hooks"
 #define GPUPERF_HOOK_CODE __attribute__((section(GPUPERF_HOOK_SECTION)))
 
+// Bits. A plain call is the thread's outermost hooked call.
+enum FrameKind : uint32_t { kPlainCall = 0, kLoggedCall = 1, kInnerCall = 2 };
+
 // A counted call, on its thread's stack.
 struct CallFrame {
   gpuperf_noted_call call;  // entry and arguments as the assembly wrote them
   ThreadCounts* thread;
   CallTarget target;  // of a logged call
-  bool is_logged;
-  bool is_outermost;
+  uint32_t kind;      // bits of enum FrameKind
   // From here on as the assembly wrote it.
   Word caller_bp;
   Word caller_pc;

@@ -47,25 +47,46 @@ __attribute__((noinline, cold)) void add_errors(gpuperf_entry_counts& counts, ui
   add(counts.other_errors, count);
 }
 
-__attribute__((noinline)) gpuperf_entry_counts* ThreadCounts::find_or_make(uint32_t entry) {
-  gpuperf_entry_counts* const found = find(entry);
-  return found != nullptr ? found : make(entry);
-}
-
 // An outer call's frame lies above that of a call that begins at `sp`; a frame at or below it was
 // left.
-__attribute__((noinline, cold)) void ThreadCounts::drop_left_frames(uint64_t sp) {
-  uint32_t live = depth_ < kDepthMax ? depth_ : kDepthMax;
-  while (live > 0 && frames_[live - 1].sp <= sp) --live;
-  if (live < depth_ && live < kDepthMax) drop_frames(live);
+void ThreadCounts::drop_left_frames(uint64_t sp) {
+  uint32_t live = depth() < kDepthMax ? depth() : kDepthMax;
+  while (live > 0 && frame(live - 1).sp <= sp) --live;
+  if (live < depth() && live < kDepthMax) drop_frames(live);
 }
 
 void ThreadCounts::drop_frames(uint32_t left) {
-  while (depth_ > left) {
-    set_depth(depth_ - 1);
-    if (depth_ < kDepthMax) add(frames_[depth_].counts->abandoned, 1);
+  while (depth() > left) {
+    set_depth(depth() - 1);
+    if (depth() < kDepthMax) add(frame(depth()).counts->abandoned, 1);
   }
   if (left == 0) hide_outermost();
+}
+
+bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
+  gpuperf_entry_counts* const found = find(entry);
+  gpuperf_entry_counts* const counts = found != nullptr ? found : make(entry);
+  if (counts == nullptr) return false;
+  drop_left_frames(sp);
+  const uint32_t outer_count = depth();
+  if (outer_count < kDepthMax) frame(outer_count) = {.sp = sp, .child_ns = 0, .counts = counts};
+  set_depth(outer_count + 1);
+  add(counts->calls, 1);
+  return true;
+}
+
+void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
+  if (depth() == 0) return;  // cannot happen
+  set_depth(depth() - 1);
+  if (depth() >= kDepthMax) return;
+  const Frame& mine = frame(depth());
+  if (depth() > 0) {
+    frame(depth() - 1).child_ns += duration_ns;
+  } else {
+    add(hooked_.total_ns, duration_ns);
+  }
+  if (status != 0) add_errors(*mine.counts, kStatusTag | static_cast<uint32_t>(status), 1);
+  add_duration(mine, duration_ns);
 }
 
 // A signal handler that launches meanwhile takes the next counts; whichever comes first assigns its
@@ -97,7 +118,7 @@ __attribute__((noinline, cold)) gpuperf_entry_counts* ThreadCounts::make(uint32_
 }
 
 __attribute__((noinline, cold)) void ThreadCounts::note_place_now(gpuperf_hook_entry entry) {
-  is_place_due_.store(false, std::memory_order_relaxed);
+  state_.is_place_due.store(0, std::memory_order_relaxed);
   note_thread({.hooked_address = reinterpret_cast<uint64_t>(&hooked_),
                .process_address = reinterpret_cast<uint64_t>(process_),
                .entry = entry,
@@ -162,8 +183,7 @@ bool ThreadCounts::fill_next() {
 GPUPERF_HOOK_CODE bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns,
                                                  KnownStack* stack, bool each) {
   if (is_keeping_) return false;
-  is_keeping_ = true;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  set_keeping(true);
   bool is_kept = true;
   if (kept_count_ > 0 && !has_room(now_mono_ns)) {
     if (kept_count_ < GPUPERF_LAUNCHES) must_send_ = true;  // they have waited kLaunchesNs
@@ -178,8 +198,7 @@ GPUPERF_HOOK_CODE bool ThreadCounts::keep_launch(gpuperf_hook_entry entry, uint6
     if (kept_count_ == 0) filling_->base_mono_ns = base_ns_ = now_mono_ns;
     add_launch(entry, now_mono_ns, site);
   }
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  is_keeping_ = false;
+  set_keeping(false);
   return is_kept;
 }
 
@@ -202,11 +221,9 @@ bool ThreadCounts::send_launches() {
 // more. False: another thread is sending, or a signal handler launched while one was being kept.
 bool ThreadCounts::send_all() {
   if (is_keeping_) return false;
-  is_keeping_ = true;
-  std::atomic_signal_fence(std::memory_order_seq_cst);
+  set_keeping(true);
   const bool is_sent = fill_next() && send_launches();
-  std::atomic_signal_fence(std::memory_order_seq_cst);
-  is_keeping_ = false;
+  set_keeping(false);
   return is_sent;
 }
 

@@ -54,12 +54,34 @@ class alignas(64) ThreadCounts {
   // Begins a call whose caller's stack pointer is `sp`, and uses it to find calls that were left
   // without a return. False: it cannot be counted, for lack of memory.
   bool begin(gpuperf_hook_entry entry, uint64_t sp);
+  // The same for an outermost call of an entry that the thread has called before, if nothing else
+  // is to be done first; false if so. The call counts once `count_plain` was called;
+  // `take_back_plain` undoes the beginning.
+  bool begin_plain(uint32_t entry, uint64_t sp) {
+    auto* const counts = reinterpret_cast<gpuperf_entry_counts*>(counts_.entries[entry]);
+    if (!is_at_rest() || counts == nullptr) [[unlikely]]
+      return false;
+    outer_.sp = sp;
+    set_depth(1);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    // The sp again: a signal handler may have launched before the depth was set.
+    outer_ = {.sp = sp, .child_ns = 0, .counts = counts};
+    return true;
+  }
+  void take_back_plain() { set_depth(0); }
+  void count_plain() { add(outer_.counts->calls, 1); }
   // Ends the call that began last and has not ended.
   void end(uint64_t duration_ns, int32_t status);
+  // The same for an outermost call that succeeded.
+  void end_plain(uint64_t duration_ns) {
+    set_depth(0);
+    add(hooked_.total_ns, duration_ns);
+    add_duration(outer_, duration_ns);
+  }
   // Hooked calls the thread is in. Thread: any.
-  uint32_t depth() const { return __atomic_load_n(&depth_, __ATOMIC_RELAXED); }
+  uint32_t depth() const { return __atomic_load_n(&state_.depth, __ATOMIC_RELAXED); }
   // The thread's call has begun and is held before it enters the driver (launch_gate.h).
-  std::atomic<bool>& is_at_gate() { return is_at_gate_; }
+  std::atomic<bool>& is_at_gate() { return state_.is_at_gate; }
   // Publishes the outermost call, which begins now, so that BPF finds it in flight until its end
   // was noted. `call` stays in place until it ends.
   void show_outermost(const gpuperf_noted_call& call) {
@@ -80,22 +102,23 @@ class alignas(64) ThreadCounts {
   // thread's first call of an entry, and once a second, for a daemon that started since. Thread:
   // this one.
   void note_place(gpuperf_hook_entry entry) {
-    if (is_place_due_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (state_.is_place_due.load(std::memory_order_relaxed)) [[unlikely]]
       note_place_now(entry);
   }
   // Makes the next call do so. Thread: any.
-  void renote_place() { is_place_due_.store(true, std::memory_order_relaxed); }
+  void renote_place() { state_.is_place_due.store(true, std::memory_order_relaxed); }
   // Keeps a launch without a stack, to be reported with others. False: it is due for a stack, where
   // few get one, or keep_launch has work to do first.
-  bool keep_plain_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns) {
-    if (now_mono_ns >= next_stack_ns_ || is_keeping_ || !has_room(now_mono_ns)) [[unlikely]] {
+  bool keep_plain_launch(uint32_t entry, uint64_t now_mono_ns) {
+    if (is_keeping_) [[unlikely]]
+      return false;
+    set_keeping(true);
+    if (now_mono_ns >= next_stack_ns_ || !has_room(now_mono_ns)) [[unlikely]] {
+      set_keeping(false);
       return false;
     }
-    is_keeping_ = true;
-    std::atomic_signal_fence(std::memory_order_seq_cst);
     add_launch(entry, now_mono_ns, 0);
-    std::atomic_signal_fence(std::memory_order_seq_cst);
-    is_keeping_ = false;
+    set_keeping(false);
     return true;
   }
   // Whether a launch gets a stack, where few do. Thread: this one, as for the next two.
@@ -138,8 +161,23 @@ class alignas(64) ThreadCounts {
   // Interval at which a stack is noted again: BPF may have lost it.
   static constexpr uint64_t kNotedNs = 1'000'000'000;
 
-  void set_depth(uint32_t depth) { __atomic_store_n(&depth_, depth, __ATOMIC_RELAXED); }
-  gpuperf_entry_counts* find_or_make(uint32_t entry);
+  // Also of a signal handler's call within another, on the thread itself.
+  struct alignas(uint64_t) State {
+    uint32_t depth = 0;
+    std::atomic<bool> is_place_due = true;
+    std::atomic<bool> is_at_gate = false;
+    uint16_t pad = 0;
+  };
+  static_assert(sizeof(State) == sizeof(uint64_t));
+  // In no call, with no place to note: one comparison.
+  bool is_at_rest() const {
+    uint64_t state = 0;
+    __asm__("mov %1, %0" : "=r"(state) : "m"(state_));
+    return state == 0;
+  }
+  void set_depth(uint32_t depth) { __atomic_store_n(&state_.depth, depth, __ATOMIC_RELAXED); }
+  Frame& frame(uint32_t depth) { return depth == 0 ? outer_ : inner_[depth - 1]; }
+  static void add_duration(const Frame& frame, uint64_t duration_ns);
   gpuperf_entry_counts* make(uint32_t entry);
   void drop_left_frames(uint64_t sp);
   void drop_frames(uint32_t left);
@@ -148,7 +186,13 @@ class alignas(64) ThreadCounts {
   bool has_room(uint64_t now_mono_ns) const {
     return kept_count_ - 1 < GPUPERF_LAUNCHES - 1 && now_mono_ns - base_ns_ <= kLaunchesNs;
   }
-  void add_launch(gpuperf_hook_entry entry, uint64_t now_mono_ns, uint16_t site) {
+  // A signal handler may launch while a launch is being kept.
+  void set_keeping(bool is_keeping) {
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+    is_keeping_ = is_keeping;
+    std::atomic_signal_fence(std::memory_order_seq_cst);
+  }
+  void add_launch(uint32_t entry, uint64_t now_mono_ns, uint16_t site) {
     filling_->launches[kept_count_] = {static_cast<uint32_t>(now_mono_ns - base_ns_),
                                        static_cast<uint16_t>(entry), site};
     __atomic_store_n(&filling_->count, ++kept_count_, __ATOMIC_RELEASE);
@@ -158,25 +202,24 @@ class alignas(64) ThreadCounts {
   uint16_t keep_stack(KnownStack& stack, uint64_t now_mono_ns, bool each);
 
   gpuperf_hooked_thread hooked_ = {};  // read by BPF
-  uint32_t depth_ = 0;
-  uint16_t last_entry_ = GPUPERF_HOOK_COUNT;  // whose counts the first frame holds
-  std::atomic<bool> is_place_due_ = true;
-  std::atomic<bool> is_at_gate_ = false;
-  Frame frames_[kDepthMax] = {};
-  gpuperf_thread_counts counts_ = {};  // read by BPF
-  std::atomic<bool> is_taken_ = false;
-  gpuperf_hooked_process* process_ = nullptr;
-  // What a kept launch needs.
-  alignas(64) uint64_t next_stack_ns_ = 0;
+  State state_;
+  Frame outer_ = {};
+  // What a kept launch needs: one cache line.
+  uint64_t next_stack_ns_ = 0;
   uint64_t base_ns_ = 0;  // of the launches that are being kept
   gpuperf_noted_launches* filling_ = nullptr;
   uint32_t kept_count_ = 0;  // launches in filling_
   uint32_t random_ = 1;
-  bool is_keeping_ = false;  // a signal handler may launch meanwhile
+  bool is_keeping_ = false;
   bool must_send_ = false;
   std::atomic<bool> is_sending_ = false;
   std::atomic<uint64_t> sent_number_ = 0;  // all up to this number were sent
-  gpuperf_kept_launches kept_ = {};        // read by BPF
+  gpuperf_hooked_process* process_ = nullptr;
+  // The entries by which most kernels are launched are the first ones.
+  alignas(64) gpuperf_thread_counts counts_ = {};  // read by BPF
+  Frame inner_[kDepthMax - 1] = {};
+  std::atomic<bool> is_taken_ = false;
+  gpuperf_kept_launches kept_ = {};  // read by BPF
   KnownStacks stacks_;
   CallRing ring_;
   uint32_t tid_ = 0;  // of the thread that uses this now
@@ -184,43 +227,13 @@ class alignas(64) ThreadCounts {
   std::atomic<gpuperf_entry_counts*> chunks_[kChunksMax] = {};
 };
 
-inline bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
-  gpuperf_entry_counts* counts = frames_[0].counts;
-  if (depth_ > 0 || last_entry_ != entry) [[unlikely]] {
-    counts = find_or_make(entry);
-    if (counts == nullptr) return false;
-  }
-  if (depth_ > 0) [[unlikely]]
-    drop_left_frames(sp);
-  if (depth_ == 0) last_entry_ = static_cast<uint16_t>(entry);
-  if (depth_ < kDepthMax) [[likely]]
-    frames_[depth_] = {sp, 0, counts};
-  set_depth(depth_ + 1);
-  add(counts->calls, 1);
-  return true;
-}
-
-inline void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
-  if (depth_ == 0) [[unlikely]]
-    return;  // cannot happen
-  set_depth(depth_ - 1);
-  if (depth_ >= kDepthMax) [[unlikely]]
-    return;
-  const Frame& frame = frames_[depth_];
+inline void ThreadCounts::add_duration(const Frame& frame, uint64_t duration_ns) {
   gpuperf_entry_counts& counts = *frame.counts;
-  const uint64_t self_ns =
-      duration_ns - (frame.child_ns < duration_ns ? frame.child_ns : duration_ns);
-  if (depth_ > 0) [[unlikely]] {
-    frames_[depth_ - 1].child_ns += duration_ns;
-  } else {
-    add(hooked_.total_ns, duration_ns);
-  }
-  if (status != 0) [[unlikely]]
-    add_errors(counts, kStatusTag | static_cast<uint32_t>(status), 1);
+  const uint64_t child_ns = frame.child_ns < duration_ns ? frame.child_ns : duration_ns;
   increment(counts.buckets[find_bucket(duration_ns)]);
   raise_to(counts.inverted_min_ns, ~duration_ns);
   raise_to(counts.max_ns, duration_ns);
-  add(counts.self_ns, self_ns);
+  add(counts.self_ns, duration_ns - child_ns);
   add(counts.total_ns, duration_ns);
 }
 

@@ -33,7 +33,7 @@ void sleep_until_next_look() {
 
 bool LaunchGate::close(IsInFlight is_in_flight) {
   was_passed_.store(false);
-  is_closed_.store(true);
+  set_special(kHeld, true);
   bool is_still = have_all_threads_see();
   const uint64_t start_ms = read_mono_ms();
   uint64_t waiting_since_ms = UINT64_MAX;
@@ -49,7 +49,7 @@ bool LaunchGate::close(IsInFlight is_in_flight) {
 }
 
 bool LaunchGate::open() {
-  is_closed_.store(false);
+  set_special(kHeld, false);
   return !was_passed_.load();
 }
 
@@ -60,11 +60,11 @@ __attribute__((noinline, cold)) void LaunchGate::wait(std::atomic<bool>& is_wait
   const auto has_patience = [start_ms] { return read_mono_ms() - start_ms < kHeldMsMax; };
   do {
     is_waiting.store(true);
-    while (is_closed_.load() && has_patience()) sleep_until_next_look();
+    while (is_closed() && has_patience()) sleep_until_next_look();
     is_waiting.store(false);
     // Check again: the gate may have been closed anew, by a close() that saw this thread as
     // waiting.
-  } while (is_closed_.load() && has_patience());
+  } while (is_closed() && has_patience());
   if (!has_patience()) was_passed_.store(true);
   waiting_count_.fetch_sub(1);
   errno = error;

@@ -13,6 +13,8 @@
 #include <atomic>
 #include <cstdint>
 
+#include "injector/note_points.h"
+
 namespace gpuperf::injector {
 
 class LaunchGate {
@@ -22,7 +24,7 @@ class LaunchGate {
   // Thread: the launching one, with its call begun. `is_waiting` is set while it waits.
   void pass(std::atomic<bool>& is_waiting) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (is_closed_.load(std::memory_order_relaxed)) [[unlikely]]
+    if (is_closed()) [[unlikely]]
       wait(is_waiting);
   }
 
@@ -35,9 +37,11 @@ class LaunchGate {
   bool open();
 
  private:
+  static bool is_closed() {
+    return (gpuperf_hook_flags.special.load(std::memory_order_relaxed) & kHeld) != 0;
+  }
   void wait(std::atomic<bool>& is_waiting);
 
-  std::atomic<bool> is_closed_ = false;
   std::atomic<bool> was_passed_ = false;
   std::atomic<uint32_t> waiting_count_ = 0;
 };

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <span>
@@ -36,28 +37,35 @@ void (*g_wake)() = nullptr;
 ThreadTable g_threads;
 CallNotes g_notes(g_threads);
 
-// What every launch reads, in one cache line.
-struct alignas(64) {
-  uintptr_t thread_slot = 0;  // of g_threads
-  LaunchGate gate;
-  std::atomic<bool> is_off = false;      // a forked child
-  std::atomic<bool> is_awaited = false;  // the injector's thread knows there are counts
-  std::atomic<bool> is_logging = false;
-  CycleClock clock;
-} g_hot;
+LaunchGate g_gate;
 
 // The calling thread's counts; null = there are none.
 ThreadCounts* find_thread() {
-  ThreadCounts* const thread =
-      g_hot.thread_slot != 0 ? ThreadTable::read_slot(g_hot.thread_slot) : nullptr;
+  const uintptr_t slot = gpuperf_hook_flags.thread_slot;
+  ThreadCounts* const thread = slot != 0 ? ThreadTable::read_slot(slot) : nullptr;
   return thread != nullptr ? thread : g_threads.find();
 }
 
-// Without the byte that a breakpoint replaces.
-uint64_t read_first_bytes(const HookedEntry& entry) {
+bool is_special(SpecialCall reason) {
+  return (gpuperf_hook_flags.special.load(std::memory_order_relaxed) & reason) != 0;
+}
+
+uint64_t read_clock() { return gpuperf_hook_flags.clock.read(); }
+
+// The function's first 8 bytes with the one that the daemon's breakpoint replaces in the lowest
+// place, and without it.
+uint64_t drop_breakpoint(uint64_t first_bytes, uint32_t at_bit) {
+  return std::rotr(first_bytes, static_cast<int>(at_bit)) >> 8;
+}
+uint64_t read_first_bytes(Word function) {
   uint64_t bytes = 0;
-  std::memcpy(&bytes, reinterpret_cast<const void*>(entry.real), sizeof(bytes));
-  return bytes & ~(uint64_t{0xff} << entry.breakpoint_at);
+  std::memcpy(&bytes, reinterpret_cast<const void*>(function), sizeof(bytes));
+  return bytes;
+}
+// Whether the function begins as it did: a breakpoint of the daemon's aside, nobody patched it.
+bool is_unchanged(const HookedEntry& entry) {
+  return drop_breakpoint(read_first_bytes(entry.real) ^ entry.first_bytes, entry.breakpoint_at) ==
+         0;
 }
 
 __attribute__((noinline, cold)) void wake_sender() {
@@ -89,11 +97,10 @@ bool is_reported_now(const gpuperf_noted_call& call, ThreadCounts& thread) {
   return !is_kept;
 }
 
-GPUPERF_HOOK_CODE __attribute__((noinline)) void report_launch(gpuperf_noted_call& call,
-                                                               ThreadCounts& thread) {
+GPUPERF_HOOK_CODE void report_launch(gpuperf_noted_call& call, ThreadCounts& thread) {
   if (!is_reported_now(call, thread)) return;
   note_launch(call);
-  call.start_mono_ns = g_hot.clock.read();
+  call.start_mono_ns = read_clock();
 }
 
 std::atomic<Attend> g_attend = nullptr;
@@ -106,7 +113,7 @@ bool is_attention_wanted() {
 __attribute__((noinline, cold)) void attend(uint32_t entry) {
   if (entry > GPUPERF_HOOK_cuGraphLaunch_ptsz) return;
   const Attend asked = g_attend.load(std::memory_order_acquire);
-  if (asked == nullptr || g_hot.is_off.load(std::memory_order_relaxed)) return;
+  if (asked == nullptr || is_special(kNotCounted)) return;
   const int error = errno;
   asked(is_graph_launch(entry));
   errno = error;
@@ -117,7 +124,7 @@ __attribute__((noinline)) void find_target(CallFrame& frame) {
   Word arguments[kRegisterArguments];
   std::copy_n(frame.call.arguments, kRegisterArguments, arguments);
   frame.target = find_call_target(frame.call.entry, arguments, frame.caller_stack);
-  frame.is_logged = frame.target.has_work;
+  if (frame.target.has_work) frame.kind |= kLoggedCall;
   errno = error;
 }
 
@@ -193,71 +200,121 @@ bool read_entry(Word real, HookedEntry& entry) {
   entry.real = real;
   entry.past = real + push_at + 1;
   entry.breakpoint_at = static_cast<uint32_t>(8 * push_at);
-  entry.first_bytes = read_first_bytes(entry);
+  entry.first_bytes = read_first_bytes(real);
   return true;
 }
 
 }  // namespace
 
-// Called by gpuperf_count (hook_code.cpp), which makes the frame.
-extern "C" GPUPERF_HOOK_CODE WayIntoDriver gpuperf_begin_call(CallFrame* frame) {
+namespace {
+
+void begin_frame(CallFrame& frame, ThreadCounts& thread, uint32_t kind) {
+  frame.thread = &thread;
+  frame.kind = kind;
+  frame.call.pc = frame.caller_pc;
+  frame.call.sp = reinterpret_cast<Word>(frame.caller_stack);
+  frame.call.bp = frame.caller_bp;
+}
+
+WayIntoDriver enter(const HookedEntry& hooked) { return {hooked.past, hooked.stack_words}; }
+
+// A call that may need anything: begins it.
+__attribute__((noinline)) WayIntoDriver begin_any_call(CallFrame* frame) {
   gpuperf_noted_call& call = frame->call;
   const HookedEntry& hooked = gpuperf_entries[call.entry];
   const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
   const WayIntoDriver front_door{0, hooked.real};
-  if (is_attention_wanted()) [[unlikely]] {
+  if (is_attention_wanted()) {
     attend(entry);
     if (!hooks_count()) return front_door;
   }
-  ThreadCounts* const thread =
-      g_hot.is_off.load(std::memory_order_relaxed) ? nullptr : find_thread();
-  const auto sp = reinterpret_cast<Word>(frame->caller_stack);
-  if (thread == nullptr || read_first_bytes(hooked) != hooked.first_bytes ||
-      !thread->begin(entry, sp)) [[unlikely]] {
+  ThreadCounts* const thread = is_special(kNotCounted) ? nullptr : find_thread();
+  if (thread == nullptr || !is_unchanged(hooked) ||
+      !thread->begin(entry, reinterpret_cast<Word>(frame->caller_stack))) {
     return front_door;
   }
   const bool is_outermost = thread->depth() == 1;
-  frame->thread = thread;
-  frame->is_outermost = is_outermost;
-  frame->is_logged = false;
-  if (is_outermost) [[likely]]
-    g_hot.gate.pass(thread->is_at_gate());
-  call.pc = frame->caller_pc;
-  call.sp = sp;
-  call.bp = frame->caller_bp;
-  if (g_hot.is_logging.load(std::memory_order_relaxed) && is_outermost) [[unlikely]]
-    find_target(*frame);
-  call.start_mono_ns = g_hot.clock.read();
+  if (is_outermost) g_gate.pass(thread->is_at_gate());
+  begin_frame(*frame, *thread, is_outermost ? kPlainCall : kInnerCall);
+  if (is_special(kLogged) && is_outermost) find_target(*frame);
+  call.start_mono_ns = read_clock();
   thread->note_place(entry);
-  if (!g_hot.is_awaited.load(std::memory_order_relaxed)) [[unlikely]]
-    wake_sender();
-  if (is_outermost) [[likely]] {
-    const bool is_capturing = is_capture_open();
-    const bool is_plain = !is_capturing && !each_launch_wanted() && !is_graph_launch(entry);
-    if ((launches_wanted() || is_capturing) &&
-        !(is_plain && thread->keep_plain_launch(entry, call.start_mono_ns))) [[unlikely]] {
-      report_launch(call, *thread);
-    }
+  if (is_special(kUnawaited)) wake_sender();
+  if (is_outermost) {
+    if (launches_wanted() || is_capture_open()) report_launch(call, *thread);
     thread->show_outermost(call);
   }
-  return {hooked.past, hooked.stack_words};
+  return enter(hooked);
 }
 
-extern "C" GPUPERF_HOOK_CODE uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result) {
-  const uint64_t end_ns = g_hot.clock.read();
+// A call that has begun, and whose launch is not just to be kept.
+GPUPERF_HOOK_CODE __attribute__((noinline)) WayIntoDriver report_begun_call(CallFrame* frame) {
+  report_launch(frame->call, *frame->thread);
+  frame->thread->show_outermost(frame->call);
+  return enter(gpuperf_entries[frame->call.entry]);
+}
+
+__attribute__((noinline)) uint32_t end_any_call(CallFrame* frame, uint32_t result,
+                                                uint64_t end_ns) {
   const uint64_t start_ns = frame->call.start_mono_ns;
   const uint64_t duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
-  if (duration_ns >= GPUPERF_NOTED_SLOW_NS) [[unlikely]] {
+  if (duration_ns >= GPUPERF_NOTED_SLOW_NS) {
     frame->call.duration_ns = duration_ns;
     frame->call.return_value = result;
     note_slow(frame->call);
   }
-  if (frame->is_logged) [[unlikely]] {
-    log_call(*frame, duration_ns, result);
-  }
-  if (frame->is_outermost) frame->thread->hide_outermost();
+  if ((frame->kind & kLoggedCall) != 0) log_call(*frame, duration_ns, result);
+  if ((frame->kind & kInnerCall) == 0) frame->thread->hide_outermost();
   frame->thread->end(duration_ns, static_cast<int32_t>(result));
   return result;
+}
+
+}  // namespace
+
+// Both are called by gpuperf_count (hook_code.cpp), which makes the frame. They are short and run
+// straight on where a call is only counted and its launch kept: a launch finds little of this code
+// in the caches, and none of its branches predicted.
+extern "C" GPUPERF_HOOK_CODE WayIntoDriver gpuperf_begin_call(CallFrame* frame) {
+  gpuperf_noted_call& call = frame->call;
+  const HookedEntry& hooked = gpuperf_entries[call.entry];
+  if (is_any_special()) [[unlikely]]
+    return begin_any_call(frame);
+  ThreadCounts* const thread = ThreadTable::read_slot(gpuperf_hook_flags.thread_slot);
+  if (thread == nullptr || !is_unchanged(hooked) ||
+      !thread->begin_plain(call.entry, reinterpret_cast<Word>(frame->caller_stack))) [[unlikely]] {
+    return begin_any_call(frame);
+  }
+  // Once more: a gate that closes now is seen, or sees the call.
+  uint64_t now_mono_ns = 0;
+  if (is_any_special() || !gpuperf_hook_flags.clock.read_counter(now_mono_ns)) [[unlikely]] {
+    thread->take_back_plain();
+    return begin_any_call(frame);
+  }
+  thread->count_plain();
+  begin_frame(*frame, *thread, kPlainCall);
+  call.start_mono_ns = now_mono_ns;
+  if (launches_wanted() && (each_launch_wanted() || is_graph_launch(call.entry) ||
+                            !thread->keep_plain_launch(call.entry, now_mono_ns))) [[unlikely]] {
+    return report_begun_call(frame);
+  }
+  thread->show_outermost(call);
+  return enter(hooked);
+}
+
+extern "C" GPUPERF_HOOK_CODE uint32_t gpuperf_end_call(CallFrame* frame, uint32_t result) {
+  uint64_t end_ns = 0;
+  if (!gpuperf_hook_flags.clock.read_counter(end_ns)) [[unlikely]]
+    return end_any_call(frame, result, read_clock());
+  // Wraps if the clock stepped back.
+  const uint64_t duration_ns = end_ns - frame->call.start_mono_ns;
+  ThreadCounts& thread = *frame->thread;
+  if (duration_ns >= GPUPERF_NOTED_SLOW_NS || result != 0 || frame->kind != kPlainCall ||
+      thread.depth() != 1) [[unlikely]] {
+    return end_any_call(frame, result, end_ns);
+  }
+  thread.hide_outermost();
+  thread.end_plain(duration_ns);
+  return 0;
 }
 
 bool install_launch_hooks(void (*wake)()) {
@@ -285,9 +342,10 @@ bool install_launch_hooks(void (*wake)()) {
     g_replacements[g_replacement_count++] = {reinterpret_cast<Word>(g_look_up_v2),
                                              reinterpret_cast<Word>(&look_up_v2)};
   }
-  g_hot.thread_slot = g_threads.slot();
+  gpuperf_hook_flags.thread_slot = g_threads.slot();
+  if (g_threads.slot() == 0) set_special(kNoSlot, true);
   g_can_log = set_up_stream_numbers(driver);
-  g_hot.clock.tune();
+  gpuperf_hook_flags.clock.tune();
   set_up_known_stacks();
   replace_pointers(driver, {g_replacements, g_replacement_count});
   g_is_installed = true;
@@ -296,7 +354,7 @@ bool install_launch_hooks(void (*wake)()) {
 
 bool are_launches_counted() {
   const bool are_counted = g_is_installed && hooks_count() && g_threads.count() > 0;
-  g_hot.is_awaited.store(are_counted, std::memory_order_relaxed);
+  set_special(kUnawaited, !are_counted);
   return are_counted;
 }
 
@@ -304,7 +362,7 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
   if (!g_is_installed) return;
   const bool are_counted = hooks_count();
   if (are_counted) {
-    g_hot.clock.tune();
+    gpuperf_hook_flags.clock.tune();
     notice_code_changes();
   }
   if (!are_counted) forget_noted_stacks();  // a daemon that starts later has none of them
@@ -325,7 +383,7 @@ void send_kept_launches() {
 
 bool hold_launches() {
   if (!g_is_installed || !hooks_count()) return false;
-  return g_hot.gate.close([] {
+  return g_gate.close([] {
     for (uint32_t i = 0; i < g_threads.count(); ++i) {
       ThreadCounts& thread = g_threads.at(i);
       // A signal handler may launch while the call it interrupted waits.
@@ -335,26 +393,23 @@ bool hold_launches() {
   });
 }
 
-bool release_launches() { return g_hot.gate.open(); }
+bool release_launches() { return g_gate.open(); }
 
 bool can_log_calls() { return g_is_installed && g_can_log; }
 
 void set_call_log(AskStream ask) {
-  if (ask == nullptr) g_hot.is_logging.store(false);
+  if (ask == nullptr) set_special(kLogged, false);
   set_stream_asker(ask);
-  if (ask != nullptr) g_hot.is_logging.store(true);
+  if (ask != nullptr) set_special(kLogged, true);
 }
 
-bool is_call_log_on() {
-  return g_hot.is_logging.load(std::memory_order_relaxed) &&
-         !g_hot.is_off.load(std::memory_order_relaxed);
-}
+bool is_call_log_on() { return is_special(kLogged) && !is_special(kNotCounted); }
 
-uint64_t read_call_clock_ns() { return g_hot.clock.read(); }
+uint64_t read_call_clock_ns() { return read_clock(); }
 
 void log_wait(uint16_t entry, uint64_t start_mono_ns, uint32_t result) {
   const int error = errno;
-  const uint64_t end_ns = g_hot.clock.read();
+  const uint64_t end_ns = read_clock();
   if (ThreadCounts* const thread = find_thread(); thread != nullptr) {
     const uint64_t duration_ns = end_ns > start_mono_ns ? end_ns - start_mono_ns : 0;
     log_call(*thread, {.start_mono_ns = start_mono_ns,
@@ -389,6 +444,6 @@ void set_attention(Attend attend) {
                    __ATOMIC_RELEASE);
 }
 
-void stop_counting_launches() { g_hot.is_off.store(true); }
+void stop_counting_launches() { set_special(kNotCounted, true); }
 
 }  // namespace gpuperf::injector

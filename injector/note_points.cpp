@@ -34,6 +34,9 @@
 
 namespace gpuperf {
 static_assert(offsetof(HookFlags, count_semaphore) == 0);
+static_assert(offsetof(HookFlags, launches_semaphore) == 8);
+static_assert(offsetof(HookFlags, each_semaphore) == 10);
+static_assert(offsetof(HookFlags, clock) + sizeof(injector::CycleClock::Scale) <= 64);
 extern "C" {
 __attribute__((section(".probes"), visibility("hidden"))) HookFlags gpuperf_hook_flags = {};
 NOTE_POINT(count, void, gpuperf_hook_flags)
@@ -45,9 +48,7 @@ SEMAPHORE(launch)
 NOTE_POINT(launch, gpuperf_noted_call, gpuperf_injector_launch_semaphore)
 SEMAPHORE(thread)
 NOTE_POINT(thread, gpuperf_noted_thread, gpuperf_injector_thread_semaphore)
-SEMAPHORE(launches)
-NOTE_POINT(launches, gpuperf_noted_launches, gpuperf_injector_launches_semaphore)
-SEMAPHORE(each)
-NOTE_POINT(each, void, gpuperf_injector_each_semaphore)
+NOTE_POINT(launches, gpuperf_noted_launches, gpuperf_hook_flags + 8)
+NOTE_POINT(each, void, gpuperf_hook_flags + 10)
 }
 }  // namespace gpuperf

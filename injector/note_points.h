@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "bpf/hook_notes.h"
+#include "injector/cycle_clock.h"
 
 namespace gpuperf {
 
@@ -25,11 +26,30 @@ void gpuperf_note_thread(const gpuperf_noted_thread* thread);
 void gpuperf_note_launches(const gpuperf_noted_launches* launches);
 void gpuperf_note_each(const void* nothing);
 
-// What a launch hook checks before anything else, the first two with one comparison.
-struct alignas(uint32_t) HookFlags {
-  uint16_t count_semaphore;  // written by the kernel only
-  uint16_t attention;        // launching threads are asked for something: see launch_hooks.h
+// Why calls take the long way.
+enum SpecialCall : uint16_t {
+  kUnawaited = 1,   // the injector's thread does not know yet that there are counts
+  kNotCounted = 2,  // a forked child: hooks count no more
+  kLogged = 4,      // calls are logged (call_log.h)
+  kHeld = 8,        // see launch_gate.h
+  kNoSlot = 16,     // where a thread's counts are must be asked for
+};
+
+// What every launch reads, in one cache line: a launch finds few in the caches. The semaphores are
+// written by the kernel only.
+struct alignas(64) HookFlags {
+  // Compared first, the first two at once, then all but the first.
+  uint16_t count_semaphore;
+  uint16_t attention;  // launching threads are asked for something: see launch_hooks.h
   std::atomic<uint16_t> open_captures;  // see graph_hooks.h
+  std::atomic<uint16_t> special =
+      kUnawaited;  // of enum SpecialCall: while any is set, calls take the long way
+  volatile uint16_t launches_semaphore;
+  volatile uint16_t each_semaphore;
+  uint32_t pad;
+  uintptr_t thread_slot;  // see ThreadTable::read_slot; 0 = not found
+  uint64_t pad_to_clock;
+  injector::CycleClock clock;
 };
 extern HookFlags gpuperf_hook_flags;
 // Written by the kernel only.
@@ -37,8 +57,6 @@ extern volatile uint16_t gpuperf_injector_calls_semaphore;
 extern volatile uint16_t gpuperf_injector_slow_semaphore;
 extern volatile uint16_t gpuperf_injector_launch_semaphore;
 extern volatile uint16_t gpuperf_injector_thread_semaphore;
-extern volatile uint16_t gpuperf_injector_launches_semaphore;
-extern volatile uint16_t gpuperf_injector_each_semaphore;
 }
 
 inline void note_calls(const gpuperf_noted_calls& calls) { gpuperf_note_calls(&calls); }
@@ -51,9 +69,24 @@ inline void note_launches(const gpuperf_noted_launches& kept) { gpuperf_note_lau
 inline bool hooks_count() {
   return __atomic_load_n(&gpuperf_hook_flags.count_semaphore, __ATOMIC_RELAXED) != 0;
 }
+// Whether a call takes the long way: asked for attention, a capture is open, or any SpecialCall.
+inline bool is_any_special() {
+  uint64_t words = 0;
+  __asm__("mov %1, %0" : "=r"(words) : "m"(gpuperf_hook_flags));
+  return words >> 16 != 0;
+}
+inline void set_special(SpecialCall reason, bool is_set) {
+  const bool was_set = (gpuperf_hook_flags.special.load() & reason) != 0;
+  if (is_set == was_set) return;  // launches read this line
+  if (is_set) {
+    gpuperf_hook_flags.special.fetch_or(reason);
+  } else {
+    gpuperf_hook_flags.special.fetch_and(static_cast<uint16_t>(~reason));
+  }
+}
 // Whether launches are to be reported, and if so, whether each at once. If not each, few need a
 // stack, and the others may be reported together.
-inline bool launches_wanted() { return gpuperf_injector_launches_semaphore != 0; }
-inline bool each_launch_wanted() { return gpuperf_injector_each_semaphore != 0; }
+inline bool launches_wanted() { return gpuperf_hook_flags.launches_semaphore != 0; }
+inline bool each_launch_wanted() { return gpuperf_hook_flags.each_semaphore != 0; }
 
 }  // namespace gpuperf

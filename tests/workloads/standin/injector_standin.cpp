@@ -199,7 +199,7 @@ void read_semaphores(unsigned values[7]) {
   values[2] = gpuperf_injector_slow_semaphore;
   values[3] = gpuperf_injector_launch_semaphore;
   values[4] = gpuperf_injector_thread_semaphore;
-  values[5] = gpuperf_injector_launches_semaphore;
-  values[6] = gpuperf_injector_each_semaphore;
+  values[5] = gpuperf_hook_flags.launches_semaphore;
+  values[6] = gpuperf_hook_flags.each_semaphore;
 }
 }
