@@ -12,10 +12,16 @@
 
 namespace {
 
+// Of the tables that recent rules were made from. A new stack needs several rules, and their tables
+// have pages in common.
+constexpr size_t kTablePages = 32;
+using TablePages = gpuperf::injector::OwnPages<kTablePages>;
+
 // A module's mapped range: damaged tables cannot lead outside it.
 struct Module {
   uint64_t begin;
   uint64_t end;
+  TablePages* pages;  // null = another thread uses them
 };
 
 }  // namespace
@@ -26,7 +32,10 @@ static inline int frame_read(void* memory, __u64 address, void* to, __u32 size_b
   if (address < module.begin || address > module.end || module.end - address < size_bytes) {
     return -1;
   }
-  return gpuperf::injector::read_own(address, to, size_bytes) ? 0 : -1;
+  const bool is_read = module.pages == nullptr
+                           ? gpuperf::injector::read_own(address, to, size_bytes)
+                           : module.pages->read(address, to, size_bytes);
+  return is_read ? 0 : -1;
 }
 
 namespace gpuperf::injector {
@@ -80,6 +89,29 @@ Table* get_table() {
   return table;
 }
 
+// The pages for one rule: for whoever comes first, and of this generation.
+class PagesInUse {
+ public:
+  explicit PagesInUse(uint64_t generation) : is_mine_(!is_used_.exchange(true)) {
+    if (!is_mine_ || generation_ == generation) return;
+    pages_.clear();
+    generation_ = generation;
+  }
+  ~PagesInUse() {
+    if (is_mine_) is_used_ = false;
+  }
+  PagesInUse(const PagesInUse&) = delete;
+  PagesInUse& operator=(const PagesInUse&) = delete;
+  TablePages* get() { return is_mine_ ? &pages_ : nullptr; }
+
+ private:
+  static inline std::atomic<bool> is_used_ = false;
+  static inline TablePages pages_;
+  static inline uint64_t generation_ = 0;
+
+  const bool is_mine_;
+};
+
 bool find_known(Table& table, uint64_t key, gpuperf_unwind_rule& rule) {
   for (uint32_t probe = 0; probe < Table::kProbes; ++probe) {
     Entry& entry = table.at(key, probe);
@@ -107,7 +139,7 @@ void keep(Table& table, uint64_t key, const gpuperf_unwind_rule& rule) {
 }
 
 // False: what is there cannot be read now, so do not keep the rule.
-bool make_rule(uint64_t code_address, gpuperf_unwind_rule& rule) {
+bool make_rule(uint64_t code_address, uint64_t generation, gpuperf_unwind_rule& rule) {
   rule = kNoRule;
   const FindObject find_object = g_find_object.load(std::memory_order_relaxed);
   if (find_object == nullptr) return false;
@@ -119,8 +151,9 @@ bool make_rule(uint64_t code_address, gpuperf_unwind_rule& rule) {
     return false;
   }
   if (object.dlfo_eh_frame == nullptr) return true;
+  PagesInUse pages(generation);
   Module module = {reinterpret_cast<uint64_t>(object.dlfo_map_start),
-                   reinterpret_cast<uint64_t>(object.dlfo_map_end)};
+                   reinterpret_cast<uint64_t>(object.dlfo_map_end), pages.get()};
   const auto table = reinterpret_cast<uint64_t>(object.dlfo_eh_frame);
   __u64 entry = 0;
   frame_result result = frame_find_entry(&module, table, module.end - table, code_address, &entry);
@@ -153,7 +186,7 @@ gpuperf_unwind_rule find_own_rule(uint64_t pc, bool is_exact) {
   gpuperf_unwind_rule rule;
   if (table == nullptr || !find_known(*table, key, rule)) {
     // For a return address, look up the call before it: the next function may begin at the address.
-    const bool is_kept = make_rule(is_exact ? pc : pc - 1, rule);
+    const bool is_kept = make_rule(is_exact ? pc : pc - 1, generation, rule);
     if (is_kept && table != nullptr) keep(*table, key, rule);
   }
   errno = before;

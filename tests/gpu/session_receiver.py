@@ -23,6 +23,7 @@ MAGIC = 0x46525047
 HELLO, WELCOME, CONTROL, BATCH, STATUS, REFUSE = range(1, 7)
 (NAME, SHAPE, PLACE, GAP, KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY,
  OVERHEAD) = range(1, 13)
+WINDOW = 9  # GPUPERF_OVERHEAD_WINDOW
 ALL_KINDS = sum(1 << kind for kind in range(KERNEL, OVERHEAD + 1))
 RUN, PAUSE, OFF = 1, 2, 3
 BURST_NODES = 1
@@ -69,6 +70,7 @@ class Totals:
         self.sets = collections.defaultdict(lambda: [0, 0])     # memory -> count, bytes
         self.syncs = collections.Counter()                      # type -> count
         self.graph_launches = 0
+        self.holds_ns = []                                      # launches held for a window
 
     def as_json(self):
         return {"kernels": dict(self.kernels), "nodes": dict(self.nodes),
@@ -199,6 +201,10 @@ class Session:
                 add(totals.sets, MEMORIES[memory], size)
         elif kind == GRAPH:
             totals.graph_launches += 1
+        elif kind == OVERHEAD:
+            length_ns, what = struct.unpack_from("<QI", message, at + 16)
+            if what == WINDOW:
+                totals.holds_ns.append(length_ns)
         elif kind == SYNC:
             totals.syncs[SYNCS[struct.unpack_from("<I", message, at + 24)[0]]] += 1
 
