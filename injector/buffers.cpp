@@ -16,33 +16,37 @@ namespace {
 constexpr size_t kMappedBytes = Buffers::kBufferBytes + 4096;
 }  // namespace
 
-bool Buffers::replace_made(uint8_t* from, uint8_t* to) {
-  for (auto& slot : made_) {
-    uint8_t* expected = from;
-    if (slot.compare_exchange_strong(expected, to, std::memory_order_acq_rel)) return true;
-  }
-  return false;
-}
-
 uint8_t* Buffers::make() {
   if (made_count_.fetch_add(1, std::memory_order_relaxed) >= kBuffersMax) {
     made_count_.fetch_sub(1, std::memory_order_relaxed);
     return nullptr;
   }
+  for (Mapped& mapped : mapped_) {
+    bool is_idle = true;
+    if (mapped.is_idle.compare_exchange_strong(is_idle, false, std::memory_order_acquire)) {
+      return mapped.bytes.load(std::memory_order_relaxed);
+    }
+  }
   void* memory = mmap(nullptr, kMappedBytes, PROT_READ | PROT_WRITE,
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) {
-    made_count_.fetch_sub(1, std::memory_order_relaxed);
-    return nullptr;
+  auto* const bytes = memory == MAP_FAILED ? nullptr : static_cast<uint8_t*>(memory);
+  for (Mapped& mapped : mapped_) {
+    uint8_t* none = nullptr;
+    if (bytes == nullptr) break;
+    if (mapped.bytes.compare_exchange_strong(none, bytes, std::memory_order_acq_rel)) return bytes;
   }
-  auto* bytes = static_cast<uint8_t*>(memory);
-  (void)replace_made(nullptr, bytes);  // the count guarantees a free slot
-  return bytes;
+  // No memory, or another thread has just made the last one idle.
+  if (bytes != nullptr) (void)munmap(bytes, kMappedBytes);
+  made_count_.fetch_sub(1, std::memory_order_relaxed);
+  return nullptr;
 }
 
 void Buffers::unmake(uint8_t* bytes) {
-  (void)replace_made(bytes, nullptr);
-  (void)munmap(bytes, kMappedBytes);  // cannot fail on our own mapping
+  (void)madvise(bytes, kMappedBytes, MADV_DONTNEED);
+  for (Mapped& mapped : mapped_) {
+    if (mapped.bytes.load(std::memory_order_relaxed) != bytes) continue;
+    mapped.is_idle.store(true, std::memory_order_release);
+  }
   made_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -59,7 +63,9 @@ uint8_t* Buffers::acquire() {
 
 bool Buffers::complete(uint8_t* bytes, size_t valid_bytes) {
   bool is_ours = false;
-  for (const auto& slot : made_) is_ours |= slot.load(std::memory_order_acquire) == bytes;
+  for (const Mapped& mapped : mapped_) {
+    is_ours |= mapped.bytes.load(std::memory_order_acquire) == bytes && !mapped.is_idle.load();
+  }
   if (!is_ours) return false;
   auto* header = reinterpret_cast<Header*>(bytes + kBufferBytes);
   header->bytes = bytes;

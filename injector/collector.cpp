@@ -298,12 +298,18 @@ bool Collector::take_cupti() {
 // CUPTI was finalized: what it knew of us is gone. Records that it delivered at the end are in our
 // buffers.
 void Collector::forget_cupti() {
-  const CUptiResult result = finalizer_.take_result();
+  const Finalizer::Outcome outcome = finalizer_.take_outcome();
   if (is_connected_) {
     records_.add_hold(finalizer_.started_unix_ns(), finalizer_.ended_unix_ns(), read_mono_ms());
   }
-  if (result == Finalizer::kMetGraph) graphs_.store(Graphs::kMade);  // that no hook saw
-  cannot_end_ = result != CUPTI_SUCCESS;
+  if (outcome == Finalizer::Outcome::kMetGraph) graphs_.store(Graphs::kMade);  // that no hook saw
+  if (outcome == Finalizer::Outcome::kBusy) {
+    end_again_ms_ = read_mono_ms() + end_pause_ms_;
+    end_pause_ms_ = std::min(2 * end_pause_ms_, kEndPauseMsMax);
+    return;
+  }
+  end_pause_ms_ = kEndPauseMs;
+  cannot_end_ = outcome != Finalizer::Outcome::kEnded;
   if (cannot_end_) return;
   is_prepared_ = false;
   is_clean_ = true;
@@ -333,7 +339,9 @@ const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (control_.mode != GPUPERF_SESSION_OFF && is_young(now_ms)) {
     return "CUPTI stays attached at first: CUDA graphs may follow";
   }
-  if (are_streams_asked()) return "CUPTI is about to be finalised";  // retried soon
+  if (are_streams_asked() || now_ms < end_again_ms_) {
+    return "CUPTI is about to be finalised";  // retried soon
+  }
   finalizer_.want(api_.cuptiFinalize);
   return "CUPTI is finalised at the next launch";
 }

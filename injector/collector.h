@@ -149,7 +149,11 @@ class Collector {
   bool has_looked_ = false;  // for libcupti
   Finalizer finalizer_;
   bool is_finalised_ = false;  // CUPTI has been finalized at least once
-  bool cannot_end_ = false;    // cuptiFinalize failed, or a graph was launched instead
+  // Launches were under way when CUPTI was to be finalized: each try holds others for 3 ms.
+  static constexpr uint64_t kEndPauseMs = 250, kEndPauseMsMax = 8'000;
+  uint64_t end_again_ms_ = 0;
+  uint64_t end_pause_ms_ = kEndPauseMs;
+  bool cannot_end_ = false;  // cuptiFinalize failed, or a graph was launched instead
   gpuperf_session_state state_ = GPUPERF_SESSION_STATE_WAITING;
   gpuperf_session_cause cause_ = GPUPERF_SESSION_CAUSE_NONE;
   char detail_[96] = "";

@@ -4,6 +4,7 @@
 
 #include "injector/clocks.h"
 #include "injector/launch_hooks.h"
+#include "injector/note_points.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 // The finalizer that launching threads serve. Set before finalization is requested.
 std::atomic<Finalizer*> g_finalizer = nullptr;
 constexpr useconds_t kLookUs = 200;
+constexpr uint64_t kOthersMs = 3;  // how long others may still be in the driver
 
 }  // namespace
 
@@ -28,11 +30,19 @@ void Finalizer::on_launch(bool launches_graph) {
   Finalizer& self = *g_finalizer.load(std::memory_order_relaxed);
   if (!self.leave(State::kWanted, State::kRunning)) return;
   set_attention(nullptr);
-  // A launched graph was created unseen: CUPTI must stay.
   self.started_unix_ns_ = read_unix_ns();
-  self.result_ = launches_graph ? kMetGraph : self.finalize_();
+  self.outcome_ = self.finalize(launches_graph);
   self.ended_unix_ns_ = read_unix_ns();
   self.state_.store(State::kDone, std::memory_order_release);
+}
+
+Finalizer::Outcome Finalizer::finalize(bool launches_graph) const {
+  if (launches_graph) return Outcome::kMetGraph;  // it was created unseen: CUPTI must stay
+  const bool are_counted = hooks_count();
+  if (are_counted && !hold_launches(kOthersMs)) return Outcome::kBusy;
+  const bool is_ended = finalize_() == CUPTI_SUCCESS;
+  if (are_counted) (void)release_launches();
+  return is_ended ? Outcome::kEnded : Outcome::kFailed;
 }
 
 bool Finalizer::hold(uint64_t patience_ms) {
@@ -47,9 +57,9 @@ bool Finalizer::hold(uint64_t patience_ms) {
   return true;
 }
 
-CUptiResult Finalizer::take_result() {
+Finalizer::Outcome Finalizer::take_outcome() {
   state_.store(State::kIdle, std::memory_order_relaxed);
-  return result_;
+  return outcome_;
 }
 
 void Finalizer::abandon() {

@@ -12,7 +12,6 @@
 namespace gpuperf::injector {
 namespace {
 
-constexpr uint64_t kInFlightMs = 100;
 constexpr uint64_t kWaitingMs = 3;
 
 // Makes every running thread of the process pass a full barrier.
@@ -31,7 +30,7 @@ void sleep_until_next_look() {
 
 }  // namespace
 
-bool LaunchGate::close(IsInFlight is_in_flight) {
+bool LaunchGate::close(IsInFlight is_in_flight, uint64_t patience_ms) {
   was_passed_.store(false);
   set_special(kHeld, true);
   bool is_still = have_all_threads_see();
@@ -40,7 +39,7 @@ bool LaunchGate::close(IsInFlight is_in_flight) {
   while (is_still && is_in_flight()) {
     const uint64_t now_ms = read_mono_ms();
     if (waiting_count_.load() > 0 && waiting_since_ms == UINT64_MAX) waiting_since_ms = now_ms;
-    is_still = now_ms - start_ms < kInFlightMs &&
+    is_still = now_ms - start_ms < patience_ms &&
                (waiting_since_ms == UINT64_MAX || now_ms - waiting_since_ms < kWaitingMs);
     sleep_until_next_look();
   }

@@ -8,7 +8,7 @@
 // either sees the gate closed or is seen. Launches pay for reading one word only. Waiting threads
 // sleep, and go on by themselves after kHeldMsMax.
 //
-// Thread: closed and opened by the injector's thread.
+// Thread: closed and opened by one at a time (finalizer.h).
 
 #include <atomic>
 #include <cstdint>
@@ -29,10 +29,10 @@ class LaunchGate {
   }
 
   // Closes the gate and waits until no call is in flight. False, with the gate open: a call still
-  // was when threads had waited for 3 ms, or after 100 ms; or the Linux kernel cannot do it (before
-  // 4.14, or forbidden).
+  // was when threads had waited for 3 ms, or after `patience_ms`; or the Linux kernel cannot do it
+  // (before 4.14, or forbidden).
   using IsInFlight = bool (*)();
-  bool close(IsInFlight is_in_flight);
+  bool close(IsInFlight is_in_flight, uint64_t patience_ms);
   // False: a thread gave up waiting before.
   bool open();
 

@@ -381,16 +381,18 @@ void send_kept_launches() {
   for (uint32_t i = 0; i < g_threads.count(); ++i) (void)g_threads.at(i).send_launches();
 }
 
-bool hold_launches() {
+bool hold_launches(uint64_t patience_ms) {
   if (!g_is_installed || !hooks_count()) return false;
-  return g_gate.close([] {
-    for (uint32_t i = 0; i < g_threads.count(); ++i) {
-      ThreadCounts& thread = g_threads.at(i);
-      // A signal handler may launch while the call it interrupted waits.
-      if (thread.depth() != (thread.is_at_gate().load() ? 1 : 0)) return true;
-    }
-    return false;
-  });
+  return g_gate.close(
+      [] {
+        for (uint32_t i = 0; i < g_threads.count(); ++i) {
+          ThreadCounts& thread = g_threads.at(i);
+          // A signal handler may launch while the call it interrupted waits.
+          if (thread.depth() != (thread.is_at_gate().load() ? 1 : 0)) return true;
+        }
+        return false;
+      },
+      patience_ms);
 }
 
 bool release_launches() { return g_gate.open(); }

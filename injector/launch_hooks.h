@@ -37,7 +37,7 @@ void set_attention(Attend attend);
 // Waits until no hooked call is in the driver, and makes new ones wait for release_launches(), for
 // at most 40 ms; then they go on. False: this failed and none waits; try again later. Thread:
 // injector's.
-bool hold_launches();
+bool hold_launches(uint64_t patience_ms = 100);
 // False: a call went on before this.
 bool release_launches();
 // Whether calls can be logged with their streams. Call after install_launch_hooks.

@@ -29,10 +29,10 @@ NO_CALLS = ALL_KINDS & ~(1 << API) & ~(1 << SYNC)
 class Program:
     """session_finalize_work.py, line by line."""
 
-    def __init__(self, rig, socket):
+    def __init__(self, rig, socket, **more):
         self.errors = open(rig.new_path("stderr"), "w+", encoding="utf-8")
         self.process = subprocess.Popen(
-            [sys.executable, FOLDER / "session_finalize_work.py", "work"], env=rig.environment(socket),
+            [sys.executable, FOLDER / "session_finalize_work.py", "work"], env=rig.environment(socket) | more,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.errors, text=True, bufsize=1)
         self.pid = self.process.pid
 
@@ -50,7 +50,11 @@ class Program:
 
     def said(self):
         self.errors.seek(0)
-        return self.errors.read()[-1500:]
+        return self.errors.read()[-4000:]
+
+    def check_alive(self, number):
+        if self.process.poll() is not None:
+            raise RuntimeError(f"exit {self.process.returncode} in window {number}: {self.said()}")
 
     def end(self):
         """Exit code and what it wrote to stderr."""
@@ -70,7 +74,8 @@ class Program:
             self.process.kill()
         self.process.wait()
         for file in (self.process.stdin, self.process.stdout, self.errors):
-            file.close()
+            with contextlib.suppress(BrokenPipeError):
+                file.close()
 
 
 def wait_for_state(receiver, pid, state, detail="", seconds=20.0):
@@ -87,12 +92,14 @@ def check_cycles(report, rig):
     random.seed(1)
     entries = {"cuda_func_sym": {name: name for name in ("cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyDtoHAsync_v2")}}
     with start_tracer(rig, probes=entries) as tracer, \
-            receive(rig, welcome={"flush_ms": 50, "kinds": NO_CALLS}) as receiver, Program(rig, receiver.path) as program:
+            receive(rig, welcome={"flush_ms": 50, "kinds": NO_CALLS}) as receiver, \
+            Program(rig, receiver.path, GPUPERF_SETTLE_MS="0") as program:
         tracer.wait_for_probes()
         program.do("spin", THREADS)
         session = wait_for_state(receiver, program.pid, "collecting")
         ended = looks = 0
         for number in range(CYCLES):
+            program.check_alive(number)
             session.order(mode=RUN, kinds=NO_CALLS, flush_ms=50)
             time.sleep(random.uniform(0.003, 0.03))
             session.order(mode=PAUSE, kinds=NO_CALLS, flush_ms=50)
