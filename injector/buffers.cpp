@@ -16,6 +16,13 @@ namespace {
 constexpr size_t kMappedBytes = Buffers::kBufferBytes + 4096;
 }  // namespace
 
+Buffers::Mapped* Buffers::find(const uint8_t* bytes) {
+  for (Mapped& mapped : mapped_) {
+    if (mapped.bytes.load(std::memory_order_acquire) == bytes) return &mapped;
+  }
+  return nullptr;
+}
+
 uint8_t* Buffers::make() {
   if (made_count_.fetch_add(1, std::memory_order_relaxed) >= kBuffersMax) {
     made_count_.fetch_sub(1, std::memory_order_relaxed);
@@ -43,10 +50,7 @@ uint8_t* Buffers::make() {
 
 void Buffers::unmake(uint8_t* bytes) {
   (void)madvise(bytes, kMappedBytes, MADV_DONTNEED);
-  for (Mapped& mapped : mapped_) {
-    if (mapped.bytes.load(std::memory_order_relaxed) != bytes) continue;
-    mapped.is_idle.store(true, std::memory_order_release);
-  }
+  find(bytes)->is_idle.store(true, std::memory_order_release);
   made_count_.fetch_sub(1, std::memory_order_relaxed);
 }
 
@@ -57,16 +61,15 @@ uint8_t* Buffers::acquire() {
     if (bytes != nullptr) break;
   }
   if (bytes == nullptr) bytes = make();
-  if (bytes != nullptr) out_count_.fetch_add(1, std::memory_order_relaxed);
+  if (bytes == nullptr) return nullptr;
+  find(bytes)->is_out.store(true, std::memory_order_relaxed);
+  out_count_.fetch_add(1, std::memory_order_relaxed);
   return bytes;
 }
 
 bool Buffers::complete(uint8_t* bytes, size_t valid_bytes) {
-  bool is_ours = false;
-  for (const Mapped& mapped : mapped_) {
-    is_ours |= mapped.bytes.load(std::memory_order_acquire) == bytes && !mapped.is_idle.load();
-  }
-  if (!is_ours) return false;
+  Mapped* const mapped = find(bytes);
+  if (mapped == nullptr || !mapped->is_out.exchange(false)) return false;
   auto* header = reinterpret_cast<Header*>(bytes + kBufferBytes);
   header->bytes = bytes;
   header->valid_bytes = valid_bytes;

@@ -29,7 +29,8 @@ class Buffers {
   // Any thread. Null = all buffers are out, or the system has no memory.
   uint8_t* acquire();
   // Any thread. The buffer holds `valid_bytes` of records; 0 = returned unused. False: the buffer
-  // is not ours but belongs to another client that we displaced unknowingly; it is left alone.
+  // is not out: it belongs to another client that we displaced unknowingly, or comes a second time.
+  // It is left alone.
   bool complete(uint8_t* bytes, size_t valid_bytes);
 
   struct Completed {
@@ -57,7 +58,9 @@ class Buffers {
   struct Mapped {
     std::atomic<uint8_t*> bytes = nullptr;  // stays
     std::atomic<bool> is_idle = false;      // has no memory
+    std::atomic<bool> is_out = false;       // CUPTI has it
   };
+  Mapped* find(const uint8_t* bytes);
   uint8_t* make();
   void unmake(uint8_t* bytes);
 

@@ -34,6 +34,8 @@ constexpr uint64_t kTripPauseMs = 5'000;
 constexpr uint64_t kSilentKernels = 1'000;
 // How long to wait for cuptiFinalize, which holds the thread that it runs on for 2 to 3 ms.
 constexpr uint64_t kFinalizeMs = 100;
+// How long a launch may take that hooks did not see begin.
+constexpr uint64_t kUnseenMs = 1'000;
 // How often to look for a missing libcupti again: a library loaded later may bring it.
 constexpr uint64_t kFindAgainMs = 10'000;
 
@@ -232,6 +234,7 @@ void Collector::apply(uint64_t now_ms) {
     records_.drop_hooked_calls();
   }
   if (must_wait_for_hooks(now_ms)) return;
+  if (!are_launches_followed()) followed_since_ms_ = 0;
   if (wants_any() && !take_cupti()) return;  // it is being finalized: continues at the next check
   if (control_.mode == GPUPERF_SESSION_OFF && !is_prepared_) {
     return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL,
@@ -290,6 +293,7 @@ void Collector::apply(uint64_t now_ms) {
 
 // Makes CUPTI ours to call. False: a thread is finalizing it and takes long.
 bool Collector::take_cupti() {
+  watch_launches(false);
   if (!finalizer_.hold(kFinalizeMs)) return false;
   if (finalizer_.is_done()) forget_cupti();
   return true;
@@ -308,6 +312,7 @@ void Collector::forget_cupti() {
     end_pause_ms_ = std::min(2 * end_pause_ms_, kEndPauseMsMax);
     return;
   }
+  watch_launches(false);
   end_pause_ms_ = kEndPauseMs;
   cannot_end_ = outcome != Finalizer::Outcome::kEnded;
   if (cannot_end_) return;
@@ -339,7 +344,11 @@ const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (control_.mode != GPUPERF_SESSION_OFF && is_young(now_ms)) {
     return "CUPTI stays attached at first: CUDA graphs may follow";
   }
-  if (are_streams_asked() || now_ms < end_again_ms_) {
+  if (!are_launches_followed() || followed_since_ms_ == 0) followed_since_ms_ = now_ms;
+  watch_launches(!hooks_count());
+  // Launches that began before they were followed are over soon.
+  const bool may_be_in_launch = now_ms - followed_since_ms_ < kUnseenMs;
+  if (may_be_in_launch || are_streams_asked() || now_ms < end_again_ms_) {
     return "CUPTI is about to be finalised";  // retried soon
   }
   finalizer_.want(api_.cuptiFinalize);

@@ -4,7 +4,6 @@
 
 #include "injector/clocks.h"
 #include "injector/launch_hooks.h"
-#include "injector/note_points.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -38,10 +37,9 @@ void Finalizer::on_launch(bool launches_graph) {
 
 Finalizer::Outcome Finalizer::finalize(bool launches_graph) const {
   if (launches_graph) return Outcome::kMetGraph;  // it was created unseen: CUPTI must stay
-  const bool are_counted = hooks_count();
-  if (are_counted && !hold_launches(kOthersMs)) return Outcome::kBusy;
+  if (!hold_launches(kOthersMs)) return Outcome::kBusy;
   const bool is_ended = finalize_() == CUPTI_SUCCESS;
-  if (are_counted) (void)release_launches();
+  (void)release_launches();
   return is_ended ? Outcome::kEnded : Outcome::kFailed;
 }
 

@@ -6,8 +6,8 @@
 // the heap. So it is requested, then done in a launch hook before the launch enters the driver. No
 // other thread may be in a launch then: CUPTI wrote into buffers that it had given back, once in
 // some 3,000 times on an H100 with 16 threads launching. So the thread closes the gate for launches
-// first (launch_gate.h); if others stay in the driver, it is tried again later. Where hooks do not
-// count, nobody knows who is in a launch, and it is done all the same.
+// first (launch_gate.h); if others stay in the driver, it is tried again later. Who requests it has
+// seen to it that launches are followed for some time.
 //
 //   from      to        by
 //   idle      wanted    want(): nothing of ours is on, all buffers are back

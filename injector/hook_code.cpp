@@ -109,6 +109,21 @@ __asm__(
     ".cfi_endproc\n"
     ".size gpuperf_enter, . - gpuperf_enter\n"
 
+    // Where gpuperf_enter goes if the call is to use the front door.
+    ".globl gpuperf_front\n"
+    ".hidden gpuperf_front\n"
+    ".type gpuperf_front, @function\n"
+    "gpuperf_front:\n"
+    ".cfi_startproc\n"
+    ".cfi_def_cfa_offset 16\n"
+    ".cfi_offset %rbp, -16\n"
+    "pop %rbp\n"
+    ".cfi_def_cfa_offset 8\n"
+    ".cfi_restore %rbp\n"
+    "jmp *-56(%rbp)\n"
+    ".cfi_endproc\n"
+    ".size gpuperf_front, . - gpuperf_front\n"
+
     ".p2align 5, 0xcc\n"
     "gpuperf_hooks:\n"  //
     GPUPERF_HOOK_ENTRIES(GPUPERF_STUB)  //
@@ -121,6 +136,7 @@ static_assert(offsetof(CallFrame, caller_bp) == GPUPERF_FRAME_BYTES);
 static_assert(GPUPERF_FRAME_BYTES % 16 == 0);
 static_assert(sizeof(HookedEntry) == GPUPERF_ENTRY_BYTES && offsetof(HookedEntry, real) == 0);
 static_assert(offsetof(CallFrame, call.arguments) == GPUPERF_FRAME_BYTES - 104);
+static_assert(offsetof(CallFrame, call.return_value) == GPUPERF_FRAME_BYTES - 56);
 static_assert(offsetof(CallFrame, call.entry) == GPUPERF_FRAME_BYTES - 48);
 static_assert(offsetof(CallFrame, call.pad) == GPUPERF_FRAME_BYTES - 44);
 

@@ -26,7 +26,7 @@ constexpr size_t kRegisterArguments = 6;
 #define GPUPERF_HOOK_CODE __attribute__((section(GPUPERF_HOOK_SECTION)))
 
 // Bits. A plain call is the thread's outermost hooked call.
-enum FrameKind : uint32_t { kPlainCall = 0, kLoggedCall = 1, kInnerCall = 2 };
+enum FrameKind : uint32_t { kPlainCall = 0, kLoggedCall = 1, kInnerCall = 2, kWatchedCall = 4 };
 
 // A counted call, on its thread's stack.
 struct CallFrame {
@@ -41,8 +41,10 @@ struct CallFrame {
 };
 
 struct WayIntoDriver {
-  Word past;  // the driver's function after its first instruction; 0 = through the front door
-  Word front_or_stack_words;  // the front door if so; else the number of arguments on the stack
+  // The driver's function after its first instruction, or gpuperf_front, which goes where the
+  // frame's return_value says; 0 = through the front door, with no end to be seen.
+  Word past;
+  Word front_or_stack_words;  // the front door if 0; else the number of arguments on the stack
 };
 
 // A function of the driver.
@@ -58,6 +60,8 @@ struct alignas(32) HookedEntry {
 extern "C" {
 // Indexed by enum gpuperf_hook_entry. Written before the stubs are first called.
 __attribute__((visibility("hidden"))) extern HookedEntry gpuperf_entries[GPUPERF_HOOK_COUNT];
+
+__attribute__((visibility("hidden"))) void gpuperf_front();
 
 WayIntoDriver gpuperf_begin_call(CallFrame* frame);
 // Returns `result`.

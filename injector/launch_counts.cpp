@@ -58,7 +58,8 @@ void ThreadCounts::drop_left_frames(uint64_t sp) {
 void ThreadCounts::drop_frames(uint32_t left) {
   while (depth() > left) {
     set_depth(depth() - 1);
-    if (depth() < kDepthMax) add(frame(depth()).counts->abandoned, 1);
+    gpuperf_entry_counts* const counts = depth() < kDepthMax ? frame(depth()).counts : nullptr;
+    if (counts != nullptr) add(counts->abandoned, 1);
   }
   if (left == 0) hide_outermost();
 }
@@ -73,6 +74,12 @@ bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
   set_depth(outer_count + 1);
   add(counts->calls, 1);
   return true;
+}
+
+void ThreadCounts::begin_watched(uint64_t sp) {
+  drop_left_frames(sp);
+  if (depth() < kDepthMax) frame(depth()) = {.sp = sp, .child_ns = 0, .counts = nullptr};
+  set_depth(depth() + 1);
 }
 
 void ThreadCounts::end(uint64_t duration_ns, int32_t status) {

@@ -70,6 +70,11 @@ class alignas(64) ThreadCounts {
   }
   void take_back_plain() { set_depth(0); }
   void count_plain() { add(outer_.counts->calls, 1); }
+  // A call that is followed but not counted.
+  void begin_watched(uint64_t sp);
+  void end_watched() {
+    if (depth() > 0) set_depth(depth() - 1);
+  }
   // Ends the call that began last and has not ended.
   void end(uint64_t duration_ns, int32_t status);
   // The same for an outermost call that succeeded.
@@ -148,7 +153,7 @@ class alignas(64) ThreadCounts {
   struct Frame {
     uint64_t sp;
     uint64_t child_ns;
-    gpuperf_entry_counts* counts;
+    gpuperf_entry_counts* counts;  // null = of a watched call
   };
   // Counts are allocated in chunks, in the order of the entries' first calls. Some stay unused if a
   // signal handler launches during this.

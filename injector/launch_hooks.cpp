@@ -105,8 +105,16 @@ GPUPERF_HOOK_CODE void report_launch(gpuperf_noted_call& call, ThreadCounts& thr
 
 std::atomic<Attend> g_attend = nullptr;
 
-bool is_attention_wanted() {
-  return __atomic_load_n(&gpuperf_hook_flags.attention, __ATOMIC_RELAXED) != 0;
+bool is_wanted(Attention what) {
+  return (gpuperf_hook_flags.attention.load(std::memory_order_relaxed) & what) != 0;
+}
+
+void set_wanted(Attention what, bool is_wanted) {
+  if (is_wanted) {
+    gpuperf_hook_flags.attention.fetch_or(what);
+  } else {
+    gpuperf_hook_flags.attention.fetch_and(static_cast<uint16_t>(~what));
+  }
 }
 
 // Not for copies and memsets: what `attend` does was tested only at launches.
@@ -218,16 +226,26 @@ void begin_frame(CallFrame& frame, ThreadCounts& thread, uint32_t kind) {
 
 WayIntoDriver enter(const HookedEntry& hooked) { return {hooked.past, hooked.stack_words}; }
 
+// A call that is not counted: whoever holds launches has to see it.
+WayIntoDriver begin_watched_call(CallFrame* frame) {
+  const HookedEntry& hooked = gpuperf_entries[frame->call.entry];
+  ThreadCounts* const thread = is_special(kNotCounted) ? nullptr : find_thread();
+  if (thread == nullptr) return {0, hooked.real};
+  thread->begin_watched(reinterpret_cast<Word>(frame->caller_stack));
+  if (thread->depth() == 1) g_gate.pass(thread->is_at_gate());
+  begin_frame(*frame, *thread, kWatchedCall);
+  frame->call.return_value = hooked.real;
+  return {reinterpret_cast<Word>(&gpuperf_front), hooked.stack_words};
+}
+
 // A call that may need anything: begins it.
 __attribute__((noinline)) WayIntoDriver begin_any_call(CallFrame* frame) {
   gpuperf_noted_call& call = frame->call;
   const HookedEntry& hooked = gpuperf_entries[call.entry];
   const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
   const WayIntoDriver front_door{0, hooked.real};
-  if (is_attention_wanted()) {
-    attend(entry);
-    if (!hooks_count()) return front_door;
-  }
+  if (is_wanted(kAsked)) attend(entry);
+  if (!hooks_count()) return is_wanted(kWatched) ? begin_watched_call(frame) : front_door;
   ThreadCounts* const thread = is_special(kNotCounted) ? nullptr : find_thread();
   if (thread == nullptr || !is_unchanged(hooked) ||
       !thread->begin(entry, reinterpret_cast<Word>(frame->caller_stack))) {
@@ -256,6 +274,10 @@ GPUPERF_HOOK_CODE __attribute__((noinline)) WayIntoDriver report_begun_call(Call
 
 __attribute__((noinline)) uint32_t end_any_call(CallFrame* frame, uint32_t result,
                                                 uint64_t end_ns) {
+  if ((frame->kind & kWatchedCall) != 0) {
+    frame->thread->end_watched();
+    return result;
+  }
   const uint64_t start_ns = frame->call.start_mono_ns;
   const uint64_t duration_ns = end_ns > start_ns ? end_ns - start_ns : 0;
   if (duration_ns >= GPUPERF_NOTED_SLOW_NS) {
@@ -382,7 +404,7 @@ void send_kept_launches() {
 }
 
 bool hold_launches(uint64_t patience_ms) {
-  if (!g_is_installed || !hooks_count()) return false;
+  if (!g_is_installed || !are_launches_followed()) return false;
   return g_gate.close(
       [] {
         for (uint32_t i = 0; i < g_threads.count(); ++i) {
@@ -396,6 +418,12 @@ bool hold_launches(uint64_t patience_ms) {
 }
 
 bool release_launches() { return g_gate.open(); }
+
+void watch_launches(bool is_on) {
+  if (is_on != is_wanted(kWatched)) set_wanted(kWatched, is_on);
+}
+
+bool are_launches_followed() { return hooks_count() || is_wanted(kWatched); }
 
 bool can_log_calls() { return g_is_installed && g_can_log; }
 
@@ -442,8 +470,7 @@ uint64_t get_noted_calls() {
 
 void set_attention(Attend attend) {
   if (attend != nullptr) g_attend.store(attend, std::memory_order_release);
-  __atomic_store_n(&gpuperf_hook_flags.attention, static_cast<uint16_t>(attend != nullptr),
-                   __ATOMIC_RELEASE);
+  set_wanted(kAsked, attend != nullptr);
 }
 
 void stop_counting_launches() { set_special(kNotCounted, true); }

@@ -35,11 +35,16 @@ void send_kept_launches();
 using Attend = void (*)(bool launches_graph);
 void set_attention(Attend attend);
 // Waits until no hooked call is in the driver, and makes new ones wait for release_launches(), for
-// at most 40 ms; then they go on. False: this failed and none waits; try again later. Thread:
-// injector's.
+// at most 40 ms; then they go on. False: this failed and none waits; try again later. Thread: any,
+// one at a time (finalizer.h).
 bool hold_launches(uint64_t patience_ms = 100);
 // False: a call went on before this.
 bool release_launches();
+// Follows launches that no hook counts, so that they can be held, too. Once followed for some time,
+// all are: one that began before has ended.
+void watch_launches(bool is_on);
+// Whether they are followed, or counted.
+bool are_launches_followed();
 // Whether calls can be logged with their streams. Call after install_launch_hooks.
 bool can_log_calls();
 // Logs calls that begin from now on, with stream numbers from `ask`; null stops it. Nothing is

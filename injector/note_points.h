@@ -26,7 +26,13 @@ void gpuperf_note_thread(const gpuperf_noted_thread* thread);
 void gpuperf_note_launches(const gpuperf_noted_launches* launches);
 void gpuperf_note_each(const void* nothing);
 
-// Why calls take the long way.
+// What calls are looked at for, whether or not hooks count.
+enum Attention : uint16_t {
+  kAsked = 1,    // launching threads are asked for something: see launch_hooks.h
+  kWatched = 2,  // calls are followed from their beginning to their end
+};
+
+// Why counted calls take the long way.
 enum SpecialCall : uint16_t {
   kUnawaited = 1,   // the injector's thread does not know yet that there are counts
   kNotCounted = 2,  // a forked child: hooks count no more
@@ -40,7 +46,7 @@ enum SpecialCall : uint16_t {
 struct alignas(64) HookFlags {
   // Compared first, the first two at once, then all but the first.
   uint16_t count_semaphore;
-  uint16_t attention;  // launching threads are asked for something: see launch_hooks.h
+  std::atomic<uint16_t> attention;      // bits of enum Attention
   std::atomic<uint16_t> open_captures;  // see graph_hooks.h
   std::atomic<uint16_t> special =
       kUnawaited;  // of enum SpecialCall: while any is set, calls take the long way
