@@ -12,6 +12,9 @@ namespace {
 std::atomic<Finalizer*> g_finalizer = nullptr;
 constexpr useconds_t kLookUs = 200;
 constexpr uint64_t kOthersMs = 3;  // how long others may still be in the driver
+// The first time in a process it took up to 40 ms (H100, 16 threads, a busy host). A thread that
+// launches before it has returned may crash.
+constexpr uint64_t kHeldMsMax = 2'000;
 
 }  // namespace
 
@@ -37,7 +40,7 @@ void Finalizer::on_launch(bool launches_graph) {
 
 Finalizer::Outcome Finalizer::finalize(bool launches_graph) const {
   if (launches_graph) return Outcome::kMetGraph;  // it was created unseen: CUPTI must stay
-  if (!hold_launches(kOthersMs)) return Outcome::kBusy;
+  if (!hold_launches(kOthersMs, kHeldMsMax)) return Outcome::kBusy;
   const bool is_ended = finalize_() == CUPTI_SUCCESS;
   (void)release_launches();
   return is_ended ? Outcome::kEnded : Outcome::kFailed;

@@ -159,10 +159,27 @@ GPUPERF_HOOK_CODE KnownStacks::Known* KnownStacks::find(const WalkStart& start) 
   if (last_ != nullptr && last_->follows != nullptr && is_same(*last_->follows, start)) {
     return last_->follows;
   }
-  for (Known* known = buckets_->known[bucket_of(start)]; known != nullptr; known = known->next) {
-    if (is_same(*known, start)) return known;
+  Known*& first = buckets_->known[bucket_of(start)];
+  Known** place = &first;
+  for (uint32_t i = 0; i < kComparedMax && *place != nullptr; ++i, place = &(*place)->next) {
+    Known* const known = *place;
+    if (!is_same(*known, start)) continue;
+    *place = known->next;
+    known->next = first;
+    first = known;
+    return known;
   }
   return nullptr;
+}
+
+KnownStacks::Known* KnownStacks::find_id(const WalkStart& start, uint64_t stack_id) const {
+  if (buckets_ == nullptr) return nullptr;
+  Known* known = buckets_->ids[get_bucket(stack_id)];
+  while (known != nullptr && (known->stack.noted.stack_id != stack_id ||
+                              known->start.pc != start.pc || known->start.sp != start.sp)) {
+    known = known->next_id;
+  }
+  return known;
 }
 
 bool KnownStacks::set_up_buckets() {
@@ -250,6 +267,7 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
   Known*& first = buckets_->known[bucket_of(start)];
   auto* const known =
       new (memory) Known{.next = first,
+                         .next_id = nullptr,
                          .follows = nullptr,
                          .start = start,
                          .stack = {.noted = walked.head, .noted_until_ns = 0, .noted_to = 0},
@@ -272,6 +290,11 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
     known->stack.noted.python_address = reinterpret_cast<uint64_t>(python);
   }
   first = known;
+  if (is_whole) {
+    Known*& first_id = buckets_->ids[get_bucket(walked.head.stack_id)];
+    known->next_id = first_id;
+    first_id = known;
+  }
   is_full_ = false;
   return known;
 }
@@ -286,7 +309,8 @@ KnownStacks::Known* KnownStacks::learn(const WalkStart& start, uint64_t now_mono
   const int error = errno;
   if (g_is_walking.exchange(true, std::memory_order_acquire)) return nullptr;
   const bool is_whole = walk_own_stack(start, g_python.load(), g_walked);
-  Known* const known = keep(start, g_walked, is_whole);
+  Known* known = is_whole ? find_id(start, g_walked.head.stack_id) : nullptr;
+  if (known == nullptr) known = keep(start, g_walked, is_whole);
   g_is_walking.store(false, std::memory_order_release);
   errno = error;
   return known;

@@ -57,6 +57,10 @@ class KnownStacks {
   static constexpr size_t kBuckets = 256;
   static constexpr uint32_t kRunWords = 8;
 
+  // Stacks that a search compares. A program has thousands from the same start: to walk the stack
+  // anew takes as long as to compare about a hundred.
+  static constexpr uint32_t kComparedMax = 8;
+
   // Words compared one after the other.
   struct Run {
     Run* next;          // in its bucket
@@ -75,7 +79,8 @@ class KnownStacks {
     gpuperf_native_frame* frames() { return reinterpret_cast<gpuperf_native_frame*>(this + 1); }
   };
   struct Known {
-    Known* next;     // in its bucket
+    Known* next;     // in its bucket: the last found comes first
+    Known* next_id;  // in the bucket of its stack's id
     Known* follows;  // the stack taken after it: the first guess
     WalkStart start;
     KnownStack stack;
@@ -89,6 +94,7 @@ class KnownStacks {
   // none.
   struct Buckets {
     Known* known[kBuckets];
+    Known* ids[kBuckets];
     Run* runs[kBuckets];
     Frames* frames[kBuckets];
   };
@@ -96,6 +102,7 @@ class KnownStacks {
   bool is_same(Known& known, const WalkStart& start);
   bool is_same(Run& run) const;
   Known* find(const WalkStart& start);
+  Known* find_id(const WalkStart& start, uint64_t stack_id) const;
   static size_t bucket_of(const WalkStart& start);
   Known* learn(const WalkStart& start, uint64_t now_mono_ns);
   Known* keep(const WalkStart& start, const WalkedStack& walked, bool is_whole);

@@ -30,7 +30,8 @@ void sleep_until_next_look() {
 
 }  // namespace
 
-bool LaunchGate::close(IsInFlight is_in_flight, uint64_t patience_ms) {
+bool LaunchGate::close(IsInFlight is_in_flight, uint64_t patience_ms, uint64_t held_ms_max) {
+  held_ms_max_.store(held_ms_max);
   was_passed_.store(false);
   set_special(kHeld, true);
   bool is_still = have_all_threads_see();
@@ -56,7 +57,9 @@ __attribute__((noinline, cold)) void LaunchGate::wait(std::atomic<bool>& is_wait
   const int error = errno;
   waiting_count_.fetch_add(1);
   const uint64_t start_ms = read_mono_ms();
-  const auto has_patience = [start_ms] { return read_mono_ms() - start_ms < kHeldMsMax; };
+  const auto has_patience = [this, start_ms] {
+    return read_mono_ms() - start_ms < held_ms_max_.load();
+  };
   do {
     is_waiting.store(true);
     while (is_closed() && has_patience()) sleep_until_next_look();

@@ -6,7 +6,7 @@
 // A launching thread passes the gate in its hook, once the call counts as begun. A closing gate
 // makes every core of the process see this (membarrier), then looks for calls in flight: a thread
 // either sees the gate closed or is seen. Launches pay for reading one word only. Waiting threads
-// sleep, and go on by themselves after kHeldMsMax.
+// sleep, and go on by themselves after some time.
 //
 // Thread: closed and opened by one at a time (finalizer.h).
 
@@ -19,8 +19,6 @@ namespace gpuperf::injector {
 
 class LaunchGate {
  public:
-  static constexpr uint64_t kHeldMsMax = 40;
-
   // Thread: the launching one, with its call begun. `is_waiting` is set while it waits.
   void pass(std::atomic<bool>& is_waiting) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
@@ -30,9 +28,9 @@ class LaunchGate {
 
   // Closes the gate and waits until no call is in flight. False, with the gate open: a call still
   // was when threads had waited for 3 ms, or after `patience_ms`; or the Linux kernel cannot do it
-  // (before 4.14, or forbidden).
+  // (before 4.14, or forbidden). Threads wait for at most `held_ms_max`.
   using IsInFlight = bool (*)();
-  bool close(IsInFlight is_in_flight, uint64_t patience_ms);
+  bool close(IsInFlight is_in_flight, uint64_t patience_ms, uint64_t held_ms_max);
   // False: a thread gave up waiting before.
   bool open();
 
@@ -42,6 +40,7 @@ class LaunchGate {
   }
   void wait(std::atomic<bool>& is_waiting);
 
+  std::atomic<uint64_t> held_ms_max_ = 0;
   std::atomic<bool> was_passed_ = false;
   std::atomic<uint32_t> waiting_count_ = 0;
 };

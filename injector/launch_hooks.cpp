@@ -403,7 +403,7 @@ void send_kept_launches() {
   for (uint32_t i = 0; i < g_threads.count(); ++i) (void)g_threads.at(i).send_launches();
 }
 
-bool hold_launches(uint64_t patience_ms) {
+bool hold_launches(uint64_t patience_ms, uint64_t held_ms_max) {
   if (!g_is_installed || !are_launches_followed()) return false;
   return g_gate.close(
       [] {
@@ -414,7 +414,7 @@ bool hold_launches(uint64_t patience_ms) {
         }
         return false;
       },
-      patience_ms);
+      patience_ms, held_ms_max);
 }
 
 bool release_launches() { return g_gate.open(); }

@@ -34,10 +34,10 @@ void send_kept_launches();
 // still call it. Thread: any, one at a time.
 using Attend = void (*)(bool launches_graph);
 void set_attention(Attend attend);
-// Waits until no hooked call is in the driver, and makes new ones wait for release_launches(), for
-// at most 40 ms; then they go on. False: this failed and none waits; try again later. Thread: any,
-// one at a time (finalizer.h).
-bool hold_launches(uint64_t patience_ms = 100);
+// Waits until no hooked call is in the driver, for at most `patience_ms`, and makes new ones wait
+// for release_launches(), for at most `held_ms_max`; then they go on. False: this failed and none
+// waits; try again later. Thread: any, one at a time (finalizer.h).
+bool hold_launches(uint64_t patience_ms = 100, uint64_t held_ms_max = 40);
 // False: a call went on before this.
 bool release_launches();
 // Follows launches that no hook counts, so that they can be held, too. Once followed for some time,

@@ -15,7 +15,9 @@
 #include <functional>
 #include <iterator>
 #include <memory>
+#include <numeric>
 #include <random>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -324,6 +326,47 @@ TEST_F(KnownStacksTest, SignalHandlersMayLaunchInTheMiddleOfIt) {
   signal(SIGALRM, SIG_DFL);
   signal_stack.ss_flags = SS_DISABLE;
   ASSERT_EQ(sigaltstack(&signal_stack, nullptr), 0);
+}
+
+// Turns by the bits of `path`, the lowest first.
+void call_along(uint32_t path, int turns, const std::function<void()>& then);
+__attribute__((noinline)) void turn_left(uint32_t path, int turns,
+                                         const std::function<void()>& then) {
+  call_along(path, turns, then);
+  asm volatile("" : : : "memory");
+}
+__attribute__((noinline)) void turn_right(uint32_t path, int turns,
+                                          const std::function<void()>& then) {
+  call_along(path, turns, then);
+  asm volatile("nop" : : : "memory");
+}
+void call_along(uint32_t path, int turns, const std::function<void()>& then) {
+  if (turns == 0) return then();
+  (path & 1) != 0 ? turn_right(path >> 1, turns - 1, then) : turn_left(path >> 1, turns - 1, then);
+}
+
+TEST_F(KnownStacksTest, KeepsEachOfManyFromTheSamePlaceOnce) {
+  constexpr int kTurns = 4, kRounds = 3;  // more than a search compares
+  std::vector<uint32_t> paths(1u << kTurns);
+  std::iota(paths.begin(), paths.end(), 0u);
+  std::vector<Stack> first(paths.size());
+  std::set<uint64_t> ids, places;
+  std::mt19937 random(1);
+  for (int round = 0; round < kRounds; ++round) {
+    std::shuffle(paths.begin(), paths.end(), random);
+    for (const uint32_t path : paths) {
+      call_along(path, kTurns, [&] {
+        const Stack stack = take_here(*stacks_);
+        ASSERT_NE(stack, nullptr);
+        if (round == 0) first[path] = stack;
+        EXPECT_EQ(stack, first[path]);
+        ids.insert(stack->stack_id);
+        places.insert(frames_of(stack)[0].sp);
+      });
+    }
+  }
+  EXPECT_EQ(ids.size(), paths.size());
+  EXPECT_EQ(places.size(), 1u) << "else the test tests nothing";
 }
 
 }  // namespace
