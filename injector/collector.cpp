@@ -344,6 +344,11 @@ const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (control_.mode != GPUPERF_SESSION_OFF && is_young(now_ms)) {
     return "CUPTI stays attached at first: CUDA graphs may follow";
   }
+  // Some such processes died of a corrupt heap, why is not known (docs/decisions/0012-cupti.md).
+  if (count_launching_threads() > 1 && !may_end_among_threads_) {
+    watch_launches(false);
+    return "CUPTI stays attached: several threads launch";
+  }
   if (!are_launches_followed() || followed_since_ms_ == 0) followed_since_ms_ = now_ms;
   watch_launches(!hooks_count());
   // Launches that began before they were followed are over soon.

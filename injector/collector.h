@@ -49,6 +49,8 @@ class Collector {
   void allow_nodes() { burst_.allow_nodes(); }
   // CUPTI is not finalized during a pause until this long after the first order.
   void set_young(uint64_t young_ms) { young_ms_ = young_ms; }
+  // Lets CUPTI be finalized in processes in which several threads launch.
+  void end_among_threads() { may_end_among_threads_ = true; }
   // Within cuInit: from now on, on_graph() is called before any graph is created.
   void trust_graph_hooks() { graphs_.store(Graphs::kNone); }
   // The first order, from within cuInit.
@@ -143,6 +145,7 @@ class Collector {
   uint32_t hooked_kinds_ = 0;        // kinds wanted when hooked calls began
   uint64_t first_order_ms_ = 0;
   uint64_t young_ms_ = 0;
+  bool may_end_among_threads_ = false;
   const char* why_lost_ = nullptr;  // the last reason for losing track
   uint32_t lost_tracks_ = 0;        // how often hooked calls and records stopped matching
   uint64_t fresh_until_ms_ = 0;     // deadline for hooked calls to begin; 0 = none

@@ -423,6 +423,8 @@ void watch_launches(bool is_on) {
   if (is_on != is_wanted(kWatched)) set_wanted(kWatched, is_on);
 }
 
+uint32_t count_launching_threads() { return g_is_installed ? g_threads.count() : 0; }
+
 bool are_launches_followed() { return hooks_count() || is_wanted(kWatched); }
 
 bool can_log_calls() { return g_is_installed && g_can_log; }

@@ -93,7 +93,7 @@ def check_cycles(report, rig):
     entries = {"cuda_func_sym": {name: name for name in ("cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyDtoHAsync_v2")}}
     with start_tracer(rig, probes=entries) as tracer, \
             receive(rig, welcome={"flush_ms": 50, "kinds": NO_CALLS}) as receiver, \
-            Program(rig, receiver.path, GPUPERF_SETTLE_MS="0") as program:
+            Program(rig, receiver.path, GPUPERF_SETTLE_MS="0", GPUPERF_END_AMONG_THREADS="1") as program:
         tracer.wait_for_probes()
         program.do("spin", THREADS)
         session = wait_for_state(receiver, program.pid, "collecting")

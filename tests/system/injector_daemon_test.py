@@ -366,6 +366,15 @@ class FinaliseTest(unittest.TestCase):
             self.assertEqual(program.state(peer)["finalised"], 1)
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
+    def test_it_stays_where_several_threads_launch(self):
+        with quiet_peer() as peer, self.start(
+                peer, "launch 10 1", environment={"GPUPERF_END_AMONG_THREADS": ""}) as program:
+            program.do("steady 4", peer)
+            self.pause(peer, "several threads launch")
+            program.do("halt", peer)
+            self.assertEqual(program.state(peer)["finalised"], 0)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
     def test_it_stays_once_calls_were_recorded(self):
         with Peer() as peer, self.start(peer, "launch 10 1") as program:
             peer.last.rule(mode=abi.PAUSE)
