@@ -5,9 +5,9 @@
 // No other kind of thread is safe while others are in CUDA: from a thread of our own it corrupted
 // the heap. So it is requested, then done in a launch hook before the launch enters the driver. No
 // other thread may be in a launch then: CUPTI wrote into buffers that it had given back, once in
-// some 3,000 times on an H100 with 16 threads launching (docs/decisions/0012-cupti.md). So the thread closes the gate for launches
-// first (launch_gate.h); if others stay in the driver, it is tried again later. Who requests it has
-// seen to it that launches are followed for some time.
+// some 3,000 times on an H100 with 16 threads launching (docs/decisions/0012-cupti.md). So the
+// thread closes the gate for launches first (launch_gate.h); if others stay in the driver, it is
+// tried again later. Who requests it has seen to it that launches are followed for some time.
 //
 //   from      to        by
 //   idle      wanted    want(): nothing of ours is on, all buffers are back
