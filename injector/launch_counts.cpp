@@ -85,7 +85,7 @@ void ThreadCounts::begin_watched(uint64_t sp) {
 void ThreadCounts::end(uint64_t duration_ns, int32_t status) {
   if (depth() == 0) return;  // cannot happen
   set_depth(depth() - 1);
-  if (depth() >= kDepthMax) return;
+  if (depth() >= kDepthMax || frame(depth()).counts == nullptr) return;
   const Frame& mine = frame(depth());
   if (depth() > 0) {
     frame(depth() - 1).child_ns += duration_ns;

@@ -77,7 +77,12 @@ class alignas(64) ThreadCounts {
   }
   // Ends the call that began last and has not ended.
   void end(uint64_t duration_ns, int32_t status);
-  // The same for an outermost call that succeeded.
+  // Whether the thread is in one call alone, a counted one. Where a program switches stacks, calls
+  // do not end in turn.
+  bool is_in_counted_call() const {
+    return static_cast<int>(depth() == 1) & static_cast<int>(outer_.counts != nullptr);
+  }
+  // `end` for an outermost call that succeeded; with is_in_counted_call().
   void end_plain(uint64_t duration_ns) {
     set_depth(0);
     add(hooked_.total_ns, duration_ns);

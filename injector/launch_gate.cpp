@@ -31,6 +31,7 @@ void sleep_until_next_look() {
 }  // namespace
 
 bool LaunchGate::close(IsInFlight is_in_flight, uint64_t patience_ms, uint64_t held_ms_max) {
+  closer_.store(pthread_self());
   held_ms_max_.store(held_ms_max);
   was_passed_.store(false);
   set_special(kHeld, true);
@@ -54,6 +55,7 @@ bool LaunchGate::open() {
 }
 
 __attribute__((noinline, cold)) void LaunchGate::wait(std::atomic<bool>& is_waiting) {
+  if (pthread_equal(closer_.load(), pthread_self()) != 0) return;
   const int error = errno;
   waiting_count_.fetch_add(1);
   const uint64_t start_ms = read_mono_ms();

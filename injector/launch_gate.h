@@ -6,9 +6,11 @@
 // A launching thread passes the gate in its hook, once the call counts as begun. A closing gate
 // makes every core of the process see this (membarrier), then looks for calls in flight: a thread
 // either sees the gate closed or is seen. Launches pay for reading one word only. Waiting threads
-// sleep, and go on by themselves after some time.
+// sleep, and go on by themselves after some time. The thread that closed the gate passes it.
 //
 // Thread: closed and opened by one at a time (finalizer.h).
+
+#include <pthread.h>
 
 #include <atomic>
 #include <cstdint>
@@ -40,6 +42,7 @@ class LaunchGate {
   }
   void wait(std::atomic<bool>& is_waiting);
 
+  std::atomic<pthread_t> closer_ = {};
   std::atomic<uint64_t> held_ms_max_ = 0;
   std::atomic<bool> was_passed_ = false;
   std::atomic<uint32_t> waiting_count_ = 0;

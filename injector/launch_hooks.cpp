@@ -331,7 +331,7 @@ extern "C" GPUPERF_HOOK_CODE uint32_t gpuperf_end_call(CallFrame* frame, uint32_
   const uint64_t duration_ns = end_ns - frame->call.start_mono_ns;
   ThreadCounts& thread = *frame->thread;
   if (duration_ns >= GPUPERF_NOTED_SLOW_NS || result != 0 || frame->kind != kPlainCall ||
-      thread.depth() != 1) [[unlikely]] {
+      !thread.is_in_counted_call()) [[unlikely]] {
     return end_any_call(frame, result, end_ns);
   }
   thread.hide_outermost();

@@ -5,6 +5,7 @@
 #include <execinfo.h>
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <ucontext.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -110,7 +111,13 @@ class LaunchHooksTest : public testing::Test {
     g_attended = 0;
     g_graph_steps.clear();
   }
-  ~LaunchHooksTest() override { set_listening(false); }
+  ~LaunchHooksTest() override { set(Mode::kIdle); }
+
+  enum class Mode { kIdle, kWatched, kCounted };
+  static void set(Mode mode) {
+    set_listening(mode == Mode::kCounted);
+    watch_launches(mode == Mode::kWatched);
+  }
 };
 
 TEST_F(LaunchHooksTest, SeesLaunchesHoweverTheirAddressWasFound) {
@@ -130,8 +137,8 @@ TEST_F(LaunchHooksTest, SeesLaunchesHoweverTheirAddressWasFound) {
 }
 
 TEST_F(LaunchHooksTest, HandsEveryEntryOnAsItCameAndCountsIt) {
-  for (const bool listens : {false, true}) {
-    set_listening(listens);
+  for (const Mode mode : {Mode::kIdle, Mode::kWatched, Mode::kCounted}) {
+    set(mode);
     for (uint32_t entry = 0; entry < GPUPERF_HOOK_COUNT; ++entry) {
       const FakeEntryRow& row = kFakeEntries[entry];
       const uint32_t result = 700 + entry;
@@ -149,7 +156,7 @@ TEST_F(LaunchHooksTest, HandsEveryEntryOnAsItCameAndCountsIt) {
       }
     }
     send_launch_counts(add_note);
-    EXPECT_EQ(g_noted.size(), listens ? GPUPERF_HOOK_COUNT - 1 : 0);
+    EXPECT_EQ(g_noted.size(), mode == Mode::kCounted ? GPUPERF_HOOK_COUNT - 1 : 0);
   }
   for (const auto& [entry, noted] : g_noted) {
     EXPECT_EQ(noted.calls, 2u) << kFakeEntries[entry].name;
@@ -173,10 +180,12 @@ __attribute__((noinline)) uint32_t call_and_look_back(FakeEntry function) {
 }
 
 TEST_F(LaunchHooksTest, HasUnwindInformation) {
-  set_listening(true);
-  for (const FakeEntryRow& row : kFakeEntries) {
-    EXPECT_EQ(call_and_look_back(find_by_all_ways(row.name)[0]), 7u) << row.name;
-    EXPECT_TRUE(g_was_caller_seen) << row.name;
+  for (const Mode mode : {Mode::kWatched, Mode::kCounted}) {
+    set(mode);
+    for (const FakeEntryRow& row : kFakeEntries) {
+      EXPECT_EQ(call_and_look_back(find_by_all_ways(row.name)[0]), 7u) << row.name;
+      EXPECT_TRUE(g_was_caller_seen) << row.name;
+    }
   }
 }
 
@@ -281,8 +290,7 @@ void stay_inside() {
   --g_inside;
 }
 
-TEST_F(LaunchHooksTest, HoldsEveryLaunchBackForAMoment) {
-  set_listening(true);
+void hold_again_and_again() {
   std::atomic<bool> is_over = false;
   std::vector<std::thread> threads;
   for (int i = 0; i < 4; ++i) {
@@ -308,6 +316,45 @@ TEST_F(LaunchHooksTest, HoldsEveryLaunchBackForAMoment) {
   EXPECT_GT(held, 0);
 }
 
+TEST_F(LaunchHooksTest, ACallThatWasLeftOnAnotherStackEndsWithoutHarm) {
+  const FakeEntry function = find_by_all_ways("cuMemcpyDtoH_v2")[0];
+  // Within a counted call a watched one begins on a stack above it, and ends after it.
+  set(Mode::kCounted);
+  static ucontext_t outer, inner;
+  static FakeEntry called;
+  static std::vector<std::byte> stack(256 << 10);
+  called = function;
+  ASSERT_EQ(getcontext(&inner), 0);
+  inner.uc_stack.ss_sp = stack.data();
+  inner.uc_stack.ss_size = stack.size();
+  inner.uc_link = &outer;
+  makecontext(
+      &inner,
+      [] {
+        fake_entry_prepare(0, [] { (void)swapcontext(&inner, &outer); });
+        (void)call_with(called, {});
+      },
+      0);
+  fake_entry_prepare(0, [] {
+    set(Mode::kWatched);
+    (void)swapcontext(&outer, &inner);
+  });
+  EXPECT_EQ(call_with(function, {}), 0u);
+  (void)swapcontext(&outer, &inner);
+  set(Mode::kCounted);
+  fake_entry_prepare(0, nullptr);
+  EXPECT_EQ(call_with(function, {}), 0u);
+  EXPECT_TRUE(hold_launches()) << "none is in the driver";
+  EXPECT_TRUE(release_launches());
+}
+
+TEST_F(LaunchHooksTest, HoldsEveryLaunchBackForAMoment) {
+  for (const Mode mode : {Mode::kWatched, Mode::kCounted}) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    set(mode);
+    hold_again_and_again();
+  }
+}
 TEST_F(LaunchHooksTest, HoldsNoLaunchBackForLong) {
   set_listening(true);
   const FakeEntry function = find_by_all_ways("cuMemcpyAsync")[0];
@@ -330,6 +377,10 @@ TEST_F(LaunchHooksTest, HoldsNoLaunchBackForLong) {
   held.join();
   EXPECT_EQ(g_entered, entered + 1) << "it goes on by itself";
   EXPECT_FALSE(release_launches()) << "and that is known";
+  ASSERT_TRUE(hold_launches());
+  fake_entry_prepare(0, nullptr);
+  EXPECT_EQ(call_with(function, {}), 0u) << "who holds them does not wait";
+  EXPECT_TRUE(release_launches());
   set_listening(false);
   EXPECT_FALSE(hold_launches()) << "hooks that do not count see nothing";
 }
