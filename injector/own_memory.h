@@ -11,11 +11,6 @@ namespace gpuperf::injector {
 // nothing can be read. Thread: any, also in a signal handler; errno stays.
 bool read_own(uint64_t address, void* to, size_t size_bytes);
 
-// Reads what can be read of it, from its beginning up to a page's end. Returns how much: at most
-// `size_bytes` and kReadablePagesMax pages.
-constexpr size_t kReadablePagesMax = 8;
-size_t read_own_up_to(uint64_t address, void* to, size_t size_bytes);
-
 // Copies of pages that were read, for reads that are near each other: each costs a system call.
 // Not thread-safe.
 template <size_t kPages>

@@ -9,14 +9,11 @@
 namespace gpuperf::injector {
 namespace {
 
-// Reads words from copies of their pages: the thread stands still meanwhile. Of its stack several
-// pages are copied at once. Keeps what it read.
+// Reads words from copies of their pages: the thread stands still meanwhile. Keeps what it read.
 class WordReader {
  public:
-  void begin(WalkedStack& stack, uint64_t sp) {
+  void begin(WalkedStack& stack) {
     stack_ = &stack;
-    sp_ = sp;
-    window_begin_ = window_bytes_ = 0;
     stack.word_count = 0;
     small_count_ = 0;
     step_count_ = 0;
@@ -26,7 +23,7 @@ class WordReader {
 
   // 1, 4 or 8 bytes, or 16: two words.
   bool read(uint64_t address, void* to, uint32_t size_bytes) {
-    if (!copy(address, to, size_bytes)) return false;
+    if (!pages_.read(address, to, size_bytes)) return false;
     const uint32_t word_bytes = size_bytes > 8 ? 8 : size_bytes;
     for (uint32_t at = 0; at < size_bytes; at += word_bytes) {
       uint64_t value = 0;
@@ -64,31 +61,10 @@ class WordReader {
   bool is_full() const { return is_full_; }
 
  private:
-  static constexpr size_t kPages = 16;
-  static constexpr size_t kWindowBytes = 16 << 10;
-  static constexpr uint64_t kStackBytes = 8 << 20;  // as far from the walk's start
-  static constexpr uint32_t kStepWords = 16;        // a step reads at most 7 times
-
-  bool copy(uint64_t address, void* to, uint32_t size_bytes) {
-    if (address - sp_ >= kStackBytes) return pages_.read(address, to, size_bytes);
-    if (!is_in_window(address, size_bytes)) {
-      window_begin_ = address;
-      window_bytes_ = read_own_up_to(address, window_, kWindowBytes);
-      if (!is_in_window(address, size_bytes)) return false;
-    }
-    std::memcpy(to, window_ + (address - window_begin_), size_bytes);
-    return true;
-  }
-  bool is_in_window(uint64_t address, uint32_t size_bytes) const {
-    const uint64_t offset = address - window_begin_;
-    return offset < window_bytes_ && window_bytes_ - offset >= size_bytes;
-  }
+  static constexpr size_t kPages = 8;
+  static constexpr uint32_t kStepWords = 16;  // a step reads at most 7 times
 
   WalkedStack* stack_;
-  uint64_t sp_;
-  uint64_t window_begin_;
-  size_t window_bytes_;
-  std::byte window_[kWindowBytes];
   OwnPages<kPages> pages_;
   StackWord step_[kStepWords];
   uint32_t step_count_;
@@ -237,7 +213,7 @@ uint64_t name_stack(const WalkedStack& stack) {
 bool walk_own_stack(const WalkStart& start, const OwnPython* python, WalkedStack& stack) {
   stack.head = {};
   stack.starts_by_bp = false;
-  g_reader.begin(stack, start.sp);
+  g_reader.begin(stack);
   // Python's words first: they differ where stacks are otherwise alike.
   const bool is_whole =
       (python == nullptr || start.python_thread == 0 || walk_python(start, *python, stack)) &&
