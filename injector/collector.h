@@ -141,8 +141,9 @@ class Collector {
   bool is_clean_ = true;             // no launch so far will produce a record
   bool has_run_ = false;             // the daemon has asked for records
   uint64_t uncounted_since_ms_ = 0;  // since when hooks count no calls; 0 = they do
-  uint64_t followed_since_ms_ = 0;   // since when launches are (launch_hooks.h), last looked at
-  uint32_t hooked_kinds_ = 0;        // kinds wanted when hooked calls began
+  uint64_t followed_since_ms_ =
+      0;                       // since when launches are followed (launch_hooks.h); 0 = not yet
+  uint32_t hooked_kinds_ = 0;  // kinds wanted when hooked calls began
   uint64_t first_order_ms_ = 0;
   uint64_t young_ms_ = 0;
   bool may_end_among_threads_ = false;

@@ -12,8 +12,8 @@ namespace {
 std::atomic<Finalizer*> g_finalizer = nullptr;
 constexpr useconds_t kLookUs = 200;
 constexpr uint64_t kOthersMs = 3;  // how long others may still be in the driver
-// The first time in a process it took up to 40 ms (H100, 16 threads, a busy host). A thread that
-// launches before it has returned may crash.
+// Launches were held for up to 52 ms (H100, 16 threads, a busy host). One that goes on before
+// cuptiFinalize has returned may crash.
 constexpr uint64_t kHeldMsMax = 2'000;
 
 }  // namespace

@@ -8,8 +8,10 @@
 // function and gpuperf_end_call (launch_hooks.cpp). An entry takes only words, six in registers and
 // the rest on the stack: they are passed on unchanged, whatever they mean.
 
+#include <bit>
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 #include "bpf/hook_notes.h"
 #include "injector/call_log.h"
@@ -49,12 +51,22 @@ struct WayIntoDriver {
 
 // A function of the driver.
 struct alignas(32) HookedEntry {
-  Word real;  // 0 = not hooked: it does not exist, or begins in an unknown way
-  Word past;  // after its first instruction
-  // Its first 8 bytes, without the one that the daemon's breakpoint replaces.
-  uint64_t first_bytes;
-  uint32_t breakpoint_at;  // in bits
+  Word real;               // 0 = not hooked: it does not exist, or begins in an unknown way
+  Word past;               // after its first instruction
+  uint64_t first_bytes;    // its first 8
+  uint32_t breakpoint_at;  // in bits: which of them the daemon's breakpoint replaces
   uint32_t stack_words;    // arguments on the stack
+
+  uint64_t read_first_bytes() const {
+    uint64_t bytes = 0;
+    std::memcpy(&bytes, reinterpret_cast<const void*>(real), sizeof(bytes));
+    return bytes;
+  }
+  // Whether nobody but the daemon patched it.
+  bool is_unchanged() const {
+    const uint64_t changed = read_first_bytes() ^ first_bytes;
+    return std::rotr(changed, static_cast<int>(breakpoint_at)) >> 8 == 0;
+  }
 };
 
 extern "C" {

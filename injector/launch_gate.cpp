@@ -64,11 +64,11 @@ __attribute__((noinline, cold)) void LaunchGate::wait(std::atomic<bool>& is_wait
   };
   do {
     is_waiting.store(true);
-    while (is_closed() && has_patience()) sleep_until_next_look();
+    while (is_special(kHeld) && has_patience()) sleep_until_next_look();
     is_waiting.store(false);
     // Check again: the gate may have been closed anew, by a close() that saw this thread as
     // waiting.
-  } while (is_closed() && has_patience());
+  } while (is_special(kHeld) && has_patience());
   if (!has_patience()) was_passed_.store(true);
   waiting_count_.fetch_sub(1);
   errno = error;

@@ -24,7 +24,7 @@ class LaunchGate {
   // Thread: the launching one, with its call begun. `is_waiting` is set while it waits.
   void pass(std::atomic<bool>& is_waiting) {
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (is_closed()) [[unlikely]]
+    if (is_special(kHeld)) [[unlikely]]
       wait(is_waiting);
   }
 
@@ -37,9 +37,6 @@ class LaunchGate {
   bool open();
 
  private:
-  static bool is_closed() {
-    return (gpuperf_hook_flags.special.load(std::memory_order_relaxed) & kHeld) != 0;
-  }
   void wait(std::atomic<bool>& is_waiting);
 
   std::atomic<pthread_t> closer_ = {};

@@ -4,29 +4,20 @@
 
 #include <algorithm>
 #include <atomic>
-#include <bit>
 #include <cerrno>
-#include <cstring>
-#include <span>
 
 #include "injector/clocks.h"
 #include "injector/cycle_clock.h"
+#include "injector/entry_patches.h"
 #include "injector/graph_hooks.h"
 #include "injector/hook_code.h"
 #include "injector/known_stacks.h"
 #include "injector/launch_counts.h"
 #include "injector/launch_gate.h"
 #include "injector/note_points.h"
-#include "injector/pointer_patch.h"
-#include "injector/wait_hooks.h"
 
 namespace gpuperf::injector {
 namespace {
-
-// How the driver's functions begin (all 249 of driver 580.95 that were checked); after endbr64
-// where a driver is built with it.
-constexpr uint8_t kPushRbp = 0x55;
-constexpr uint8_t kEndbr64[] = {0xf3, 0x0f, 0x1e, 0xfa};
 
 // Interval at which threads tell BPF again where their counts are: a daemon may have started since.
 constexpr uint64_t kPlacesNs = 1'000'000'000;
@@ -46,27 +37,9 @@ ThreadCounts* find_thread() {
   return thread != nullptr ? thread : g_threads.find();
 }
 
-bool is_special(SpecialCall reason) {
-  return (gpuperf_hook_flags.special.load(std::memory_order_relaxed) & reason) != 0;
-}
+bool is_wanted(Attention what) { return has_flag(gpuperf_hook_flags.attention, what); }
 
 uint64_t read_clock() { return gpuperf_hook_flags.clock.read(); }
-
-// The function's first 8 bytes with the one that the daemon's breakpoint replaces in the lowest
-// place, and without it.
-uint64_t drop_breakpoint(uint64_t first_bytes, uint32_t at_bit) {
-  return std::rotr(first_bytes, static_cast<int>(at_bit)) >> 8;
-}
-uint64_t read_first_bytes(Word function) {
-  uint64_t bytes = 0;
-  std::memcpy(&bytes, reinterpret_cast<const void*>(function), sizeof(bytes));
-  return bytes;
-}
-// Whether the function begins as it did: a breakpoint of the daemon's aside, nobody patched it.
-bool is_unchanged(const HookedEntry& entry) {
-  return drop_breakpoint(read_first_bytes(entry.real) ^ entry.first_bytes, entry.breakpoint_at) ==
-         0;
-}
 
 __attribute__((noinline, cold)) void wake_sender() {
   const int error = errno;
@@ -104,18 +77,6 @@ GPUPERF_HOOK_CODE void report_launch(gpuperf_noted_call& call, ThreadCounts& thr
 }
 
 std::atomic<Attend> g_attend = nullptr;
-
-bool is_wanted(Attention what) {
-  return (gpuperf_hook_flags.attention.load(std::memory_order_relaxed) & what) != 0;
-}
-
-void set_wanted(Attention what, bool is_wanted) {
-  if (is_wanted) {
-    gpuperf_hook_flags.attention.fetch_or(what);
-  } else {
-    gpuperf_hook_flags.attention.fetch_and(static_cast<uint16_t>(~what));
-  }
-}
 
 // Not for copies and memsets: what `attend` does was tested only at launches.
 __attribute__((noinline, cold)) void attend(uint32_t entry) {
@@ -155,67 +116,6 @@ __attribute__((noinline)) void log_call(const CallFrame& frame, uint64_t duratio
                            .entry = static_cast<uint16_t>(frame.call.entry)});
 }
 
-constexpr uint32_t kStackWords[] = {
-#define GPUPERF_STACK_WORDS(function, arguments) \
-  (arguments) > kRegisterArguments ? (arguments)-kRegisterArguments : 0,
-    GPUPERF_HOOK_ENTRIES(GPUPERF_STACK_WORDS)
-#undef GPUPERF_STACK_WORDS
-};
-
-// Everything to replace: the entries, the functions that create graphs or wait, and those that
-// return their addresses.
-PointerReplacement g_replacements[GPUPERF_HOOK_COUNT + kGraphHooksMax + kWaitHooksMax + 2];
-size_t g_replacement_count = 0;
-
-// Replaces what cuGetProcAddress found.
-void replace_found(uint32_t result, void** found) {
-  if (result != 0 || found == nullptr) return;
-  for (size_t i = 0; i < g_replacement_count; ++i) {
-    if (g_replacements[i].real != reinterpret_cast<Word>(*found)) continue;
-    *found = reinterpret_cast<void*>(g_replacements[i].ours);
-    return;
-  }
-}
-
-// cuGetProcAddress and its newer form; results as in enum CUresult.
-using LookUp = uint32_t (*)(const char*, void**, int, uint64_t);
-LookUp g_look_up = nullptr;
-uint32_t look_up(const char* name, void** found, int version, uint64_t flags) {
-  const uint32_t result = g_look_up(name, found, version, flags);
-  replace_found(result, found);
-  return result;
-}
-
-using LookUpV2 = uint32_t (*)(const char*, void**, int, uint64_t, void*);
-LookUpV2 g_look_up_v2 = nullptr;
-uint32_t look_up_v2(const char* name, void** found, int version, uint64_t flags, void* status) {
-  const uint32_t result = g_look_up_v2(name, found, version, flags, status);
-  replace_found(result, found);
-  return result;
-}
-
-// Whether the function begins in the way that allows entering it past its breakpoint.
-bool read_entry(Word real, HookedEntry& entry) {
-  uint8_t bytes[8];
-  std::memcpy(bytes, reinterpret_cast<const void*>(real), sizeof(bytes));
-  const size_t push_at = std::memcmp(bytes, kEndbr64, sizeof(kEndbr64)) == 0 ? sizeof(kEndbr64) : 0;
-  // A probe may be there already; the daemon always puts it on this instruction.
-  constexpr uint8_t kBreakpoint = 0xcc;
-  if (bytes[push_at] != kPushRbp && bytes[push_at] != kBreakpoint) return false;
-  // push %rbp; mov %rsp, %rbp: anything else that begins with a breakpoint here is unknown.
-  constexpr uint8_t kMoveRspRbp[] = {0x48, 0x89, 0xe5};
-  if (std::memcmp(bytes + push_at + 1, kMoveRspRbp, sizeof(kMoveRspRbp)) != 0) return false;
-  entry.real = real;
-  entry.past = real + push_at + 1;
-  entry.breakpoint_at = static_cast<uint32_t>(8 * push_at);
-  entry.first_bytes = read_first_bytes(real);
-  return true;
-}
-
-}  // namespace
-
-namespace {
-
 void begin_frame(CallFrame& frame, ThreadCounts& thread, uint32_t kind) {
   frame.thread = &thread;
   frame.kind = kind;
@@ -226,7 +126,7 @@ void begin_frame(CallFrame& frame, ThreadCounts& thread, uint32_t kind) {
 
 WayIntoDriver enter(const HookedEntry& hooked) { return {hooked.past, hooked.stack_words}; }
 
-// A call that is not counted: whoever holds launches has to see it.
+// Begins a call that no hook counts, so that hold_launches can wait for its end.
 WayIntoDriver begin_watched_call(CallFrame* frame) {
   const HookedEntry& hooked = gpuperf_entries[frame->call.entry];
   ThreadCounts* const thread = is_special(kNotCounted) ? nullptr : find_thread();
@@ -247,7 +147,7 @@ __attribute__((noinline)) WayIntoDriver begin_any_call(CallFrame* frame) {
   if (is_wanted(kAsked)) attend(entry);
   if (!hooks_count()) return is_wanted(kWatched) ? begin_watched_call(frame) : front_door;
   ThreadCounts* const thread = is_special(kNotCounted) ? nullptr : find_thread();
-  if (thread == nullptr || !is_unchanged(hooked) ||
+  if (thread == nullptr || !hooked.is_unchanged() ||
       !thread->begin(entry, reinterpret_cast<Word>(frame->caller_stack))) {
     return front_door;
   }
@@ -302,7 +202,7 @@ extern "C" GPUPERF_HOOK_CODE WayIntoDriver gpuperf_begin_call(CallFrame* frame) 
   if (is_any_special()) [[unlikely]]
     return begin_any_call(frame);
   ThreadCounts* const thread = ThreadTable::read_slot(gpuperf_hook_flags.thread_slot);
-  if (thread == nullptr || !is_unchanged(hooked) ||
+  if (thread == nullptr || !hooked.is_unchanged() ||
       !thread->begin_plain(call.entry, reinterpret_cast<Word>(frame->caller_stack))) [[unlikely]] {
     return begin_any_call(frame);
   }
@@ -343,33 +243,13 @@ bool install_launch_hooks(void (*wake)()) {
   g_wake = wake;
   void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
   if (driver == nullptr || !g_threads.set_up()) return false;
-  for (uint32_t i = 0; i < GPUPERF_HOOK_COUNT; ++i) {
-    const auto real = reinterpret_cast<Word>(dlsym(driver, get_entry_name(i)));
-    if (real == 0 || !read_entry(real, gpuperf_entries[i])) continue;
-    gpuperf_entries[i].stack_words = kStackWords[i];
-    g_replacements[g_replacement_count++] = {real, find_hook(i)};
-  }
-  if (g_replacement_count == 0) return false;
-  g_replacement_count +=
-      list_graph_hooks(driver, std::span(g_replacements).subspan(g_replacement_count));
-  g_replacement_count +=
-      list_wait_hooks(driver, std::span(g_replacements).subspan(g_replacement_count));
-  g_look_up = reinterpret_cast<LookUp>(dlsym(driver, "cuGetProcAddress"));
-  g_look_up_v2 = reinterpret_cast<LookUpV2>(dlsym(driver, "cuGetProcAddress_v2"));
-  if (g_look_up != nullptr) {
-    g_replacements[g_replacement_count++] = {reinterpret_cast<Word>(g_look_up),
-                                             reinterpret_cast<Word>(&look_up)};
-  }
-  if (g_look_up_v2 != nullptr) {
-    g_replacements[g_replacement_count++] = {reinterpret_cast<Word>(g_look_up_v2),
-                                             reinterpret_cast<Word>(&look_up_v2)};
-  }
+  if (!list_entries(driver)) return false;
   gpuperf_hook_flags.thread_slot = g_threads.slot();
   if (g_threads.slot() == 0) set_special(kNoSlot, true);
   g_can_log = set_up_stream_numbers(driver);
   gpuperf_hook_flags.clock.tune();
   set_up_known_stacks();
-  replace_pointers(driver, {g_replacements, g_replacement_count});
+  replace_entries(driver);
   g_is_installed = true;
   return true;
 }
@@ -419,9 +299,7 @@ bool hold_launches(uint64_t patience_ms, uint64_t held_ms_max) {
 
 bool release_launches() { return g_gate.open(); }
 
-void watch_launches(bool is_on) {
-  if (is_on != is_wanted(kWatched)) set_wanted(kWatched, is_on);
-}
+void watch_launches(bool is_on) { set_flag(gpuperf_hook_flags.attention, kWatched, is_on); }
 
 uint32_t count_launching_threads() { return g_is_installed ? g_threads.count() : 0; }
 
@@ -472,7 +350,7 @@ uint64_t get_noted_calls() {
 
 void set_attention(Attend attend) {
   if (attend != nullptr) g_attend.store(attend, std::memory_order_release);
-  set_wanted(kAsked, attend != nullptr);
+  set_flag(gpuperf_hook_flags.attention, kAsked, attend != nullptr);
 }
 
 void stop_counting_launches() { set_special(kNotCounted, true); }

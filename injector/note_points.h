@@ -26,7 +26,7 @@ void gpuperf_note_thread(const gpuperf_noted_thread* thread);
 void gpuperf_note_launches(const gpuperf_noted_launches* launches);
 void gpuperf_note_each(const void* nothing);
 
-// What calls are looked at for, whether or not hooks count.
+// Why calls pass through gpuperf_count (hook_code.h) even if hooks do not count.
 enum Attention : uint16_t {
   kAsked = 1,    // launching threads are asked for something: see launch_hooks.h
   kWatched = 2,  // calls are followed from their beginning to their end
@@ -48,8 +48,8 @@ struct alignas(64) HookFlags {
   uint16_t count_semaphore;
   std::atomic<uint16_t> attention;      // bits of enum Attention
   std::atomic<uint16_t> open_captures;  // see graph_hooks.h
-  std::atomic<uint16_t> special =
-      kUnawaited;  // of enum SpecialCall: while any is set, calls take the long way
+  // Bits of enum SpecialCall: while one is set, calls take the long way.
+  std::atomic<uint16_t> special = kUnawaited;
   volatile uint16_t launches_semaphore;
   volatile uint16_t each_semaphore;
   uint32_t pad;
@@ -81,14 +81,21 @@ inline bool is_any_special() {
   __asm__("mov %1, %0" : "=r"(words) : "m"(gpuperf_hook_flags));
   return words >> 16 != 0;
 }
-inline void set_special(SpecialCall reason, bool is_set) {
-  const bool was_set = (gpuperf_hook_flags.special.load() & reason) != 0;
-  if (is_set == was_set) return;  // launches read this line
+// Of `attention` and `special`. Sets nothing that is as it is to be: launches read that line.
+inline bool has_flag(const std::atomic<uint16_t>& flags, uint16_t flag) {
+  return (flags.load(std::memory_order_relaxed) & flag) != 0;
+}
+inline void set_flag(std::atomic<uint16_t>& flags, uint16_t flag, bool is_set) {
+  if (has_flag(flags, flag) == is_set) return;
   if (is_set) {
-    gpuperf_hook_flags.special.fetch_or(reason);
+    flags.fetch_or(flag);
   } else {
-    gpuperf_hook_flags.special.fetch_and(static_cast<uint16_t>(~reason));
+    flags.fetch_and(static_cast<uint16_t>(~flag));
   }
+}
+inline bool is_special(SpecialCall reason) { return has_flag(gpuperf_hook_flags.special, reason); }
+inline void set_special(SpecialCall reason, bool is_set) {
+  set_flag(gpuperf_hook_flags.special, reason, is_set);
 }
 // Whether launches are to be reported, and if so, whether each at once. If not each, few need a
 // stack, and the others may be reported together.

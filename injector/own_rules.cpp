@@ -89,7 +89,7 @@ Table* get_table() {
   return table;
 }
 
-// The pages for one rule: for whoever comes first, and of this generation.
+// Lends the copied pages to one thread at a time, emptied if they are of an older generation.
 class PagesInUse {
  public:
   explicit PagesInUse(uint64_t generation) : is_mine_(!is_used_.exchange(true)) {

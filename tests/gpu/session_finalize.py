@@ -16,7 +16,7 @@ from session_rig import FOLDER, Worker, compare_speed, measure, receive
 from trace_rig import start_tracer
 
 CYCLES = int(os.environ.get("WINDOWS", "640"))  # long form: 10000
-LOOKS = 16                                       # a status that says so may take a second
+CYCLES_PER_LOOK = max(CYCLES // 16, 1)         # a status that says so may take a second
 THREADS = 16
 ROUNDS, LAUNCHES = 15, 60_000      # a measurement of 0.2 s
 REPLAYS = 1_000
@@ -103,7 +103,7 @@ def check_cycles(report, rig):
             session.order(mode=RUN, kinds=NO_CALLS, flush_ms=50)
             time.sleep(random.uniform(0.003, 0.03))
             session.order(mode=PAUSE, kinds=NO_CALLS, flush_ms=50)
-            if number % (CYCLES // LOOKS) == CYCLES // LOOKS - 1:
+            if number % CYCLES_PER_LOOK == CYCLES_PER_LOOK - 1:
                 looks += 1
                 with contextlib.suppress(RuntimeError):
                     wait_for_state(receiver, program.pid, "paused", ENDED, 5)

@@ -318,7 +318,7 @@ void hold_again_and_again() {
 
 TEST_F(LaunchHooksTest, ACallThatWasLeftOnAnotherStackEndsWithoutHarm) {
   const FakeEntry function = find_by_all_ways("cuMemcpyDtoH_v2")[0];
-  // Within a counted call a watched one begins on a stack above it, and ends after it.
+  // Within a counted call a watched one begins on another stack, and ends after it.
   set(Mode::kCounted);
   static ucontext_t outer, inner;
   static FakeEntry called;

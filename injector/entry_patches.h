@@ -1,0 +1,16 @@
+#pragma once
+
+// Puts the hooks in the place of the driver's functions, in all addresses that lead to them:
+// pointer_patch.h, and what cuGetProcAddress answers from then on.
+//
+// Thread: within cuInit, before any launch.
+
+namespace gpuperf::injector {
+
+// Lists what to replace and fills gpuperf_entries. `driver`: from dlopen. False: this driver has no
+// entry that can be hooked.
+bool list_entries(void* driver);
+// Replaces what was listed.
+void replace_entries(void* driver);
+
+}  // namespace gpuperf::injector
