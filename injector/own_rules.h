@@ -5,8 +5,8 @@
 //
 // Known rules are kept in a lock-free table of 1 MiB for 64 Ki rules, mapped on first use; a rule
 // that finds no room is made again each time. Nothing allocates, follows a pointer that was read,
-// or changes errno. Measured on a virtual machine: some 4.5 us for a new rule of a new stack, whose
-// tables share pages; 12 us where each is read for itself; 45 ns for a known one.
+// or changes errno. Measured on a virtual machine: the first walk of 93 frames, almost all with new
+// rules, took 0.44 ms; 1.2 ms when no page of the tables was copied. A known rule takes 45 ns.
 
 #include <cstdint>
 

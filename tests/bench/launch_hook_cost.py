@@ -2,7 +2,8 @@
 """What the launch hooks cost a launch, on a fake driver, in a Python program: by how much a launch takes longer with some
 notes on than with them off, switched within the process every 50 launches. Between two launches the program moves
 memory and runs code, jumping from line to line, so that what the hooks need is no longer in the caches, neither data
-nor instructions nor predictions. Run as root on a built tree:
+nor instructions nor predictions. Stacks are also taken from 2,048 paths in random order, with nothing moved. Run as root
+on a built tree:
 
     PYTHONPATH=tests/system:tests/gpu GPUPERF_BUILD=build python3 tests/bench/launch_hook_cost.py [PAIRS [WAY]]
 """
@@ -21,6 +22,7 @@ from injector_workload import FAKES, INJECTOR
 
 SETTLE_SECONDS = 3
 MOVED_KIB = (0, 64, 128, 256)
+PATHS = "paths"
 # Settings, whether a capture runs, what is switched.
 WAYS = {"statistics": (False, False, "count"), "flight recorder, beside statistics": (True, False, "launches"),
         "stack at every launch, beside statistics": (False, True, "launches,each")}
@@ -66,10 +68,27 @@ def descend(depth, size):
         return measure(50, size)
     return descend(depth - 1, size) if depth % 2 else next(map(functools.partial(descend, depth - 1), [size]))
 
+ORDER = random.Random(2)
+
+def turn_left(path, turns):
+    return follow(path >> 1, turns - 1)
+
+def turn_right(path, turns):
+    return follow(path >> 1, turns - 1)
+
+def follow(path, turns):
+    if turns == 0:
+        return measure(1, 0)
+    return turn_right(path, turns) if path & 1 else turn_left(path, turns)
+
+def follow_paths(count=2000, turns=11):
+    return sum(follow(ORDER.getrandbits(turns), turns) for _ in range(count)) / count
+
 print("ready", flush=True)
 for line in sys.stdin:
     notes, size, pairs = line.split()
-    rows = HookSwitch(notes.split(",")).compare(int(pairs), functools.partial(descend, 20, int(size) << 10))
+    rows = HookSwitch(notes.split(",")).compare(
+        int(pairs), follow_paths if size == "paths" else functools.partial(descend, 20, int(size) << 10))
     print(json.dumps(rows), flush=True)
 """
 
@@ -109,10 +128,11 @@ def main():
             with Daemon(config) as daemon:
                 time.sleep(SETTLE_SECONDS)
                 capture = daemon.query("trace", "start", "--pid", program.process.pid)["id"] if captures else None
-                for kib in MOVED_KIB:
+                for kib in MOVED_KIB + ((PATHS,) if captures else ()):
                     rows = program.ask(notes, kib, pairs)
                     middle, low, high = find_middle([on - off for on, off in rows])
-                    print(f"{way}, {kib} KiB moved: {middle:.0f} ns ({low:.0f} to {high:.0f}) of "
+                    what = "from random paths" if kib == PATHS else f"{kib} KiB moved"
+                    print(f"{way}, {what}: {middle:.0f} ns ({low:.0f} to {high:.0f}) of "
                           f"{find_middle([off for _, off in rows])[0]:.0f}", flush=True)
                 if captures:
                     daemon.ctl("trace", "stop", capture)
