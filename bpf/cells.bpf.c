@@ -94,6 +94,29 @@ int cells_add_times(struct gpuperf_cell *cell, __u64 max_ns, __u64 inverted_min_
 	return 0;
 }
 
+static __u64 last_alarm_ns;
+
+int cells_alarm(struct gpuperf_cell *cell)
+{
+	__u64 now_ns = bpf_ktime_get_ns(), before_ns;
+	struct gpuperf_record *record;
+
+	if (!cell)
+		return 0;
+	before_ns = cell->alarm_ns; /* of two threads at once, one more alarm or one less is harmless */
+	cell->alarm_ns = now_ns;
+	if (now_ns - before_ns >= GPUPERF_ALARM_SPAN_NS || now_ns - last_alarm_ns < GPUPERF_ALARM_INTERVAL_NS)
+		return 0;
+	record = bpf_ringbuf_reserve(&process_ring, sizeof(*record), 0);
+	if (!record)
+		return 0; /* the next reading of the totals is less than a second away */
+	last_alarm_ns = now_ns;
+	record->kind = GPUPERF_RECORD_ALARM;
+	record->length_bytes = sizeof(*record);
+	bpf_ringbuf_submit(record, BPF_RB_FORCE_WAKEUP);
+	return 0;
+}
+
 #define WORST_RETRIES 4 /* each lost race means another thread's call joined them */
 
 /* 1 = the call replaced the shortest, 0 = it is shorter than all, -1 = another call got there first. */

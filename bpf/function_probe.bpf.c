@@ -113,7 +113,7 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	function = bpf_map_lookup_elem(&functions, &function_id);
 	if (!cell || !function)
 		return SKIP_RETURN; /* cannot happen: both arrays hold every index handed out */
-	__sync_fetch_and_add(&cell->calls, 1);
+	cells_count_call(cell, function);
 	if (function->flags & GPUPERF_FN_LAUNCH)
 		note_launch(ctx, thread, function, function_id);
 	if (thread)
@@ -305,9 +305,9 @@ int probe_count(struct pt_regs *ctx)
 		note_launch(ctx, bpf_task_storage_get(&threads, task, NULL, 0), function, function_id);
 	cell_index = cells_find(function_id);
 	cell = bpf_map_lookup_elem(&cells, &cell_index);
-	if (cell) {
+	if (cell && function) {
 		__sync_fetch_and_add(&cell->untimed, 1); /* before calls, so that in flight is never negative */
-		__sync_fetch_and_add(&cell->calls, 1);
+		cells_count_call(cell, function);
 	}
 	return 0;
 }

@@ -44,6 +44,10 @@
 #define GPUPERF_LAST_OCTAVE 41
 #define GPUPERF_BUCKETS 560       /* 16 + (41 - 8 + 1) * 16 */
 
+/* Calls of a process that reach alarm_mask within this time are reported, at most one process at each interval. */
+#define GPUPERF_ALARM_SPAN_NS 1000000000ull
+#define GPUPERF_ALARM_INTERVAL_NS 100000000ull
+
 /* struct gpuperf_function.flags */
 #define GPUPERF_FN_STATUS 1u      /* the return value is a status: non-zero is an error */
 #define GPUPERF_FN_STACK 2u       /* slow calls carry a user stack */
@@ -136,6 +140,9 @@ struct gpuperf_function {
 	__s32 benign_status[2];   /* statuses that are not errors ("not ready"), 0 = unused */
 	__u32 outside_ns;         /* what probing one call costs its caller beyond the call's duration */
 	__u64 adaptive_threshold_ns; /* the same, from the function's own recent calls; 0 = none. Since 3. */
+	__u32 alarm_mask;         /* a process that made this many calls and one more within GPUPERF_ALARM_SPAN_NS is
+				   * reported: one less than a power of two; 0 = never. Since 8. */
+	__u32 pad;
 };
 
 /* One error code and how often it was returned. status_tag = (u32)code | 1 << 32; 0 = free slot. */
@@ -162,6 +169,7 @@ struct gpuperf_cell {
 	__u32 buckets[GPUPERF_BUCKETS]; /* wraps at 2^32: the daemon reads often and adds differences */
 	__u64 worst_ns[GPUPERF_WORST]; /* longest slow calls of the cell, any order. Since 3. */
 	__u64 hooked;             /* of `calls`: counted by launch hooks (hook_notes.h), without a trap. Since 7. */
+	__u64 alarm_ns;           /* when `calls` last passed a multiple of the function's alarm_mask + 1. Since 8. */
 };
 
 /* Key of the cell index. Producer: BPF. Consumer: daemon. Since 1. */
@@ -301,7 +309,8 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_CHILD = 10,
 	GPUPERF_RECORD_GRAPH = 11,
 	GPUPERF_RECORD_LAUNCHES = 12,
-	GPUPERF_RECORD_KINDS = 13
+	GPUPERF_RECORD_ALARM = 13,         /* of the header alone: a cell's calls are to be judged now. Since 8. */
+	GPUPERF_RECORD_KINDS = 14
 };
 
 /* One call that passed its threshold. Producer: BPF at return, or the iterator over calls in flight, where

@@ -170,6 +170,7 @@ void KernelEventsPart::take_event(InFlightCalls& calls) {
 
 void KernelEventsPart::take_event(TotalsRead& read) {
   totals_mono_ns_ = read.mono_ns;
+  if (read.is_early) return others_.probing.judge_budget_early(read.mono_ns);
   for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
     others_.kernel.programs()->set_adaptive_threshold(function_id, threshold_ns);
   }

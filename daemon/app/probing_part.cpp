@@ -103,6 +103,8 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
   const int64_t now_ns = core_.clock.mono_ns();
   for (const auto& [function_id, cost_ns] : costs_ns) {
     budget_.set_cost(function_id, cost_ns, now_ns);
+    kernel_.programs()->set_alarm_mask(
+        function_id, Budget::get_alarm_mask(config_.settings().overhead.budget_percent, cost_ns));
   }
   for (const ProbeRow& row : report_->probes) {
     if (!is_placed(row.state)) continue;
@@ -113,11 +115,26 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
 }
 
 // Who asks for a capture wants all of it: no probe is suspended meanwhile.
-void ProbingPart::judge_budget(int64_t now_mono_ns) {
+void ProbingPart::set_budget() {
   const bool is_capturing = tracing_->captures().needs_every_probe();
-  const double percent = is_capturing ? 0 : config_.settings().overhead.budget_percent;
-  budget_.set_percent(percent);
+  budget_.set_percent(is_capturing ? 0 : config_.settings().overhead.budget_percent);
+}
+
+void ProbingPart::judge_budget(int64_t now_mono_ns) {
+  set_budget();
   Budget::Decision decision = budget_.judge(now_mono_ns, read_process_cpu_ns);
+  carry_out(decision, now_mono_ns);
+  if (prober_ && decision.window) prober_->post_window(*decision.window, Budget::kWindow);
+  std::ranges::move(decision.estimates, std::back_inserter(missed_));
+}
+
+void ProbingPart::judge_budget_early(int64_t now_mono_ns) {
+  set_budget();
+  carry_out(budget_.judge_early(now_mono_ns, read_process_cpu_ns), now_mono_ns);
+}
+
+// Of it what is suspended and what no longer is.
+void ProbingPart::carry_out(const Budget::Decision& decision, int64_t now_mono_ns) {
   const auto functions = core_.registry.get();
   for (const Suspension& out : decision.suspend) {
     suspended_.insert(out.function_id);
@@ -133,13 +150,11 @@ void ProbingPart::judge_budget(int64_t now_mono_ns) {
     log_info("probe attached again after suspension",
              {{"function", (*functions)[function_id].name}});
   }
-  const bool was_sampling = std::exchange(is_sampling_, percent > 0);
+  const bool was_sampling = std::exchange(is_sampling_, budget_.is_on());
   const bool is_changed = !decision.suspend.empty() || !decision.resume.empty();
   if (prober_ && (is_changed || was_sampling != is_sampling_)) {
     prober_->post_suspended(suspended_, is_sampling_);
   }
-  if (prober_ && decision.window) prober_->post_window(*decision.window, Budget::kWindow);
-  std::ranges::move(decision.estimates, std::back_inserter(missed_));
 }
 
 }  // namespace gpuperf

@@ -38,10 +38,13 @@ class ProbingPart final : public Part {
   void apply(const CellDelta& delta) { budget_.apply(delta); }
   void apply(const ProcessExited& exited) { budget_.apply(exited); }
   void judge_budget(int64_t now_mono_ns);
+  void judge_budget_early(int64_t now_mono_ns);
   // Calls of suspended functions, as they become known.
   std::vector<Budget::Estimate> take_missed() { return std::exchange(missed_, {}); }
 
  private:
+  void set_budget();
+  void carry_out(const Budget::Decision& decision, int64_t now_mono_ns);
   void take_report(std::shared_ptr<const ProbeReport> report);
 
   const KernelPart& kernel_;

@@ -259,6 +259,11 @@ Result<DecodedRecord> decode_child(std::span<const std::byte> bytes) {
                       .child = {record.child_pid, record.child_start_boot_ns}};
 }
 
+Result<DecodedRecord> decode_alarm(std::span<const std::byte> bytes) {
+  RETURN_IF_ERROR(read_record<gpuperf_record>(bytes).status());
+  return CallsAlarm{};
+}
+
 using Decoder = Result<DecodedRecord>(std::span<const std::byte>);
 
 // Null for what comes through no ring. The compiler refuses a kind without a case.
@@ -287,6 +292,8 @@ Decoder* find_decoder(uint32_t kind) {
       return decode_child;
     case GPUPERF_RECORD_GRAPH:
       return decode_graph;
+    case GPUPERF_RECORD_ALARM:
+      return decode_alarm;
     case GPUPERF_RECORD_SLOW_IN_FLIGHT:
     case GPUPERF_RECORD_KINDS:
       break;

@@ -10,11 +10,14 @@
 
 namespace gpuperf {
 
+// A process calls a function so often that its probe may cost too much.
+struct CallsAlarm {};
+
 // A record of the BPF rings, decoded. `SlowCallEvent::owner` is left empty: the record does not
 // know it.
-using DecodedRecord =
-    std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
-                 std::vector<TraceLaunch>, TraceSite, TraceCall, TraceGraphCall, ChildStarted>;
+using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
+                                   std::vector<TraceLaunch>, TraceSite, TraceCall, TraceGraphCall,
+                                   ChildStarted, CallsAlarm>;
 
 // The longest kMaxInFlightCalls of the calls the iterator reported; the rest is counted. Calls that
 // have not begun yet are left out.

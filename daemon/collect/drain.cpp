@@ -138,13 +138,14 @@ void Drain::take_record(RawStack& stack) {
   drops_.add(DropCause::kBpfStackCopy);  // the first part is lost, or with the loop already
 }
 
-void Drain::read_totals() {
+void Drain::read_totals(bool is_early) {
+  has_alarm_ = false;
   const Status status = totals_.read(batch_);
   if (!status.ok()) {
     log_error("totals not read", {{"error", std::string(status.message())}});
     return;
   }
-  batch_.emplace_back(TotalsRead{now_ns()});
+  batch_.emplace_back(TotalsRead{now_ns(), is_early});
 }
 
 void Drain::look_at_in_flight() {
@@ -200,15 +201,16 @@ void Drain::run() {
       totals_.sweep();
       next_sweep = now + kSweepPeriod;
     }
+    if (now < next_read && has_alarm_) read_totals(true);
     if (now >= next_read) {
-      read_totals();
+      read_totals(false);
       next_read = now + setup_.interval;
       if (now >= next_look_) look_at_in_flight();
     }
     flush();
   }
   consume_rings();
-  read_totals();
+  read_totals(false);
   queue_.close_with(std::move(batch_));
   setup_.on_batch();
 }

@@ -21,8 +21,8 @@
 
 namespace gpuperf {
 
-// The drain thread: empties the BPF rings, reads the totals every `interval`, decodes, and hands
-// batches of events to the loop.
+// The drain thread: empties the BPF rings, reads the totals every `interval` and when the kernel
+// side asks for it, decodes, and hands batches of events to the loop.
 //
 // Owns its thread, between start and stop. `programs`' descriptors behind the rings must outlive
 // it. Calls in flight are looked at every second, less often where a look takes long. Of a burst of
@@ -59,7 +59,7 @@ class Drain {
  private:
   Drain(Setup setup, MapSource totals, DropCounters& drops);
   void run();
-  void read_totals();
+  void read_totals(bool is_early);
   void look_at_in_flight();
   bool flush();
   Status add_ring(int ring_fd, const char* name);
@@ -79,6 +79,7 @@ class Drain {
   void take_record(TraceCall& call) { trace_.calls.push_back(call); }
   void take_record(TraceSite& site) { trace_.sites.push_back(std::move(site)); }
   void take_record(TraceGraphCall& call) { trace_.graph_calls.push_back(call); }
+  void take_record(CallsAlarm&) { has_alarm_ = true; }
 
   const Setup setup_;
   DropCounters& drops_;
@@ -92,6 +93,7 @@ class Drain {
   Batch batch_;
   TraceBatch trace_;
   std::chrono::steady_clock::time_point next_look_;
+  bool has_alarm_ = false;     // since the last reading of the totals
   bool look_failed_ = false;   // said once
   bool rings_failed_ = false;  // likewise
   ProcessUsers users_;

@@ -124,6 +124,7 @@ struct InFlightCalls {
 // Every cell has been read; the deltas before it are those of just this time.
 struct TotalsRead {
   int64_t mono_ns = 0;
+  bool is_early = false;  // between two regular readings: a probe may cost too much
   bool operator==(const TotalsRead&) const = default;
 };
 

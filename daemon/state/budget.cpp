@@ -1,6 +1,7 @@
 #include "daemon/state/budget.h"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -9,6 +10,8 @@ namespace {
 
 // A reading older than this says too little about the CPU time of now.
 constexpr int64_t kKeepReadingNs = 300'000'000'000;
+// The budget is that of a second at least: a process that does little may do it at once.
+constexpr double kLeastTimeNs = 1e9;
 
 }  // namespace
 
@@ -76,9 +79,11 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
   Decision decision;
   if (now_mono_ns <= reading_start_ns_) return decision;
   close_window(now_mono_ns, read_cpu_ns, decision);
-  for (const Offender& offender : find_offenders(now_mono_ns, read_cpu_ns)) {
-    relieve(offender, now_mono_ns, decision);
-  }
+  Reading reading = add_up(now_mono_ns, [&](const ProcessKey& process) {
+    return read_process_time_ns(process, now_mono_ns, read_cpu_ns);
+  });
+  overhead_ = std::move(reading.overhead);
+  for (const Offender& offender : reading.offenders) relieve(offender, now_mono_ns, decision);
   if (limits_.percent <= 0) {
     resume_all(now_mono_ns, decision);
   } else {
@@ -92,13 +97,28 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
   return decision;
 }
 
-// Sets overhead_. Those over the budget, the worst first: relieving them may be enough for the
-// rest.
-std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
-                                                     const ReadCpu& read_cpu_ns) {
+Budget::Decision Budget::judge_early(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) {
+  loop_thread_.check();
+  Decision decision;
+  if (limits_.percent <= 0 || now_mono_ns <= reading_start_ns_) return decision;
+  const Reading reading = add_up(now_mono_ns, [&](const ProcessKey& process) {
+    return estimate_process_time_ns(process, now_mono_ns, read_cpu_ns);
+  });
+  for (const Offender& offender : reading.offenders) relieve(offender, now_mono_ns, decision);
+  return decision;
+}
+
+// Rounded up: below it no process is over the budget.
+uint32_t Budget::get_alarm_mask(double budget_percent, uint64_t cost_ns) {
+  if (budget_percent <= 0 || cost_ns == 0) return 0;
+  const double calls = budget_percent / 100 * kLeastTimeNs / static_cast<double>(cost_ns);
+  return static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::clamp(calls, 2., 1e9)))) -
+         1;
+}
+
+Budget::Reading Budget::add_up(int64_t now_mono_ns, const GetTime& get_time_ns) {
   const auto elapsed_ns = static_cast<double>(now_mono_ns - reading_start_ns_);
-  std::vector<std::pair<double, Offender>> found;
-  overhead_.clear();
+  Reading reading;
   for (const auto& [process, made] : calls_) {
     Offender offender{.process = process, .comm = made.owner.comm, .time_ns = elapsed_ns};
     double all_ns = 0, in_ns = 0;
@@ -110,22 +130,22 @@ std::vector<Budget::Offender> Budget::find_offenders(int64_t now_mono_ns,
       in_ns += cost_ns;
       offender.costs.push_back({function_id, cost_ns});
     }
-    if (limits_.percent > 0 && in_ns > allowed_ratio() * elapsed_ns) {
-      offender.time_ns =
-          std::max(elapsed_ns, read_process_time_ns(process, now_mono_ns, read_cpu_ns));
+    const double least_ns = allowed_ratio() * std::max(elapsed_ns, kLeastTimeNs);
+    if (limits_.percent > 0 && in_ns > least_ns) {
+      offender.time_ns = std::max(elapsed_ns, get_time_ns(process));
     }
+    offender.allowed_ns = std::max(least_ns, allowed_ratio() * offender.time_ns);
     const double hooks_ns = static_cast<double>(made.hooked * kHookedCallCostNs);
-    overhead_.push_back({.process = process,
-                         .owner = made.owner,
-                         .ratio = (all_ns + hooks_ns) / offender.time_ns,
-                         .hooks_ratio = hooks_ns / offender.time_ns});
-    if (limits_.percent <= 0 || in_ns <= allowed_ratio() * offender.time_ns) continue;
-    found.emplace_back(in_ns / offender.time_ns, std::move(offender));
+    reading.overhead.push_back({.process = process,
+                                .owner = made.owner,
+                                .ratio = (all_ns + hooks_ns) / offender.time_ns,
+                                .hooks_ratio = hooks_ns / offender.time_ns});
+    if (limits_.percent > 0 && in_ns > offender.allowed_ns) {
+      reading.offenders.push_back(std::move(offender));
+    }
   }
-  std::ranges::stable_sort(found, std::ranges::greater{}, &decltype(found)::value_type::first);
-  std::vector<Offender> offenders;
-  for (auto& [ratio, offender] : found) offenders.push_back(std::move(offender));
-  return offenders;
+  std::ranges::stable_sort(reading.offenders, std::ranges::greater{}, &Offender::get_share);
+  return reading;
 }
 
 // CPU time since the reading before. Without one, since the process began: what is too much of that
@@ -144,6 +164,22 @@ double Budget::read_process_time_ns(const ProcessKey& process, int64_t now_mono_
   return used_ns;
 }
 
+// At the mean since the reading before, or since the process began: it changes nothing for the
+// reading that follows.
+double Budget::estimate_process_time_ns(const ProcessKey& process, int64_t now_mono_ns,
+                                        const ReadCpu& read_cpu_ns) const {
+  const auto known = cpu_.find(process);
+  // Boot time is ahead of monotonic time on a machine that was asleep: that only makes it younger.
+  const CpuReading since = known != cpu_.end()
+                               ? known->second
+                               : CpuReading{.mono_ns = static_cast<int64_t>(process.start_boot_ns)};
+  const uint64_t cpu_ns = read_cpu_ns(process);
+  if (now_mono_ns <= since.mono_ns || cpu_ns <= since.cpu_ns) return 0;
+  return static_cast<double>(cpu_ns - since.cpu_ns) /
+         static_cast<double>(now_mono_ns - since.mono_ns) *
+         static_cast<double>(now_mono_ns - reading_start_ns_);
+}
+
 void Budget::relieve(const Offender& offender, int64_t now_mono_ns, Decision& decision) {
   std::vector<Cost> costs;
   for (const Cost& cost : offender.costs) {
@@ -151,11 +187,10 @@ void Budget::relieve(const Offender& offender, int64_t now_mono_ns, Decision& de
   }
   double left_ns = std::accumulate(costs.begin(), costs.end(), 0.0,
                                    [](double sum, const Cost& cost) { return sum + cost.ns; });
-  const double allowed_ns = allowed_ratio() * offender.time_ns;
-  if (left_ns <= allowed_ns) return;  // what a worse process lost was enough
+  if (left_ns <= offender.allowed_ns) return;  // what a worse process lost was enough
   std::ranges::stable_sort(costs, std::ranges::greater{}, &Cost::ns);
   for (const Cost& cost : costs) {
-    if (left_ns <= kTarget * allowed_ns) break;
+    if (left_ns <= kTarget * offender.allowed_ns) break;
     left_ns -= cost.ns;
     suspend(offender, cost, now_mono_ns, decision);
   }

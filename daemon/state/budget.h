@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -22,7 +23,9 @@ namespace gpuperf {
 // A process pays calls x calibrated cost, of the time it had: the time between two readings, or the
 // CPU time it used where that is more (eight busy threads have eight seconds a second). Over the
 // budget, its costliest functions are suspended, one by one, until what is left is predicted at
-// `kTarget` of the budget: for every process, since probes act on files.
+// `kTarget` of the budget: for every process, since probes act on files. Where a second's budget is
+// used up before the second is over, the kernel side says so (get_alarm_mask), and judge_early
+// decides.
 //
 // A suspended function is probed for kWindow at a time (SampledFunction), one function at once, as
 // often as all windows together cost `kWindowsShare` of the budget, but for the limits of a gap. It
@@ -76,6 +79,7 @@ class Budget {
     loop_thread_.check();
     limits_.percent = percent;
   }
+  bool is_on() const { return limits_.percent > 0; }
   // What one call of the function pays for its probes; 0 = not known. The first time also says
   // since when it is probed; without it, its first delta does.
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
@@ -92,6 +96,11 @@ class Budget {
   // To be called right after the deltas of a reading of all cells were applied, about once a
   // second: they must be the calls since the last judgement.
   Decision judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns);
+
+  // Likewise, between two such readings: who has used up the budget of a whole second already.
+  Decision judge_early(int64_t now_mono_ns, const ReadCpu& read_cpu_ns);
+  // gpuperf_function::alarm_mask of a function whose call costs so much; 0 = never.
+  static uint32_t get_alarm_mask(double budget_percent, uint64_t cost_ns);
 
   // Sets suspensions (by function id), overhead (between the last two readings; a process below the
   // budget is measured by that time alone, so its ratio is the most it can be) and coverage as of
@@ -133,10 +142,26 @@ class Budget {
     ProcessKey process;
     std::string comm;
     double time_ns = 0;
+    double allowed_ns = 0;
     std::vector<Cost> costs;  // of functions that are in
+
+    double get_share() const {
+      return std::accumulate(costs.begin(), costs.end(), 0.0,
+                             [](double sum, const Cost& cost) { return sum + cost.ns; }) /
+             time_ns;
+    }
+  };
+  struct Reading {
+    std::vector<OverheadRow> overhead;
+    std::vector<Offender> offenders;  // the worst first: relieving them may be enough for the rest
   };
 
-  std::vector<Offender> find_offenders(int64_t now_mono_ns, const ReadCpu& read_cpu_ns);
+  // What a process used between the last reading and the one at hand, of its CPU time.
+  using GetTime = std::function<double(const ProcessKey&)>;
+
+  Reading add_up(int64_t now_mono_ns, const GetTime& get_time_ns);
+  double estimate_process_time_ns(const ProcessKey& process, int64_t now_mono_ns,
+                                  const ReadCpu& read_cpu_ns) const;
   double read_process_time_ns(const ProcessKey& process, int64_t now_mono_ns,
                               const ReadCpu& read_cpu_ns);
   void relieve(const Offender& offender, int64_t now_mono_ns, Decision& decision);

@@ -47,6 +47,22 @@ TEST_P(FunctionProbeTest, CountsEveryCallOfManyThreads) {
   EXPECT_GE(cell.max_ns, cell.total_ns / cell.calls);
 }
 
+TEST_P(FunctionProbeTest, ReportsAProcessThatReachesAFunctionsLimitWithinASecond) {
+  probe(0, target_plain);
+  const auto call = [this](int calls) {
+    for (int i = 0; i < calls; ++i) (void)target_plain(i);
+    return drain<gpuperf_record>("process_ring").size();
+  };
+  EXPECT_EQ(call(2000), 0u);  // there is no limit yet
+
+  programs_->set_alarm_mask(0, 3);  // the last such count was 2,000
+  EXPECT_EQ(call(4), 0u);           // the first that is looked at
+  EXPECT_EQ(call(4), 1u);
+  EXPECT_EQ(call(4), 0u);  // one for all that come within a tenth of a second
+  std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+  EXPECT_EQ(call(4), 0u);  // not within a second
+}
+
 TEST_P(FunctionProbeTest, PutsDurationsInTheBucketTheDaemonExpects) {
   probe(0, target_inner);
 

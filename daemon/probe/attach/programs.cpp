@@ -398,6 +398,10 @@ void Programs::set_outside_cost(uint32_t function_id, uint32_t outside_ns) {
   std::atomic_ref(functions_.as<gpuperf_function>()[function_id].outside_ns).store(outside_ns);
 }
 
+void Programs::set_alarm_mask(uint32_t function_id, uint32_t mask) {
+  std::atomic_ref(functions_.as<gpuperf_function>()[function_id].alarm_mask).store(mask);
+}
+
 void Programs::set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns) {
   std::atomic_ref(functions_.as<gpuperf_function>()[function_id].adaptive_threshold_ns)
       .store(threshold_ns);

@@ -48,6 +48,12 @@ class BudgetTest : public testing::Test {
     if (decision.window) opened_ = decision.window;
     return decision;
   }
+  // Since the last reading, or another early judgement.
+  Budget::Decision judge_early(std::chrono::nanoseconds later) {
+    now_ns_ += later.count();
+    return budget_.judge_early(now_ns_,
+                               [this](const ProcessKey& process) { return cpu_ns_[process]; });
+  }
   Budget::Decision call_too_much(uint32_t function_id) {
     call(function_id, 500'000);
     return end_window();
@@ -114,6 +120,48 @@ TEST_F(BudgetTest, TakesOutWhatIsOverTheBudgetAndSaysWhy) {
                                                        .until_mono_ns = now_ns_ + 5 * kSecondNs,
                                                        .times = 1}));
   EXPECT_EQ(take().suspensions, decision.suspend);
+}
+
+TEST_F(BudgetTest, ActsOnceTheBudgetOfASecondIsUsedUp) {
+  call(1, 10'000);
+  EXPECT_THAT(judge_early(milliseconds(50)).suspend, IsEmpty());
+  call(1, 100);
+  const Budget::Decision decision = judge_early(milliseconds(50));
+
+  ASSERT_THAT(get_ids(decision.suspend), ElementsAre(1));
+  EXPECT_DOUBLE_EQ(decision.suspend[0].share_ratio, 0.101);  // of the 100 ms
+  EXPECT_THAT(end_window().suspend, IsEmpty());              // not once more
+}
+
+TEST_F(BudgetTest, AnEarlyJudgementTakesNothingFromTheReading) {
+  cpu_ns_[kTrainer] = 100 * kSecondNs;
+  call(1, 9'000);
+  call(2, 40'000, kServer);
+  EXPECT_THAT(get_ids(judge_early(milliseconds(400)).suspend), ElementsAre(2));
+  call(1, 900);
+  end_window(milliseconds(600));
+
+  const Snapshot snapshot = take();
+  ASSERT_EQ(snapshot.overhead.size(), 2u);
+  EXPECT_DOUBLE_EQ(snapshot.overhead[0].ratio, 0.0099);
+  EXPECT_DOUBLE_EQ(snapshot.overhead[1].ratio, 0.04);
+}
+
+TEST_F(BudgetTest, JudgesBusyThreadsEarlyByWhatTheyUsedSoFar) {
+  cpu_ns_[kTrainer] = 8 * kStartNs;  // eight seconds a second, since it began
+  call(1, 39'000);
+  EXPECT_THAT(judge_early(milliseconds(500)).suspend, IsEmpty());  // 39 of 40 ms
+  call(1, 2'000);
+  EXPECT_THAT(get_ids(judge_early(milliseconds(0)).suspend), ElementsAre(1));
+}
+
+TEST_F(BudgetTest, RaisesNoAlarmForWhatTheBudgetAllows) {
+  EXPECT_EQ(Budget::get_alarm_mask(1, 1000), 16'383u);  // after 16,384 calls: 10,000 are allowed
+  EXPECT_EQ(Budget::get_alarm_mask(1, 12'500), 1023u);
+  EXPECT_EQ(Budget::get_alarm_mask(1, 1'000'000'000), 1u);
+  EXPECT_EQ(Budget::get_alarm_mask(100, 1), (1u << 30) - 1);
+  EXPECT_EQ(Budget::get_alarm_mask(0, 1000), 0u);
+  EXPECT_EQ(Budget::get_alarm_mask(1, 0), 0u);
 }
 
 TEST_F(BudgetTest, TakesNothingForCallsThatHooksCounted) {
