@@ -10,9 +10,6 @@
 
 namespace gpuperf {
 
-// A process calls a function so often that its probe may cost too much.
-struct CallsAlarm {};
-
 // A record of the BPF rings, decoded. `SlowCallEvent::owner` is left empty: the record does not
 // know it.
 using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,

@@ -121,6 +121,9 @@ struct InFlightCalls {
   bool operator==(const InFlightCalls&) const = default;
 };
 
+// A process calls a function so often that its probe may cost too much.
+struct CallsAlarm {};
+
 // Every cell has been read; the deltas before it are those of just this time.
 struct TotalsRead {
   int64_t mono_ns = 0;
