@@ -177,6 +177,7 @@ void KernelEventsPart::take_event(TotalsRead& read) {
   for (const PastHooks::Found& found : past_hooks_.end_window()) {
     stats_.add_past_hooks(found.process, found.function_id, found.calls);
   }
+  others_.probing.set_recorded(others_.sessions.windows().list_in_windows());
   others_.probing.judge_budget(read.mono_ns);
   for (const Budget::Estimate& found : others_.probing.take_missed()) {
     stats_.add_missed(found.process, found.function_id, found.missed);

@@ -25,7 +25,7 @@ ProbingPart::ProbingPart(Core& core, const KernelPart& kernel, const TracingPart
       kernel_(kernel),
       tracing_(tracing),
       config_(std::move(config)),
-      budget_({.percent = core.settings.overhead.budget_percent}, core.clock.mono_ns()) {}
+      budget_(core.settings.overhead.budget, core.clock.mono_ns()) {}
 
 // Where nothing can be probed, the report says why there is no data.
 Status ProbingPart::start() {
@@ -104,7 +104,8 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
   for (const auto& [function_id, cost_ns] : costs_ns) {
     budget_.set_cost(function_id, cost_ns, now_ns);
     kernel_.programs()->set_alarm_mask(
-        function_id, Budget::get_alarm_mask(config_.settings().overhead.budget_percent, cost_ns));
+        function_id,
+        Budget::get_alarm_mask(config_.settings().overhead.budget.get_least_percent(), cost_ns));
   }
   for (const ProbeRow& row : report_->probes) {
     if (!is_placed(row.state)) continue;
@@ -117,7 +118,8 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
 // Who asks for a capture wants all of it: no probe is suspended meanwhile.
 void ProbingPart::set_budget() {
   const bool is_capturing = tracing_->captures().needs_every_probe();
-  budget_.set_percent(is_capturing ? 0 : config_.settings().overhead.budget_percent);
+  budget_.set_limits(is_capturing ? OverheadLimits{.percent = 0}
+                                  : config_.settings().overhead.budget);
 }
 
 void ProbingPart::judge_budget(int64_t now_mono_ns) {

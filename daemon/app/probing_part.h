@@ -37,6 +37,8 @@ class ProbingPart final : public Part {
   void set_launch_reports(gpuperf_launch_reports wanted);
   void apply(const CellDelta& delta) { budget_.apply(delta); }
   void apply(const ProcessExited& exited) { budget_.apply(exited); }
+  // Processes that CUPTI's part of the budget is taken from.
+  void set_recorded(std::set<ProcessKey> processes) { budget_.set_recorded(std::move(processes)); }
   void judge_budget(int64_t now_mono_ns);
   void judge_budget_early(int64_t now_mono_ns);
   // Calls of suspended functions, as they become known.

@@ -14,10 +14,6 @@ constexpr int kBatchesPerTurn = 2;
 
 constexpr uint64_t kMemoryShare = 4;  // of the daemon's memory, one of so many is for sessions
 
-double get_cupti_budget_ratio(const Settings& settings) {
-  return settings.ingest.cupti_budget_percent / 100;
-}
-
 }  // namespace
 
 SessionsPart::SessionsPart(Core& core)
@@ -26,7 +22,7 @@ SessionsPart::SessionsPart(Core& core)
       statistics_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds),
                    .max_exited_processes = core.settings.stats.max_exited_processes},
                   core.drops),
-      windows_(get_cupti_budget_ratio(core.settings),
+      windows_(core.settings.overhead.budget,
                [this](uint64_t session_id, SessionOrder::Mode mode) {
                  SessionOrder order{.mode = mode};
                  order.sample_every = static_cast<uint32_t>(core_.settings.ingest.sample_every);
@@ -79,7 +75,7 @@ void SessionsPart::apply_settings(const Settings& settings) {
   const std::chrono::seconds keep(settings.stats.keep_exited_seconds);
   registry_.set_keep_closed(keep);
   statistics_.set_keep_exited(keep);
-  windows_.set_budget(get_cupti_budget_ratio(settings));
+  windows_.set_limits(settings.overhead.budget);
 }
 
 void SessionsPart::advance(int64_t now_mono_ns) {

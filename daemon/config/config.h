@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "daemon/base/result.h"
+#include "daemon/model/overhead_limits.h"
 #include "daemon/probe/probe_spec.h"
 
 namespace gpuperf {
@@ -44,8 +45,7 @@ struct Settings {
     uint64_t max_sessions_per_user = 768;         // of them
     uint64_t max_records_per_second = 2'000'000;  // of one session
     uint64_t sample_every = 1;                    // launches; 1 = all
-    bool hooked_calls = true;         // calls are recorded by launch hooks, not by CUPTI
-    double cupti_budget_percent = 1;  // of a process's time; 0 = no limit
+    bool hooked_calls = true;  // calls are recorded by launch hooks, not by CUPTI
     uint64_t flush_interval_ms = 250;
     std::string injector_path;      // as the host names it; empty = looked for
     std::string cdi_spec;           // file; empty = off
@@ -67,8 +67,8 @@ struct Settings {
     uint64_t retention_days = 7;
   } trace;
   struct {
-    double budget_percent = 1;  // of each process's time that probes may cost; 0 = no limit
-    bool launch_hooks = true;   // injected processes count their launches themselves
+    OverheadLimits budget;     // of each process's time, for all of ours together
+    bool launch_hooks = true;  // injected processes count their launches themselves
   } overhead;
   struct {
     uint64_t memory_mib = 512;  // of the daemon, resident

@@ -33,6 +33,11 @@ struct FieldValue {
   Json operator()(const ChoiceSetting& kind) const { return kind.field(settings); }
   Json operator()(const TextSetting& kind) const { return kind.field(settings); }
   Json operator()(const MapSetting& kind) const { return kind.field(settings); }
+  Json operator()(const NumberMapSetting& kind) const {
+    Json numbers = Json::object();
+    for (const auto& [name, number] : kind.field(settings)) numbers[name] = number_json(number);
+    return numbers;
+  }
 };
 
 Json value_of(const SettingRow& row, Settings settings) {
@@ -60,6 +65,14 @@ struct TypeSchema {
     return {{"type", "object"},
             {"propertyNames", {{"pattern", kind.name_pattern}}},
             {"additionalProperties", {{"type", "string"}}}};
+  }
+  Json operator()(const NumberMapSetting& kind) const {
+    return {{"type", "object"},
+            {"propertyNames", {{"minLength", 1}}},
+            {"additionalProperties",
+             {{"type", "number"},
+              {"minimum", number_json(kind.min)},
+              {"maximum", number_json(kind.max)}}}};
   }
 };
 

@@ -120,17 +120,6 @@ constexpr SettingRow kRows[] = {
      "a paused session leaves no cost behind. Launches that threads make on one stream at the same "
      "time are left without their call. Needs overhead.launch_hooks.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.hooked_calls; }}},
-    {"ingest", "cupti_budget_percent",
-     "Overhead budget for CUPTI: the share of a process's time that recording its launches may "
-     "take. "
-     "A process that it would cost more, because it waits for its launches and not for the GPU, is "
-     "recorded for half a second at a time, 5 s apart at first and 60 s to 10 min later, and "
-     "during "
-     "captures; in between CUPTI is off, and ended once the process is two minutes old. Needs "
-     "ingest.hooked_calls. 0: "
-     "always record.",
-     Effect::kReload,
-     NumberSetting{[](Settings& s) -> double& { return s.ingest.cupti_budget_percent; }, 0, 100}},
     {"ingest", "flush_interval_ms",
      "Maximum time that a record waits in its process before it is sent.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.flush_interval_ms; }, 10,
@@ -213,11 +202,24 @@ constexpr SettingRow kRows[] = {
     {"trace", "retention_days", "How long a capture is kept.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.retention_days; }, 1, 3'650}},
     {"overhead", "budget_percent",
-     "Overhead budget: the share of each process's time that probes may take, by their calibrated "
-     "cost. Above it, the most expensive probes are attached for 50 ms at a time "
-     "only, and the other calls are estimated. 0: never.",
+     "Overhead budget: the share of a process's time that probes, launch hooks and CUPTI together "
+     "may take. Above it, the most expensive probes are attached for 50 ms at a time only, and the "
+     "other calls are estimated. CUPTI may take half of it: a process that it would cost more, "
+     "because it waits for its launches and not for the GPU, is recorded for half a second at a "
+     "time, 5 s apart at first and 60 s to 10 min later, and during captures; in between CUPTI is "
+     "off, and ended once the process is two minutes old (needs ingest.hooked_calls). 0: no limit.",
      Effect::kReload,
-     NumberSetting{[](Settings& s) -> double& { return s.overhead.budget_percent; }, 0, 100}},
+     NumberSetting{[](Settings& s) -> double& { return s.overhead.budget.percent; }, 0, 100}},
+    {"overhead", "budget_percent_by_comm",
+     "Budgets of processes by command name (a pattern, where * matches any run of characters), "
+     "such as {\"vllm*\": 0.2} for those that are latency-critical. Of several that match, the "
+     "first in alphabetical order counts. Probes act on files: what is suspended for one process "
+     "is suspended for all that call it.",
+     Effect::kReload,
+     NumberMapSetting{[](Settings& s) -> std::map<std::string, double>& {
+                        return s.overhead.budget.percent_by_comm;
+                      },
+                      0, 100}},
     {"overhead", "launch_hooks",
      "Whether injected processes count kernel and graph launches, copies and memsets themselves "
      "(launch hooks), without a trap per call. Off: uprobes count them, as in all other processes.",
@@ -436,6 +438,22 @@ struct Assign {
     kind.field(settings) = *text;
     return true;
   }
+  bool operator()(const NumberMapSetting& kind) const {
+    const auto* object = std::get_if<JsonObject>(&node.value);
+    if (!object) return false;
+    std::map<std::string, double> values;
+    for (const JsonMember& member : *object) {
+      const std::optional<double> number = find_number(member.value);
+      if (member.key.empty() || !number || *number < kind.min || *number > kind.max) {
+        hint = "the value of " + quote_for_message(member.key) + " must be a number from " +
+               format_number(kind.min) + " to " + format_number(kind.max);
+        return false;
+      }
+      values[member.key] = *number;
+    }
+    kind.field(settings) = std::move(values);
+    return true;
+  }
   bool operator()(const MapSetting& kind) const {
     const auto* object = std::get_if<JsonObject>(&node.value);
     if (!object) return false;
@@ -458,6 +476,10 @@ struct Assign {
 };
 
 struct DescribeExpected {
+  std::string operator()(const NumberMapSetting& kind) const {
+    return "an object of numbers from " + format_number(kind.min) + " to " +
+           format_number(kind.max);
+  }
   std::string operator()(const MapSetting& kind) const { return std::string(kind.format); }
   std::string operator()(const IntegerSetting& kind) const {
     return "an integer from " + std::to_string(kind.min) + " to " + std::to_string(kind.max);

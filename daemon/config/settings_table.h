@@ -56,6 +56,13 @@ struct MapSetting {
   std::optional<std::string> (*find_fault)(std::string_view name, std::string_view value);
 };
 
+// Names with a number each.
+struct NumberMapSetting {
+  std::map<std::string, double>& (*field)(Settings&);
+  double min;
+  double max;
+};
+
 // When a changed setting takes effect.
 enum class Effect { kReload, kRestart };
 
@@ -64,7 +71,8 @@ struct SettingRow {
   std::string_view key;  // ends in the unit, where there is one; "otlp.endpoint" is nested
   std::string_view help;
   Effect effect;
-  std::variant<IntegerSetting, NumberSetting, SwitchSetting, ChoiceSetting, TextSetting, MapSetting>
+  std::variant<IntegerSetting, NumberSetting, SwitchSetting, ChoiceSetting, TextSetting, MapSetting,
+               NumberMapSetting>
       kind;
 };
 

@@ -259,7 +259,7 @@ constexpr MetricRow kMetricRows[] = {
      .source = "state of the sessions of injected processes",
      .help = "Time during which all injected processes that have used the GPU were recorded. Less "
              "than the time that passed where processes are recorded in windows only "
-             "(ingest.cupti_budget_percent)."},
+             "(overhead.budget_percent)."},
     {.metric = Metric::kGpuKernelBusy,
      .name = "gpuperf_gpu_kernel_busy_seconds_total",
      .type = MetricType::kCounter,

@@ -12,10 +12,13 @@ namespace {
 constexpr int64_t kKeepReadingNs = 300'000'000'000;
 // The budget is that of a second at least: a process that does little may do it at once.
 constexpr double kLeastTimeNs = 1e9;
+// Of their part of the budget, what is left to probes however often hooked functions are called:
+// hooks cannot be suspended.
+constexpr double kProbesShareMin = 0.25;
 
 }  // namespace
 
-Budget::Budget(const Limits& limits, int64_t now_mono_ns)
+Budget::Budget(const OverheadLimits& limits, int64_t now_mono_ns)
     : limits_(limits), reading_start_ns_(now_mono_ns) {}
 
 void Budget::set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns) {
@@ -29,8 +32,9 @@ void Budget::set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono
   loop_thread_.check();
   FunctionState& state = functions_[function_id];
   state.is_always_sampled = is_sampled;
-  if (is_sampled && !state.sampled && limits_.percent > 0) {
+  if (is_sampled && !state.sampled && is_on()) {
     state.sampled.emplace(0.0);
+    state.allowed_ratio = limits_.get_least_percent() / 100;
     state.due_ns = now_mono_ns;
   }
   if (!is_sampled && state.sampled && !state.suspension) end_sampling(function_id, now_mono_ns);
@@ -84,7 +88,7 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
   });
   overhead_ = std::move(reading.overhead);
   for (const Offender& offender : reading.offenders) relieve(offender, now_mono_ns, decision);
-  if (limits_.percent <= 0) {
+  if (!is_on()) {
     resume_all(now_mono_ns, decision);
   } else {
     open_window(now_mono_ns, decision);
@@ -100,7 +104,7 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
 Budget::Decision Budget::judge_early(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) {
   loop_thread_.check();
   Decision decision;
-  if (limits_.percent <= 0 || now_mono_ns <= reading_start_ns_) return decision;
+  if (!is_on() || now_mono_ns <= reading_start_ns_) return decision;
   const Reading reading = add_up(now_mono_ns, [&](const ProcessKey& process) {
     return estimate_process_time_ns(process, now_mono_ns, read_cpu_ns);
   });
@@ -120,7 +124,10 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, const GetTime& get_time_ns) 
   const auto elapsed_ns = static_cast<double>(now_mono_ns - reading_start_ns_);
   Reading reading;
   for (const auto& [process, made] : calls_) {
-    Offender offender{.process = process, .comm = made.owner.comm, .time_ns = elapsed_ns};
+    Offender offender{.process = process,
+                      .comm = made.owner.comm,
+                      .time_ns = elapsed_ns,
+                      .allowed_ratio = get_probes_ratio(process, made.owner)};
     double all_ns = 0, in_ns = 0;
     for (const auto& [function_id, calls] : made.calls) {
       const FunctionState& state = functions_[function_id];
@@ -130,22 +137,32 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, const GetTime& get_time_ns) 
       in_ns += cost_ns;
       offender.costs.push_back({function_id, cost_ns});
     }
-    const double least_ns = allowed_ratio() * std::max(elapsed_ns, kLeastTimeNs);
-    if (limits_.percent > 0 && in_ns > least_ns) {
+    const double hooks_ns = static_cast<double>(made.hooked * kHookedCallCostNs);
+    const double ratio = offender.allowed_ratio;
+    const auto allow = [&](double time_ns) {
+      return std::max(ratio * time_ns - hooks_ns, kProbesShareMin * ratio * time_ns);
+    };
+    offender.allowed_ns = allow(std::max(elapsed_ns, kLeastTimeNs));
+    if (ratio > 0 && in_ns > offender.allowed_ns) {
       offender.time_ns = std::max(elapsed_ns, get_time_ns(process));
     }
-    offender.allowed_ns = std::max(least_ns, allowed_ratio() * offender.time_ns);
-    const double hooks_ns = static_cast<double>(made.hooked * kHookedCallCostNs);
+    offender.allowed_ns = std::max(offender.allowed_ns, allow(offender.time_ns));
     reading.overhead.push_back({.process = process,
                                 .owner = made.owner,
                                 .ratio = (all_ns + hooks_ns) / offender.time_ns,
                                 .hooks_ratio = hooks_ns / offender.time_ns});
-    if (limits_.percent > 0 && in_ns > offender.allowed_ns) {
+    if (ratio > 0 && in_ns > offender.allowed_ns) {
       reading.offenders.push_back(std::move(offender));
     }
   }
   std::ranges::stable_sort(reading.offenders, std::ranges::greater{}, &Offender::get_share);
   return reading;
+}
+
+// Without a limit 0.
+double Budget::get_probes_ratio(const ProcessKey& process, const Owner& owner) const {
+  const double ratio = limits_.get_ratio(owner.comm);
+  return recorded_.contains(process) ? (1 - kCuptiShare) * ratio : ratio;
 }
 
 // CPU time since the reading before. Without one, since the process began: what is too much of that
@@ -203,6 +220,7 @@ void Budget::suspend(const Offender& offender, const Cost& cost, int64_t now_mon
   state.times += 1;
   state.cheap_windows = 0;
   state.sampled.emplace(share_ratio);
+  state.allowed_ratio = offender.allowed_ratio;
   state.due_ns = now_mono_ns + find_gap_ns(state);
   state.suspension = Suspension{.function_id = cost.function_id,
                                 .process = offender.process,
@@ -220,7 +238,7 @@ int64_t Budget::find_gap_ns(const FunctionState& state) const {
   const auto window_ns =
       static_cast<double>(std::chrono::nanoseconds(kWindow + kWindowTail).count());
   const double gap_ns = std::min(state.sampled->worst_share_ratio(), 1.0) * window_ns *
-                        std::max(sampled, 1.0) / (kWindowsShare * allowed_ratio());
+                        std::max(sampled, 1.0) / (kWindowsShare * state.allowed_ratio);
   const auto shortest_ns = static_cast<double>(std::chrono::nanoseconds(kShortestGap).count());
   const auto longest_ns = static_cast<double>(std::chrono::nanoseconds(kLongestGap).count());
   return static_cast<int64_t>(std::clamp(gap_ns, shortest_ns, longest_ns));
@@ -245,7 +263,7 @@ void Budget::close_window(int64_t now_mono_ns, const ReadCpu& read_cpu_ns, Decis
   }
   state.due_ns = now_mono_ns + find_gap_ns(state);
   if (state.suspension) state.suspension->until_mono_ns = state.due_ns;
-  const bool is_cheap = state.sampled->last_share_ratio() <= kTarget * allowed_ratio();
+  const bool is_cheap = state.sampled->last_share_ratio() <= kTarget * state.allowed_ratio;
   state.cheap_windows = is_cheap ? state.cheap_windows + 1 : 0;
   const uint32_t needed = kCheapWindows << std::min(std::max(state.times, 1u) - 1, kMostDoublings);
   if (!state.is_always_sampled && state.cheap_windows >= needed) {

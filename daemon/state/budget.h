@@ -6,12 +6,14 @@
 #include <map>
 #include <numeric>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/event.h"
+#include "daemon/model/overhead_limits.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/state/sampled_function.h"
 
@@ -21,9 +23,10 @@ namespace gpuperf {
 // suspend when that is over the budget, and when to count those again for a moment.
 //
 // A process pays calls x calibrated cost, of the time it had: the time between two readings, or the
-// CPU time it used where that is more (eight busy threads have eight seconds a second). Over the
-// budget, its costliest functions are suspended, one by one, until what is left is predicted at
-// `kTarget` of the budget: for every process, since probes act on files. Where a second's budget is
+// CPU time it used where that is more (eight busy threads have eight seconds a second). What launch
+// hooks cost it, and CUPTI's part where its launches are recorded, is taken from its budget first.
+// Over what is left, its costliest functions are suspended, one by one, until the rest is predicted
+// at `kTarget` of that: for every process, since probes act on files. Where a second's budget is
 // used up before the second is over, the kernel side says so (get_alarm_mask), and judge_early
 // decides.
 //
@@ -39,9 +42,6 @@ namespace gpuperf {
 // costs, attaching and detaching probes.
 class Budget {
  public:
-  struct Limits {
-    double percent = 1;  // of each process's time; 0 = off: nothing is suspended
-  };
   struct Estimate {
     uint32_t function_id = 0;
     ProcessKey process;
@@ -71,15 +71,18 @@ class Budget {
   static constexpr double kTarget =
       0.8;  // of the budget: room, or the next reading is over it again
 
-  Budget(const Limits& limits, int64_t now_mono_ns);
+  Budget(const OverheadLimits& limits, int64_t now_mono_ns);
   Budget(const Budget&) = delete;
   Budget& operator=(const Budget&) = delete;
 
-  void set_percent(double percent) {
+  void set_limits(const OverheadLimits& limits) {
     loop_thread_.check();
-    limits_.percent = percent;
+    limits_ = limits;
   }
-  bool is_on() const { return limits_.percent > 0; }
+  // Some process has a budget.
+  bool is_on() const { return limits_.get_least_percent() > 0; }
+  // Those whose launches CUPTI's records cost something: the rest of their budget is for probes.
+  void set_recorded(std::set<ProcessKey> processes) { recorded_ = std::move(processes); }
   // What one call of the function pays for its probes; 0 = not known. The first time also says
   // since when it is probed; without it, its first delta does.
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
@@ -118,6 +121,7 @@ class Budget {
     uint32_t times = 0;
     uint32_t cheap_windows = 0;
     bool is_always_sampled = false;
+    double allowed_ratio = 0;  // of the process it was suspended for
   };
   struct ProcessCalls {
     Owner owner;
@@ -142,6 +146,7 @@ class Budget {
     ProcessKey process;
     std::string comm;
     double time_ns = 0;
+    double allowed_ratio = 0;
     double allowed_ns = 0;
     std::vector<Cost> costs;  // of functions that are in
 
@@ -172,11 +177,12 @@ class Budget {
   void resume(uint32_t function_id, int64_t now_mono_ns, Decision& decision);
   void resume_all(int64_t now_mono_ns, Decision& decision);
   int64_t find_gap_ns(const FunctionState& state) const;
-  double allowed_ratio() const { return limits_.percent / 100; }
+  double get_probes_ratio(const ProcessKey& process, const Owner& owner) const;
 
   // Loop thread only.
   ThreadChecker loop_thread_;
-  Limits limits_;
+  OverheadLimits limits_;
+  std::set<ProcessKey> recorded_;
   int64_t reading_start_ns_;
   std::map<uint32_t, FunctionState> functions_;
   std::map<ProcessKey, ProcessCalls> calls_;  // since the last reading

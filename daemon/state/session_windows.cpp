@@ -71,13 +71,18 @@ double SessionWindows::get_cost_ratio(const Session& session) {
   return static_cast<double>(session.launches * SessionCosts::kLaunchCostNs) / get_seen_ns(session);
 }
 
+double SessionWindows::get_budget_ratio(const Session& session) const {
+  return kCuptiShare * limits_.get_ratio(session.entry.row().facts.owner.comm);
+}
+
 bool SessionWindows::must_rest(const Session& session) const {
-  if (budget_ratio_ <= 0) return false;
+  const double budget_ratio = get_budget_ratio(session);
+  if (budget_ratio <= 0) return false;
   if (session.has_graphs || !session.are_calls_hooked || session.is_held) return false;
   const auto device_ns =
       get_seen_ns(session) * static_cast<double>(std::max<size_t>(session.devices.size(), 1));
   return static_cast<double>(session.work_ns) < SessionCosts::kBusyRatio * device_ns &&
-         get_cost_ratio(session) > budget_ratio_;
+         get_cost_ratio(session) > budget_ratio;
 }
 
 void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {
@@ -100,7 +105,7 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   const auto open_ns = static_cast<double>(now_mono_ns - session.since_mono_ns);
   const double cost_ns =
       get_cost_ratio(session) * open_ns + static_cast<double>(session.opening_ns);
-  const auto rest_ns = static_cast<int64_t>(cost_ns / budget_ratio_ - open_ns);
+  const auto rest_ns = static_cast<int64_t>(cost_ns / get_budget_ratio(session) - open_ns);
   session.phase = Phase::kResting;
   session.rest_mono_ns = now_mono_ns;
   set_in_windows(session, true);
@@ -115,7 +120,9 @@ void SessionWindows::advance(int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {
     if (session->phase == Phase::kResting) {
-      if (now_mono_ns >= session->due_mono_ns || budget_ratio_ <= 0) open(*session, now_mono_ns);
+      if (now_mono_ns >= session->due_mono_ns || get_budget_ratio(*session) <= 0) {
+        open(*session, now_mono_ns);
+      }
     } else if (session->since_mono_ns != 0 && now_mono_ns >= session->due_mono_ns) {
       if (must_rest(*session)) {
         rest(*session, now_mono_ns);
@@ -129,6 +136,15 @@ void SessionWindows::advance(int64_t now_mono_ns) {
       }
     }
   }
+}
+
+std::set<ProcessKey> SessionWindows::list_in_windows() const {
+  std::set<ProcessKey> processes;
+  for (const auto& [id, session] : sessions_) {
+    const SessionRow& row = session->entry.row();
+    if (row.is_in_windows) processes.insert(row.facts.process);
+  }
+  return processes;
 }
 
 void SessionWindows::note_order(const SessionTarget& target, SessionOrder::Mode mode) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/base/thread_checker.h"
+#include "daemon/model/overhead_limits.h"
 #include "daemon/model/session.h"
 #include "daemon/state/session_registry.h"
 
@@ -46,14 +47,16 @@ class SessionWindows {
     std::vector<ProcessKey> processes;
   };
 
-  // `budget_ratio`: of a process's time, for CUPTI; 0 = all collect all the time.
-  SessionWindows(double budget_ratio, Order order)
-      : budget_ratio_(budget_ratio), order_(std::move(order)) {}
+  // kCuptiShare of a process's budget is for CUPTI; one without a budget collects all the time.
+  SessionWindows(OverheadLimits limits, Order order)
+      : limits_(std::move(limits)), order_(std::move(order)) {}
   SessionWindows(const SessionWindows&) = delete;
   SessionWindows& operator=(const SessionWindows&) = delete;
 
   void follow(SessionRegistry& sessions);
-  void set_budget(double budget_ratio) { budget_ratio_ = budget_ratio; }
+  void set_limits(const OverheadLimits& limits) { limits_ = limits; }
+  // Processes whose sessions collect in windows.
+  std::set<ProcessKey> list_in_windows() const;
   // Somebody else has told these sessions what to do.
   void note_order(const SessionTarget& target, SessionOrder::Mode mode);
   // Opens their sessions for a window. True: some were not open, and will be soon.
@@ -102,9 +105,10 @@ class SessionWindows {
   void begin_look(Session& session, int64_t now_mono_ns);
   static double get_seen_ns(const Session& session);
   static double get_cost_ratio(const Session& session);
+  double get_budget_ratio(const Session& session) const;
   bool must_rest(const Session& session) const;
 
-  double budget_ratio_;
+  OverheadLimits limits_;
   const Order order_;
   ThreadChecker loop_thread_;
   std::map<uint64_t, Session*> sessions_;  // open ones, by id

@@ -253,7 +253,7 @@ def check_launch_cost(report, rig):
     folder = rig.new_path("daemon")
     folder.mkdir()
     probes = {"cuda_func_sym": {name: name for name in ENTRIES}, "libraries": {"cuda_func_sym": [find_libcuda()]}}
-    tracer = SwitchedTracer(rig, folder, probes=probes, more={"ingest": {"cupti_budget_percent": 0}})
+    tracer = SwitchedTracer(rig, folder, probes=probes)
     counts, begin = [], time.monotonic()
     tracer.start()
     programs = Programs(report, rig, tracer.socket)

@@ -85,7 +85,7 @@ def run_window(tracer, threads, decode, detail):
 
 def check_ordered(report, rig, name):
     rows, (detail, settle) = [], BETWEEN[name]
-    with start_tracer(rig, more={"ingest": {"cupti_budget_percent": 0}}) as tracer, \
+    with start_tracer(rig) as tracer, \
             Planted(rig, [rig.programs / "trace_threads", "serve"], tracer.socket, truth=False, **settle) as threads, \
             Planted(rig, work_command("eager"), tracer.socket, truth=False, **settle) as decode:
         for program in (threads, decode):

@@ -67,8 +67,7 @@ class Daemon:
                     # On a busy machine a call that lost its CPU is unusual by its function's p99.
                     "slow": {"adaptive_factor": 0},
                     # Tests call and launch in tight loops.
-                    "overhead": {"budget_percent": 0},
-                    "ingest": {"cupti_budget_percent": 0}}
+                    "overhead": {"budget_percent": 0}}
         for section, values in config.items():
             settings[section] = {**settings.get(section, {}), **values} \
                 if isinstance(values, dict) else values

@@ -125,7 +125,7 @@ class HookedCallsTest(TracedTest):
 
 class WindowsTest(TracedTest):
     """A process whose launches would cost more than the budget is recorded in windows; captures open one."""
-    config = LAUNCHES | {"ingest": {"cupti_budget_percent": 0.0001}}
+    config = LAUNCHES | {"overhead": {"budget_percent": 0.0002}}
     settle_ms = "0"
     warm_up = "paths 400 1"
 

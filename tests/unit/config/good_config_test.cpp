@@ -127,7 +127,6 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "max_records_per_second": 5000,
     "sample_every": 10,
     "hooked_calls": false,
-    "cupti_budget_percent": 2.5,
     "flush_interval_ms": 100,
     "injector_path": "/srv/libgpuperf_injector.so",
     "cdi_spec": "/srv/cdi/gpuperf.json",
@@ -150,6 +149,9 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
   },
   "overhead": {
     "budget_percent": 2.5,
+    "budget_percent_by_comm": {
+      "vllm*": 0.25
+    },
     "launch_hooks": false
   },
   "limits": {

@@ -82,7 +82,7 @@ TEST(RestartSettingsTest, NamesWhatOnlyARestartPutsInForce) {
   now.slow.stacks = false;
   now.slow.log_per_second = 1;
   now.stats.keep_exited_seconds = 1;
-  now.overhead.budget_percent = 0;
+  now.overhead.budget.percent = 0;
   now.log.level = "debug";
   EXPECT_EQ(list_restart_settings(Settings{}, now), std::vector<std::string>{});
 

@@ -87,6 +87,7 @@ TEST(SettingsTest, ReachTheFieldTheyAreNamedAfter) {
     if (std::holds_alternative<TextSetting>(row.kind)) field = field == "" ? "/run/other.json" : "";
     if (row.key == "otlp.endpoint") field = "http://[::1]:4317";
     if (std::holds_alternative<MapSetting>(row.kind)) field = {{"a.b", "c"}};
+    if (std::holds_alternative<NumberMapSetting>(row.kind)) field = {{"a*", 7}};
 
     const auto parsed = parse_with(row, field);
 

@@ -122,6 +122,38 @@ TEST_F(BudgetTest, TakesOutWhatIsOverTheBudgetAndSaysWhy) {
   EXPECT_EQ(take().suspensions, decision.suspend);
 }
 
+TEST_F(BudgetTest, WhatHooksCostIsTakenFromTheBudgetButForAQuarter) {
+  budget_.apply({.function_id = 2, .process = kTrainer, .calls = 20'000, .hooked = 20'000});
+  call(1, 5'000);  // 4.2 + 5 of 10 ms
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  budget_.apply({.function_id = 2, .process = kTrainer, .calls = 500'000, .hooked = 500'000});
+  call(1, 2'500);
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  budget_.apply({.function_id = 2, .process = kTrainer, .calls = 20'000, .hooked = 20'000});
+  call(1, 6'000);
+  EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(1));
+}
+
+TEST_F(BudgetTest, HalfOfItIsForRecordsWhereTheyCostLaunchesSomething) {
+  budget_.set_recorded({kTrainer});
+  call(1, 5'000);
+  call(1, 10'000, kServer);
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  call(1, 5'100);
+  EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(1));
+}
+
+TEST_F(BudgetTest, ProcessesMayHaveABudgetOfTheirOwn) {
+  budget_.set_limits({.percent = 1, .percent_by_comm = {{"se*", 0.1}, {"train", 0}}});
+  call(1, 500'000, kTrainer);  // without a limit
+  call(2, 1'000, kServer);
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  call(2, 1'100, kServer);
+  const Budget::Decision decision = end_window();
+  ASSERT_THAT(get_ids(decision.suspend), ElementsAre(2));
+  EXPECT_EQ(decision.suspend[0].process, kServer);
+}
+
 TEST_F(BudgetTest, ActsOnceTheBudgetOfASecondIsUsedUp) {
   call(1, 10'000);
   EXPECT_THAT(judge_early(milliseconds(50)).suspend, IsEmpty());
@@ -409,9 +441,9 @@ TEST_F(BudgetTest, AFunctionThatIsConfiguredToBeSampledStaysInWindowsWhateverItC
   EXPECT_THAT(take().suspensions, IsEmpty());
   EXPECT_LT(take().coverage.at(3), 0.02);
 
-  budget_.set_percent(0);
+  budget_.set_limits({.percent = 0});
   EXPECT_THAT(end_window().resume, ElementsAre(3));
-  budget_.set_percent(1);
+  budget_.set_limits({.percent = 1});
   open_window_of(3);
 
   budget_.set_sampled(3, false, now_ns_);  // the configuration was reloaded
@@ -424,7 +456,7 @@ TEST_F(BudgetTest, AFunctionThatIsConfiguredToBeSampledStaysInWindowsWhateverItC
 TEST_F(BudgetTest, OffTakesNothingOutAndBringsEverythingBack) {
   call_too_much(1);
 
-  budget_.set_percent(0);
+  budget_.set_limits({.percent = 0});
   call(2, 900'000);
   const Budget::Decision decision = end_window();
 
@@ -470,7 +502,7 @@ TEST_F(BudgetTest, CoverageIsTheShareOfTimeSinceTheFirstProbe) {
   EXPECT_DOUBLE_EQ(take().coverage[2], 11.0 / 22);
   EXPECT_DOUBLE_EQ(take().coverage[1], 1);  // never out
 
-  budget_.set_percent(0);
+  budget_.set_limits({.percent = 0});
   end_window();
   for (int reading = 0; reading < 22; ++reading) end_window();
   EXPECT_DOUBLE_EQ(take().coverage[2], 33.0 / 45);

@@ -77,7 +77,7 @@ class SessionWindowsTest : public ::testing::Test {
   std::vector<Mode> told_, all_;
   DropCounters drops_;
   SessionMemory memory_{drops_};
-  SessionWindows windows_{0.01, [this](uint64_t id, Mode mode) {
+  SessionWindows windows_{{.percent = 2}, [this](uint64_t id, Mode mode) {
                             EXPECT_EQ(id, 7u);
                             told_.push_back(mode);
                           }};
@@ -152,9 +152,15 @@ TEST_F(SessionWindowsTest, WhatSomebodyHasPausedStaysPaused) {
 
 TEST_F(SessionWindowsTest, WithoutABudgetItIsOpenedAtOnce) {
   run(200);
-  windows_.set_budget(0);
+  windows_.set_limits({.percent = 0});
   run(1);
   EXPECT_EQ(measure(100), 1);
+}
+
+TEST_F(SessionWindowsTest, TellsWhoseBudgetIsShared) {
+  EXPECT_THAT(windows_.list_in_windows(), IsEmpty());
+  run(200);
+  EXPECT_THAT(windows_.list_in_windows(), ElementsAre(row().facts.process));
 }
 
 TEST_F(SessionWindowsTest, ForgetsASessionThatCloses) {

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <string_view>
+
+#include "daemon/base/wildcard.h"
+
+namespace gpuperf {
+
+// What share of its time a process may lose to us, by everything together: probes, launch hooks and
+// CUPTI.
+struct OverheadLimits {
+  double percent = 1;  // 0 = no limit
+  // Of processes whose command name matches the pattern; the first one counts, in the order of the
+  // patterns' bytes.
+  std::map<std::string, double> percent_by_comm;
+  bool operator==(const OverheadLimits&) const = default;
+
+  double get_ratio(std::string_view comm) const {
+    for (const auto& [pattern, its_percent] : percent_by_comm) {
+      if (matches_wildcard(pattern, comm)) return its_percent / 100;
+    }
+    return percent / 100;
+  }
+  // The lowest limit there is; 0 = there is none.
+  double get_least_percent() const {
+    double least = percent;
+    for (const auto& [pattern, its_percent] : percent_by_comm) {
+      if (its_percent > 0) least = least > 0 ? std::min(least, its_percent) : its_percent;
+    }
+    return least;
+  }
+};
+
+// Where CUPTI's records cost launches something, it has this share of the limit.
+inline constexpr double kCuptiShare = 0.5;
+
+}  // namespace gpuperf
