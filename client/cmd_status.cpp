@@ -121,6 +121,16 @@ std::string describe_overhead(const GetStatusResponse& status) {
                      format_ratio(status.overhead_ratio()), status.overhead_pid(), parts);
 }
 
+std::string render_demand(const GetStatusResponse& status, const TextStyle& style) {
+  const bool is_down = status.overhead_demand() == v1::OVERHEAD_DEMAND_STAND_DOWN;
+  if (!is_down && status.overhead_demand() != v1::OVERHEAD_DEMAND_DETAIL) return "";
+  const std::string text = fmt::format(
+      "{} for another {}: {}", is_down ? "nothing is probed or recorded" : "no overhead budget",
+      format_duration(status.overhead_demand_remaining_ns()),
+      make_printable(status.overhead_demand_reason()));
+  return make_line("Demanded", paint(text, Tone::kWarning, style), style);
+}
+
 std::string render_suspensions(const GetStatusResponse& status, const TextStyle& style) {
   if (status.suspensions().empty()) return "";
   const std::string words = fmt::format("{} by the overhead budget", status.suspensions_size());
@@ -179,7 +189,7 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
                    style) +
          make_line("Store", describe_store(status), style) +
          make_line("Cost", describe_cost(status), style) +
-         make_line("Overhead", describe_overhead(status), style) +
+         make_line("Overhead", describe_overhead(status), style) + render_demand(status, style) +
          render_suspensions(status, style) + render_problems(status, style) +
          render_drops(status, style);
 }

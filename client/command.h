@@ -34,6 +34,7 @@ struct Command {
 void declare_status(CLI::App& app, Invocation& invocation);
 void declare_functions(CLI::App& app, Invocation& invocation);
 void declare_kernels(CLI::App& app, Invocation& invocation);
+void declare_overhead(CLI::App& app, Invocation& invocation);
 void declare_sessions(CLI::App& app, Invocation& invocation);
 void declare_slow(CLI::App& app, Invocation& invocation);
 void declare_trace(CLI::App& app, Invocation& invocation);

@@ -24,7 +24,7 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 18> kCommands = {{
+constexpr std::array<Command, 19> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
@@ -43,6 +43,10 @@ constexpr std::array<Command, 18> kCommands = {{
     {"sessions",
      "Injected processes: what each collects, or why it does not; run, pause, off, burst",
      declare_sessions},
+    {"overhead",
+     "What gpuperf costs each process; demand less or more of it for a time: stand-down, detail, "
+     "release",
+     declare_overhead},
     {"gpus", "GPUs: clocks and what limits them, power, temperature, errors", declare_gpus},
     {"config", "Configuration: show the settings in use, check a file, reload", declare_config},
     {"doctor", "Find out why data is missing: checks the host, the daemon and the workloads",

@@ -105,6 +105,16 @@ void Control::put_in_force(Result<ProbeChange> change, Done done) {
       "nothing can be probed: gpuperfctl status says why; the change is kept"));
 }
 
+void Control::post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns,
+                                   std::string reason, Done done) {
+  core_.loop->post([this, kind, duration_ns, reason = std::move(reason), done = std::move(done)] {
+    put_in_force(probing_.set_demand({.kind = kind,
+                                      .until_mono_ns = core_.clock.mono_ns() + duration_ns,
+                                      .reason = kind == OverheadDemand::Kind::kNone ? "" : reason}),
+                 done);
+  });
+}
+
 void Control::post_session_order(const SessionTarget& target, const SessionOrder& order,
                                  SessionsDone done) {
   core_.loop->post(
@@ -113,6 +123,11 @@ void Control::post_session_order(const SessionTarget& target, const SessionOrder
 
 void Control::post_start_capture(const CaptureOrder& order, CaptureDone done) {
   core_.loop->post([this, order, done = std::move(done)] {
+    if (core_.demand.kind == OverheadDemand::Kind::kStandDown) {
+      return done(absl::FailedPreconditionError(
+          "nothing is observed: somebody demanded that gpuperf stands down (" +
+          core_.demand.reason + "); end that with gpuperfctl overhead release"));
+    }
     auto row = tracing_->captures().start(order);
     probing_.judge_budget(core_.clock.mono_ns());
     core_.publish();

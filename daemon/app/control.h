@@ -29,6 +29,8 @@ class Control final : public ControlPort {
   void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override;
   void post_set_threshold(std::string category, std::string name,
                           std::optional<uint64_t> threshold_ns, Done done) override;
+  void post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns, std::string reason,
+                            Done done) override;
   void post_session_order(const SessionTarget& target, const SessionOrder& order,
                           SessionsDone done) override;
   void post_start_capture(const CaptureOrder& order, CaptureDone done) override;

@@ -79,6 +79,11 @@ ProbeConfig LiveConfig::merge() const {
   for (const ProbeSpec& spec : added_) merged.probes.push_back(spec);
   merged.overrides = overrides_;
   merged.thresholds = thresholds_;
+  if (is_standing_down_) {
+    merged.overrides = {{.category = "", .function = "*", .enabled = false}};
+    for (ProbeSpec& spec : merged.probes) spec.enabled = false;
+    return merged;
+  }
   for (ProbeSpec& spec : merged.probes) {
     // A pattern is looked for as long as any of its functions may be in.
     const bool many = spec.symbol.find('*') != std::string::npos;
@@ -100,7 +105,13 @@ ProbePlan LiveConfig::make_plan() const {
   return {.config = merge(),
           .default_threshold_ns = threshold_ns_from_ms(file_.settings.slow.default_threshold_ms),
           .stacks = file_.settings.slow.stacks,
-          .launch_hooks = file_.settings.overhead.launch_hooks};
+          .launch_hooks = file_.settings.overhead.launch_hooks && !is_standing_down_};
+}
+
+ProbeChange LiveConfig::set_demand(OverheadDemand::Kind demand) {
+  const ProbeConfig before = merge();
+  is_standing_down_ = demand == OverheadDemand::Kind::kStandDown;
+  return compare_probes(before, merge());
 }
 
 ProbeChange LiveConfig::replace_file(Config config) {

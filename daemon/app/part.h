@@ -16,6 +16,7 @@
 #include "daemon/export/prometheus.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/function.h"
+#include "daemon/model/overhead.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/unwind/process_reader.h"
@@ -49,6 +50,7 @@ struct Core {
   ServiceNotifier service;
   // Filled while the parts start; after the first snapshot only replaced.
   std::shared_ptr<DaemonFacts> facts = std::make_shared<DaemonFacts>();
+  OverheadDemand demand;                 // of now
   bool changed = true;                   // there is something to publish
   std::function<void()> publish;         // a snapshot, now
   std::function<void()> apply_settings;  // of the configuration in force, in all parts

@@ -69,7 +69,24 @@ void ProbingPart::stop() {
   if (const auto prober = std::move(prober_)) stop_beside_loop([&] { prober->stop(); });
 }
 
+ProbeChange ProbingPart::set_demand(OverheadDemand demand) {
+  log_warn("overhead demand",
+           {{"demand", get_demand_name(demand.kind)}, {"reason", demand.reason}});
+  core_.demand = std::move(demand);
+  budget_.set_standing_down(core_.demand.kind == OverheadDemand::Kind::kStandDown,
+                            core_.clock.mono_ns());
+  return config_.set_demand(core_.demand.kind);
+}
+
+void ProbingPart::advance(int64_t now_mono_ns) {
+  if (core_.demand.kind == OverheadDemand::Kind::kNone) return;
+  if (now_mono_ns < core_.demand.until_mono_ns) return;
+  set_demand({});
+  post_plan([this] { core_.publish(); });
+}
+
 void ProbingPart::fill(Snapshot& snapshot) const {
+  snapshot.demand = core_.demand;
   snapshot.probes = report_;
   budget_.fill(snapshot);
 }
@@ -117,8 +134,9 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
 
 // Who asks for a capture wants all of it: no probe is suspended meanwhile.
 void ProbingPart::set_budget() {
-  const bool is_capturing = tracing_->captures().needs_every_probe();
-  budget_.set_limits(is_capturing ? OverheadLimits{.percent = 0}
+  const bool is_unlimited = tracing_->captures().needs_every_probe() ||
+                            core_.demand.kind == OverheadDemand::Kind::kDetail;
+  budget_.set_limits(is_unlimited ? OverheadLimits{.percent = 0}
                                   : config_.settings().overhead.budget);
 }
 

@@ -24,9 +24,12 @@ class ProbingPart final : public Part {
   ProbingPart(Core& core, const KernelPart& kernel, const TracingPart& tracing, Config config);
   Status start() override;
   void stop() override;
+  void advance(int64_t now_mono_ns) override;
   void fill(Snapshot& snapshot) const override;
 
   LiveConfig& config() { return config_; }
+  // To be followed by post_plan.
+  ProbeChange set_demand(OverheadDemand demand);
   // Puts the configuration in force; `done` is called on the loop, after the report of it. False:
   // nothing can be probed.
   bool post_plan(std::function<void()> done);

@@ -79,6 +79,7 @@ void SessionsPart::apply_settings(const Settings& settings) {
 }
 
 void SessionsPart::advance(int64_t now_mono_ns) {
+  windows_.set_demand(core_.demand.kind);
   windows_.advance(now_mono_ns);
   costs_.advance(now_mono_ns);
   registry_.expire(now_mono_ns);

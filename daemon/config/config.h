@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "daemon/base/result.h"
-#include "daemon/model/overhead_limits.h"
+#include "daemon/model/overhead.h"
 #include "daemon/probe/probe_spec.h"
 
 namespace gpuperf {

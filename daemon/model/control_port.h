@@ -10,6 +10,7 @@
 
 #include "daemon/base/result.h"
 #include "daemon/model/capture_order.h"
+#include "daemon/model/overhead.h"
 #include "daemon/model/session.h"
 
 namespace gpuperf {
@@ -54,6 +55,9 @@ class ControlPort {
   // too; 0 = never slow by it, empty = as configured. NotFound: there is none.
   virtual void post_set_threshold(std::string category, std::string name,
                                   std::optional<uint64_t> threshold_ns, Done done) = 0;
+  // Puts a demand in force for so long, in place of the one before.
+  virtual void post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns,
+                                    std::string reason, Done done) = 0;
   // Tells the open sessions of the target what to collect. NotFound: there is none.
   // FailedPrecondition: this daemon takes no sessions.
   virtual void post_session_order(const SessionTarget& target, const SessionOrder& order,

@@ -18,6 +18,7 @@
 #include "daemon/model/gpu_health.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/model/histogram.h"
+#include "daemon/model/overhead.h"
 
 namespace gpuperf {
 
@@ -269,6 +270,7 @@ struct OverheadRow {
   double ratio = 0;        // all of it
   double hooks_ratio = 0;  // part of it, like the next
   double cupti_ratio = 0;
+  double budget_ratio = 0;  // what `ratio` may be; 0 = no limit
   double probes_ratio() const { return ratio - hooks_ratio - cupti_ratio; }
 };
 
@@ -281,6 +283,7 @@ struct StoreReport {
 struct Snapshot {
   int64_t taken_mono_ns = 0;
   int64_t totals_mono_ns = 0;  // when the kernel's totals last came in; 0 = not yet
+  OverheadDemand demand;
   std::shared_ptr<const DaemonFacts> daemon;
   std::shared_ptr<const ProbeReport> probes;
   std::shared_ptr<const FunctionList> functions;

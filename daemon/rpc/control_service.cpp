@@ -15,6 +15,9 @@
 namespace gpuperf {
 namespace {
 
+constexpr uint64_t kDemandNsMax = 86'400'000'000'000;
+constexpr size_t kReasonBytesMax = 256;
+
 constexpr uint64_t kMaxThresholdNs = uint64_t{1} << 62;  // as the proto says
 
 constexpr const char* kGivenUp =
@@ -55,6 +58,19 @@ Result<SessionOrder> make_order(const v1::SetSessionRequest& request) {
     return absl::InvalidArgumentError("mode: bursts and sampling are for SESSION_MODE_RUN");
   }
   return order;
+}
+
+Result<OverheadDemand::Kind> find_demand(const v1::SetOverheadDemandRequest& request) {
+  if (request.reason().size() > kReasonBytesMax) {
+    return absl::InvalidArgumentError("reason: more than 256 bytes");
+  }
+  if (request.demand() == v1::OVERHEAD_DEMAND_NONE) return OverheadDemand::Kind::kNone;
+  if (request.duration_ns() == 0 || request.duration_ns() > kDemandNsMax) {
+    return absl::InvalidArgumentError("duration_ns: from 1 ns to a day: a demand ends by itself");
+  }
+  if (request.demand() == v1::OVERHEAD_DEMAND_STAND_DOWN) return OverheadDemand::Kind::kStandDown;
+  if (request.demand() == v1::OVERHEAD_DEMAND_DETAIL) return OverheadDemand::Kind::kDetail;
+  return absl::InvalidArgumentError("demand: OVERHEAD_DEMAND_NONE, _STAND_DOWN or _DETAIL");
 }
 
 }  // namespace
@@ -152,6 +168,17 @@ grpc::ServerUnaryReactor* ControlService::SetSlowThreshold(
     }
     port.post_set_threshold(request->category(), request->function(), threshold_ns,
                             std::move(done));
+  });
+}
+
+grpc::ServerUnaryReactor* ControlService::SetOverheadDemand(
+    grpc::CallbackServerContext*, const v1::SetOverheadDemandRequest* request,
+    v1::SetOverheadDemandResponse* response) {
+  return start(response->mutable_change(), [request](ControlPort& port, ControlPort::Done done) {
+    const Result<OverheadDemand::Kind> kind = find_demand(*request);
+    if (!kind.ok()) return done(kind.status());
+    port.post_overhead_demand(*kind, static_cast<int64_t>(request->duration_ns()),
+                              request->reason(), std::move(done));
   });
 }
 

@@ -215,9 +215,27 @@ v1::Suspension to_proto(const Suspension& suspension, const FunctionList* functi
   return message;
 }
 
+v1::OverheadDemand to_proto(OverheadDemand::Kind kind) {
+  switch (kind) {
+    case OverheadDemand::Kind::kNone:
+      break;
+    case OverheadDemand::Kind::kStandDown:
+      return v1::OVERHEAD_DEMAND_STAND_DOWN;
+    case OverheadDemand::Kind::kDetail:
+      return v1::OVERHEAD_DEMAND_DETAIL;
+  }
+  return v1::OVERHEAD_DEMAND_NONE;
+}
+
 void set_overhead(const Snapshot& snapshot, int64_t now_mono_ns, v1::GetStatusResponse& response) {
   for (const Suspension& suspension : snapshot.suspensions) {
     *response.add_suspensions() = to_proto(suspension, snapshot.functions.get(), now_mono_ns);
+  }
+  response.set_overhead_demand(to_proto(snapshot.demand.kind));
+  if (snapshot.demand.kind != OverheadDemand::Kind::kNone) {
+    response.set_overhead_demand_remaining_ns(
+        static_cast<uint64_t>(std::max<int64_t>(snapshot.demand.until_mono_ns - now_mono_ns, 0)));
+    response.set_overhead_demand_reason(to_valid_utf8(snapshot.demand.reason));
   }
   const auto most = std::ranges::max_element(snapshot.overhead, {}, &OverheadRow::ratio);
   if (most == snapshot.overhead.end() || most->ratio <= 0) return;
@@ -316,6 +334,7 @@ v1::Process to_proto(const ProcessRow& row, const OverheadRow& overhead,
   process.set_overhead_ratio(overhead.ratio);
   process.set_overhead_hooks_ratio(overhead.hooks_ratio);
   process.set_overhead_cupti_ratio(overhead.cupti_ratio);
+  process.set_overhead_budget_ratio(overhead.budget_ratio);
   process.set_session_state(std::string(session_state));
   return process;
 }

@@ -28,6 +28,20 @@ void Budget::set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_n
   if (!state.probed_since_ns) state.probed_since_ns = now_mono_ns;
 }
 
+void Budget::set_standing_down(bool is_standing_down, int64_t now_mono_ns) {
+  loop_thread_.check();
+  if (std::exchange(is_standing_down_, is_standing_down) == is_standing_down) return;
+  for (auto& [function_id, state] : functions_) {
+    if (is_standing_down && state.probed_since_ns && !state.sampled) {
+      state.is_standing_down = true;
+      state.sampled.emplace(0.0);
+      state.sampled->begin_gap(now_mono_ns);
+    } else if (std::exchange(state.is_standing_down, false) && state.sampled) {
+      end_sampling(function_id, now_mono_ns);
+    }
+  }
+}
+
 void Budget::set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono_ns) {
   loop_thread_.check();
   FunctionState& state = functions_[function_id];
@@ -150,7 +164,8 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, const GetTime& get_time_ns) 
     reading.overhead.push_back({.process = process,
                                 .owner = made.owner,
                                 .ratio = (all_ns + hooks_ns) / offender.time_ns,
-                                .hooks_ratio = hooks_ns / offender.time_ns});
+                                .hooks_ratio = hooks_ns / offender.time_ns,
+                                .budget_ratio = limits_.get_ratio(made.owner.comm)});
     if (ratio > 0 && in_ns > offender.allowed_ns) {
       reading.offenders.push_back(std::move(offender));
     }
@@ -272,7 +287,7 @@ void Budget::close_window(int64_t now_mono_ns, const ReadCpu& read_cpu_ns, Decis
 }
 
 void Budget::open_window(int64_t now_mono_ns, Decision& decision) {
-  if (sampling_window_) return;
+  if (sampling_window_ || is_standing_down_) return;
   auto next = functions_.end();
   for (auto entry = functions_.begin(); entry != functions_.end(); ++entry) {
     FunctionState& state = entry->second;

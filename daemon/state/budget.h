@@ -13,7 +13,7 @@
 
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/event.h"
-#include "daemon/model/overhead_limits.h"
+#include "daemon/model/overhead.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/state/sampled_function.h"
 
@@ -83,6 +83,8 @@ class Budget {
   bool is_on() const { return limits_.get_least_percent() > 0; }
   // Those whose launches CUPTI's records cost something: the rest of their budget is for probes.
   void set_recorded(std::set<ProcessKey> processes) { recorded_ = std::move(processes); }
+  // Somebody demanded that nothing is probed, or no longer does: for coverage.
+  void set_standing_down(bool is_standing_down, int64_t now_mono_ns);
   // What one call of the function pays for its probes; 0 = not known. The first time also says
   // since when it is probed; without it, its first delta does.
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
@@ -121,6 +123,7 @@ class Budget {
     uint32_t times = 0;
     uint32_t cheap_windows = 0;
     bool is_always_sampled = false;
+    bool is_standing_down = false;
     double allowed_ratio = 0;  // of the process it was suspended for
   };
   struct ProcessCalls {
@@ -183,6 +186,7 @@ class Budget {
   ThreadChecker loop_thread_;
   OverheadLimits limits_;
   std::set<ProcessKey> recorded_;
+  bool is_standing_down_ = false;
   int64_t reading_start_ns_;
   std::map<uint32_t, FunctionState> functions_;
   std::map<ProcessKey, ProcessCalls> calls_;  // since the last reading

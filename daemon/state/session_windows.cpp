@@ -72,6 +72,7 @@ double SessionWindows::get_cost_ratio(const Session& session) {
 }
 
 double SessionWindows::get_budget_ratio(const Session& session) const {
+  if (demand_ == OverheadDemand::Kind::kDetail) return 0;
   return kCuptiShare * limits_.get_ratio(session.entry.row().facts.owner.comm);
 }
 
@@ -116,10 +117,21 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   order_(session.id(), SessionOrder::Mode::kPause);
 }
 
+// Until the demand ends: it is due at once.
+void SessionWindows::stand_down(Session& session, int64_t now_mono_ns) {
+  if (session.phase != Phase::kCollecting) return;
+  session.phase = Phase::kResting;
+  session.rest_mono_ns = session.due_mono_ns = now_mono_ns;
+  session.since_mono_ns = 0;
+  order_(session.id(), SessionOrder::Mode::kPause);
+}
+
 void SessionWindows::advance(int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {
-    if (session->phase == Phase::kResting) {
+    if (demand_ == OverheadDemand::Kind::kStandDown) {
+      stand_down(*session, now_mono_ns);
+    } else if (session->phase == Phase::kResting) {
       if (now_mono_ns >= session->due_mono_ns || get_budget_ratio(*session) <= 0) {
         open(*session, now_mono_ns);
       }
@@ -184,7 +196,9 @@ void SessionWindows::hold_open(const std::vector<Target>& targets, int64_t now_m
     session->is_held = std::ranges::any_of(targets, [&session = *session](const Target& target) {
       return is_of(session.entry.row(), target);
     });
-    if (session->is_held && session->phase == Phase::kResting) open(*session, now_mono_ns);
+    const bool may_open = demand_ != OverheadDemand::Kind::kStandDown;
+    if (session->is_held && may_open && session->phase == Phase::kResting)
+      open(*session, now_mono_ns);
   }
 }
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "daemon/base/thread_checker.h"
-#include "daemon/model/overhead_limits.h"
+#include "daemon/model/overhead.h"
 #include "daemon/model/session.h"
 #include "daemon/state/session_registry.h"
 
@@ -55,6 +55,8 @@ class SessionWindows {
 
   void follow(SessionRegistry& sessions);
   void set_limits(const OverheadLimits& limits) { limits_ = limits; }
+  // Standing down, no session collects; with kDetail, all do all the time.
+  void set_demand(OverheadDemand::Kind demand) { demand_ = demand; }
   // Processes whose sessions collect in windows.
   std::set<ProcessKey> list_in_windows() const;
   // Somebody else has told these sessions what to do.
@@ -101,6 +103,7 @@ class SessionWindows {
 
   void open(Session& session, int64_t now_mono_ns);
   void rest(Session& session, int64_t now_mono_ns);
+  void stand_down(Session& session, int64_t now_mono_ns);
   static void set_in_windows(Session& session, bool is_in_windows);
   void begin_look(Session& session, int64_t now_mono_ns);
   static double get_seen_ns(const Session& session);
@@ -109,6 +112,7 @@ class SessionWindows {
   bool must_rest(const Session& session) const;
 
   OverheadLimits limits_;
+  OverheadDemand::Kind demand_ = OverheadDemand::Kind::kNone;
   const Order order_;
   ThreadChecker loop_thread_;
   std::map<uint64_t, Session*> sessions_;  // open ones, by id

@@ -317,6 +317,12 @@ grpc::Status FakeDaemon::ListSessions(grpc::ServerContext*, const v1::ListSessio
   return note("ListSessions", *request);
 }
 
+grpc::Status FakeDaemon::Control::SetOverheadDemand(grpc::ServerContext*,
+                                                    const v1::SetOverheadDemandRequest* request,
+                                                    v1::SetOverheadDemandResponse* response) {
+  return daemon_.note_change("SetOverheadDemand", *request, response->mutable_change());
+}
+
 grpc::Status FakeDaemon::Control::SetSession(grpc::ServerContext*,
                                              const v1::SetSessionRequest* request,
                                              v1::SetSessionResponse* response) {

@@ -132,6 +132,8 @@ class FakeDaemon final : public v1::Observe::Service {
                                v1::DisableProbesResponse*) override;
     grpc::Status SetSlowThreshold(grpc::ServerContext*, const v1::SetSlowThresholdRequest*,
                                   v1::SetSlowThresholdResponse*) override;
+    grpc::Status SetOverheadDemand(grpc::ServerContext*, const v1::SetOverheadDemandRequest*,
+                                   v1::SetOverheadDemandResponse*) override;
     grpc::Status SetSession(grpc::ServerContext*, const v1::SetSessionRequest*,
                             v1::SetSessionResponse*) override;
     grpc::Status StartCapture(grpc::ServerContext*, const v1::StartCaptureRequest*,

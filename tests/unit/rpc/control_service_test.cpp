@@ -53,6 +53,8 @@ class ControlServiceTest : public RpcFixture {
     expect_refused();
     control(&v1::Control::Stub::SetSession, "pid: 7 mode: SESSION_MODE_OFF");
     expect_refused();
+    control(&v1::Control::Stub::SetOverheadDemand, "demand: OVERHEAD_DEMAND_NONE");
+    expect_refused();
     control(&v1::Control::Stub::AddProbe, R"(section: "s_sym" name: "n" value_json: "\"f\"")");
     expect_refused();
     control(&v1::Control::Stub::RemoveProbe, R"(section: "s_sym" name: "n")");

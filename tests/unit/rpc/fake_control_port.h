@@ -37,6 +37,12 @@ class FakeControlPort final : public ControlPort {
          std::move(done));
   }
 
+  void post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns, std::string reason,
+                            Done done) override {
+    take(std::string("demand ") + get_demand_name(kind) + " " + std::to_string(duration_ns) + " " +
+             reason,
+         std::move(done));
+  }
   void post_session_order(const SessionTarget& target, const SessionOrder& order,
                           SessionsDone done) override {
     {

@@ -154,6 +154,20 @@ TEST_F(BudgetTest, ProcessesMayHaveABudgetOfTheirOwn) {
   EXPECT_EQ(decision.suspend[0].process, kServer);
 }
 
+TEST_F(BudgetTest, TimeInWhichNothingWasProbedOnDemandIsNotCovered) {
+  suspend_function_1();
+  end_window(seconds(8));
+  budget_.set_standing_down(true, now_ns_);
+  EXPECT_THAT(end_window(seconds(70)).window, Eq(std::nullopt));
+  budget_.set_standing_down(false, now_ns_);
+  end_window(seconds(20));
+
+  const Snapshot snapshot = take();
+  ASSERT_EQ(snapshot.coverage.size(), 5u);
+  EXPECT_DOUBLE_EQ(snapshot.coverage[2], 0.3);
+  EXPECT_LT(snapshot.coverage[1], 0.1);  // out all the time but for the first two seconds
+}
+
 TEST_F(BudgetTest, ActsOnceTheBudgetOfASecondIsUsedUp) {
   call(1, 10'000);
   EXPECT_THAT(judge_early(milliseconds(50)).suspend, IsEmpty());

@@ -157,6 +157,33 @@ TEST_F(SessionWindowsTest, WithoutABudgetItIsOpenedAtOnce) {
   EXPECT_EQ(measure(100), 1);
 }
 
+TEST_F(SessionWindowsTest, CollectsNothingWhileADemandSaysSo) {
+  run(3);
+  windows_.set_demand(OverheadDemand::Kind::kStandDown);
+  run(2);
+  windows_.hold_open({{}}, now_);
+  EXPECT_EQ(measure(100), 0);
+  windows_.set_demand(OverheadDemand::Kind::kNone);
+  run(1);
+  EXPECT_TRUE(is_collecting_);
+}
+
+TEST_F(SessionWindowsTest, WhatSomebodyHasPausedIsNotResumedByTheEndOfADemand) {
+  windows_.note_order({.session_id = 7}, Mode::kPause);
+  windows_.set_demand(OverheadDemand::Kind::kStandDown);
+  run(2);
+  windows_.set_demand(OverheadDemand::Kind::kNone);
+  run(2);
+  EXPECT_THAT(all_, IsEmpty());
+}
+
+TEST_F(SessionWindowsTest, CollectsAllTheTimeWhileADemandSaysSo) {
+  run(200);
+  windows_.set_demand(OverheadDemand::Kind::kDetail);
+  run(1);
+  EXPECT_EQ(measure(100), 1);
+}
+
 TEST_F(SessionWindowsTest, TellsWhoseBudgetIsShared) {
   EXPECT_THAT(windows_.list_in_windows(), IsEmpty());
   run(200);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -33,6 +34,31 @@ struct OverheadLimits {
     return least;
   }
 };
+
+// What somebody outside demands for a time, whatever the limits say.
+struct OverheadDemand {
+  enum class Kind {
+    kNone,
+    kStandDown,  // nothing is probed, counted or recorded
+    kDetail,     // there is no limit
+  };
+  Kind kind = Kind::kNone;
+  int64_t until_mono_ns = 0;
+  std::string reason;
+  bool operator==(const OverheadDemand&) const = default;
+};
+
+constexpr const char* get_demand_name(OverheadDemand::Kind kind) {
+  switch (kind) {
+    case OverheadDemand::Kind::kNone:
+      break;
+    case OverheadDemand::Kind::kStandDown:
+      return "stand-down";
+    case OverheadDemand::Kind::kDetail:
+      return "detail";
+  }
+  return "none";
+}
 
 // Where CUPTI's records cost launches something, it has this share of the limit.
 inline constexpr double kCuptiShare = 0.5;
