@@ -14,6 +14,9 @@
 namespace gpuperf {
 namespace {
 
+// Suspensions change every few seconds; a crash may cost the last ones.
+constexpr int64_t kWriteIntervalNs = 60'000'000'000;
+
 constexpr LogEvent kProbeSuspended{"probe suspended by the overhead budget",
                                    "41c8d7d889b141a3993d487f41e05607"};
 
@@ -59,12 +62,14 @@ Status ProbingPart::start() {
                 kernel_.symbolizer().note_mapping(pid, path);
               }});
   prober_->post_launch_reports(launch_reports_);
+  read_suspended();
   return prober_->start();
 }
 
 // Detaching may take seconds (perf events most of all), and calls go on being recorded meanwhile:
 // unless the loop takes their batches, the drain stops reading and the rings lose records.
 void ProbingPart::stop() {
+  write_suspended();
   // Out of prober_ at once: changes asked for meanwhile are refused.
   if (const auto prober = std::move(prober_)) stop_beside_loop([&] { prober->stop(); });
 }
@@ -79,6 +84,10 @@ ProbeChange ProbingPart::set_demand(OverheadDemand demand) {
 }
 
 void ProbingPart::advance(int64_t now_mono_ns) {
+  if (now_mono_ns >= next_write_ns_) {
+    next_write_ns_ = now_mono_ns + kWriteIntervalNs;
+    write_suspended();
+  }
   if (core_.demand.kind == OverheadDemand::Kind::kNone) return;
   if (now_mono_ns < core_.demand.until_mono_ns) return;
   set_demand({});
@@ -129,7 +138,72 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
     budget_.set_sampled(row.function_id, row.is_sampled, now_ns);
     if (row.state == ProbeState::kSuspended) budget_.note_suspended(row.function_id, now_ns);
   }
+  restore_suspended(now_ns);
   core_.changed = true;
+}
+
+// Empty: there is no store, or it is another daemon's.
+std::string ProbingPart::get_suspended_path() const {
+  if (tracing_->captures().store() == nullptr) return "";
+  return core_.settings.storage.path + "/suspended_functions.json";
+}
+
+void ProbingPart::read_suspended() {
+  const std::string path = get_suspended_path();
+  if (path.empty()) return;
+  auto functions = read_suspended_functions(path);
+  if (functions.ok()) {
+    earlier_suspended_ = *std::move(functions);
+  } else if (!absl::IsNotFound(functions.status())) {
+    log_warn("suspended functions not read",
+             {{"error", std::string(functions.status().message())}});
+  }
+}
+
+// Those that have not been found again stay in the list.
+void ProbingPart::write_suspended() {
+  const std::string path = get_suspended_path();
+  if (path.empty()) return;
+  const auto names = core_.registry.get();
+  std::vector<SuspendedFunction> functions = earlier_suspended_;
+  for (const Suspension& suspension : budget_.list_suspensions()) {
+    const Function& function = (*names)[suspension.function_id];
+    functions.push_back({.category = function.category,
+                         .function = function.name,
+                         .comm = suspension.comm,
+                         .share_ratio = suspension.share_ratio,
+                         .times = suspension.times});
+  }
+  if (functions == written_suspended_) return;
+  const Status written = write_suspended_functions(path, functions);
+  if (!written.ok()) {
+    log_warn("suspended functions not written", {{"error", std::string(written.message())}});
+  }
+  written_suspended_ = std::move(functions);
+}
+
+// As soon as they are probed.
+void ProbingPart::restore_suspended(int64_t now_mono_ns) {
+  if (earlier_suspended_.empty()) return;
+  set_budget();
+  const auto names = core_.registry.get();
+  Budget::Decision decision;
+  for (const ProbeRow& row : report_->probes) {
+    if (!is_placed(row.state)) continue;
+    const Function& function = (*names)[row.function_id];
+    const auto earlier = std::ranges::find_if(earlier_suspended_, [&](const auto& known) {
+      return known.category == function.category && known.function == function.name;
+    });
+    if (earlier == earlier_suspended_.end()) continue;
+    const auto suspension = budget_.restore({.function_id = row.function_id,
+                                             .comm = earlier->comm,
+                                             .share_ratio = earlier->share_ratio,
+                                             .times = earlier->times},
+                                            now_mono_ns);
+    if (suspension) decision.suspend.push_back(*suspension);
+    earlier_suspended_.erase(earlier);
+  }
+  carry_out(decision, now_mono_ns);
 }
 
 // Who asks for a capture wants all of it: no probe is suspended meanwhile.

@@ -11,6 +11,7 @@
 #include "daemon/app/part.h"
 #include "daemon/probe/prober.h"
 #include "daemon/state/budget.h"
+#include "daemon/store/suspended_functions.h"
 
 namespace gpuperf {
 
@@ -50,6 +51,10 @@ class ProbingPart final : public Part {
  private:
   void set_budget();
   void carry_out(const Budget::Decision& decision, int64_t now_mono_ns);
+  std::string get_suspended_path() const;
+  void read_suspended();
+  void write_suspended();
+  void restore_suspended(int64_t now_mono_ns);
   void take_report(std::shared_ptr<const ProbeReport> report);
 
   const KernelPart& kernel_;
@@ -59,6 +64,9 @@ class ProbingPart final : public Part {
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   Budget budget_;
   std::set<uint32_t> suspended_;
+  // Of the last run, until they are found again; what the file has.
+  std::vector<SuspendedFunction> earlier_suspended_, written_suspended_;
+  int64_t next_write_ns_ = 0;
   bool is_sampling_ = true;  // as the prober knows it
   std::vector<Budget::Estimate> missed_;
   gpuperf_launch_reports launch_reports_ = GPUPERF_LAUNCHES_NONE;

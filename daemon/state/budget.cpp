@@ -54,6 +54,19 @@ void Budget::set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono
   if (!is_sampled && state.sampled && !state.suspension) end_sampling(function_id, now_mono_ns);
 }
 
+std::optional<Suspension> Budget::restore(const Suspension& earlier, int64_t now_mono_ns) {
+  loop_thread_.check();
+  FunctionState& state = functions_[earlier.function_id];
+  if (!is_on() || state.sampled) return std::nullopt;
+  state.times = earlier.times;
+  state.sampled.emplace(earlier.share_ratio);
+  state.allowed_ratio = limits_.get_least_percent() / 100;
+  state.due_ns = now_mono_ns + find_gap_ns(state);
+  state.suspension = earlier;
+  state.suspension->until_mono_ns = state.due_ns;
+  return state.suspension;
+}
+
 void Budget::note_suspended(uint32_t function_id, int64_t now_mono_ns) {
   loop_thread_.check();
   const auto known = functions_.find(function_id);
@@ -324,10 +337,18 @@ void Budget::resume_all(int64_t now_mono_ns, Decision& decision) {
   }
 }
 
+std::vector<Suspension> Budget::list_suspensions() const {
+  std::vector<Suspension> suspensions;
+  for (const auto& [function_id, state] : functions_) {
+    if (state.suspension) suspensions.push_back(*state.suspension);
+  }
+  return suspensions;
+}
+
 void Budget::fill(Snapshot& snapshot) const {
+  snapshot.suspensions = list_suspensions();
   for (const OverheadRow& row : overhead_) add_overhead(snapshot, row);
   for (const auto& [function_id, state] : functions_) {
-    if (state.suspension) snapshot.suspensions.push_back(*state.suspension);
     if (!state.probed_since_ns) continue;
     const int64_t since_ns = snapshot.taken_mono_ns - *state.probed_since_ns;
     const int64_t out_ns =

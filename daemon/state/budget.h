@@ -90,6 +90,9 @@ class Budget {
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
   // Whether the configuration says to sample it, whatever it costs.
   void set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono_ns);
+  // It was suspended when the daemon last ran, and begins so; `earlier` says of whom, how much and
+  // how often. Empty: the budget is off, or it is suspended already.
+  std::optional<Suspension> restore(const Suspension& earlier, int64_t now_mono_ns);
   // Its probes are out: since when, as seen.
   void note_suspended(uint32_t function_id, int64_t now_mono_ns);
   // Of Decision::window: from when to when it was probed; twice the same = in no file.
@@ -107,6 +110,7 @@ class Budget {
   // gpuperf_function::alarm_mask of a function whose call costs so much; 0 = never.
   static uint32_t get_alarm_mask(double budget_percent, uint64_t cost_ns);
 
+  std::vector<Suspension> list_suspensions() const;
   // Sets suspensions (by function id), overhead (between the last two readings; a process below the
   // budget is measured by that time alone, so its ratio is the most it can be) and coverage as of
   // snapshot.taken_mono_ns.

@@ -168,6 +168,22 @@ TEST_F(BudgetTest, TimeInWhichNothingWasProbedOnDemandIsNotCovered) {
   EXPECT_LT(snapshot.coverage[1], 0.1);  // out all the time but for the first two seconds
 }
 
+TEST_F(BudgetTest, WhatWasSuspendedWhenTheDaemonLastRanBeginsInWindows) {
+  const auto restored =
+      budget_.restore({.function_id = 3, .comm = "train", .share_ratio = 0.2, .times = 4}, now_ns_);
+  ASSERT_TRUE(restored);
+  EXPECT_EQ(restored->until_mono_ns, now_ns_ + 9 * kSecondNs);  // 20 % of 90 ms is a fifth of 9 s
+  EXPECT_EQ(take().suspensions, std::vector{*restored});
+  EXPECT_EQ(budget_.restore(*restored, now_ns_), std::nullopt);
+  call(3, 500'000);
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  open_window_of(3);
+
+  budget_.set_limits({.percent = 0});
+  end_window();
+  EXPECT_EQ(budget_.restore(*restored, now_ns_), std::nullopt);
+}
+
 TEST_F(BudgetTest, ActsOnceTheBudgetOfASecondIsUsedUp) {
   call(1, 10'000);
   EXPECT_THAT(judge_early(milliseconds(50)).suspend, IsEmpty());
