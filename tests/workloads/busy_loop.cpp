@@ -1,5 +1,5 @@
 // Calls busy_tight as fast as it can for --seconds, or with --apart-us of other work after each
-// call, and busy_rare a thousand times a second beside it; says, slice by slice, how many tight
+// call, all the time or for --busy-seconds and then not for as long, and busy_rare a thousand times a second beside it; says, slice by slice, how many tight
 // calls it managed, so that a slowdown and its end can be seen. Prints one JSON line:
 //   {"program":"busy_loop","pid":71,"slice_ms":100,"tight_per_slice":[...],
 //    "calls":{"busy_rare":{"calls":5000,"errors":{}},...}}
@@ -47,11 +47,13 @@ int main(int argc, char** argv) {
   const Options options(argc, argv,
                         {{"--seconds", "5"},
                          {"--apart-us", "0"},
+                         {"--busy-seconds", "0"},      // 0 = all the time
                          {"--wait-for-file", ""},      // begin once it exists
                          {"--linger-for-file", ""}});  // exit once it exists
   wait_for_file(options.get_text("--wait-for-file"));
 
   const uint64_t apart_ns = options.get_count("--apart-us") * 1000;
+  const uint64_t busy_ns = options.get_count("--busy-seconds") * 1'000'000'000;
   const uint64_t start_ns = now_mono_ns();
   const uint64_t end_ns = start_ns + options.get_count("--seconds") * 1'000'000'000;
   Truth truth;
@@ -61,6 +63,11 @@ int main(int argc, char** argv) {
   for (uint64_t slice_end_ns = start_ns + kSliceNs; slice_end_ns <= end_ns;
        slice_end_ns += kSliceNs) {
     uint64_t calls = 0;
+    if (busy_ns > 0 && (slice_end_ns - kSliceNs - start_ns) / busy_ns % 2 == 1) {
+      sleep_ns(kSliceNs);
+      slices.push_back(0);
+      continue;
+    }
     while (now_mono_ns() < slice_end_ns) {
       for (int i = 0; i < (apart_ns > 0 ? 1 : 10); ++i) (void)busy_tight(calls++);
       if (apart_ns > 0) work_until(now_mono_ns() + apart_ns);
