@@ -18,11 +18,10 @@ namespace gpuperf::client {
 namespace {
 
 using v1::Process;
-using Request = v1::SetOverheadDemandRequest;
 
 constexpr uint64_t kLongestNs = 86'400'000'000'000;  // as SetOverheadDemand takes it
 
-std::string render_table(const std::vector<Process>& rows, const TextStyle& style) {
+std::string render_overhead(const std::vector<Process>& rows, const TextStyle& style) {
   constexpr auto kRight = Column::Align::kRight;
   Table table({{"PID", kRight},
                {.title = "COMM", .shrink_to = 8},
@@ -55,13 +54,13 @@ std::string render_table(const std::vector<Process>& rows, const TextStyle& styl
 Result<std::string> draw_overhead(Connection& connection, const View& view,
                                   const Options& options) {
   return draw_list(connection, view, options, kListProcesses, v1::ListProcessesRequest{},
-                   &render_table, "\nNo process matches. Without filters: gpuperfctl overhead\n",
+                   &render_overhead, "\nNo process matches. Without filters: gpuperfctl overhead\n",
                    "\nNo process was seen yet. What is probed: gpuperfctl probes\n");
 }
 
 void declare_demand(CLI::App& app, Invocation& invocation, const char* verb, const char* summary,
                     v1::OverheadDemand demand) {
-  const auto request = std::make_shared<Request>();
+  const auto request = std::make_shared<v1::SetOverheadDemandRequest>();
   request->set_demand(demand);
   CLI::App& command = *app.add_subcommand(verb, summary);
   const auto length = std::make_shared<std::string>();

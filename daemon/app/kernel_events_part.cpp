@@ -144,6 +144,9 @@ void KernelEventsPart::take_event(CellDelta& delta) {
   adaptive_.apply(delta);
   past_hooks_.apply(delta, is_launch_entry((*core_.registry.get())[delta.function_id].symbol));
   others_.probing.apply(delta);
+  if (delta.hooked > 0 && is_kernel_launch((*core_.registry.get())[delta.function_id].symbol)) {
+    others_.sessions.launch_costs().apply(delta.process, delta.hooked);
+  }
 }
 
 void KernelEventsPart::take_event(ProcessExited& exited) {
@@ -153,6 +156,7 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   past_hooks_.apply(exited);
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
+  others_.sessions.launch_costs().forget(exited.process);
 }
 
 void KernelEventsPart::take_event(SlowCallEvent& event) {
@@ -177,6 +181,7 @@ void KernelEventsPart::take_event(TotalsRead& read) {
   for (const PastHooks::Found& found : past_hooks_.end_window()) {
     stats_.add_past_hooks(found.process, found.function_id, found.calls);
   }
+  others_.sessions.launch_costs().end_reading(read.mono_ns);
   others_.probing.set_recorded(others_.sessions.windows().list_in_windows());
   others_.probing.judge_budget(read.mono_ns);
   for (const Budget::Estimate& found : others_.probing.take_missed()) {

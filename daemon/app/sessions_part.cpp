@@ -22,7 +22,7 @@ SessionsPart::SessionsPart(Core& core)
       statistics_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds),
                    .max_exited_processes = core.settings.stats.max_exited_processes},
                   core.drops),
-      windows_(core.settings.overhead.budget,
+      windows_(core.settings.overhead.budget, launch_costs_,
                [this](uint64_t session_id, SessionOrder::Mode mode) {
                  SessionOrder order{.mode = mode};
                  order.sample_every = static_cast<uint32_t>(core_.settings.ingest.sample_every);
@@ -79,7 +79,7 @@ void SessionsPart::apply_settings(const Settings& settings) {
 }
 
 void SessionsPart::advance(int64_t now_mono_ns) {
-  windows_.set_demand(core_.demand.kind);
+  windows_.set_demand(core_.demand.kind, now_mono_ns);
   windows_.advance(now_mono_ns);
   costs_.advance(now_mono_ns);
   registry_.expire(now_mono_ns);

@@ -9,6 +9,7 @@
 #include "daemon/owner/pod_names.h"
 #include "daemon/session/session_source.h"
 #include "daemon/state/gpu_state.h"
+#include "daemon/state/launch_costs.h"
 #include "daemon/state/session_costs.h"
 #include "daemon/state/session_registry.h"
 #include "daemon/state/session_windows.h"
@@ -34,6 +35,7 @@ class SessionsPart final : public Part {
   void post_order(const SessionTarget& target, const SessionOrder& order,
                   ControlPort::SessionsDone done);
   SessionWindows& windows() { return windows_; }
+  LaunchCosts& launch_costs() { return launch_costs_; }
 
  private:
   void send_order(const SessionTarget& target, const SessionOrder& order,
@@ -49,8 +51,9 @@ class SessionsPart final : public Part {
   SessionMemory memory_;
   GpuStatistics statistics_;
   SessionLog log_;
+  LaunchCosts launch_costs_;
   SessionWindows windows_;
-  SessionCosts costs_;
+  SessionCosts costs_{launch_costs_};
   SessionRegistry registry_;
 };
 

@@ -66,6 +66,10 @@ bool is_launch_entry(std::string_view symbol) {
   return begins_with_any(symbol, kLaunches) && !begins_with_any(symbol, kNoLaunches);
 }
 
+bool is_kernel_launch(std::string_view symbol) {
+  return symbol.starts_with("cuLaunch") && is_launch_entry(symbol);
+}
+
 uint32_t get_graph_call(std::string_view symbol) {
   const auto* const found =
       std::ranges::find(kGraphCalls, get_plain_api_name(symbol), &GraphCallRow::plain_name);

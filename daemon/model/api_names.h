@@ -19,6 +19,9 @@ std::string_view get_plain_api_name(std::string_view name);
 // memsets. Every launch passes one of these, whichever API it was made through.
 bool is_launch_entry(std::string_view symbol);
 
+// Whether it is one of those that launch a kernel.
+bool is_kernel_launch(std::string_view symbol);
+
 // What a function of the driver does to a CUDA graph, by its symbol: a gpuperf_graph_call.
 uint32_t get_graph_call(std::string_view symbol);
 

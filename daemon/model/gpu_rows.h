@@ -162,6 +162,14 @@ struct JoinTotals {
   bool operator==(const JoinTotals&) const = default;
 };
 
+// What CUPTI's records cost a launch, measured in the process (LaunchCosts).
+struct LaunchCost {
+  double ns = 0;         // below zero by chance
+  double error_ns = 0;   // 95 % of such measurements lie so near
+  uint32_t windows = 0;  // that it was measured in; 0 = not measured
+  bool operator==(const LaunchCost&) const = default;
+};
+
 struct SessionRow {
   SessionOpened facts;
   SessionStatus status;  // newest; state 0 = none came yet
@@ -173,6 +181,7 @@ struct SessionRow {
   bool is_in_windows = false;       // it collects now and then only (SessionWindows)
   // Launches that one of the window at hand stands for, with those between it and the last.
   uint32_t window_weight = 1;
+  LaunchCost launch_cost;
   std::array<GapTotals, GPUPERF_SESSION_CAUSE_COUNT> gaps{};  // by enum gpuperf_session_cause
   JoinTotals join;
 };

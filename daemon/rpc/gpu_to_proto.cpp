@@ -170,6 +170,9 @@ v1::Session to_proto(const SessionRow& row, const GpuProcessRow* process, int64_
       get_span_ns(row.open ? row.state_since_mono_ns : row.closed_mono_ns, now_mono_ns));
   session.set_collected_ns(get_collected_ns(row, end_mono_ns));
   session.set_in_windows(row.is_in_windows);
+  session.set_launch_cost_ns(static_cast<uint64_t>(std::max(row.launch_cost.ns, 0.0)));
+  session.set_launch_cost_error_ns(static_cast<uint64_t>(row.launch_cost.error_ns));
+  session.set_launch_cost_windows(row.launch_cost.windows);
   session.set_injector_cpu_ns(status.injector_cpu_ns);
   session.set_cupti_overhead_ns(status.cupti_overhead_ns);
   session.set_clock_error_ns(std::max(status.clock_error_ns, row.join.clock_worst_ns));

@@ -48,11 +48,16 @@ void SessionCosts::advance(int64_t now_mono_ns) {
   since_mono_ns_ = now_mono_ns;
   for (const auto& [id, session] : sessions_) {
     const auto devices = static_cast<double>(std::max<size_t>(session->devices.size(), 1));
-    const bool is_gpu_busy =
-        static_cast<double>(session->work_ns) >= kBusyRatio * devices * interval_ns;
-    const uint64_t cost_ns =
-        (is_gpu_busy ? 0 : session->launches * kLaunchCostNs) + session->held_ns;
-    session->ratio = is_first ? 0 : static_cast<double>(cost_ns) / interval_ns;
+    const auto measured = launch_costs_.find(session->entry.row().facts.process);
+    const bool costs_nothing =
+        !measured && static_cast<double>(session->work_ns) >= kBusyRatio * devices * interval_ns;
+    const double launches_ns =
+        costs_nothing ? 0 : static_cast<double>(session->launches) * get_launch_cost_ns(measured);
+    session->ratio =
+        is_first ? 0 : (launches_ns + static_cast<double>(session->held_ns)) / interval_ns;
+    if (measured && session->entry.row().launch_cost != *measured) {
+      session->entry.change().launch_cost = *measured;
+    }
     session->launches = session->work_ns = session->held_ns = 0;
   }
 }

@@ -1,19 +1,23 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/session.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/state/launch_costs.h"
 #include "daemon/state/session_registry.h"
 
 namespace gpuperf {
 
-// What CUPTI costs each injected process: its launches of the last second by kLaunchCostNs, and
-// what the library says that launches were held for windows to begin and end. Launches cost nothing
-// where the GPU has work anyway: a process that keeps it busy runs ahead of it.
+// What CUPTI costs each injected process: its launches of the last second by what one costs, as
+// measured there (LaunchCosts) or else kLaunchCostNs, and what the library says that launches were
+// held for windows to begin and end. Where nothing was measured, launches cost nothing while the
+// GPU has work anyway: a process that keeps it busy runs ahead of it.
 //
 // Thread: loop only; times are passed in. Bounds: those of the registry.
 class SessionCosts {
@@ -23,6 +27,12 @@ class SessionCosts {
   static constexpr uint64_t kLaunchCostNs = 2'000;
   // So much of its time a process keeps the GPU busy that waits for it.
   static constexpr double kBusyRatio = 0.8;
+
+  explicit SessionCosts(const LaunchCosts& launch_costs) : launch_costs_(launch_costs) {}
+
+  static double get_launch_cost_ns(const std::optional<LaunchCosts::Cost>& measured) {
+    return measured ? std::max(measured->ns, 0.0) : static_cast<double>(kLaunchCostNs);
+  }
 
   void follow(SessionRegistry& sessions);
   // Ends the interval at hand if it is a second old. Several times a second.
@@ -45,6 +55,7 @@ class SessionCosts {
     double ratio = 0;  // of the interval before
   };
 
+  const LaunchCosts& launch_costs_;
   ThreadChecker loop_thread_;
   std::map<uint64_t, Session*> sessions_;  // open ones, by id
   int64_t since_mono_ns_ = 0;

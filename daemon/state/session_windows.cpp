@@ -34,6 +34,10 @@ void SessionWindows::Session::take_batch(const SessionBatch& batch, int64_t now_
   for (const KernelRecord& kernel : batch.kernels) {
     has_graphs |= kernel.graph_id != 0;
     work_ns += kernel.duration_ns;
+    if (kernel.graph_id != 0) continue;
+    if (window.launches++ == 0) window.first_mono_ns = window.last_mono_ns = kernel.start_mono_ns;
+    window.first_mono_ns = std::min(window.first_mono_ns, kernel.start_mono_ns);
+    window.last_mono_ns = std::max(window.last_mono_ns, kernel.start_mono_ns);
   }
   for (const CopyRecord& copy : batch.copies) work_ns += copy.duration_ns;
   for (const OverheadRecord& overhead : batch.overheads) {
@@ -67,8 +71,10 @@ double SessionWindows::get_seen_ns(const Session& session) {
   return static_cast<double>(std::max(session.seen_mono_ns - session.since_mono_ns, kWindowNs / 2));
 }
 
-double SessionWindows::get_cost_ratio(const Session& session) {
-  return static_cast<double>(session.launches * SessionCosts::kLaunchCostNs) / get_seen_ns(session);
+double SessionWindows::get_cost_ratio(const Session& session) const {
+  return static_cast<double>(session.launches) *
+         SessionCosts::get_launch_cost_ns(costs_.find(session.entry.row().facts.process)) /
+         get_seen_ns(session);
 }
 
 double SessionWindows::get_budget_ratio(const Session& session) const {
@@ -98,6 +104,7 @@ void SessionWindows::open(Session& session, int64_t now_mono_ns) {
   session.phase = Phase::kCollecting;
   session.since_mono_ns = 0;
   session.opening_ns = 0;
+  session.window = {.begin_mono_ns = now_mono_ns};
   order_(session.id(), SessionOrder::Mode::kRun);
 }
 
@@ -107,6 +114,10 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   const double cost_ns =
       get_cost_ratio(session) * open_ns + static_cast<double>(session.opening_ns);
   const auto rest_ns = static_cast<int64_t>(cost_ns / get_budget_ratio(session) - open_ns);
+  if (session.window.begin_mono_ns != 0) {
+    session.window.end_mono_ns = now_mono_ns;
+    costs_.add_window(session.entry.row().facts.process, std::exchange(session.window, {}));
+  }
   session.phase = Phase::kResting;
   session.rest_mono_ns = now_mono_ns;
   set_in_windows(session, true);
@@ -117,12 +128,22 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   order_(session.id(), SessionOrder::Mode::kPause);
 }
 
-// Until the demand ends: it is due at once.
-void SessionWindows::stand_down(Session& session, int64_t now_mono_ns) {
+// What comes after a demand stands for nothing of what was before.
+void SessionWindows::set_demand(OverheadDemand::Kind demand, int64_t now_mono_ns) {
+  loop_thread_.check();
+  const auto before = std::exchange(demand_, demand);
+  if (before != OverheadDemand::Kind::kStandDown || demand == before) return;
+  for (const auto& [id, session] : sessions_) {
+    if (session->phase != Phase::kResting) continue;
+    session->rest_mono_ns = session->due_mono_ns = now_mono_ns;
+  }
+}
+
+void SessionWindows::stand_down(Session& session) {
   if (session.phase != Phase::kCollecting) return;
   session.phase = Phase::kResting;
-  session.rest_mono_ns = session.due_mono_ns = now_mono_ns;
   session.since_mono_ns = 0;
+  session.window = {};
   order_(session.id(), SessionOrder::Mode::kPause);
 }
 
@@ -130,7 +151,7 @@ void SessionWindows::advance(int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {
     if (demand_ == OverheadDemand::Kind::kStandDown) {
-      stand_down(*session, now_mono_ns);
+      stand_down(*session);
     } else if (session->phase == Phase::kResting) {
       if (now_mono_ns >= session->due_mono_ns || get_budget_ratio(*session) <= 0) {
         open(*session, now_mono_ns);
@@ -139,6 +160,7 @@ void SessionWindows::advance(int64_t now_mono_ns) {
       if (must_rest(*session)) {
         rest(*session, now_mono_ns);
       } else {
+        session->window = {};
         if (!session->is_held) {
           set_in_windows(*session, false);
           session->rest_ns_max = kFirstRestNs;

@@ -11,15 +11,16 @@
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/overhead.h"
 #include "daemon/model/session.h"
+#include "daemon/state/launch_costs.h"
 #include "daemon/state/session_registry.h"
 
 namespace gpuperf {
 
 // Decides which sessions collect all the time and which in windows only.
 //
-// CUPTI costs each launch some microseconds, and a process that waits for its launches pays for all
-// of them; one that waits for its GPU pays nothing. So a session is judged while it collects:
-// its launches a second, by SessionCosts::kLaunchCostNs, and how busy it keeps GPUs. Where launches
+// CUPTI costs each launch something (LaunchCosts), and a process that waits for its launches pays
+// for all of them; one that waits for its GPU pays nothing. So a session is judged while it
+// collects: its launches a second, by what one costs, and how busy it keeps GPUs. Where launches
 // cost more than the budget and the GPU is idle between them, the session is paused, which ends
 // CUPTI in the process once its CUDA graphs are made (injector/finalizer.h), and opens for
 // kWindowNs at distances that, after the first few, keep the average within the budget, what
@@ -48,15 +49,16 @@ class SessionWindows {
   };
 
   // kCuptiShare of a process's budget is for CUPTI; one without a budget collects all the time.
-  SessionWindows(OverheadLimits limits, Order order)
-      : limits_(std::move(limits)), order_(std::move(order)) {}
+  // Each window is told to `costs`, which says what launches cost.
+  SessionWindows(OverheadLimits limits, LaunchCosts& costs, Order order)
+      : limits_(std::move(limits)), costs_(costs), order_(std::move(order)) {}
   SessionWindows(const SessionWindows&) = delete;
   SessionWindows& operator=(const SessionWindows&) = delete;
 
   void follow(SessionRegistry& sessions);
   void set_limits(const OverheadLimits& limits) { limits_ = limits; }
   // Standing down, no session collects; with kDetail, all do all the time.
-  void set_demand(OverheadDemand::Kind demand) { demand_ = demand; }
+  void set_demand(OverheadDemand::Kind demand, int64_t now_mono_ns);
   // Processes whose sessions collect in windows.
   std::set<ProcessKey> list_in_windows() const;
   // Somebody else has told these sessions what to do.
@@ -98,21 +100,23 @@ class SessionWindows {
     int64_t rest_ns_max = kFirstRestNs;
     uint64_t launches = 0;
     uint64_t work_ns = 0;
-    uint64_t opening_ns = 0;  // what the last window's beginning and end held launches up
+    LaunchCosts::Window window;  // what its launches were; begin 0 = this look is in no window
+    uint64_t opening_ns = 0;     // what the last window's beginning and end held launches up
   };
 
   void open(Session& session, int64_t now_mono_ns);
   void rest(Session& session, int64_t now_mono_ns);
-  void stand_down(Session& session, int64_t now_mono_ns);
+  void stand_down(Session& session);
   static void set_in_windows(Session& session, bool is_in_windows);
   void begin_look(Session& session, int64_t now_mono_ns);
   static double get_seen_ns(const Session& session);
-  static double get_cost_ratio(const Session& session);
+  double get_cost_ratio(const Session& session) const;
   double get_budget_ratio(const Session& session) const;
   bool must_rest(const Session& session) const;
 
   OverheadLimits limits_;
   OverheadDemand::Kind demand_ = OverheadDemand::Kind::kNone;
+  LaunchCosts& costs_;
   const Order order_;
   ThreadChecker loop_thread_;
   std::map<uint64_t, Session*> sessions_;  // open ones, by id

@@ -39,7 +39,8 @@ class SessionCostsTest : public ::testing::Test {
 
   DropCounters drops_;
   SessionMemory memory_{drops_, 1 << 20};
-  SessionCosts costs_;
+  LaunchCosts launch_costs_;
+  SessionCosts costs_{launch_costs_};
   SessionRegistry sessions_{{}, drops_, memory_};
   int64_t now_ = kSecond;
 };
@@ -54,6 +55,25 @@ TEST_F(SessionCostsTest, LaunchesThatTheProcessWaitsForCostTwoMicroseconds) {
 TEST_F(SessionCostsTest, LaunchesAheadOfABusyGpuCostNothing) {
   run(10'000, 90'000);
   EXPECT_EQ(get_ratio(), 0);
+}
+
+TEST_F(SessionCostsTest, LaunchesCostWhatWasMeasuredInTheirProcess) {
+  launch_costs_.end_reading(kSecond);
+  for (int64_t second = 2; second < 20; ++second) {
+    launch_costs_.apply(kProcess, 10'000);
+    launch_costs_.end_reading(second * kSecond);
+    if (second % 5 != 0) continue;
+    launch_costs_.add_window(kProcess, {.begin_mono_ns = second * kSecond,
+                                        .end_mono_ns = second * kSecond + 1,
+                                        .launches = 1'001,
+                                        .first_mono_ns = 1,
+                                        .last_mono_ns = 1 + 1'000 * 100'700});
+  }
+  run(10'000, 90'000);  // whatever the GPU does
+  EXPECT_NEAR(get_ratio(), 0.007, 1e-9);
+  GpuReport report;
+  sessions_.fill(report);
+  EXPECT_EQ(report.sessions.at(0)->launch_cost.windows, 3u);
 }
 
 TEST_F(SessionCostsTest, AGraphIsOneLaunch) {

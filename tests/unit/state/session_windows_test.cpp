@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/state/session_costs.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf {
@@ -20,7 +21,7 @@ class SessionWindowsTest : public ::testing::Test {
  protected:
   void SetUp() override {
     windows_.follow(sessions_);
-    sessions_.apply(SessionOpened{.session_id = 7, .process = {.pid = 70, .start_boot_ns = 1}}, 0);
+    sessions_.apply(SessionOpened{.session_id = 7, .process = kProcess}, 0);
     report(Mode::kRun);
   }
 
@@ -39,12 +40,19 @@ class SessionWindowsTest : public ::testing::Test {
       if (is_collecting_) {
         SessionBatch batch{.session_id = 7};
         batch.kernels.resize(static_cast<size_t>(launches_per_second_ / 4));
-        for (KernelRecord& kernel : batch.kernels) kernel.duration_ns = kernel_ns_;
+        const int64_t apart_ns = kSecond / launches_per_second_ + launch_cost_ns_;
+        int64_t start_ns = now_ - kStep;
+        for (KernelRecord& kernel : batch.kernels) {
+          kernel.duration_ns = kernel_ns_;
+          kernel.start_mono_ns = static_cast<uint64_t>(start_ns += apart_ns);
+        }
         batch.graphs.resize(graphs_);
         weighed_ += batch.kernels.size() * row().window_weight;
         sessions_.apply(batch, now_);
         collected_ += kStep;
       }
+      launch_costs_.apply(kProcess, static_cast<uint64_t>(launches_per_second_ / 4));
+      if (now_ % kSecond == 0) launch_costs_.end_reading(now_);
       if (now_ % kSecond == 0) report(is_collecting_ ? Mode::kRun : Mode::kPause);
       windows_.advance(now_);
       for (const Mode mode : std::exchange(told_, {})) {
@@ -66,18 +74,22 @@ class SessionWindowsTest : public ::testing::Test {
     return static_cast<double>(collected_) / static_cast<double>(seconds * kSecond);
   }
 
+  static constexpr ProcessKey kProcess{.pid = 70, .start_boot_ns = 1};
+
   int64_t now_ = kSecond;
   int64_t collected_ = 0;
   uint64_t weighed_ = 0;  // launches, each by what it stands for
   bool is_collecting_ = false;
   bool are_calls_hooked_ = true;
   size_t graphs_ = 0;
-  uint64_t launches_per_second_ = 40'000;
+  int64_t launches_per_second_ = 40'000;
+  int64_t launch_cost_ns_ = SessionCosts::kLaunchCostNs;
   uint64_t kernel_ns_ = 3'000;
   std::vector<Mode> told_, all_;
   DropCounters drops_;
   SessionMemory memory_{drops_};
-  SessionWindows windows_{{.percent = 2}, [this](uint64_t id, Mode mode) {
+  LaunchCosts launch_costs_;
+  SessionWindows windows_{{.percent = 2}, launch_costs_, [this](uint64_t id, Mode mode) {
                             EXPECT_EQ(id, 7u);
                             told_.push_back(mode);
                           }};
@@ -157,29 +169,44 @@ TEST_F(SessionWindowsTest, WithoutABudgetItIsOpenedAtOnce) {
   EXPECT_EQ(measure(100), 1);
 }
 
+TEST_F(SessionWindowsTest, EachWindowMeasuresWhatALaunchCosts) {
+  launch_cost_ns_ = 700;
+  run(500);
+  const auto cost = launch_costs_.find(kProcess);
+  ASSERT_TRUE(cost);
+  EXPECT_GE(cost->windows, LaunchCosts::kWindowsMin);
+  EXPECT_NEAR(cost->ns, 700, 1);
+}
+
+TEST_F(SessionWindowsTest, WhereWindowsCostLaunchesNothingItCollectsAllTheTime) {
+  launch_cost_ns_ = 0;
+  run(500);
+  EXPECT_EQ(measure(100), 1);
+}
+
 TEST_F(SessionWindowsTest, CollectsNothingWhileADemandSaysSo) {
   run(3);
-  windows_.set_demand(OverheadDemand::Kind::kStandDown);
+  windows_.set_demand(OverheadDemand::Kind::kStandDown, now_);
   run(2);
   windows_.hold_open({{}}, now_);
   EXPECT_EQ(measure(100), 0);
-  windows_.set_demand(OverheadDemand::Kind::kNone);
+  windows_.set_demand(OverheadDemand::Kind::kNone, now_);
   run(1);
   EXPECT_TRUE(is_collecting_);
 }
 
 TEST_F(SessionWindowsTest, WhatSomebodyHasPausedIsNotResumedByTheEndOfADemand) {
   windows_.note_order({.session_id = 7}, Mode::kPause);
-  windows_.set_demand(OverheadDemand::Kind::kStandDown);
+  windows_.set_demand(OverheadDemand::Kind::kStandDown, now_);
   run(2);
-  windows_.set_demand(OverheadDemand::Kind::kNone);
+  windows_.set_demand(OverheadDemand::Kind::kNone, now_);
   run(2);
   EXPECT_THAT(all_, IsEmpty());
 }
 
 TEST_F(SessionWindowsTest, CollectsAllTheTimeWhileADemandSaysSo) {
   run(200);
-  windows_.set_demand(OverheadDemand::Kind::kDetail);
+  windows_.set_demand(OverheadDemand::Kind::kDetail, now_);
   run(1);
   EXPECT_EQ(measure(100), 1);
 }
