@@ -1,7 +1,8 @@
 // Calls busy_tight as fast as it can for --seconds, or with --apart-us of other work after each
-// call, all the time or for --busy-seconds and then not for as long, and busy_rare a thousand times a second beside it; says, slice by slice, how many tight
-// calls it managed, so that a slowdown and its end can be seen. Prints one JSON line:
-//   {"program":"busy_loop","pid":71,"slice_ms":100,"tight_per_slice":[...],
+// call, all the time or for --busy-seconds and then not for as long, and busy_rare a thousand times
+// a second beside it; says, slice by slice, how many tight calls it managed, so that a slowdown and
+// its end can be seen. Prints one JSON line:
+//   {"program":"busy_loop","pid":71,"start_mono_ns":5,"slice_ms":100,"tight_per_slice":[...],
 //    "calls":{"busy_rare":{"calls":5000,"errors":{}},...}}
 
 #include <string>
@@ -81,6 +82,7 @@ int main(int argc, char** argv) {
   std::string text;
   for (const uint64_t slice : slices) text += (text.empty() ? "" : ",") + std::to_string(slice);
   print_line("{\"program\":\"busy_loop\",\"pid\":" + std::to_string(getpid()) +
+             ",\"start_mono_ns\":" + std::to_string(start_ns) +
              ",\"slice_ms\":" + std::to_string(kSliceNs / 1'000'000) + ",\"tight_per_slice\":[" +
              text + "],\"calls\":" + render_truth(truth) + "}");
   wait_for_file(options.get_text("--linger-for-file"));

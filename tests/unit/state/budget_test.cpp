@@ -158,7 +158,7 @@ TEST_F(BudgetTest, TimeInWhichNothingWasProbedOnDemandIsNotCovered) {
   suspend_function_1();
   end_window(seconds(8));
   budget_.set_standing_down(true, now_ns_);
-  EXPECT_THAT(end_window(seconds(70)).window, Eq(std::nullopt));
+  EXPECT_EQ(end_window(seconds(70)).window, std::nullopt);
   budget_.set_standing_down(false, now_ns_);
   end_window(seconds(20));
 

@@ -8,12 +8,12 @@
 namespace gpuperf {
 namespace {
 
-constexpr int64_t kSecond = 1'000'000'000;
-constexpr ProcessKey kProcess{.pid = 70, .start_boot_ns = 5};
-
 // 10,000 launches a second outside of windows, but for what a test says.
 class LaunchCostsTest : public testing::Test {
  protected:
+  static constexpr int64_t kSecond = 1'000'000'000;
+  static constexpr ProcessKey kProcess{.pid = 70, .start_boot_ns = 5};
+
   LaunchCostsTest() { costs_.end_reading(now_); }
 
   void run(uint64_t launches = 10'000) {

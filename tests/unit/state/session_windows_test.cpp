@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -201,7 +202,7 @@ TEST_F(SessionWindowsTest, WhatSomebodyHasPausedIsNotResumedByTheEndOfADemand) {
   run(2);
   windows_.set_demand(OverheadDemand::Kind::kNone, now_);
   run(2);
-  EXPECT_THAT(all_, IsEmpty());
+  EXPECT_EQ(all_, std::vector<Mode>());
 }
 
 TEST_F(SessionWindowsTest, CollectsAllTheTimeWhileADemandSaysSo) {
@@ -212,9 +213,9 @@ TEST_F(SessionWindowsTest, CollectsAllTheTimeWhileADemandSaysSo) {
 }
 
 TEST_F(SessionWindowsTest, TellsWhoseBudgetIsShared) {
-  EXPECT_THAT(windows_.list_in_windows(), IsEmpty());
+  EXPECT_TRUE(windows_.list_in_windows().empty());
   run(200);
-  EXPECT_THAT(windows_.list_in_windows(), ElementsAre(row().facts.process));
+  EXPECT_EQ(windows_.list_in_windows(), std::set{row().facts.process});
 }
 
 TEST_F(SessionWindowsTest, ForgetsASessionThatCloses) {

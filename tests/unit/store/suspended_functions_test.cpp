@@ -1,23 +1,18 @@
 #include "daemon/store/suspended_functions.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
 #include <fstream>
 #include <vector>
 
 #include "tests/unit/files.h"
+#include "tests/unit/matchers.h"
 
 namespace gpuperf {
 namespace {
 
-using testing::ElementsAre;
-using testing::HasSubstr;
-
 const SuspendedFunction kLinear{
     .category = "libtorch", .function = "linear", .comm = "train", .share_ratio = 0.25, .times = 3};
 
-class SuspendedFunctionsTest : public testing::Test {
+class SuspendedFunctionsTest : public ::testing::Test {
  protected:
   Result<std::vector<SuspendedFunction>> read(const std::string& text) {
     std::ofstream(path_) << text;
