@@ -10,8 +10,9 @@ namespace {
 
 // A reading older than this says too little about the CPU time of now.
 constexpr int64_t kKeepReadingNs = 300'000'000'000;
-// The budget is that of a second at least: a process that does little may do it at once.
-constexpr double kLeastTimeNs = 1e9;
+// Between two readings the budget is that of a whole second: a process that does little may do it
+// at once.
+constexpr double kSecondNs = 1e9;
 // Of their part of the budget, what is left to probes however often hooked functions are called:
 // hooks cannot be suspended.
 constexpr double kProbesShareMin = 0.25;
@@ -110,7 +111,7 @@ Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) 
   Decision decision;
   if (now_mono_ns <= reading_start_ns_) return decision;
   close_window(now_mono_ns, read_cpu_ns, decision);
-  Reading reading = add_up(now_mono_ns, [&](const ProcessKey& process) {
+  Reading reading = add_up(now_mono_ns, 0, [&](const ProcessKey& process) {
     return read_process_time_ns(process, now_mono_ns, read_cpu_ns);
   });
   overhead_ = std::move(reading.overhead);
@@ -132,7 +133,7 @@ Budget::Decision Budget::judge_early(int64_t now_mono_ns, const ReadCpu& read_cp
   loop_thread_.check();
   Decision decision;
   if (!is_on() || now_mono_ns <= reading_start_ns_) return decision;
-  const Reading reading = add_up(now_mono_ns, [&](const ProcessKey& process) {
+  const Reading reading = add_up(now_mono_ns, kSecondNs, [&](const ProcessKey& process) {
     return estimate_process_time_ns(process, now_mono_ns, read_cpu_ns);
   });
   for (const Offender& offender : reading.offenders) relieve(offender, now_mono_ns, decision);
@@ -142,12 +143,12 @@ Budget::Decision Budget::judge_early(int64_t now_mono_ns, const ReadCpu& read_cp
 // Rounded up: below it no process is over the budget.
 uint32_t Budget::get_alarm_mask(double budget_percent, uint64_t cost_ns) {
   if (budget_percent <= 0 || cost_ns == 0) return 0;
-  const double calls = budget_percent / 100 * kLeastTimeNs / static_cast<double>(cost_ns);
+  const double calls = budget_percent / 100 * kSecondNs / static_cast<double>(cost_ns);
   return static_cast<uint32_t>(std::bit_ceil(static_cast<uint64_t>(std::clamp(calls, 2., 1e9)))) -
          1;
 }
 
-Budget::Reading Budget::add_up(int64_t now_mono_ns, const GetTime& get_time_ns) {
+Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTime& get_time_ns) {
   const auto elapsed_ns = static_cast<double>(now_mono_ns - reading_start_ns_);
   Reading reading;
   for (const auto& [process, made] : calls_) {
@@ -169,7 +170,7 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, const GetTime& get_time_ns) 
     const auto allow = [&](double time_ns) {
       return std::max(ratio * time_ns - hooks_ns, kProbesShareMin * ratio * time_ns);
     };
-    offender.allowed_ns = allow(std::max(elapsed_ns, kLeastTimeNs));
+    offender.allowed_ns = allow(std::max(elapsed_ns, least_ns));
     if (ratio > 0 && in_ns > offender.allowed_ns) {
       offender.time_ns = std::max(elapsed_ns, get_time_ns(process));
     }

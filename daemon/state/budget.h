@@ -171,7 +171,8 @@ class Budget {
   // What a process used between the last reading and the one at hand, of its CPU time.
   using GetTime = std::function<double(const ProcessKey&)>;
 
-  Reading add_up(int64_t now_mono_ns, const GetTime& get_time_ns);
+  // `least_ns`: of the time that the budget is of.
+  Reading add_up(int64_t now_mono_ns, double least_ns, const GetTime& get_time_ns);
   double estimate_process_time_ns(const ProcessKey& process, int64_t now_mono_ns,
                                   const ReadCpu& read_cpu_ns) const;
   double read_process_time_ns(const ProcessKey& process, int64_t now_mono_ns,

@@ -42,6 +42,30 @@ TEST_F(CliControlTest, ShowsTheChangeAsJsonAndCsv) {
             "added,removed,changed,unchanged,restart_needed,warnings\n1,2,3,1041,[],[]\n");
 }
 
+TEST_F(CliControlTest, DemandsLessOrMoreObservationForATime) {
+  EXPECT_EQ(run({"overhead", "stand-down", "--for", "10m", "--reason", "SLO"}).out,
+            "1 added, 2 removed, 3 changed, 1,041 unchanged\n");
+  EXPECT_EQ(run({"overhead", "detail", "--for", "1d"}).exit_code, 0);
+  EXPECT_EQ(run({"overhead", "release"}).exit_code, 0);
+  for (const std::vector<std::string>& arguments :
+       std::vector<std::vector<std::string>>{{"stand-down"},
+                                             {"detail", "--for", "0s"},
+                                             {"detail", "--for", "25h"},
+                                             {"detail", "--for", "10"},
+                                             {"release", "--for", "1m"}}) {
+    std::vector<std::string> command = {"overhead"};
+    command.insert(command.end(), arguments.begin(), arguments.end());
+    EXPECT_EQ(run(command).exit_code, 2) << arguments.back();
+  }
+
+  EXPECT_THAT(daemon_.requests(),
+              ElementsAre("SetOverheadDemand: demand: OVERHEAD_DEMAND_STAND_DOWN duration_ns: "
+                          "600000000000 reason: \"SLO\"",
+                          "SetOverheadDemand: demand: OVERHEAD_DEMAND_DETAIL duration_ns: "
+                          "86400000000000 reason: \"gpuperfctl\"",
+                          "SetOverheadDemand: demand: OVERHEAD_DEMAND_NONE"));
+}
+
 TEST_F(CliControlTest, AddsASymbolOrAnObject) {
   EXPECT_EQ(run({"probes", "add", "custom_sym", "f", "_Z1fv \"x\"", "-o", "json"}).exit_code, 0);
   EXPECT_EQ(run({"probes", "add", "custom_sym", "g", R"({"symbol": "g"})", "-o", "json"}).exit_code,

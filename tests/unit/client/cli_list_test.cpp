@@ -152,6 +152,20 @@ TEST_F(CliListTest, ShowsListsAsJsonWithTheProtosNames) {
             make_array(daemon_.answers.processes));
 }
 
+TEST_F(CliListTest, ShowsWhatEachRunningProcessPaysForWhat) {
+  v1::Process& process = daemon_.answers.processes[0];
+  process.set_overhead_ratio(0.012);
+  process.set_overhead_hooks_ratio(0.002);
+  process.set_overhead_cupti_ratio(0.004);
+  process.set_overhead_budget_ratio(0.01);
+
+  const std::string text = run({"overhead"}).out;
+
+  EXPECT_THAT(text, HasSubstr("OVERHEAD  BUDGET  PROBES   HOOKS   CUPTI"));
+  EXPECT_THAT(text, HasSubstr("1.20 %  1.00 %  0.60 %  0.20 %  0.40 %"));
+  EXPECT_THAT(text, Not(HasSubstr("nvidia-smi")));  // it has exited
+}
+
 TEST_F(CliListTest, ShowsListsAsCsvThatOthersCanRead) {
   daemon_.answers.processes[0].set_comm("a,\"b\"\nc");
 
@@ -160,11 +174,12 @@ TEST_F(CliListTest, ShowsListsAsCsvThatOthersCanRead) {
   EXPECT_EQ(rows, ordered_json::parse(R"([
     ["pid", "start_boot_ns", "comm", "container", "pod", "namespace", "functions", "calls",
      "slow_calls", "exited", "slurm_job", "slurm_rank", "overhead_ratio",
-     "session_state", "overhead_hooks_ratio", "overhead_cupti_ratio"],
+     "session_state", "overhead_hooks_ratio", "overhead_cupti_ratio",
+     "overhead_budget_ratio"],
     ["4242", "77000000000", "a,\"b\"\nc", "", "", "", "3", "1004608", "12", "false", "", "",
-     "0.0", "", "0.0", "0.0"],
+     "0.0", "", "0.0", "0.0", "0.0"],
     ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0", "", "0.0",
-     "0.0"]])"));
+     "0.0", "0.0"]])"));
 }
 
 TEST_F(CliListTest, PutsErrorCountsIntoCsvAsJson) {

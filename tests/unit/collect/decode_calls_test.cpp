@@ -472,11 +472,21 @@ TEST(DecodeRecord, RefusesALengthFieldShorterThanTheKind) {
 
 TEST(DecodeRecord, RefusesAHeaderAloneOfEveryKindOfTheRings) {
   for (uint32_t kind = 1; kind < GPUPERF_RECORD_KINDS; ++kind) {
-    if (kind == GPUPERF_RECORD_SLOW_IN_FLIGHT) continue;
+    if (kind == GPUPERF_RECORD_SLOW_IN_FLIGHT || kind == GPUPERF_RECORD_ALARM) continue;
     const gpuperf_record header{.kind = kind, .length_bytes = sizeof header};
 
     EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(header)).status())) << kind;
   }
+}
+
+TEST(DecodeRecord, AnAlarmIsAHeaderAlone) {
+  gpuperf_record alarm{.kind = GPUPERF_RECORD_ALARM, .length_bytes = sizeof alarm};
+  const auto decoded = decode_record(bytes_of(alarm));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_TRUE(std::holds_alternative<CallsAlarm>(*decoded));
+
+  alarm.length_bytes = 4;
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(alarm)).status()));
 }
 
 TEST(DecodeRecord, TellsAnUnknownKindApart) {

@@ -180,6 +180,29 @@ TEST_F(ControlServiceTest, TellsSessionsWhatToCollect) {
                                     SessionOrder{.mode = SessionOrder::Mode::kOff})));
 }
 
+TEST_F(ControlServiceTest, PassesDemandsOnAndRefusesThoseThatWouldNotEnd) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::SetOverheadDemand,
+          R"(demand: OVERHEAD_DEMAND_STAND_DOWN duration_ns: 5 reason: "SLO")");
+  control(&v1::Control::Stub::SetOverheadDemand,
+          "demand: OVERHEAD_DEMAND_DETAIL duration_ns: 86400000000000");
+  control(&v1::Control::Stub::SetOverheadDemand, "demand: OVERHEAD_DEMAND_NONE");
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_THAT(port_.asked(), ElementsAre("demand stand-down 5 SLO", "demand detail 86400000000000 ",
+                                         "demand none 0 "));
+
+  for (const std::string& request :
+       {std::string("duration_ns: 5"), std::string("demand: OVERHEAD_DEMAND_DETAIL"),
+        std::string("demand: OVERHEAD_DEMAND_DETAIL duration_ns: 86400000000001"),
+        "demand: OVERHEAD_DEMAND_NONE reason: \"" + std::string(257, 'x') + "\""}) {
+    control(&v1::Control::Stub::SetOverheadDemand, request);
+    EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << request;
+  }
+  EXPECT_THAT(port_.asked(), SizeIs(3));
+}
+
 TEST_F(ControlServiceTest, RefusesOrdersToSessionsThatMakeNoSense) {
   start_for_root();
   if (IsSkipped()) return;

@@ -210,7 +210,8 @@ TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
       gpus_reason: "not read yet, or disabled: stats.gpu_interval_ms"
       recorder {}
       injection_ways { way: "cdi" working: true detail: "/run/cdi/gpuperf.json" }
-      injection_ways { way: "device_plugin" detail: "no kubelet" })")
+      injection_ways { way: "device_plugin" detail: "no kubelet" }
+      overhead_demand: OVERHEAD_DEMAND_NONE)")
                                         .DebugString());
 }
 

@@ -311,6 +311,8 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
                           {.function_id = 0, .until_mono_ns = 900}};
   snapshot.overhead = {{.process = {.pid = 41}, .ratio = 0.25},
                        {.process = {.pid = 42}, .ratio = 0.5}};
+  snapshot.demand = {
+      .kind = OverheadDemand::Kind::kDetail, .until_mono_ns = 3'000, .reason = kBadText};
 
   expect_message(to_proto(snapshot, DropCounters(), 1'000), R"(
       mechanism: "none" probes {} suspensions { category: "cuda" function: "cudaMalloc" pid: 42 comm: "bad\357\277\275"
@@ -318,7 +320,9 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
       suspensions { category: "cuda" function: "cudaMalloc" }
       overhead_ratio: 0.5 overhead_pid: 42 sessions {}
       gpus_reason: "not read yet, or disabled: stats.gpu_interval_ms"
-      recorder {})");
+      recorder {}
+      overhead_demand: OVERHEAD_DEMAND_DETAIL overhead_demand_remaining_ns: 2000
+      overhead_demand_reason: "bad\357\277\275")");
 }
 
 TEST(ToProtoTest, ConvertsAConfigError) {

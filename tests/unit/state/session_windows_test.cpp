@@ -40,8 +40,8 @@ class SessionWindowsTest : public ::testing::Test {
       now_ += kStep;
       if (is_collecting_) {
         SessionBatch batch{.session_id = 7};
-        batch.kernels.resize(static_cast<size_t>(launches_per_second_ / 4));
         const int64_t apart_ns = kSecond / launches_per_second_ + launch_cost_ns_;
+        batch.kernels.resize(static_cast<size_t>(kStep / apart_ns));
         int64_t start_ns = now_ - kStep;
         for (KernelRecord& kernel : batch.kernels) {
           kernel.duration_ns = kernel_ns_;
