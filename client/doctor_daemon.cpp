@@ -88,6 +88,17 @@ Check check_overhead(const v1::GetStatusResponse& status) {
           ""};
 }
 
+std::vector<Check> check_demand(const v1::GetStatusResponse& status) {
+  if (status.overhead_demand() != v1::OVERHEAD_DEMAND_STAND_DOWN) return {};
+  return {
+      {"overhead", CheckState::kProblem,
+       fmt::format("nothing is probed or recorded for another {}, because somebody demanded it: "
+                   "{}",
+                   format_duration(status.overhead_demand_remaining_ns()),
+                   status.overhead_demand_reason()),
+       "to end that: sudo gpuperfctl overhead release"}};
+}
+
 // One line per process: its functions have one cause.
 std::vector<Check> check_suspensions(const v1::GetStatusResponse& status) {
   struct Suspended {
@@ -112,10 +123,10 @@ std::vector<Check> check_suspensions(const v1::GetStatusResponse& status) {
             : fmt::format("within {}", format_duration(suspended.remaining_ns));
     checks.push_back(
         {"budget", CheckState::kHint,
-         fmt::format("suspended by the overhead budget in process {} ({}): {}; their probes took "
-                     "{} of its time",
-                     pid, suspended.comm, name_some(suspended.functions),
-                     format_ratio(suspended.share_ratio)),
+         fmt::format("suspended by the overhead budget in {}: {}; their probes took {} of its time",
+                     pid == 0 ? fmt::format("{}, before gpuperfd was restarted", suspended.comm)
+                              : fmt::format("process {} ({})", pid, suspended.comm),
+                     name_some(suspended.functions), format_ratio(suspended.share_ratio)),
          fmt::format("their calls are estimated, the next time {}; raise overhead.budget_percent, "
                      "or disable some of them: "
                      "sudo gpuperfctl probes disable NAME",
@@ -270,7 +281,8 @@ std::vector<Check> check_daemon(const DaemonAnswers& answers) {
         probes ? std::vector<Check>{check_calls(status), check_overhead(status)}
                : std::vector<Check>(),
         check_sessions(answers), answers.gpus ? check_gpus(*answers.gpus) : std::vector<Check>(),
-        check_suspensions(status), check_recorder(status), check_drops(status)}) {
+        check_demand(status), check_suspensions(status), check_recorder(status),
+        check_drops(status)}) {
     checks.insert(checks.end(), list.begin(), list.end());
   }
   return checks;

@@ -151,6 +151,30 @@ TEST(DoctorDaemonTest, TellsWhatTheBudgetTookOut) {
   EXPECT_EQ(std::ranges::count(check_daemon(answers), CheckState::kHint, &Check::state), 1);
 }
 
+TEST(DoctorDaemonTest, SaysThatNothingIsObservedBecauseSomebodyDemandedIt) {
+  DaemonAnswers answers = make_healthy();
+  answers.status.set_overhead_demand(v1::OVERHEAD_DEMAND_STAND_DOWN);
+  answers.status.set_overhead_demand_remaining_ns(60'000'000'000);
+  answers.status.set_overhead_demand_reason("SLO of the decode");
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("overhead", CheckState::kProblem,
+                                "nothing is probed or recorded for another 1m00s, because somebody "
+                                "demanded it: SLO of the decode",
+                                "sudo gpuperfctl overhead release")));
+}
+
+TEST(DoctorDaemonTest, NamesWhatWasSuspendedBeforeARestart) {
+  DaemonAnswers answers = make_healthy();
+  auto* row = answers.status.add_suspensions();
+  row->set_function("linear");
+  row->set_comm("train");
+
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("budget", CheckState::kHint,
+                                "in train, before gpuperfd was restarted: linear; ", "")));
+}
+
 TEST(DoctorDaemonTest, SaysWhatEachDropMeans) {
   DaemonAnswers answers = make_healthy();
   auto* drop = answers.status.add_drops();
