@@ -24,7 +24,7 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 18> kCommands = {{
+constexpr std::array<Command, 20> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
@@ -43,6 +43,9 @@ constexpr std::array<Command, 18> kCommands = {{
     {"sessions",
      "Injected processes: what each collects, or why it does not; run, pause, off, burst",
      declare_sessions},
+    {"attach", "Attach to processes that run already, without restarting them (root)",
+     declare_attach},
+    {"detach", "Detach from processes that were attached to (root)", declare_detach},
     {"gpus", "GPUs: clocks and what limits them, power, temperature, errors", declare_gpus},
     {"config", "Configuration: show the settings in use, check a file, reload", declare_config},
     {"doctor", "Find out why data is missing: checks the host, the daemon and the workloads",

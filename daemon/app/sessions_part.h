@@ -34,6 +34,8 @@ class SessionsPart final : public Part {
   void post_order(const SessionTarget& target, const SessionOrder& order,
                   ControlPort::SessionsDone done);
   SessionWindows& windows() { return windows_; }
+  // On the loop. A connection of a process that was attached to.
+  void adopt(Fd connection, const AttachFacts& attach);
 
  private:
   void send_order(const SessionTarget& target, const SessionOrder& order,
