@@ -128,6 +128,8 @@ bool AttachSequence::read_target() {
   Result<AttachTarget> target = read_attach_target(files_, request_.pid);
   if (!target.ok()) {
     refuse(target.status());
+    // Of such a process it is not known whether it uses CUDA: it is in no list.
+    if (request_.ask == AttachAsk::kLook) answer_.reply.state = AttachState::kNoCuda;
     return false;
   }
   const auto ticks = read_start_ticks(files_.root(), request_.pid);

@@ -1,6 +1,7 @@
 #include "daemon/attach/held_thread.h"
 
 #include <elf.h>
+#include <sched.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -101,7 +102,9 @@ Status HeldThread::seize() {
 }
 
 Result<int> HeldThread::wait_for_stop(std::chrono::milliseconds timeout) {
+  constexpr std::chrono::milliseconds kSpin{2};
   const auto deadline = steady_clock::now() + timeout;
+  const auto spin_until = steady_clock::now() + kSpin;
   for (;;) {
     int status = 0;
     const pid_t got = waitpid(tid_, &status, __WALL | WNOHANG);
@@ -117,7 +120,12 @@ Result<int> HeldThread::wait_for_stop(std::chrono::milliseconds timeout) {
     if (steady_clock::now() >= deadline) {
       return absl::DeadlineExceededError("the thread did not stop in time");
     }
-    const timespec moment{.tv_sec = 0, .tv_nsec = 10'000};
+    // A stop takes some 10 us: less than a sleep, which the thread would spend stopped.
+    if (steady_clock::now() < spin_until) {
+      (void)sched_yield();
+      continue;
+    }
+    const timespec moment{.tv_sec = 0, .tv_nsec = 50'000};
     (void)nanosleep(&moment, nullptr);
   }
 }
