@@ -109,8 +109,13 @@ void ProcessAttacher::post(std::function<void()> task,
 Result<WorkerMessage> ProcessAttacher::ask(const AttachRequest& request, const Fd* library) {
   const std::string_view bytes(reinterpret_cast<const char*>(&request), sizeof request);
   const int fd = library != nullptr ? library->get() : -1;
-  return workers_->ask(bytes, std::span(&fd, library != nullptr ? 1 : 0),
-                       get_timeout(request.ask));
+  Result<WorkerMessage> reply = workers_->ask(
+      bytes, std::span(&fd, library != nullptr ? 1 : 0), get_timeout(request.ask));
+  // UNAVAILABLE would be said of the daemon.
+  if (absl::IsUnavailable(reply.status())) {
+    return absl::AbortedError(std::string(reply.status().message()) + "; try again");
+  }
+  return reply;
 }
 
 AttachRow ProcessAttacher::make_row(uint32_t pid, const AttachReply& reply) const {

@@ -71,18 +71,23 @@ def launches_of(daemon, program):
     return sum(int(row["launches"]) for row in daemon.query("kernels", "--pid", pid_of(program)))
 
 
+def wait_for_state(daemon, program, state):
+    wait_until(state, lambda: (session_of(daemon, program) or {}).get("state") == state)
+
+
 def wait_for_kernels(daemon, program):
     return wait_until("kernels", lambda: launches_of(daemon, program))
 
 
 def find_worker(daemon):
-    """The process of the daemon's that attaches; None where there is none."""
+    """The process of the daemon's that attaches, once it takes requests; None where there is none."""
     for task in pathlib.Path(f"/proc/{daemon.process.pid}/task").iterdir():
         try:
             children = (task / "children").read_text(encoding="ascii").split()
             for pid in children:
                 words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-                if words[0] == b"gpuperf-attach":
+                comm = pathlib.Path(f"/proc/{pid}/comm").read_text(encoding="ascii").strip()
+                if words[0] == b"gpuperf-attach" and comm == "gpuperf-attach":
                     return int(pid)
         except OSError:
             continue
@@ -125,7 +130,7 @@ class AttachTest(unittest.TestCase):
             program.do("init")
             program.do("launch 100 1")
             attach(self.daemon, program)
-            wait_until("collects", lambda: session_of(self.daemon, program)["state"] == "collecting")
+            wait_for_state(self.daemon, program, "collecting")
             launched = 0
             def counted():
                 nonlocal launched
@@ -135,7 +140,7 @@ class AttachTest(unittest.TestCase):
             wait_until("kernels of the launches", counted)
             wait_until("all kernels", lambda: launches_of(self.daemon, program) == launched)
             rows = self.daemon.query("kernels", "--pid", pid_of(program))
-            matched = sum(int(row.get("launch_latency", {}).get("count", row["launches"])) for row in rows)
+            matched = sum(int(row["joined_launches"]) for row in rows)
             self.assertEqual(matched, launched)
             detach(self.daemon, program)
             self.check_quiet_end(program)
@@ -145,7 +150,7 @@ class AttachTest(unittest.TestCase):
             for line in ("init", "graph make early 20", "graph launch early 5"):
                 program.do(line)
             attach(self.daemon, program)
-            wait_until("collects", lambda: session_of(self.daemon, program)["state"] == "collecting")
+            wait_for_state(self.daemon, program, "collecting")
             def is_said():
                 program.do("graph launch early 2")
                 return session_of(self.daemon, program)["cause"] == "graphs_unseen"
@@ -159,7 +164,7 @@ class AttachTest(unittest.TestCase):
     def test_many_cycles_leave_nothing_behind(self):
         with workload(GPUPERF_END_AMONG_THREADS="1") as program:
             program.do("init")
-            program.do("steady 2")
+            program.do("steady 2 5")
             held = []
             for number in range(CYCLES):
                 row = attach(self.daemon, program)
@@ -177,7 +182,8 @@ class AttachTest(unittest.TestCase):
                   f"from {before} to {after}; slowest 50 launches {done['slowest_ns'] / 1e6:.1f} ms", file=sys.stderr)
             self.assertEqual({name: after[name] for name in ("fds", "threads", "maps")},
                              {name: before[name] for name in ("fds", "threads", "maps")})
-            self.assertLess(after["private_kib"], before["private_kib"] + 2048)
+            # The program keeps what it launched, some 300 bytes each.
+            self.assertLess(after["private_kib"], before["private_kib"] + 2048 + done["launches"] // 2)
             self.check_quiet_end(program)
 
     def test_a_worker_killed_at_any_moment_leaves_the_program_alone(self):
@@ -189,13 +195,15 @@ class AttachTest(unittest.TestCase):
             launches = program.state()["steady_launches"]
             for _ in range(KILLS):
                 # So that the next one is new, and its whole way can be cut off.
+                if (old := find_worker(self.daemon)) is not None:
+                    os.kill(old, signal.SIGKILL)
                 asked = subprocess.Popen([*map(str, self.ctl_words("attach", "--pid", pid_of(program)))],
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 deadline = time.monotonic() + 5
                 worker = None
-                while worker is None and time.monotonic() < deadline:
+                while worker in (None, old) and time.monotonic() < deadline:
                     worker = find_worker(self.daemon)
-                time.sleep(random_source.uniform(0, 0.06))
+                time.sleep(0.002 + random_source.uniform(0, 0.02))
                 if worker is not None:
                     try:
                         os.kill(worker, signal.SIGKILL)
@@ -207,11 +215,14 @@ class AttachTest(unittest.TestCase):
                 launches = now
                 if "gpuperf" in program.threads():
                     attached += 1
+                    wait_until("a worker is started again",
+                               lambda: self.daemon.ctl("attach", "--list", check=False).returncode == 0)
                     row = detach(self.daemon, program)
                     self.assertEqual(row["state"], "can", row)
             print(f"{KILLS} workers killed, {attached} after the library had entered", file=sys.stderr)
-            row = attach(self.daemon, program)
-            self.assertEqual(row["state"], "attached", row)
+            # Workers are not started for a moment after one has died before it could begin.
+            wait_until("a worker is started again", lambda: self.daemon.ctl("attach", "--list", check=False).returncode == 0)
+            self.assertEqual(attach(self.daemon, program)["state"], "attached")
             wait_for_kernels(self.daemon, program)
             self.assertGreater(program.do("halt")["launches"], 0)
             self.check_quiet_end(program)
