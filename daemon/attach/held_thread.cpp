@@ -221,12 +221,7 @@ Status HeldThread::begin_calls(uint64_t restorer, size_t scratch_bytes) {
     return absl::UnimplementedError("the thread's extended registers are of an unknown form");
   }
   frame_address_ = frame->address;
-  RETURN_IF_ERROR(write(frame->bytes_address, frame->bytes));
-  uint64_t blocked = kBlocked;
-  if (trace(PTRACE_SETSIGMASK, tid_, sizeof blocked, &blocked) != 0) {
-    return trace_error(errno, "block its signals");
-  }
-  return absl::OkStatus();
+  return write(frame->bytes_address, frame->bytes);
 }
 
 Result<int64_t> HeldThread::call(uint64_t function, std::span<const uint64_t> arguments,
@@ -248,6 +243,11 @@ Result<int64_t> HeldThread::call(uint64_t function, std::span<const uint64_t> ar
   registers.eflags &= ~(kDirectionFlag | kTrapFlag);
   RETURN_IF_ERROR(write_registers(registers));
   where_ = Where::kCalling;
+  // Only now that the frame, which gives the mask back, will be returned to.
+  uint64_t blocked = kBlocked;
+  if (trace(PTRACE_SETSIGMASK, tid_, sizeof blocked, &blocked) != 0) {
+    return trace_error(errno, "block its signals");
+  }
   return wait_for_return(system_calls);
 }
 
@@ -315,10 +315,11 @@ Status HeldThread::restore_rest() const {
 
 Status HeldThread::let_go() {
   if (where_ == Where::kReturned) {
-    // As rt_sigreturn would leave it, so that it is right if we end here; then stopped once more,
-    // where the kernel lets its system call go on as after any stop.
-    RETURN_IF_ERROR(write_registers(make_restart_registers(state_.registers)));
+    // If we end before the registers are written, rt_sigreturn gives back everything; if after that,
+    // they are as it would leave them. Then stopped once more, where the kernel lets the system call
+    // go on as after any stop.
     RETURN_IF_ERROR(restore_rest());
+    RETURN_IF_ERROR(write_registers(make_restart_registers(state_.registers)));
     if (trace(PTRACE_INTERRUPT, tid_, 0, nullptr) != 0 ||
         trace(PTRACE_CONT, tid_, 0, nullptr) != 0) {
       return trace_error(errno, "go back to its wait");

@@ -1,6 +1,5 @@
 #include "daemon/attach/signal_frame.h"
 
-#include <asm/sigcontext.h>
 #include <cpuid.h>
 
 #include <algorithm>
@@ -10,7 +9,28 @@
 namespace gpuperf {
 namespace {
 
-// Linux arch/x86/include/asm/ucontext.h, sigframe.h; the C library's ucontext_t is another.
+// Linux arch/x86/include/uapi/asm/sigcontext.h, ucontext.h, asm/sigframe.h. Not from the headers:
+// the C library's structs of the same names differ.
+struct KernelRegisters {
+  uint64_t r8, r9, r10, r11, r12, r13, r14, r15;
+  uint64_t rdi, rsi, rbp, rbx, rdx, rax, rcx, rsp, rip;
+  uint64_t eflags;
+  uint16_t cs, gs, fs, ss;
+  uint64_t error, trap, old_mask, fault_address;
+  uint64_t xstate_address;
+  uint64_t reserved[8];
+};
+static_assert(sizeof(KernelRegisters) == 256);
+// struct _fpx_sw_bytes, in the legacy area.
+struct XstateNotes {
+  uint32_t magic;
+  uint32_t all_bytes;
+  uint64_t features;
+  uint32_t bytes;
+  uint32_t pad[7];
+};
+static_assert(sizeof(XstateNotes) == 48);
+constexpr uint32_t kMagic1 = 0x4650'5853, kMagic2 = 0x4650'5845;
 constexpr uint64_t kHasXstate = 1;        // UC_FP_XSTATE
 constexpr uint64_t kHasStackSegment = 2;  // UC_SIGCONTEXT_SS
 constexpr uint64_t kStrictSegment = 4;    // UC_STRICT_RESTORE_SS
@@ -23,7 +43,7 @@ struct KernelContext {
   uint32_t stack_flags;
   uint32_t pad;
   uint64_t stack_bytes;
-  sigcontext registers;
+  KernelRegisters registers;
   uint64_t signal_mask;
 };
 static_assert(sizeof(KernelContext) == 304);
@@ -106,7 +126,7 @@ std::optional<SignalFrame> make_signal_frame(const ThreadState& state, uint64_t 
   KernelContext context{};
   context.flags = kHasXstate | kHasStackSegment | kStrictSegment;
   context.stack_flags = kNoSuchStackFlags;
-  sigcontext& to = context.registers;
+  KernelRegisters& to = context.registers;
   to.r8 = from.r8;
   to.r9 = from.r9;
   to.r10 = from.r10;
@@ -127,15 +147,13 @@ std::optional<SignalFrame> make_signal_frame(const ThreadState& state, uint64_t 
   to.eflags = from.eflags;
   to.cs = static_cast<uint16_t>(from.cs);
   to.ss = static_cast<uint16_t>(from.ss);
-  std::memcpy(&to.fpstate, &xstate_at, sizeof xstate_at);
+  to.xstate_address = xstate_at;
   context.signal_mask = state.blocked_signals;
 
-  _fpx_sw_bytes notes{};
-  notes.magic1 = FP_XSTATE_MAGIC1;
-  notes.extended_size = static_cast<uint32_t>(all_xstate_bytes);
-  notes.xfeatures = find_frame_features(state.xstate);
-  notes.xstate_size = static_cast<uint32_t>(xstate_bytes);
-  constexpr uint32_t kMagic2 = FP_XSTATE_MAGIC2;
+  const XstateNotes notes{.magic = kMagic1,
+                          .all_bytes = static_cast<uint32_t>(all_xstate_bytes),
+                          .features = find_frame_features(state.xstate),
+                          .bytes = static_cast<uint32_t>(xstate_bytes)};
 
   std::byte* const at = frame.bytes.data();
   std::byte* const xstate = at + (xstate_at - frame.address);

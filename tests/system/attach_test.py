@@ -125,23 +125,27 @@ class AttachTest(unittest.TestCase):
             program.do("halt")
             self.check_quiet_end(program)
 
-    def test_every_launch_of_a_capture_has_its_call(self):
+    def test_every_launch_has_its_call(self):
         with workload() as program:
             program.do("init")
             program.do("launch 100 1")
             attach(self.daemon, program)
-            wait_for_state(self.daemon, program, "collecting")
-            launched = 0
-            def counted():
-                nonlocal launched
-                program.do("launch 200 2")
-                launched += 400
-                return launches_of(self.daemon, program) >= 400
-            wait_until("kernels of the launches", counted)
-            wait_until("all kernels", lambda: launches_of(self.daemon, program) == launched)
-            rows = self.daemon.query("kernels", "--pid", pid_of(program))
-            matched = sum(int(row["joined_launches"]) for row in rows)
-            self.assertEqual(matched, launched)
+            def counts():
+                rows = self.daemon.query("kernels", "--pid", pid_of(program))
+                return [sum(int(row[name]) for row in rows) for name in ("launches", "joined_launches")]
+            def is_joined():
+                program.do("launch 10 1")
+                return counts()[1]
+            wait_until("hooks record calls", is_joined)
+            def are_still():
+                before = counts()
+                time.sleep(0.7)
+                return before == counts() and before
+            launches, joined = wait_until("nothing is under way", are_still)
+
+            program.do("launch 2000 4")
+
+            wait_until("all kernels with their calls", lambda: counts() == [launches + 8000, joined + 8000])
             detach(self.daemon, program)
             self.check_quiet_end(program)
 
