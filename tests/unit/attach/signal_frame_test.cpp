@@ -78,8 +78,8 @@ TEST(SignalFrameTest, FailsOneWithARestartBlockAsAHandlerWould) {
 }
 
 TEST(SignalFrameTest, IsNotMadeOfAStateThatIsCutShort) {
-  ThreadState state = make_state(-512);
   for (const size_t bytes : {0, 511, 575, 700}) {
+    ThreadState state = make_state(-512);
     state.xstate.resize(bytes);
     EXPECT_FALSE(make_signal_frame(state, kRestorer, kTop)) << bytes;
   }

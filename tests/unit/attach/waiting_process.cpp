@@ -1,6 +1,5 @@
 #include "tests/unit/attach/waiting_process.h"
 
-#include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
@@ -28,11 +27,10 @@ struct Marks {
   std::array<uint64_t, 5> general{};
 };
 
-// What the frame of a signal gives back is exactly this; poll() itself changes rcx and r11 only.
-long poll_marked(pollfd* waited, Marks& marks) {
-  long result = SYS_poll;
+// What the frame of a signal gives back is exactly this; a system call changes rcx and r11 only.
+long read_marked(int fd, char* byte, Marks& marks) {
+  long result = SYS_read;
   register Marks* where __asm__("r8") = &marks;
-  register long timeout __asm__("rdx") = -1;
   __asm__ volatile(
       "movdqu (%%r8), %%xmm0; movdqa %%xmm0, %%xmm1; movdqa %%xmm0, %%xmm2\n"
       "movdqa %%xmm0, %%xmm3; movdqa %%xmm0, %%xmm4; movdqa %%xmm0, %%xmm5\n"
@@ -51,7 +49,7 @@ long poll_marked(pollfd* waited, Marks& marks) {
       "mov %%rbx, 272(%%r8); mov %%r12, 280(%%r8); mov %%r13, 288(%%r8)\n"
       "mov %%r14, 296(%%r8); mov %%r15, 304(%%r8)\n"
       : "+a"(result)
-      : "D"(waited), "S"(1), "r"(timeout), "r"(where)
+      : "D"(static_cast<long>(fd)), "S"(byte), "d"(1L), "r"(where)
       : "rbx", "rcx", "r11", "r12", "r13", "r14", "r15", "xmm0", "xmm1", "xmm2", "xmm3", "xmm4",
         "xmm5", "xmm6", "xmm7", "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
         "xmm15", "memory");
@@ -60,13 +58,13 @@ long poll_marked(pollfd* waited, Marks& marks) {
 
 Difference wait_and_compare(int fd) {
   Marks marks;
-  pollfd waited{.fd = fd, .events = POLLIN, .revents = 0};
+  char byte = 0;
   sigset_t mask;
   (void)sigemptyset(&mask);
   (void)sigaddset(&mask, SIGUSR2);
   (void)sigprocmask(SIG_SETMASK, &mask, nullptr);
   errno = EDOM;
-  if (poll_marked(&waited, marks) != 1) return kResult;
+  if (read_marked(fd, &byte, marks) != 1 || byte != 'x') return kResult;
   const int error = errno;
   for (const auto& vector : marks.vectors) {
     if (vector != marks.mark) return kVector;
@@ -82,9 +80,9 @@ Difference wait_and_compare(int fd) {
   return error == EDOM ? kNone : kErrno;
 }
 
-bool is_in_poll(pid_t pid) {
+bool is_in_read(pid_t pid) {
   const auto text = read_bounded_text("/proc/" + std::to_string(pid) + "/syscall", 64);
-  return text.ok() && text->text.starts_with("7 ");
+  return text.ok() && text->text.starts_with("0 ");
 }
 
 }  // namespace
@@ -99,7 +97,7 @@ WaitingProcess::WaitingProcess() {
   }
   (void)close(ends[0]);
   go_on_ = Fd(ends[1]);
-  while (!is_in_poll(pid_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  while (!is_in_read(pid_)) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 WaitingProcess::~WaitingProcess() {

@@ -6,7 +6,7 @@
 
 namespace gpuperf {
 
-// A process whose one thread waits in poll(), with a known value in every register that a function
+// A process whose one thread waits in read(), with a known value in every register that a function
 // may use. Once it may go on it compares them, its signal mask and its errno, and ends: with 0, or
 // with the number of what differs.
 class WaitingProcess {
