@@ -142,8 +142,7 @@ Result<Attachment> ask(Connection& connection, uint32_t pid, const Target& targe
     request.set_pid(pid);
     request.set_accept_seccomp(target.accept_seccomp);
     v1::AttachProcessResponse response;
-    RETURN_IF_ERROR(
-        connection.call(fmt::format("attach to process {}", pid), request, &response));
+    RETURN_IF_ERROR(connection.call(fmt::format("attach to process {}", pid), request, &response));
     return response.attachment();
   }
   v1::DetachProcessRequest request;
@@ -179,7 +178,8 @@ Status run_change(const Invocation& invocation, const Target& target, bool attac
 
 void add_target_flags(CLI::App& app, Options& options, Target& target) {
   add_process_flags(app, options);
-  app.add_option("--comm", target.comm, "Only processes of this name; * matches any run of characters")
+  app.add_option("--comm", target.comm,
+                 "Only processes of this name; * matches any run of characters")
       ->type_name("NAME");
 }
 
@@ -193,8 +193,9 @@ bool names_any(const Options& options, const Target& target) {
 void declare_attach(CLI::App& app, Invocation& invocation) {
   const auto target = std::make_shared<Target>();
   add_target_flags(app, invocation.options, *target);
-  app.add_flag("--list", target->lists,
-               "List processes that use CUDA: injected, attached, or whether they can be attached to");
+  app.add_flag(
+      "--list", target->lists,
+      "List processes that use CUDA: injected, attached, or whether they can be attached to");
   app.add_flag("--accept-seccomp", target->accept_seccomp,
                "Attach although a seccomp filter limits the process that gpuperfd cannot read");
   app.callback([&invocation, target] {
@@ -202,8 +203,7 @@ void declare_attach(CLI::App& app, Invocation& invocation) {
       throw CLI::ValidationError("attach", "give --pid, --pod, --container or --comm; or --list");
     }
     invocation.run = [&invocation, target] {
-      return target->lists ? run_list(invocation, *target)
-                           : run_change(invocation, *target, true);
+      return target->lists ? run_list(invocation, *target) : run_change(invocation, *target, true);
     };
   });
 }

@@ -52,8 +52,8 @@ class Collector {
   // Lets CUPTI be finalized in processes in which several threads launch.
   void end_among_threads() { may_end_among_threads_ = true; }
   // In a process that is attached to: graphs may have been made before. GRAPH_TRACE is never
-  // switched on there, so bursts by node take nothing away. `sees_graphs`: on_graph() is called from
-  // now on.
+  // switched on there, so bursts by node take nothing away. `sees_graphs`: on_graph() is called
+  // from now on.
   void set_attached(bool sees_graphs);
   // Before the library is detached: switches everything off and has CUPTI finalized, where that
   // harms nobody. True: done, `fate` says what became of CUPTI; false: call again after a moment,

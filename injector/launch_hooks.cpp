@@ -369,7 +369,8 @@ void set_attention(Attend attend) {
 void stop_counting_launches() { set_special(kNotCounted, true); }
 
 uint32_t get_launch_memory_kib() {
-  return g_is_installed ? static_cast<uint32_t>(g_threads.count() * sizeof(ThreadCounts) / 1024) : 0;
+  return g_is_installed ? static_cast<uint32_t>(g_threads.count() * sizeof(ThreadCounts) / 1024)
+                        : 0;
 }
 
 bool remove_launch_hooks(uint64_t patience_ms) {

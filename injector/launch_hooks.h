@@ -18,8 +18,8 @@
 
 namespace gpuperf::injector {
 
-// Call within cuInit, so that copies of the addresses made later are already ours; in a process that
-// is attached to, on the injector's thread, also again after remove_launch_hooks(). Also
+// Call within cuInit, so that copies of the addresses made later are already ours; in a process
+// that is attached to, on the injector's thread, also again after remove_launch_hooks(). Also
 // installs the hooks on functions that create graphs (graph_hooks.h). False: no driver here can be
 // hooked. `wake` makes the injector's thread call are_launches_counted() soon.
 bool install_launch_hooks(void (*wake)());

@@ -23,9 +23,8 @@ AttachPart::AttachPart(Core& core, SessionsPart& sessions) : Part(core), session
   if (!core.settings.sessions.attach || !core.settings.ingest.enabled) return;
   attacher_ = std::make_unique<ProcessAttacher>(ProcessAttacher::Setup{
       .drop_rights = [] { return drop_rights_but_attaching(); },
-      .find_library = [path = core.settings.ingest.injector_path] {
-        return find_injector_file(path);
-      },
+      .find_library = [path =
+                           core.settings.ingest.injector_path] { return find_injector_file(path); },
       .find_owner = [files = core.reader.make_files()](
                         const ProcessKey& process) { return read_owner(files, process, nullptr); },
       .on_connection =

@@ -18,8 +18,8 @@ class SessionsPart;
 class AttachPart final : public Part {
  public:
   AttachPart(Core& core, SessionsPart& sessions);
-  // Before the daemon gives up its rights: starts the thread that keeps those it needs. Does nothing
-  // where sessions.attach is false.
+  // Before the daemon gives up its rights: starts the thread that keeps those it needs. Does
+  // nothing where sessions.attach is false.
   void prepare();
   Status start() override;
   void stop() override;
@@ -36,7 +36,7 @@ class AttachPart final : public Part {
 
   SessionsPart& sessions_;
   std::unique_ptr<ProcessAttacher> attacher_;  // null = sessions.attach is false
-  std::set<uint32_t> attached_;         // processes that were, as far as this daemon knows
+  std::set<uint32_t> attached_;                // processes that were, as far as this daemon knows
   int64_t next_look_mono_ns_ = 0;
 };
 

@@ -20,11 +20,7 @@ class Control final : public ControlPort {
  public:
   Control(Core& core, ProbingPart& probing, SessionsPart& sessions, AttachPart& attach,
           TracingPart& tracing)
-      : core_(core),
-        probing_(probing),
-        sessions_(sessions),
-        attach_(attach),
-        tracing_(tracing) {}
+      : core_(core), probing_(probing), sessions_(sessions), attach_(attach), tracing_(tracing) {}
 
   void on_reload_signal();  // on the loop
 

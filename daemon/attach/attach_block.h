@@ -9,8 +9,8 @@
 
 namespace gpuperf {
 
-// The block of attach_abi.h in a process's memory, which the process can change at any time: a copy,
-// of which everything that is used was checked.
+// The block of attach_abi.h in a process's memory, which the process can change at any time: a
+// copy, of which everything that is used was checked.
 struct AttachBlock {
   uint64_t address = 0;
   gpuperf_attach_block copy{};

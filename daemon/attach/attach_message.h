@@ -1,7 +1,7 @@
 #pragma once
 
-// What the daemon and its attach worker send each other (base/worker_message.h): these structs, both
-// ends being the same program.
+// What the daemon and its attach worker send each other (base/worker_message.h): these structs,
+// both ends being the same program.
 
 #include <cstdint>
 
@@ -26,8 +26,8 @@ struct AttachRequest {
 
 // How a process is with respect to the library.
 enum class AttachState : uint32_t {
-  kNoCuda,      // not of interest
-  kCannot,      // refused, for the reason given
+  kNoCuda,  // not of interest
+  kCannot,  // refused, for the reason given
   kCan,
   kInjected,  // at its start
   kAttached,

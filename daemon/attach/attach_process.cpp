@@ -21,12 +21,26 @@ constexpr uint64_t make_mask(int capability) { return uint64_t{1} << capability;
 // Tables of symbols of the C library, stacks, mappings.
 constexpr size_t kMemoryBytes = size_t{512} << 20;
 constexpr std::chrono::seconds kIdle{10};
-constexpr std::array<unsigned, 20> kCalls{
-    __NR_ptrace,      __NR_wait4,         __NR_process_vm_readv, __NR_process_vm_writev,
-    __NR_pidfd_open,  __NR_pidfd_getfd,   __NR_memfd_create,     __NR_ftruncate,
-    __NR_openat,      __NR_getdents64,    __NR_readlink,         __NR_readlinkat,
-    __NR_nanosleep,   __NR_clock_nanosleep, __NR_statfs,         __NR_fstatfs,
-    __NR_statx,       __NR_stat,          __NR_lstat,            __NR_access};
+constexpr std::array<unsigned, 20> kCalls{__NR_ptrace,
+                                          __NR_wait4,
+                                          __NR_process_vm_readv,
+                                          __NR_process_vm_writev,
+                                          __NR_pidfd_open,
+                                          __NR_pidfd_getfd,
+                                          __NR_memfd_create,
+                                          __NR_ftruncate,
+                                          __NR_openat,
+                                          __NR_getdents64,
+                                          __NR_readlink,
+                                          __NR_readlinkat,
+                                          __NR_nanosleep,
+                                          __NR_clock_nanosleep,
+                                          __NR_statfs,
+                                          __NR_fstatfs,
+                                          __NR_statx,
+                                          __NR_stat,
+                                          __NR_lstat,
+                                          __NR_access};
 
 }  // namespace
 

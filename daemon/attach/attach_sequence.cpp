@@ -208,8 +208,9 @@ bool AttachSequence::find_pidfd() {
     return false;
   }
   if (errno == EPERM) {
-    refuse(AttachRefusal::kNotPermitted,
-           "pidfd_getfd is not allowed: CAP_SYS_PTRACE is missing, or a security module forbids it");
+    refuse(
+        AttachRefusal::kNotPermitted,
+        "pidfd_getfd is not allowed: CAP_SYS_PTRACE is missing, or a security module forbids it");
     return false;
   }
   return true;
@@ -241,8 +242,8 @@ void AttachSequence::attach(const Fd& library) {
   reply.held_ns = to_ns(entry.held());
   reply.longest_hold_ns = to_ns(entry.longest_hold());
   if (!entered.ok()) return refuse(entered.status());
-  const auto begun = wait_for_change(target_, entered->block_address, GPUPERF_ATTACH_BEGINNING,
-                                     kBeginTimeout);
+  const auto begun =
+      wait_for_change(target_, entered->block_address, GPUPERF_ATTACH_BEGINNING, kBeginTimeout);
   if (!begun) {
     return refuse(AttachRefusal::kFailed,
                   "the library has not begun within 10 s: its thread may wait for the dynamic "
@@ -282,8 +283,7 @@ void AttachSequence::detach() {
   }
   const Result<AttachTarget> after = read_attach_target(files_, request_.pid);
   AttachReply& reply = answer_.reply;
-  reply.kept_kib =
-      left->copy.kept_kib + (after.ok() ? count_library_kib(*after) : 0);
+  reply.kept_kib = left->copy.kept_kib + (after.ok() ? count_library_kib(*after) : 0);
   reply.kept_fds = left->copy.kept_fds;
   reply.cycles = left->copy.cycles;
   reply.state = AttachState::kCan;
@@ -298,8 +298,8 @@ void AttachSequence::adopt() {
   answer_.reply.state = AttachState::kAttached;
   if (block_->copy.daemon_fd < 0) return;  // it offers none now
   if (!find_pidfd()) return;
-  answer_.connection = Fd(
-      static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_.get(), block_->copy.daemon_fd, 0)));
+  answer_.connection =
+      Fd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_.get(), block_->copy.daemon_fd, 0)));
   if (!answer_.connection.valid()) {
     return refuse(AttachRefusal::kFailed, "the connection that it offers cannot be taken");
   }

@@ -64,7 +64,8 @@ Result<LibraryFile> read_library_file(int fd) {
   ASSIGN_OR_RETURN(const ElfExports exports, ElfExports::open(file.elf(), sections));
   ASSIGN_OR_RETURN(const auto stub, exports.find(GPUPERF_ATTACH_STUB));
   if (!stub) {
-    return absl::FailedPreconditionError("the injected library is of another version than gpuperfd");
+    return absl::FailedPreconditionError(
+        "the injected library is of another version than gpuperfd");
   }
   const auto offset = file.find_offset(stub->vaddr);
   const NamedSection* const id = file.find_section(".note.gnu.build-id");
@@ -240,10 +241,10 @@ Result<std::array<int32_t, 2>> EntryInto::pass_files(HeldThread& thread, int32_t
   // NOLINTEND(performance-no-int-to-ptr)
   std::memset(scratch.control, 0, sizeof scratch.control);
   RETURN_IF_ERROR(thread.write(base, bytes_of(scratch)));
-  ASSIGN_OR_RETURN(const int64_t result,
-                   system_call(thread, {SYS_recvmsg, static_cast<uint64_t>(socket),
-                                        base + offsetof(Scratch, message),
-                                        MSG_CMSG_CLOEXEC | MSG_DONTWAIT}));
+  ASSIGN_OR_RETURN(
+      const int64_t result,
+      system_call(thread, {SYS_recvmsg, static_cast<uint64_t>(socket),
+                           base + offsetof(Scratch, message), MSG_CMSG_CLOEXEC | MSG_DONTWAIT}));
   if (result < 0) return errno_status(static_cast<int>(-result), "recvmsg in the process");
   std::array<int32_t, 2> got{-1, -1};
   RETURN_IF_ERROR(thread.read(base + offsetof(Scratch, control) + CMSG_LEN(0),
@@ -259,9 +260,9 @@ Result<std::array<int32_t, 2>> EntryInto::pass_files(HeldThread& thread, int32_t
 
 Status EntryInto::map_block(HeldThread& thread, int32_t fd, gpuperf_attach_block& block,
                             uint64_t& address) {
-  const std::array<uint64_t, 6> words{0,          GPUPERF_ATTACH_BLOCK_BYTES,
-                                      PROT_READ | PROT_WRITE, MAP_SHARED,
-                                      static_cast<uint64_t>(fd), 0};
+  const std::array<uint64_t, 6> words{
+      0,          GPUPERF_ATTACH_BLOCK_BYTES, PROT_READ | PROT_WRITE,
+      MAP_SHARED, static_cast<uint64_t>(fd),  0};
   const uint64_t number = SYS_mmap;
   ASSIGN_OR_RETURN(const int64_t result,
                    thread.call(setup_.libc.mmap, words, std::span(&number, 1)));
@@ -276,9 +277,8 @@ Status EntryInto::map_block(HeldThread& thread, int32_t fd, gpuperf_attach_block
 
 Status EntryInto::map_stub(HeldThread& thread, int32_t fd, gpuperf_attach_block& block) {
   const uint64_t offset = setup_.library.stub_offset_bytes / kPageBytes * kPageBytes;
-  const std::array<uint64_t, 6> words{0,           kStubBytes,
-                                      PROT_READ | PROT_EXEC, MAP_PRIVATE,
-                                      static_cast<uint64_t>(fd), offset};
+  const std::array<uint64_t, 6> words{
+      0, kStubBytes, PROT_READ | PROT_EXEC, MAP_PRIVATE, static_cast<uint64_t>(fd), offset};
   const uint64_t number = SYS_mmap;
   ASSIGN_OR_RETURN(const int64_t result,
                    thread.call(setup_.libc.mmap, words, std::span(&number, 1)));
@@ -330,8 +330,8 @@ Result<EntryInto::Entered> EntryInto::make_calls(HeldThread& thread) {
   const auto make = [&]() -> Result<Entered> {
     ASSIGN_OR_RETURN(const auto sockets, make_connection(thread));
     Entered entered;
-    entered.connection = Fd(
-        static_cast<int>(syscall(SYS_pidfd_getfd, setup_.pidfd.get(), sockets[1], 0)));
+    entered.connection =
+        Fd(static_cast<int>(syscall(SYS_pidfd_getfd, setup_.pidfd.get(), sockets[1], 0)));
     if (!entered.connection.valid()) {
       return errno_status(errno, "take the connection from the process");
     }

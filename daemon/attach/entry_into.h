@@ -18,7 +18,7 @@ namespace gpuperf {
 
 // The injected library's file, and where in it a new thread begins.
 struct LibraryFile {
-  int fd = -1;  // not owned
+  int fd = -1;           // not owned
   uint64_t version = 0;  // its build id's first bytes
   uint64_t stub_offset_bytes = 0;
 };
@@ -65,8 +65,8 @@ class EntryInto {
   Result<StackImage> take_image(const HeldThread& thread) const;
   Result<Entered> make_calls(HeldThread& thread);
   Result<std::array<int32_t, 2>> make_connection(HeldThread& thread);
-  Result<std::array<int32_t, 2>> pass_files(HeldThread& thread, int32_t socket, const Fd& connection,
-                                            int block_fd);
+  Result<std::array<int32_t, 2>> pass_files(HeldThread& thread, int32_t socket,
+                                            const Fd& connection, int block_fd);
   Status start(HeldThread& thread, uint64_t begin, uint64_t block);
   Status map_block(HeldThread& thread, int32_t fd, gpuperf_attach_block& block, uint64_t& address);
   Status map_stub(HeldThread& thread, int32_t fd, gpuperf_attach_block& block);

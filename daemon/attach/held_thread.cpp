@@ -213,10 +213,8 @@ Status HeldThread::begin_calls(uint64_t restorer, size_t scratch_bytes) {
     return trace_error(errno, "read its signal mask");
   }
   constexpr uint64_t kLine = 64;
-  scratch_address_ =
-      (state_.registers.rsp - kRedZoneBytes - scratch_bytes) / kLine * kLine;
-  const std::optional<SignalFrame> frame =
-      make_signal_frame(state_, restorer, scratch_address_);
+  scratch_address_ = (state_.registers.rsp - kRedZoneBytes - scratch_bytes) / kLine * kLine;
+  const std::optional<SignalFrame> frame = make_signal_frame(state_, restorer, scratch_address_);
   if (!frame) {
     return absl::UnimplementedError("the thread's extended registers are of an unknown form");
   }
@@ -259,7 +257,7 @@ Result<int64_t> HeldThread::wait_for_return(std::span<const uint64_t> system_cal
   while (steady_clock::now() < deadline) {
     RETURN_IF_ERROR(run_until_stop(signal));
     signal = 0;
-    ASSIGN_OR_RETURN(const int status, wait_for_stop(kCallTimeout));
+    ASSIGN_OR_RETURN(const int status, wait_for_stop(kCallStopTimeout));
     if (get_event(status) == PTRACE_EVENT_STOP) continue;  // the process is being stopped: soon
     const int stop = WSTOPSIG(status);
     if (stop != kSystemCallStop) {
@@ -315,9 +313,9 @@ Status HeldThread::restore_rest() const {
 
 Status HeldThread::let_go() {
   if (where_ == Where::kReturned) {
-    // If we end before the registers are written, rt_sigreturn gives back everything; if after that,
-    // they are as it would leave them. Then stopped once more, where the kernel lets the system call
-    // go on as after any stop.
+    // If we end before the registers are written, rt_sigreturn gives back everything; if after
+    // that, they are as it would leave them. Then stopped once more, where the kernel lets the
+    // system call go on as after any stop.
     RETURN_IF_ERROR(restore_rest());
     RETURN_IF_ERROR(write_registers(make_restart_registers(state_.registers)));
     if (trace(PTRACE_INTERRUPT, tid_, 0, nullptr) != 0 ||

@@ -25,7 +25,10 @@ class HeldThread {
   using Duration = std::chrono::steady_clock::duration;
   // A thread that waits is stopped within some 20 us; one that has begun to run within a tick.
   static constexpr std::chrono::milliseconds kStopTimeout{20};
-  static constexpr std::chrono::milliseconds kCallTimeout{50};
+  // Of a call without any progress: it waits for a lock. And of a whole one, on a host where the
+  // thread hardly gets a CPU.
+  static constexpr std::chrono::milliseconds kCallStopTimeout{50};
+  static constexpr std::chrono::milliseconds kCallTimeout{250};
 
   explicit HeldThread(pid_t tid) : tid_(tid) {}
   // Lets go. Where it cannot (a call that takes too long), the end of this process does.
@@ -61,11 +64,11 @@ class HeldThread {
 
  private:
   enum class Where {
-    kNone,     // not traced
-    kRunning,  // traced, on its own
-    kStopped,  // in its system call, as it was
-    kReturned, // at the entry of rt_sigreturn, of our frame
-    kCalling,  // in one of our calls
+    kNone,      // not traced
+    kRunning,   // traced, on its own
+    kStopped,   // in its system call, as it was
+    kReturned,  // at the entry of rt_sigreturn, of our frame
+    kCalling,   // in one of our calls
   };
 
   // The next stop; DeadlineExceeded, NotFound when it has ended.

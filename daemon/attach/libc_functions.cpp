@@ -22,8 +22,8 @@ constexpr std::array<Wanted, 8> kWanted{{{"mmap", &LibcFunctions::mmap},
                                          {"dlopen", &LibcFunctions::dlopen},
                                          {"dlsym", &LibcFunctions::dlsym},
                                          {"dlerror", &LibcFunctions::dlerror}}};
-constexpr std::array<std::string_view, 6> kLibraries{"libc.so.6",    "libc-2.",  "libpthread.so.0",
-                                                     "libpthread-2.", "libdl.so.2", "libdl-2."};
+constexpr std::array<std::string_view, 6> kLibraries{
+    "libc.so.6", "libc-2.", "libpthread.so.0", "libpthread-2.", "libdl.so.2", "libdl-2."};
 
 // mov $15, %rax; syscall
 constexpr std::array<unsigned char, 9> kRestorer{0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05};

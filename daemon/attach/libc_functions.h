@@ -16,8 +16,8 @@ struct LibcFunctions {
   uint64_t dlopen = 0;
   uint64_t dlsym = 0;
   uint64_t dlerror = 0;
-  uint64_t restorer = 0;          // calls rt_sigreturn: __restore_rt, which is not exported
-  uint64_t errno_offset_at = 0;   // where a thread's errno is, from its base; 0 = not known
+  uint64_t restorer = 0;         // calls rt_sigreturn: __restore_rt, which is not exported
+  uint64_t errno_offset_at = 0;  // where a thread's errno is, from its base; 0 = not known
 };
 
 // From the files that the process has mapped: libc, and what it left in libpthread and libdl before

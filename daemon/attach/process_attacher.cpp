@@ -94,7 +94,7 @@ void ProcessAttacher::run() {
 }
 
 void ProcessAttacher::post(std::function<void()> task,
-                    const std::function<void(const Status&)>& refuse) {
+                           const std::function<void(const Status&)>& refuse) {
   {
     const std::lock_guard lock(mutex_);
     if (!is_stopping_ && tasks_.size() < kMaxWaiting) {
@@ -109,8 +109,8 @@ void ProcessAttacher::post(std::function<void()> task,
 Result<WorkerMessage> ProcessAttacher::ask(const AttachRequest& request, const Fd* library) {
   const std::string_view bytes(reinterpret_cast<const char*>(&request), sizeof request);
   const int fd = library != nullptr ? library->get() : -1;
-  Result<WorkerMessage> reply = workers_->ask(
-      bytes, std::span(&fd, library != nullptr ? 1 : 0), get_timeout(request.ask));
+  Result<WorkerMessage> reply =
+      workers_->ask(bytes, std::span(&fd, library != nullptr ? 1 : 0), get_timeout(request.ask));
   // UNAVAILABLE would be said of the daemon.
   if (absl::IsUnavailable(reply.status())) {
     return absl::AbortedError(std::string(reply.status().message()) + "; try again");
@@ -181,10 +181,9 @@ std::vector<AttachRow> ProcessAttacher::list() {
     if (!message.ok()) continue;  // one that holds back its mappings
     const auto reply = read_reply(message->bytes);
     if (!reply || reply->state == AttachState::kNoCuda) continue;
-    const bool is_of_interest = reply->refusal != AttachRefusal::kGone &&
-                                reply->refusal != AttachRefusal::kStatic &&
-                                reply->refusal != AttachRefusal::kMusl &&
-                                reply->refusal != AttachRefusal::kArchitecture;
+    const bool is_of_interest =
+        reply->refusal != AttachRefusal::kGone && reply->refusal != AttachRefusal::kStatic &&
+        reply->refusal != AttachRefusal::kMusl && reply->refusal != AttachRefusal::kArchitecture;
     if (is_of_interest) rows.push_back(make_row(pid, *reply));
   }
   return rows;
@@ -198,9 +197,8 @@ bool ProcessAttacher::adopt(uint32_t pid) {
   if (!reply || reply->state != AttachState::kAttached) return false;
   if (message->fds[0].valid()) {
     log_info("attached process found again", {{"pid", std::to_string(pid)}});
-    setup_.on_connection(
-        pid, std::make_shared<Fd>(std::move(message->fds[0])),
-        {.held_ns = reply->held_ns, .attached_unix_ns = reply->attached_unix_ns});
+    setup_.on_connection(pid, std::make_shared<Fd>(std::move(message->fds[0])),
+                         {.held_ns = reply->held_ns, .attached_unix_ns = reply->attached_unix_ns});
   }
   return true;
 }

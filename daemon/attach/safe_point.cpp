@@ -21,18 +21,58 @@ constexpr std::array<std::string_view, 4> kCuda{"libcuda.so", "libcupti.so", "li
                                                 "libnvidia-"};
 // Functions that hold locks of the C library while they wait, or in whose middle a thread is not
 // itself.
-constexpr std::array<std::string_view, 52> kLibcFunctions{
-    "malloc",         "calloc",        "realloc",        "reallocarray",  "free",
-    "memalign",       "aligned_alloc", "posix_memalign", "valloc",        "pvalloc",
-    "malloc_trim",    "malloc_info",   "mallinfo",       "mallinfo2",     "malloc_stats",
-    "mallopt",        "cfree",         "fork",           "_Fork",         "vfork",
-    "__libc_fork",    "clone",         "posix_spawn",    "posix_spawnp",  "system",
-    "popen",          "pclose",        "wordexp",        "daemon",        "forkpty",
-    "dlopen",         "dlclose",       "dlsym",          "dlvsym",        "dlmopen",
-    "dlerror",        "dl_iterate_phdr", "dladdr",       "dladdr1",       "dlinfo",
-    "pthread_create", "pthread_exit",  "exit",           "_exit",         "quick_exit",
-    "abort",          "__cxa_finalize", "__cxa_thread_atexit_impl", "setuid", "setgid",
-    "setresuid",      "setresgid"};
+constexpr std::array<std::string_view, 52> kLibcFunctions{"malloc",
+                                                          "calloc",
+                                                          "realloc",
+                                                          "reallocarray",
+                                                          "free",
+                                                          "memalign",
+                                                          "aligned_alloc",
+                                                          "posix_memalign",
+                                                          "valloc",
+                                                          "pvalloc",
+                                                          "malloc_trim",
+                                                          "malloc_info",
+                                                          "mallinfo",
+                                                          "mallinfo2",
+                                                          "malloc_stats",
+                                                          "mallopt",
+                                                          "cfree",
+                                                          "fork",
+                                                          "_Fork",
+                                                          "vfork",
+                                                          "__libc_fork",
+                                                          "clone",
+                                                          "posix_spawn",
+                                                          "posix_spawnp",
+                                                          "system",
+                                                          "popen",
+                                                          "pclose",
+                                                          "wordexp",
+                                                          "daemon",
+                                                          "forkpty",
+                                                          "dlopen",
+                                                          "dlclose",
+                                                          "dlsym",
+                                                          "dlvsym",
+                                                          "dlmopen",
+                                                          "dlerror",
+                                                          "dl_iterate_phdr",
+                                                          "dladdr",
+                                                          "dladdr1",
+                                                          "dlinfo",
+                                                          "pthread_create",
+                                                          "pthread_exit",
+                                                          "exit",
+                                                          "_exit",
+                                                          "quick_exit",
+                                                          "abort",
+                                                          "__cxa_finalize",
+                                                          "__cxa_thread_atexit_impl",
+                                                          "setuid",
+                                                          "setgid",
+                                                          "setresuid",
+                                                          "setresgid"};
 
 bool begins_with_any(std::string_view name, std::span<const std::string_view> prefixes) {
   return std::ranges::any_of(prefixes,
@@ -87,8 +127,7 @@ SafePoint::Library SafePoint::open(const MemoryMap& map) {
 }
 
 void SafePoint::list_libc_ranges(const Library& libc) {
-  const auto symbols =
-      ElfSymbols::load(libc.loaded.code->fd.get(), ElfSymbols::Tables::kDynamic);
+  const auto symbols = ElfSymbols::load(libc.loaded.code->fd.get(), ElfSymbols::Tables::kDynamic);
   if (!symbols.ok()) return;
   symbols->visit_functions([this, &libc](const NamedFunction& function) {
     if (std::ranges::find(kLibcFunctions, function.name) == kLibcFunctions.end()) return true;
@@ -154,10 +193,10 @@ std::string SafePoint::find_objection(const StackImage& image) {
   if (!objection.empty()) return objection;
   std::vector<NativeFrame> frames{
       {.pc = image.registers.rip, .sp = image.registers.rsp, .is_exact = true}};
-  const StackEnd end = walk_stack(
-      frames, image.registers.rbp,
-      [this](uint64_t pc, bool is_exact) { return find_rule(pc, is_exact); },
-      make_image_reader(image), {});
+  const StackEnd end =
+      walk_stack(frames, image.registers.rbp,
+                 [this](uint64_t pc, bool is_exact) { return find_rule(pc, is_exact); },
+                 make_image_reader(image), {});
   for (size_t i = 0; i < frames.size(); ++i) {
     if (i > 0 && frames[i].is_exact) return "in a signal handler";
     objection = find_objection(frames[i].pc, frames[i].is_exact);

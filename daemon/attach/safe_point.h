@@ -22,9 +22,9 @@ struct StackImage {
 };
 
 // Tells whether a thread that waits in a system call can be made to call mmap and pthread_create:
-// whether it holds nothing that these need. Its own stack proves it: walked to its first frame, with
-// no frame in the dynamic loader, in CUDA, in an allocator, in functions of the C library that hold
-// its locks, or below a signal handler.
+// whether it holds nothing that these need. Its own stack proves it: walked to its first frame,
+// with no frame in the dynamic loader, in CUDA, in an allocator, in functions of the C library that
+// hold its locks, or below a signal handler.
 //
 // Reads files and copies of memory only: the thread runs meanwhile. Rules and symbols are kept, so
 // that a second look is quick. Thread: one.

@@ -38,7 +38,8 @@ constexpr std::array<RefusalText, kAttachRefusals> kRefusals{{
     {"attached", "nothing to do: gpuperfctl sessions"},
     {"shadow_stack", "start it with CUDA_INJECTION64_PATH: docs/injection.md"},
     {"disabled", "it was started with GPUPERF_DISABLE=1: restart it without"},
-    {"forked", "it is a fork of a process with the library: attach to a process of its own program"},
+    {"forked",
+     "it is a fork of a process with the library: attach to a process of its own program"},
     {"not_permitted",
      "gpuperfd needs CAP_SYS_PTRACE, and no security module may forbid it: docs/attach.md"},
     {"old_kernel", "attaching needs Linux 5.6"},
@@ -170,7 +171,8 @@ Refused find_refusal(const ProcFiles& files, const AttachTarget& target) {
   if (target.state == 'Z' || target.state == 'X') {
     return refuse(AttachRefusal::kGone, "the process has ended");
   }
-  if (target.maps.empty()) return refuse(AttachRefusal::kNoCuda, "it has no memory: a kernel thread");
+  if (target.maps.empty())
+    return refuse(AttachRefusal::kNoCuda, "it has no memory: a kernel thread");
   if (target.tracer_pid != 0) {
     return refuse(AttachRefusal::kTraced,
                   "another program traces it: pid " + std::to_string(target.tracer_pid));

@@ -10,9 +10,9 @@
 namespace gpuperf {
 namespace {
 
-constexpr std::string_view kSections[] = {"slow",     "stats",  "ingest",  "sessions",
-                                          "trace",    "overhead", "limits", "storage",
-                                          "metrics",  "grpc",     "export", "log"};
+constexpr std::string_view kSections[] = {"slow",    "stats",    "ingest", "sessions",
+                                          "trace",   "overhead", "limits", "storage",
+                                          "metrics", "grpc",     "export", "log"};
 
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 

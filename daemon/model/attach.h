@@ -14,9 +14,9 @@ struct AttachRow {
   // "injected", "attached", "can", "cannot": in it from its start, in it since, may be attached to,
   // may not.
   std::string state;
-  std::string reason;  // of "cannot": "no_cuda", "traced", ... (daemon/attach/target.h)
-  std::string detail;  // why, for people; after a detach what became of CUPTI
-  std::string hint;    // what to do next
+  std::string reason;            // of "cannot": "no_cuda", "traced", ... (daemon/attach/target.h)
+  std::string detail;            // why, for people; after a detach what became of CUPTI
+  std::string hint;              // what to do next
   uint64_t held_ns = 0;          // one of its threads, in all; 0 = none was
   uint64_t longest_hold_ns = 0;  // at a time
   uint64_t took_ns = 0;

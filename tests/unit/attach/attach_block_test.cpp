@@ -52,8 +52,8 @@ TEST(AttachBlockTest, TakesNoneOfAnotherFormOrState) {
 }
 
 TEST(AttachBlockTest, TakesNoEntryOutsideTheLibrarysCode) {
-  for (const uint64_t entry : {uint64_t{1}, kData, kCode - 1, kCode + 0x4000,
-                               uint64_t{0x7f00'0003'0000}, UINT64_MAX}) {
+  for (const uint64_t entry :
+       {uint64_t{1}, kData, kCode - 1, kCode + 0x4000, uint64_t{0x7f00'0003'0000}, UINT64_MAX}) {
     gpuperf_attach_block block = make_block();
     block.entry = entry;
     EXPECT_FALSE(check_block(make_target(), block)) << entry;

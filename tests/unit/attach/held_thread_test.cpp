@@ -151,12 +151,10 @@ TEST_F(HeldThreadTest, LeavesACallThatTakesTooLongToItself) {
     HeldThread thread(process_.pid());
     ASSERT_TRUE(begin(thread).ok());
     const timespec longer{.tv_sec = 0, .tv_nsec = 200'000'000};
-    ASSERT_TRUE(
-        thread.write(thread.scratch_address(), std::as_bytes(std::span(&longer, 1))).ok());
+    ASSERT_TRUE(thread.write(thread.scratch_address(), std::as_bytes(std::span(&longer, 1))).ok());
     const std::array<uint64_t, 3> words{SYS_nanosleep, thread.scratch_address(), 0};
 
-    const auto result =
-        thread.call(find_functions().syscall, words, std::span(words).first(1));
+    const auto result = thread.call(find_functions().syscall, words, std::span(words).first(1));
 
     EXPECT_TRUE(absl::IsDeadlineExceeded(result.status())) << result.status();
   }

@@ -19,7 +19,8 @@ TEST(RowFilterTest, EmptyFilterMatchesEverything) {
 TEST(RowFilterTest, APidStandsForTheNewestProcessThatHadIt) {
   Snapshot snapshot;
   constexpr uint64_t kFirst = 1'000'000'000, kSecond = 3'000'000'000;
-  for (const uint64_t start : {kFirst, kSecond}) snapshot.processes.push_back({.process = {7, start}});
+  for (const uint64_t start : {kFirst, kSecond})
+    snapshot.processes.push_back({.process = {7, start}});
   snapshot.processes.push_back({.process = {8, 500}});
   v1::Filter wanted;
   wanted.set_pid(7);
