@@ -23,7 +23,7 @@ namespace gpuperf::client {
 namespace {
 
 constexpr std::chrono::milliseconds kStep{100};
-constexpr std::chrono::seconds kPatience{30};  // a busy machine
+constexpr std::chrono::seconds kDaemonPatience{30};  // a busy machine
 
 std::string render_welcome(const v1::GetStatusResponse& status, const std::string& address,
                            const TextStyle& style) {
@@ -58,7 +58,7 @@ Result<v1::GetStatusResponse> read_status(const Invocation& invocation, Interrup
 
 Result<v1::GetStatusResponse> wait_until_ready(DemoDaemon& daemon, const Invocation& invocation,
                                                Interrupt& interrupt) {
-  const auto last = std::chrono::steady_clock::now() + kPatience;
+  const auto last = std::chrono::steady_clock::now() + kDaemonPatience;
   for (;;) {
     Result<v1::GetStatusResponse> status = read_status(invocation, interrupt);
     if (status.ok() || std::chrono::steady_clock::now() > last) return status;

@@ -44,6 +44,12 @@ Status read_answers(Connection& connection, bool here, DaemonAnswers& answers) {
   v1::ListGpusResponse gpus;
   const Status listed = connection.call("list GPUs", v1::ListGpusRequest(), &gpus);
   if (listed.ok()) answers.gpus = std::move(gpus);  // else: an older daemon, which is said
+  v1::ListAttachableResponse attachable;
+  const bool may_attach =
+      connection.call("list processes to attach to", v1::ListAttachableRequest(), &attachable).ok();
+  if (may_attach) {
+    answers.attachments.assign(attachable.attachments().begin(), attachable.attachments().end());
+  }
   if (here) answers.config_file = find_file_text(answers.config.path());
   return absl::OkStatus();
 }

@@ -36,6 +36,7 @@ std::string render_table(const std::vector<Session>& rows, const TextStyle& styl
                {.title = "SAMPLED", .align = kRight, .optional = true},
                {.title = "MEMORY", .align = kRight, .optional = true},
                {.title = "LEVEL", .optional = true, .shrink_to = 12},
+               {.title = "ATTACHED", .optional = true},
                {.title = "CONTAINER", .optional = true},
                {.title = "POD", .optional = true, .shrink_to = 12},
                {.title = "CAUSE", .optional = true, .shrink_to = 30}});
@@ -56,6 +57,9 @@ std::string render_table(const std::vector<Session>& rows, const TextStyle& styl
          {describe_sampling(row)},
          {used_bytes == 0 ? "" : sign + format_bytes(used_bytes)},
          {absl::StrJoin(row.level(), ",")},
+         {row.attached_unix_ns() == 0
+              ? ""
+              : fmt::format("held a thread {}", format_duration(row.attach_held_ns()))},
          {row.container()},
          {row.pod()},
          {describe_cause(row)}});

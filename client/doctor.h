@@ -10,6 +10,7 @@
 
 #include "client/address.h"
 #include "client/table.h"
+#include "gpuperf/v1/control.pb.h"
 #include "gpuperf/v1/observe.pb.h"
 
 namespace gpuperf::client {
@@ -54,6 +55,8 @@ struct DaemonAnswers {
   std::optional<std::string> config_file;  // the file's text now; empty = cannot be read from here
   std::vector<v1::Session> sessions;       // open ones
   std::vector<v1::FunctionStats> cuda_calls;  // of the category "cuda", per process
+  // Processes that use CUDA, by whether they can be attached to; empty = not root, or none may be.
+  std::vector<v1::Attachment> attachments;
 };
 std::vector<Check> check_daemon(const DaemonAnswers& answers);
 // The probes of each category, in the configuration's order.

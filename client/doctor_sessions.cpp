@@ -36,8 +36,31 @@ std::vector<Check> check_not_injected(const DaemonAnswers& answers) {
            fmt::format("processes that call CUDA but are not injected, so gpuperfd does not see "
                        "their kernels: {}",
                        names),
-           "start them with CUDA_INJECTION64_PATH=…/libgpuperf_injector.so in their environment; "
-           "in a container, also mount the library and ingest.sock: docs/injection.md"}};
+           "attach to them now: sudo gpuperfctl attach --pid PID (docs/attach.md), or start them "
+           "with CUDA_INJECTION64_PATH=…/libgpuperf_injector.so in their environment; in a "
+           "container, also mount the library and ingest.sock: docs/injection.md"}};
+}
+
+// Each process that uses CUDA: how the library is in it, or whether it can be.
+std::vector<Check> check_attachments(const std::vector<v1::Attachment>& attachments) {
+  std::vector<Check> checks;
+  for (const v1::Attachment& row : attachments) {
+    const std::string process = fmt::format("process {} ({})", row.pid(), row.comm());
+    if (row.state() == "cannot") {
+      checks.push_back({"attach", CheckState::kHint,
+                        fmt::format("{} cannot be attached to: {}", process, row.detail()),
+                        row.hint()});
+      continue;
+    }
+    std::string how = "can be attached to";
+    if (row.state() == "injected") how = "was injected at its start";
+    if (row.state() == "attached") {
+      how = fmt::format("was attached to: one thread was held for {}",
+                        format_duration(row.held_ns()));
+    }
+    checks.push_back({"attach", CheckState::kOk, fmt::format("{} {}", process, how), ""});
+  }
+  return checks;
 }
 
 // Launches that went past the hooks of their process.
@@ -136,6 +159,7 @@ std::vector<Check> check_sessions(const DaemonAnswers& answers) {
   }
   for (Check& check : check_ways(answers.status)) checks.push_back(std::move(check));
   for (Check& check : check_not_injected(answers)) checks.push_back(std::move(check));
+  for (Check& check : check_attachments(answers.attachments)) checks.push_back(std::move(check));
   for (Check& check : check_past_hooks(answers)) checks.push_back(std::move(check));
   return checks;
 }

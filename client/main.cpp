@@ -24,7 +24,7 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 19> kCommands = {{
+constexpr std::array<Command, 21> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
@@ -47,6 +47,9 @@ constexpr std::array<Command, 19> kCommands = {{
      "What gpuperf costs each process; demand less or more of it for a time: stand-down, detail, "
      "release",
      declare_overhead},
+    {"attach", "Attach to processes that run already, without restarting them (root)",
+     declare_attach},
+    {"detach", "Detach from processes that were attached to (root)", declare_detach},
     {"gpus", "GPUs: clocks and what limits them, power, temperature, errors", declare_gpus},
     {"config", "Configuration: show the settings in use, check a file, reload", declare_config},
     {"doctor", "Find out why data is missing: checks the host, the daemon and the workloads",

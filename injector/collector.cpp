@@ -327,7 +327,9 @@ void Collector::forget_cupti() {
 // Why CUPTI must not be finalized; null = it may be.
 const char* Collector::find_why_not_to_end() const {
   if (graphs_.load() == Graphs::kUnknown) return "CUPTI stays attached: launches are not hooked";
-  if (graphs_.load() == Graphs::kMade) return "CUPTI stays attached: there are CUDA graphs";
+  if (graphs_.load() == Graphs::kMade || records_.node_count() > 0) {
+    return "CUPTI stays attached: there are CUDA graphs";
+  }
   if (foreign_.has_been()) return "CUPTI stays attached: another client has used it";
   if (had_calls_) return "CUPTI stays attached: calls of the API were recorded";
   if (cannot_end_ || api_.cuptiFinalize == nullptr) {
@@ -373,6 +375,8 @@ bool Collector::may_cover_graphs() const {
 }
 
 void Collector::on_graph(bool begins) {
+  Graphs unseen = Graphs::kUnseen;
+  if (graphs_.compare_exchange_strong(unseen, Graphs::kMade)) return;  // none is ever covered
   if (graphs_.load(std::memory_order_acquire) != Graphs::kNone) return;
   if (is_dead_.load(std::memory_order_relaxed)) return;
   const Locked locked(*this, Locked::Patience::kShort);
@@ -393,6 +397,50 @@ void Collector::on_graph(bool begins) {
   // A thread that waited too long has begun a graph that is not covered.
   active_.switch_off(kKindGraphs);
   graphs_covered_ = false;
+}
+
+// Whether graphs may be launched, whose kernels would each be recorded. Where hooks would have seen
+// them made, or records will show them, kernels are recorded at once.
+bool Collector::must_prove_itself() const {
+  const Graphs graphs = graphs_.load();
+  return graphs != Graphs::kNone && graphs != Graphs::kUnseen;
+}
+
+// --- attaching and detaching
+
+void Collector::set_attached(bool sees_graphs) {
+  const Locked locked(*this, Locked::Patience::kEndless);
+  burst_.allow_nodes();
+  if (sees_graphs) graphs_.store(Graphs::kUnseen);
+  if (is_cupti_mapped()) foreign_.suspect();  // who mapped it may be using it right now
+}
+
+bool Collector::retire(bool is_last, uint64_t now_ms, const char*& fate) {
+  const Locked locked(*this, Locked::Patience::kEndless);
+  control_.mode = GPUPERF_SESSION_OFF;
+  control_.burst_flags = 0;
+  burst_.end();
+  has_order_ = true;
+  settle_end_ms_ = 0;
+  apply(now_ms);
+  drain(true, now_ms);
+  const bool may_still_end = is_prepared_ && !has_yielded_ && can_collect() && can_end() &&
+                             (count_launching_threads() <= 1 || may_end_among_threads_);
+  if ((may_still_end || active_.all() != 0) && !is_last) return false;
+  if (!take_cupti() && !is_last) return false;
+  buffers_.shrink();
+  fate = is_prepared_ ? detail_ : is_finalised_ ? "CUPTI is finalised" : "CUPTI was not used";
+  has_order_ = false;
+  first_order_ms_ = 0;
+  is_connected_ = false;
+  in_gap_ = false;
+  return true;
+}
+
+void Collector::revive() {
+  const Locked locked(*this, Locked::Patience::kEndless);
+  if (!is_finalised_ && is_cupti_mapped()) foreign_.suspect();  // others may have used it since
+  if (can_collect()) set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE, "");
 }
 
 // --- orders
@@ -416,7 +464,7 @@ void Collector::order(const gpuperf_control& control, uint64_t now_ms) {
   const uint32_t asked_before = control_.burst_flags;
   control_ = control;
   has_order_ = true;
-  if (is_first && graphs_.load() != Graphs::kNone) kernels_from_ms_ = now_ms + kProbationMs;
+  if (is_first && must_prove_itself()) kernels_from_ms_ = now_ms + kProbationMs;
   // Of the daemon's mind: a failure that was its own may be over.
   if (control_.burst_flags != 0 && control_.mode == GPUPERF_SESSION_RUN) begin_burst(now_ms);
   if (control_.burst_flags == 0 && asked_before != 0 && burst_.is_on()) end_burst(now_ms);
@@ -463,7 +511,7 @@ void Collector::end_burst(uint64_t now_ms) {
   settle_end_ms_ = now_ms + kSettleMs;
   kernels_from_ms_ = settle_end_ms_;
   // Only after checking whether graphs are launched.
-  if (graphs_.load() != Graphs::kNone) kernels_from_ms_ += kProbationMs;
+  if (must_prove_itself()) kernels_from_ms_ += kProbationMs;
 }
 
 // --- other clients
@@ -542,8 +590,9 @@ void Collector::judge_records(uint64_t now_ms) {
   if (!graphs_covered_ && !burst_.is_by_node() && !kernels_barred_ &&
       (new_launches > 0 || new_nodes > 0)) {
     kernels_barred_ = true;
-    Graphs none = Graphs::kNone;
+    Graphs none = Graphs::kNone, unseen = Graphs::kUnseen;
     (void)graphs_.compare_exchange_strong(none, Graphs::kMade);  // that no hook saw
+    (void)graphs_.compare_exchange_strong(unseen, Graphs::kMade);
     if (active_.has(kKindKernels)) {
       begin_gap(GPUPERF_SESSION_CAUSE_GRAPHS_UNSEEN);
       settle_end_ms_ = now_ms + kSettleMs;
@@ -563,7 +612,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     has_yielded_ = false;
     // Hands the other client's callbacks what belongs to them.
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    if (graphs_.load() != Graphs::kNone) kernels_from_ms_ = now_ms + kProbationMs;
+    if (must_prove_itself()) kernels_from_ms_ = now_ms + kProbationMs;
     apply(now_ms);
   }
   if (burst_.is_over(now_ms)) end_burst(now_ms);

@@ -51,6 +51,16 @@ class Collector {
   void set_young(uint64_t young_ms) { young_ms_ = young_ms; }
   // Lets CUPTI be finalized in processes in which several threads launch.
   void end_among_threads() { may_end_among_threads_ = true; }
+  // In a process that is attached to: graphs may have been made before. GRAPH_TRACE is never
+  // switched on there, so bursts by node take nothing away. `sees_graphs`: on_graph() is called
+  // from now on.
+  void set_attached(bool sees_graphs);
+  // Before the library is detached: switches everything off and has CUPTI finalized, where that
+  // harms nobody. True: done, `fate` says what became of CUPTI; false: call again after a moment,
+  // at last with `is_last`. Our thread, as is revive().
+  bool retire(bool is_last, uint64_t now_ms, const char*& fate);
+  // The library is entered again.
+  void revive();
   // Within cuInit: from now on, on_graph() is called before any graph is created.
   void trust_graph_hooks() { graphs_.store(Graphs::kNone); }
   // The first order, from within cuInit.
@@ -82,7 +92,9 @@ class Collector {
 
  private:
   class Locked;
-  enum class Graphs { kUnknown, kNone, kMade };  // kUnknown: no hook sees graph creation
+  // kUnknown: no hook sees graph creation. kUnseen: hooks do, but some may have been made before;
+  // none was launched since, as far as records show.
+  enum class Graphs { kUnknown, kNone, kMade, kUnseen };
   struct Want {
     uint32_t kinds = 0;  // kKind* bits
     bool all_apis = false;
@@ -97,6 +109,7 @@ class Collector {
   bool is_young(uint64_t now_ms) const;
   bool can_end() const { return find_why_not_to_end() == nullptr; }
   bool may_cover_graphs() const;
+  bool must_prove_itself() const;
   CuptiFound find_library();
   bool prepare();
   bool register_buffers();

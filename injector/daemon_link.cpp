@@ -44,22 +44,63 @@ void read_comm(char (&comm)[16]) {
 
 void DaemonLink::set_up(const char* path) { std::snprintf(path_, sizeof(path_), "%s", path); }
 
+void DaemonLink::set_up_attached(gpuperf_attach_block* block) {
+  block_ = block;
+  next_try_ms_ = 0;
+  retry_ms_ = kRetryFirstMs;
+}
+
+int DaemonLink::connect_to_path() {
+  const int fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (fd < 0) return -1;
+  sockaddr_un address = {};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path_, sizeof(path_));
+  if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
+  (void)close(fd);
+  return -1;
+}
+
+// The worker's connection; the copy of its end, which it has by now, is of no more use.
+int DaemonLink::take_given() {
+  const int fd = block_->socket_fd;
+  if (block_->daemon_fd >= 0) (void)close(block_->daemon_fd);
+  block_->socket_fd = block_->daemon_fd = -1;
+  return fd;
+}
+
+int DaemonLink::offer() {
+  int ends[2];
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends) != 0) return -1;
+  offered_fd_ = ends[1];
+  ++block_->offers;
+  __atomic_store_n(&block_->daemon_fd, offered_fd_, __ATOMIC_RELEASE);
+  return ends[0];
+}
+
+void DaemonLink::withdraw_offer() {
+  if (offered_fd_ < 0) return;
+  __atomic_store_n(&block_->daemon_fd, -1, __ATOMIC_RELEASE);
+  (void)close(offered_fd_);
+  offered_fd_ = -1;
+}
+
 bool DaemonLink::try_connect(uint64_t now_ms) {
   if (state_ != State::kApart || now_ms < next_try_ms_) return false;
   next_try_ms_ = now_ms + retry_ms_;
   retry_ms_ = retry_ms_ * 2 > kRetryLastMs ? kRetryLastMs : retry_ms_ * 2;
-  fd_ = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd_ < 0) return false;
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  std::memcpy(address.sun_path, path_, sizeof(path_));
-  // A larger buffer absorbs a daemon that is briefly busy; the kernel caps it.
-  const int buffer_bytes = 1 << 20;
-  (void)setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
+  if (block_ == nullptr) {
+    fd_ = connect_to_path();
+  } else {
+    fd_ = block_->socket_fd >= 0 ? take_given() : offer();
+  }
+  if (fd_ < 0) {
     disconnect(now_ms);
     return false;
   }
+  // A larger buffer absorbs a daemon that is briefly busy; the kernel caps it.
+  const int buffer_bytes = 1 << 20;
+  (void)setsockopt(fd_, SOL_SOCKET, SO_SNDBUF, &buffer_bytes, sizeof(buffer_bytes));
   sequence_ = 0;
   state_ = State::kWaiting;
   hello_ms_ = now_ms;
@@ -100,7 +141,8 @@ bool DaemonLink::receive(uint64_t now_ms) {
     }
     has_news |= take_message(bytes, static_cast<size_t>(count), now_ms);
   }
-  if (state_ == State::kWaiting && now_ms - hello_ms_ > kAnswerMs) disconnect(now_ms);
+  const uint64_t answer_ms = offered_fd_ >= 0 ? kOfferMs : kAnswerMs;
+  if (state_ == State::kWaiting && now_ms - hello_ms_ > answer_ms) disconnect(now_ms);
   return has_news;
 }
 
@@ -124,6 +166,7 @@ bool DaemonLink::take_message(const uint8_t* bytes, size_t length_bytes, uint64_
   if (!is_ruling || header.length_bytes < sizeof(gpuperf_control)) return false;  // newer daemon
   std::memcpy(&control_, bytes, sizeof(control_));
   if (header.kind == GPUPERF_MESSAGE_WELCOME) {
+    withdraw_offer();
     state_ = State::kTogether;
     retry_ms_ = kRetryFirstMs;
     last_taken_ms_ = now_ms;
@@ -199,7 +242,14 @@ void DaemonLink::send_queued(uint64_t now_ms) {
   }
 }
 
+void DaemonLink::leave_block(uint64_t now_ms) {
+  disconnect(now_ms);
+  block_ = nullptr;
+  next_try_ms_ = UINT64_MAX;
+}
+
 void DaemonLink::disconnect(uint64_t now_ms) {
+  withdraw_offer();
   if (fd_ >= 0) (void)close(fd_);
   fd_ = -1;
   state_ = State::kApart;
@@ -208,11 +258,17 @@ void DaemonLink::disconnect(uint64_t now_ms) {
   queue_ = nullptr;
   queue_first_ = 0;
   if (next_try_ms_ <= now_ms) next_try_ms_ = now_ms + retry_ms_;
+  // An offer costs nothing and may be what a daemon waits for.
+  if (block_ != nullptr && next_try_ms_ > now_ms + kRetryFirstMs) {
+    next_try_ms_ = now_ms + kRetryFirstMs;
+  }
 }
 
 void DaemonLink::abandon_after_fork() {
   if (fd_ >= 0) (void)close(fd_);
-  fd_ = -1;
+  if (offered_fd_ >= 0) (void)close(offered_fd_);  // the block is the parent's, too
+  fd_ = offered_fd_ = -1;
+  block_ = nullptr;
   state_ = State::kApart;
 }
 

@@ -6,10 +6,15 @@
 // Never blocks: what the socket does not accept waits in a bounded queue; what does not fit there
 // is refused to the caller, who counts it. The daemon may be absent, stopped or dead: the link
 // retries quietly, at growing intervals.
+//
+// A process that was attached to has no path to the daemon's socket. There the first connection
+// comes from the attach worker; to later daemons the link offers one end of a pair in the block
+// that they can read (attach_abi.h).
 
 #include <cstddef>
 #include <cstdint>
 
+#include "injector/attach_abi.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf::injector {
@@ -22,11 +27,15 @@ class DaemonLink {
   static constexpr uint64_t kRetryFirstMs = 500;
   static constexpr uint64_t kRetryLastMs = 15'000;
   static constexpr uint64_t kAnswerMs = 5'000;
+  // An offered connection is replaced after this: a daemon that took it may have died of it.
+  static constexpr uint64_t kOfferMs = 15'000;
 
   enum class State { kApart, kWaiting, kTogether };
 
   // Copies `path`, the daemon's socket.
   void set_up(const char* path);
+  // Instead: `block` names the connection, and gets those offered later.
+  void set_up_attached(gpuperf_attach_block* block);
 
   State state() const { return state_; }
   int fd() const { return fd_; }  // -1 = not connected
@@ -50,13 +59,21 @@ class DaemonLink {
   // In a forked child, for good: closes the descriptor and touches nothing else.
   void abandon_after_fork();
   void disconnect(uint64_t now_ms);
+  // At detach: disconnects and offers nothing any more.
+  void leave_block(uint64_t now_ms);
 
  private:
+  int connect_to_path();
+  int take_given();
+  int offer();
+  void withdraw_offer();
   bool send_hello();
   bool send_now(const void* bytes, size_t length_bytes, uint64_t now_ms);
   bool take_message(const uint8_t* bytes, size_t length_bytes, uint64_t now_ms);
 
   char path_[108] = "";
+  gpuperf_attach_block* block_ = nullptr;  // null = connects to path_
+  int offered_fd_ = -1;                    // the other end of fd_, until a daemon has answered
   int fd_ = -1;
   State state_ = State::kApart;
   uint32_t connections_ = 0;

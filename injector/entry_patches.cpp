@@ -78,6 +78,7 @@ bool read_entry(Word real, HookedEntry& entry) {
 }  // namespace
 
 bool list_entries(void* driver) {
+  if (g_replacement_count != 0) return true;  // attached before
   for (uint32_t i = 0; i < GPUPERF_HOOK_COUNT; ++i) {
     const auto real = reinterpret_cast<Word>(dlsym(driver, get_entry_name(i)));
     if (real == 0 || !read_entry(real, gpuperf_entries[i])) continue;
@@ -104,6 +105,10 @@ bool list_entries(void* driver) {
 
 void replace_entries(void* driver) {
   replace_pointers(driver, {g_replacements, g_replacement_count});
+}
+
+void restore_entries(void* driver) {
+  restore_pointers(driver, {g_replacements, g_replacement_count});
 }
 
 }  // namespace gpuperf::injector

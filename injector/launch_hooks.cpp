@@ -1,6 +1,7 @@
 #include "injector/launch_hooks.h"
 
 #include <dlfcn.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -29,6 +30,12 @@ ThreadTable g_threads;
 CallNotes g_notes(g_threads);
 
 LaunchGate g_gate;
+
+void* find_driver() {
+  static void* driver = nullptr;  // kept: the driver is never unloaded
+  if (driver == nullptr) driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
+  return driver;
+}
 
 // The calling thread's counts; null = there are none.
 ThreadCounts* find_thread() {
@@ -241,16 +248,22 @@ extern "C" GPUPERF_HOOK_CODE uint32_t gpuperf_end_call(CallFrame* frame, uint32_
 
 bool install_launch_hooks(void (*wake)()) {
   g_wake = wake;
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_NOLOAD);
-  if (driver == nullptr || !g_threads.set_up()) return false;
-  if (!list_entries(driver)) return false;
+  void* driver = find_driver();
+  if (driver == nullptr) return false;
+  if (g_is_installed) {
+    set_special(kNotCounted, false);
+    replace_entries(driver);
+    return true;
+  }
+  if (!g_threads.set_up() || !list_entries(driver)) return false;
   gpuperf_hook_flags.thread_slot = g_threads.slot();
   if (g_threads.slot() == 0) set_special(kNoSlot, true);
   g_can_log = set_up_stream_numbers(driver);
   gpuperf_hook_flags.clock.tune();
   set_up_known_stacks();
-  replace_entries(driver);
+  // Where others launch already, their first launch may wake the injector's thread.
   g_is_installed = true;
+  replace_entries(driver);
   return true;
 }
 
@@ -354,5 +367,28 @@ void set_attention(Attend attend) {
 }
 
 void stop_counting_launches() { set_special(kNotCounted, true); }
+
+uint32_t get_launch_memory_kib() {
+  return g_is_installed ? static_cast<uint32_t>(g_threads.count() * sizeof(ThreadCounts) / 1024)
+                        : 0;
+}
+
+bool remove_launch_hooks(uint64_t patience_ms) {
+  if (!g_is_installed) return true;
+  set_call_log(nullptr);
+  watch_launches(false);
+  // Calls that find the hook from now on go through the front door.
+  set_special(kNotCounted, true);
+  restore_entries(find_driver());
+  const auto is_in_call = [] {
+    for (uint32_t i = 0; i < g_threads.count(); ++i) {
+      if (g_threads.at(i).depth() != 0) return true;
+    }
+    return false;
+  };
+  const uint64_t start_ms = read_mono_ms();
+  while (is_in_call() && read_mono_ms() - start_ms < patience_ms) (void)usleep(1'000);
+  return !is_in_call();
+}
 
 }  // namespace gpuperf::injector

@@ -8,7 +8,8 @@
 // nanosecond. A pointer copied to where it is not found still leads to the driver, and the daemon's
 // probe counts the call.
 //
-// The hooks stay for the life of the process: a copied slot may be called at any time. A driver
+// The hooks stay for the life of the process, or until the library is detached; even then a copied
+// slot may be called at any time, and leads through an idle hook to the driver. A driver
 // function is left as it is if it does not begin as in all known drivers, or if somebody else has
 // patched it.
 
@@ -17,7 +18,8 @@
 
 namespace gpuperf::injector {
 
-// Call once, within cuInit, so that copies of the addresses made later are already ours. Also
+// Call within cuInit, so that copies of the addresses made later are already ours; in a process
+// that is attached to, on the injector's thread, also again after remove_launch_hooks(). Also
 // installs the hooks on functions that create graphs (graph_hooks.h). False: no driver here can be
 // hooked. `wake` makes the injector's thread call are_launches_counted() soon.
 bool install_launch_hooks(void (*wake)());
@@ -63,7 +65,12 @@ using TakeCall = void (*)(void* data, const LoggedCall& call);
 uint64_t take_logged_calls(TakeCall take, void* data);
 // Increases when hooked calls were counted.
 uint64_t get_noted_calls();
+// What the counts of all threads take, which stay where they are.
+uint32_t get_launch_memory_kib();
 // For a forked child: nobody sends what its hooks would count.
 void stop_counting_launches();
+// At detach: puts the driver's functions back, and waits up to `patience_ms` until no call is in a
+// hook that counts it. False: some still are; what they count stays unsent. Thread: injector's.
+bool remove_launch_hooks(uint64_t patience_ms);
 
 }  // namespace gpuperf::injector

@@ -13,6 +13,8 @@ namespace gpuperf::injector {
 namespace {
 
 constexpr uintptr_t kPageBytes = 4096;
+// The driver's functions that are replaced, or CUPTI's.
+constexpr size_t kReplacementsMax = 160;
 
 // Which pages of this process hold anything. Pages never touched are not read: that would only make
 // them present. Without /proc/self/pagemap all are read.
@@ -127,6 +129,15 @@ void replace_symbols(const link_map& map, Walk& walk) {
 }
 
 }  // namespace
+
+void restore_pointers(void* library, std::span<const PointerReplacement> replacements) {
+  PointerReplacement reversed[kReplacementsMax];
+  if (replacements.size() > kReplacementsMax) return;
+  std::transform(replacements.begin(), replacements.end(), reversed, [](const auto& each) {
+    return PointerReplacement{.real = each.ours, .ours = each.real};
+  });
+  replace_pointers(library, {reversed, replacements.size()});
+}
 
 void replace_pointers(void* library, std::span<const PointerReplacement> replacements) {
   link_map* map = nullptr;

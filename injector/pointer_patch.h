@@ -19,5 +19,7 @@ struct PointerReplacement {
 // CUPTI's. Copies on the heap or on stacks stay. `library`: from dlopen. Takes some milliseconds:
 // it reads all data pages that the modules have touched.
 void replace_pointers(void* library, std::span<const PointerReplacement> replacements);
+// The other way round: each address of ours found there becomes the real one again.
+void restore_pointers(void* library, std::span<const PointerReplacement> replacements);
 
 }  // namespace gpuperf::injector

@@ -9,6 +9,7 @@
 
 #include "injector/collector.h"
 #include "injector/data_patch.h"
+#include "injector/pointer_patch.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -179,6 +180,10 @@ void turn_symbols(void* library, Walk& walk) {
   }
 }
 
+// CUPTI, once we stand between it and others, and how many libraries had been loaded by then.
+void* g_library = nullptr;
+unsigned long long g_loads = 0;
+
 int count_loads(dl_phdr_info* info, size_t size, void* data) {
   if (size >= offsetof(dl_phdr_info, dlpi_subs)) {
     *static_cast<unsigned long long*>(data) = info->dlpi_adds;
@@ -189,25 +194,35 @@ int count_loads(dl_phdr_info* info, size_t size, void* data) {
 }  // namespace
 
 void stand_between(const CuptiApi& api) {
-  static void* library = nullptr;
-  static unsigned long long loads = 0;
   if (api.library == nullptr) return;
   unsigned long long loads_now = 0;
   (void)dl_iterate_phdr(count_loads, &loads_now);
-  if (library != nullptr && loads_now == loads) return;
-  const bool is_first = library == nullptr;
-  library = api.library;
-  loads = loads_now;
+  if (g_library != nullptr && loads_now == g_loads) return;
+  const bool is_first = g_library == nullptr;
+  g_library = api.library;
+  g_loads = loads_now;
   link_map* map = nullptr;
-  if (dlinfo(library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return;
+  if (dlinfo(g_library, RTLD_DI_LINKMAP, &map) != 0 || map == nullptr) return;
   Walk walk;
   walk.cupti_base = map->l_addr;
   Dl_info own = {};
   if (dladdr(reinterpret_cast<void*>(&stand_between), &own) != 0) {
     walk.own_base = reinterpret_cast<uintptr_t>(own.dli_fbase);
   }
-  if (is_first) turn_symbols(library, walk);
+  if (is_first) turn_symbols(g_library, walk);
   (void)dl_iterate_phdr(turn_library, &walk);
+}
+
+void stand_aside() {
+  if (g_library == nullptr) return;
+  PointerReplacement hooks[std::size(kHooks)];
+  size_t count = 0;
+  for (const Hook& hook : kHooks) {
+    if (*hook.real == nullptr) continue;
+    hooks[count++] = {reinterpret_cast<Word>(*hook.real), reinterpret_cast<Word>(hook.ours)};
+  }
+  restore_pointers(g_library, {hooks, count});
+  g_library = nullptr;
 }
 
 }  // namespace gpuperf::injector

@@ -3,6 +3,7 @@
 #include <utility>
 #include <variant>
 
+#include "daemon/app/attach_part.h"
 #include "daemon/app/probing_part.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/app/tracing_part.h"
@@ -119,6 +120,18 @@ void Control::post_session_order(const SessionTarget& target, const SessionOrder
                                  SessionsDone done) {
   core_.loop->post(
       [this, target, order, done = std::move(done)] { sessions_.post_order(target, order, done); });
+}
+
+void Control::post_attach(const AttachOrder& order, AttachDone done) {
+  core_.loop->post([this, order, done = std::move(done)] { attach_.post_attach(order, done); });
+}
+
+void Control::post_detach(uint32_t pid, AttachDone done) {
+  core_.loop->post([this, pid, done = std::move(done)] { attach_.post_detach(pid, done); });
+}
+
+void Control::post_list_attachable(AttachListDone done) {
+  core_.loop->post([this, done = std::move(done)] { attach_.post_list(done); });
 }
 
 void Control::post_start_capture(const CaptureOrder& order, CaptureDone done) {

@@ -9,6 +9,7 @@
 
 namespace gpuperf {
 
+class AttachPart;
 class ProbingPart;
 class SessionsPart;
 class TracingPart;
@@ -17,8 +18,9 @@ class TracingPart;
 // passed to the loop, made there by the parts.
 class Control final : public ControlPort {
  public:
-  Control(Core& core, ProbingPart& probing, SessionsPart& sessions, TracingPart& tracing)
-      : core_(core), probing_(probing), sessions_(sessions), tracing_(tracing) {}
+  Control(Core& core, ProbingPart& probing, SessionsPart& sessions, AttachPart& attach,
+          TracingPart& tracing)
+      : core_(core), probing_(probing), sessions_(sessions), attach_(attach), tracing_(tracing) {}
 
   void on_reload_signal();  // on the loop
 
@@ -33,6 +35,9 @@ class Control final : public ControlPort {
                             Done done) override;
   void post_session_order(const SessionTarget& target, const SessionOrder& order,
                           SessionsDone done) override;
+  void post_attach(const AttachOrder& order, AttachDone done) override;
+  void post_detach(uint32_t pid, AttachDone done) override;
+  void post_list_attachable(AttachListDone done) override;
   void post_start_capture(const CaptureOrder& order, CaptureDone done) override;
   void post_stop_capture(uint64_t id, CaptureDone done) override;
   void post_freeze_recorder(const FreezeOrder& order, CaptureDone done) override;
@@ -47,6 +52,7 @@ class Control final : public ControlPort {
   Core& core_;
   ProbingPart& probing_;
   SessionsPart& sessions_;
+  AttachPart& attach_;
   TracingPart& tracing_;
 };
 

@@ -11,6 +11,7 @@
 #include <fstream>
 #include <utility>
 
+#include "daemon/app/attach_part.h"
 #include "daemon/app/control.h"
 #include "daemon/app/kernel_events_part.h"
 #include "daemon/app/kernel_part.h"
@@ -104,8 +105,9 @@ struct Daemon::Parts {
   SlowCallsPart slow_calls{core, otlp};
   TracingPart tracing{core, otlp, slow_calls, sessions, probing};
   SessionsPart sessions{core};
+  AttachPart attach{core, sessions};
   const std::unique_ptr<Part> injection = make_injection_part(core, sessions);
-  Control control{core, probing, sessions, tracing};
+  Control control{core, probing, sessions, attach, tracing};
   const std::unique_ptr<Part> serving = make_serving_part(core, slow_calls, tracing, control);
   KernelPart kernel{core, slow_calls, tracing};
   KernelEventsPart kernel_events{core, {kernel, sessions, tracing, slow_calls, probing}};
@@ -121,6 +123,7 @@ struct Daemon::Parts {
       // Before whatever takes long: a process that starts CUDA meanwhile asks only once while its
       // graphs can be covered.
       &sessions,
+      &attach,
       injection.get(),
       serving.get(),
       &kernel,
@@ -143,6 +146,7 @@ Daemon::~Daemon() = default;
 Status Daemon::run() {
   // First: it may take a dying predecessor's ports, which the rights kept do not allow.
   ASSIGN_OR_RETURN(const LockFile lock, lock_runtime_dir(core_.options.runtime_dir));
+  parts_->attach.prepare();  // the thread that keeps the rights to attach
   drop_own_rights(core_.options.mechanism);
   RETURN_IF_ERROR(start_loop());
   Status status = run_parts();

@@ -26,12 +26,16 @@ constexpr uint64_t kKept = make_mask(CAP_BPF) | make_mask(CAP_PERFMON) | make_ma
                            make_mask(CAP_DAC_READ_SEARCH) | make_mask(CAP_SYSLOG) |
                            make_mask(CAP_NET_BIND_SERVICE) | make_mask(CAP_CHECKPOINT_RESTORE);
 
-// What an intruder would want and the daemon never calls. execve stays: workers are executed anew.
-constexpr unsigned kRefusedCalls[] = {
+// What the worker needs that attaches to processes, and nobody else.
+constexpr unsigned kAttachCalls[] = {
     __NR_ptrace,
     __NR_process_vm_writev,
-    __NR_process_madvise,
     __NR_pidfd_getfd,
+};
+
+// What an intruder would want and the daemon never calls. execve stays: workers are executed anew.
+constexpr unsigned kRefusedCalls[] = {
+    __NR_process_madvise,
     __NR_mount,
     __NR_umount2,
     __NR_pivot_root,
@@ -142,6 +146,13 @@ Status drop_rights(const std::string& group, bool through_perf) {
   if (geteuid() == 0) RETURN_IF_ERROR(join_group(group));
   const bool needs_admin = through_perf || needs_perf_probes() || !can_watch_mappings(kKept);
   RETURN_IF_ERROR(keep_capabilities(needs_admin ? kKept | make_mask(CAP_SYS_ADMIN) : kKept));
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_status(errno, "no new privileges");
+  RETURN_IF_ERROR(refuse_syscalls(kAttachCalls));
+  return refuse_syscalls(kRefusedCalls);
+}
+
+Status drop_rights_but_attaching() {
+  RETURN_IF_ERROR(keep_capabilities(kKept));
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return errno_status(errno, "no new privileges");
   return refuse_syscalls(kRefusedCalls);
 }

@@ -19,4 +19,9 @@ namespace gpuperf {
 // stays so.
 Status drop_rights(const std::string& group, bool through_perf);
 
+// The same for the one thread that starts the worker that attaches to processes (ProcessAttacher):
+// it, and what it starts, keep the system calls for that, which all others give up. The worker
+// gives up the rest.
+Status drop_rights_but_attaching();
+
 }  // namespace gpuperf

@@ -115,6 +115,10 @@ bool SessionsPart::take_batch() {
   return true;
 }
 
+void SessionsPart::adopt(Fd connection, const AttachFacts& attach) {
+  if (source_ != nullptr) source_->post_connection(std::move(connection), attach);
+}
+
 void SessionsPart::post_order(const SessionTarget& target, const SessionOrder& order,
                               ControlPort::SessionsDone done) {
   windows_.note_order(target, order.mode);

@@ -36,6 +36,8 @@ class SessionsPart final : public Part {
                   ControlPort::SessionsDone done);
   SessionWindows& windows() { return windows_; }
   LaunchCosts& launch_costs() { return launch_costs_; }
+  // On the loop. A connection of a process that was attached to.
+  void adopt(Fd connection, const AttachFacts& attach);
 
  private:
   void send_order(const SessionTarget& target, const SessionOrder& order,

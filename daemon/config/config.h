@@ -53,6 +53,9 @@ struct Settings {
     std::string device_plugin_dir;  // empty = the kubelet's own
   } ingest;
   struct {
+    bool attach = true;  // root may have the injected library brought into processes that run
+  } sessions;
+  struct {
     bool recorder = true;  // the last seconds are always in memory
     uint64_t recorder_seconds = 30;
     uint64_t recorder_mib = 64;

@@ -10,9 +10,9 @@
 namespace gpuperf {
 namespace {
 
-constexpr std::string_view kSections[] = {"slow",     "stats",  "ingest",  "trace",
-                                          "overhead", "limits", "storage", "metrics",
-                                          "grpc",     "export", "log"};
+constexpr std::string_view kSections[] = {"slow",    "stats",    "ingest", "sessions",
+                                          "trace",   "overhead", "limits", "storage",
+                                          "metrics", "grpc",     "export", "log"};
 
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 
@@ -147,6 +147,11 @@ constexpr SettingRow kRows[] = {
      Effect::kRestart,
      TextSetting{[](Settings& s) -> std::string& { return s.ingest.device_plugin_dir; },
                  kFolderFormat, kFolderPattern, find_folder_fault}},
+    {"sessions", "attach",
+     "Whether root may attach to processes that run already: gpuperfctl attach brings the injected "
+     "library into them. Nothing is ever attached to without being asked for. Off: refused, and "
+     "gpuperfd gives up the rights it takes.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.sessions.attach; }}},
     {"trace", "recorder",
      "Whether the flight recorder is on: it always keeps the last seconds of launches, calls and "
      "GPU work in memory. Off: only captures record.",

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/base/result.h"
+#include "daemon/model/attach.h"
 #include "daemon/model/capture_order.h"
 #include "daemon/model/overhead.h"
 #include "daemon/model/session.h"
@@ -36,6 +37,8 @@ class ControlPort {
   using Done = std::function<void(Result<ProbeChange>)>;
   using SessionsDone = std::function<void(Result<size_t>)>;  // how many sessions were told
   using CaptureDone = std::function<void(Result<CaptureRow>)>;
+  using AttachDone = std::function<void(Result<AttachRow>)>;
+  using AttachListDone = std::function<void(Result<std::vector<AttachRow>>)>;
   virtual ~ControlPort() = default;
 
   // Reads the configuration file anew. InvalidArgument: it has errors, each on a line of the
@@ -62,6 +65,12 @@ class ControlPort {
   // FailedPrecondition: this daemon takes no sessions.
   virtual void post_session_order(const SessionTarget& target, const SessionOrder& order,
                                   SessionsDone done) = 0;
+  // Brings the injected library into a process that runs already; takes it out; lists processes by
+  // whether that can be done. FailedPrecondition: this daemon attaches to none. What is refused of
+  // one process is an answer with the reason.
+  virtual void post_attach(const AttachOrder& order, AttachDone done) = 0;
+  virtual void post_detach(uint32_t pid, AttachDone done) = 0;
+  virtual void post_list_attachable(AttachListDone done) = 0;
   // Starts a capture, or schedules it, and answers with it. InvalidArgument; NotFound: no process
   // of that target; PermissionDenied: a process of another user; ResourceExhausted: as many as may
   // run do; FailedPrecondition: nothing can be captured here.

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "daemon/model/attach.h"
 #include "daemon/model/function.h"
 #include "daemon/model/gpu_uuid.h"
 
@@ -137,6 +138,7 @@ struct SessionOpened {
   uint32_t contract_version = 0;  // spoken: the smaller of both
   std::string injector_version;
   int64_t mono_ns = 0;  // when
+  AttachFacts attach;   // of a process that was attached to while it ran
   bool operator==(const SessionOpened&) const = default;
 };
 

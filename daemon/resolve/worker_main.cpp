@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "daemon/attach/attach_process.h"
 #include "daemon/base/worker_side.h"
 #include "daemon/resolve/dwarf_process.h"
 #include "daemon/unwind/memory_process.h"
@@ -16,7 +17,7 @@
 namespace gpuperf {
 namespace {
 
-// As DwarfWorker and ProcessReader write them.
+// As DwarfWorker, ProcessReader and ProcessAttacher write them.
 std::string get_text(std::span<char* const> words, size_t index) {
   return index < words.size() ? words[index] : "";
 }
@@ -32,6 +33,7 @@ void run_role(std::string_view role, pid_t parent, std::span<char* const> argume
                        .idle = std::chrono::milliseconds(get_number(arguments, 1))});
   }
   if (role == "memory") run_memory_process(parent, get_text(arguments, 0));
+  if (role == "attach") run_attach_process(parent, get_text(arguments, 0));
   if (role == "files") run_mapped_files_process(parent, get_text(arguments, 0));
 }
 

@@ -200,6 +200,57 @@ grpc::ServerUnaryReactor* ControlService::SetSession(grpc::CallbackServerContext
   return call.get();
 }
 
+grpc::ServerUnaryReactor* ControlService::start_attach_change(uint32_t pid,
+                                                              v1::Attachment* attachment,
+                                                              const PostAttach& post) const {
+  const auto call = DeferredCall<AttachRow>::make(
+      kGivenUp, budget_, *attachment,
+      [attachment](const AttachRow& row) { *attachment = to_proto(row); });
+  Status status = check_caller();
+  if (status.ok() && pid == 0) status = absl::InvalidArgumentError("pid: missing");
+  if (status.ok()) {
+    post(*port_, [call](const Result<AttachRow>& row) { call->answer(row); });
+  } else {
+    call->answer(status);
+  }
+  return call.get();
+}
+
+grpc::ServerUnaryReactor* ControlService::AttachProcess(grpc::CallbackServerContext*,
+                                                        const v1::AttachProcessRequest* request,
+                                                        v1::AttachProcessResponse* response) {
+  const AttachOrder order{.pid = request->pid(), .accept_seccomp = request->accept_seccomp()};
+  return start_attach_change(request->pid(), response->mutable_attachment(),
+                             [&order](ControlPort& port, ControlPort::AttachDone done) {
+                               port.post_attach(order, std::move(done));
+                             });
+}
+
+grpc::ServerUnaryReactor* ControlService::DetachProcess(grpc::CallbackServerContext*,
+                                                        const v1::DetachProcessRequest* request,
+                                                        v1::DetachProcessResponse* response) {
+  return start_attach_change(request->pid(), response->mutable_attachment(),
+                             [request](ControlPort& port, ControlPort::AttachDone done) {
+                               port.post_detach(request->pid(), std::move(done));
+                             });
+}
+
+grpc::ServerUnaryReactor* ControlService::ListAttachable(grpc::CallbackServerContext*,
+                                                         const v1::ListAttachableRequest*,
+                                                         v1::ListAttachableResponse* response) {
+  const auto call = DeferredCall<std::vector<AttachRow>>::make(
+      kGivenUp, budget_, *response, [response](const std::vector<AttachRow>& rows) {
+        for (const AttachRow& row : rows) *response->add_attachments() = to_proto(row);
+      });
+  if (const Status status = check_caller(); !status.ok()) {
+    call->answer(status);
+  } else {
+    port_->post_list_attachable(
+        [call](const Result<std::vector<AttachRow>>& rows) { call->answer(rows); });
+  }
+  return call.get();
+}
+
 Result<uint32_t> ControlService::find_capture_uid() const {
   if (caller_.caller == Caller::kOther) {
     return absl::PermissionDeniedError(

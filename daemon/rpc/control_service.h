@@ -64,6 +64,16 @@ class ControlService final : public v1::Control::CallbackService {
                                        const v1::SetSessionRequest* request,
                                        v1::SetSessionResponse* response) override;
 
+  grpc::ServerUnaryReactor* AttachProcess(grpc::CallbackServerContext* context,
+                                          const v1::AttachProcessRequest* request,
+                                          v1::AttachProcessResponse* response) override;
+  grpc::ServerUnaryReactor* DetachProcess(grpc::CallbackServerContext* context,
+                                          const v1::DetachProcessRequest* request,
+                                          v1::DetachProcessResponse* response) override;
+  grpc::ServerUnaryReactor* ListAttachable(grpc::CallbackServerContext* context,
+                                           const v1::ListAttachableRequest* request,
+                                           v1::ListAttachableResponse* response) override;
+
   grpc::ServerUnaryReactor* StartCapture(grpc::CallbackServerContext* context,
                                          const v1::StartCaptureRequest* request,
                                          v1::StartCaptureResponse* response) override;
@@ -86,6 +96,11 @@ class ControlService final : public v1::Control::CallbackService {
                                               v1::ProbeChange* change) const;
   // Why nothing may be asked for; OK = it may.
   Status check_caller() const;
+
+  using PostAttach = std::function<void(ControlPort& port, ControlPort::AttachDone done)>;
+  // Calls `post` if the caller may and `pid` is one, and answers into `attachment`.
+  grpc::ServerUnaryReactor* start_attach_change(uint32_t pid, v1::Attachment* attachment,
+                                                const PostAttach& post) const;
 
   using PostCapture = std::function<void(ControlPort& port, ControlPort::CaptureDone done)>;
   // Whose processes the caller may capture: 0 = everybody's.

@@ -181,6 +181,8 @@ v1::Session to_proto(const SessionRow& row, const GpuProcessRow* process, int64_
   session.set_yields(status.yields);
   session.set_cupti_version(status.cupti_version);
   session.set_driver_version(status.driver_version);
+  session.set_attached_unix_ns(row.facts.attach.attached_unix_ns);
+  session.set_attach_held_ns(row.facts.attach.held_ns);
   session.set_injector_version(to_valid_utf8(row.facts.injector_version));
   session.set_buffer_mib(status.buffer_mib);
   session.set_uid(row.facts.uid);

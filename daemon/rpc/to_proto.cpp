@@ -509,6 +509,27 @@ v1::GetConfigResponse to_proto(const DaemonFacts& facts) {
   return response;
 }
 
+v1::Attachment to_proto(const AttachRow& row) {
+  v1::Attachment attachment;
+  attachment.set_pid(row.process.pid);
+  attachment.set_comm(to_valid_utf8(row.owner.comm));
+  attachment.set_state(row.state);
+  attachment.set_reason(row.reason);
+  attachment.set_detail(to_valid_utf8(row.detail));
+  attachment.set_hint(row.hint);
+  attachment.set_held_ns(row.held_ns);
+  attachment.set_longest_hold_ns(row.longest_hold_ns);
+  attachment.set_took_ns(row.took_ns);
+  attachment.set_attached_unix_ns(row.attached_unix_ns);
+  attachment.set_threads_tried(row.threads_tried);
+  attachment.set_kept_kib(row.kept_kib);
+  attachment.set_kept_fds(row.kept_fds);
+  attachment.set_container(to_valid_utf8(row.owner.container));
+  attachment.set_pod(to_valid_utf8(row.owner.pod));
+  attachment.set_namespace_(to_valid_utf8(row.owner.pod_namespace));
+  return attachment;
+}
+
 v1::ProbeChange to_proto(const ProbeChange& change) {
   v1::ProbeChange message;
   message.set_added(change.added);

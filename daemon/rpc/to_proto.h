@@ -42,5 +42,6 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
                                int64_t now_mono_ns);
 v1::GetConfigResponse to_proto(const DaemonFacts& facts);
 v1::ProbeChange to_proto(const ProbeChange& change);
+v1::Attachment to_proto(const AttachRow& row);
 
 }  // namespace gpuperf

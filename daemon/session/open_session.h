@@ -39,6 +39,7 @@ struct OpenSession {
   std::string full_bound;          // not empty = only waits to be refused, for this reason
   uint16_t version = 0;            // spoken; of greeting 0
   SessionOpened opened;            // of naming: to be told
+  AttachFacts attach;
   // What was received.
   SessionTables tables;
   std::optional<ThreadIds> threads;

@@ -95,7 +95,8 @@ Status SessionSource::greet(OpenSession& session, std::span<const std::byte> pac
                     .uid = peer.uid,
                     .contract_version = session.version,
                     .injector_version = hello.injector_version,
-                    .mono_ns = now_ns};
+                    .mono_ns = now_ns,
+                    .attach = session.attach};
   session.phase = OpenSession::Phase::kNaming;
   session.phase_ends_mono_ns = now_ns + setup_.limits.naming_timeout.count();
   session.socket.expect_named_senders();

@@ -116,6 +116,7 @@ void SessionSource::run() {
     const int64_t now_ns = clock_.mono_ns();
     wait(find_timeout_ms(now_ns));
     const Work work("ingest");
+    take_connections();
     take_orders();
     look_at_deadlines(clock_.mono_ns());
     serve_round();
@@ -234,7 +235,7 @@ void SessionSource::accept_some() {
     Result<Fd> connection = listener_.accept();
     if (absl::IsNotFound(connection.status())) return;
     if (!connection.ok()) return pause_accepting(connection.status());
-    add(*std::move(connection));
+    add(*std::move(connection), {});
   }
 }
 
@@ -245,7 +246,25 @@ void SessionSource::pause_accepting(const Status& why) {
                                  {"hint", "raise the daemon's limit of open files"}});
 }
 
-void SessionSource::add(Fd connection) {
+void SessionSource::post_connection(Fd connection, const AttachFacts& attach) {
+  {
+    const MutexLock lock(mutex_);
+    if (!is_running_ || connections_.size() >= kMaxRefused) return;
+    connections_.push_back({std::move(connection), attach});
+  }
+  (void)eventfd_write(wake_.get(), 1);  // full only when a wake-up already waits
+}
+
+void SessionSource::take_connections() {
+  std::vector<PostedConnection> connections;
+  {
+    const MutexLock lock(mutex_);
+    connections.swap(connections_);
+  }
+  for (PostedConnection& posted : connections) add(std::move(posted.connection), posted.attach);
+}
+
+void SessionSource::add(Fd connection, const AttachFacts& attach) {
   Result<SessionPeer> peer = read_session_credentials(connection);
   if (!peer.ok()) {
     SessionSocket socket(std::move(connection), 0);
@@ -264,6 +283,7 @@ void SessionSource::add(Fd connection) {
   session->phase_ends_mono_ns =
       clock_.mono_ns() + (full_bound.empty() ? setup_.limits.hello_timeout.count() : kRefuseNs);
   session->full_bound = full_bound;
+  session->attach = attach;
   const Status watched =
       watch(session->socket.fd().get(), 2 * id, EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET);
   if (!watched.ok()) {

@@ -78,6 +78,9 @@ class SessionSource {
   std::optional<Batch> try_pop() { return queue_.try_pop(); }  // any thread
   // Any thread. NOT_FOUND: no such session; RESOURCE_EXHAUSTED: too many orders wait.
   void post_order(SessionTarget target, SessionOrder order, OrderDone done);
+  // Any thread. Takes a connection that was made in a process it was attached to, as if that had
+  // connected. Closed where sessions are no longer taken.
+  void post_connection(Fd connection, const AttachFacts& attach);
 
  private:
   using Sessions = std::map<uint64_t, std::unique_ptr<OpenSession>>;
@@ -85,6 +88,11 @@ class SessionSource {
     SessionTarget target;
     SessionOrder order;
     OrderDone done;
+  };
+
+  struct PostedConnection {
+    Fd connection;
+    AttachFacts attach;
   };
 
   SessionSource(Setup setup, SessionListener listener, ClockSetWatch clock_watch,
@@ -100,7 +108,8 @@ class SessionSource {
 
   void accept_some();
   void pause_accepting(const Status& why);
-  void add(Fd connection);
+  void add(Fd connection, const AttachFacts& attach);
+  void take_connections();
   std::string take_place(const SessionPeer& peer);  // empty = it has one; else which bound is full
   void give_place_back(const OpenSession& session);
 
@@ -155,6 +164,7 @@ class SessionSource {
   LogLimiter log_{1};
   Mutex mutex_;
   std::vector<PostedOrder> posted_ ABSL_GUARDED_BY(mutex_);
+  std::vector<PostedConnection> connections_ ABSL_GUARDED_BY(mutex_);
   bool is_running_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses all of the above
 };

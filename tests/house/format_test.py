@@ -11,7 +11,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(sys.argv.pop(1)).resolve()
-CONTRACTS = {"injector/session_abi.h"}
+CONTRACTS = {"injector/attach_abi.h", "injector/session_abi.h"}
 
 
 class FormatTest(unittest.TestCase):

@@ -133,6 +133,9 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "device_plugin": true,
     "device_plugin_dir": "/srv/kubelet/device-plugins"
   },
+  "sessions": {
+    "attach": false
+  },
   "trace": {
     "recorder": false,
     "recorder_seconds": 10,

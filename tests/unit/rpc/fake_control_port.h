@@ -52,6 +52,19 @@ class FakeControlPort final : public ControlPort {
     done(told_sessions);
   }
 
+  void post_attach(const AttachOrder& order, AttachDone done) override {
+    done(AttachRow{.process = {.pid = order.pid},
+                   .state = order.accept_seccomp ? "attached" : "cannot"});
+  }
+
+  void post_detach(uint32_t pid, AttachDone done) override {
+    done(AttachRow{.process = {.pid = pid}, .state = "can"});
+  }
+
+  void post_list_attachable(AttachListDone done) override {
+    done(std::vector<AttachRow>{{.process = {.pid = 71}, .state = "injected"}});
+  }
+
   void post_start_capture(const CaptureOrder& order, CaptureDone done) override {
     {
       const std::lock_guard lock(mutex_);

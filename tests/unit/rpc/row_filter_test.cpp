@@ -18,17 +18,29 @@ TEST(RowFilterTest, EmptyFilterMatchesEverything) {
 
 TEST(RowFilterTest, APidStandsForTheNewestProcessThatHadIt) {
   Snapshot snapshot;
-  for (const uint64_t start : {100u, 300u}) snapshot.processes.push_back({.process = {7, start}});
+  constexpr uint64_t kFirst = 1'000'000'000, kSecond = 3'000'000'000;
+  for (const uint64_t start : {kFirst, kSecond})
+    snapshot.processes.push_back({.process = {7, start}});
   snapshot.processes.push_back({.process = {8, 500}});
   v1::Filter wanted;
   wanted.set_pid(7);
 
   const RowFilter filter(wanted, snapshot);
 
-  EXPECT_FALSE(filter.matches(ProcessKey{7, 100}));
-  EXPECT_TRUE(filter.matches(ProcessKey{7, 300}));
+  EXPECT_FALSE(filter.matches(ProcessKey{7, kFirst}));
+  EXPECT_TRUE(filter.matches(ProcessKey{7, kSecond}));
   EXPECT_FALSE(filter.matches(ProcessKey{8, 500}));
-  EXPECT_TRUE(RowFilter(v1::Filter(), snapshot).matches(ProcessKey{7, 100}));
+  EXPECT_TRUE(RowFilter(v1::Filter(), snapshot).matches(ProcessKey{7, kFirst}));
+}
+
+TEST(RowFilterTest, AProbedProcessAndItsSessionAreOneThoughTheirStartsDifferWithinATick) {
+  Snapshot snapshot;
+  snapshot.processes.push_back({.process = {7, 1'234'567'890}});
+  v1::Filter wanted;
+  wanted.set_pid(7);
+
+  EXPECT_TRUE(RowFilter(wanted, snapshot).matches(ProcessKey{7, 1'230'000'000}));
+  EXPECT_FALSE(RowFilter(wanted, snapshot).matches(ProcessKey{7, 1'240'000'000}));
 }
 
 TEST(RowFilterTest, EverySetFieldMustMatch) {

@@ -1,0 +1,51 @@
+#pragma once
+
+// What the daemon and its attach worker send each other (base/worker_message.h): these structs,
+// both ends being the same program.
+
+#include <cstdint>
+
+#include "daemon/attach/target.h"
+
+namespace gpuperf {
+
+enum class AttachAsk : uint32_t {
+  kLook,    // how the process is
+  kAttach,  // with the library's descriptor; the answer has the connection's
+  kDetach,
+  kAdopt,  // take the connection that the library offers; the answer has it
+};
+
+struct AttachRequest {
+  AttachAsk ask = AttachAsk::kLook;
+  uint32_t pid = 0;
+  uint64_t start_ticks = 0;  // 0 = whichever process has the pid
+  uint32_t accept_seccomp = 0;
+  uint32_t pad = 0;
+};
+
+// How a process is with respect to the library.
+enum class AttachState : uint32_t {
+  kNoCuda,  // not of interest
+  kCannot,  // refused, for the reason given
+  kCan,
+  kInjected,  // at its start
+  kAttached,
+};
+
+struct AttachReply {
+  AttachRefusal refusal = AttachRefusal::kNone;
+  AttachState state = AttachState::kNoCuda;
+  uint64_t held_ns = 0;          // one thread, in all
+  uint64_t longest_hold_ns = 0;  // at a time
+  uint64_t took_ns = 0;
+  uint64_t attached_unix_ns = 0;
+  uint32_t threads_tried = 0;
+  uint32_t kept_kib = 0;  // after detach
+  uint32_t kept_fds = 0;
+  uint32_t cycles = 0;
+  char comm[16] = "";
+  char text[512] = "";  // the refusal; what became of CUPTI
+};
+
+}  // namespace gpuperf
