@@ -114,6 +114,8 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 	if (!cell || !function)
 		return SKIP_RETURN; /* cannot happen: both arrays hold every index handed out */
 	cells_count_call(cell, function);
+	if (thread)
+		thread->cost_ns += function->call_cost_ns;
 	if (function->flags & GPUPERF_FN_LAUNCH)
 		note_launch(ctx, thread, function, function_id);
 	if (thread)

@@ -192,6 +192,7 @@ struct gpuperf_hooked_call {
 /* The probed and hooked calls in flight on a thread, outermost first. 6.7 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
+	__u64 cost_ns;     /* of its probed calls: struct gpuperf_thread_cost */
 	__u32 depth;
 	__u32 next_ghost;
 	/* What the newer of two links found in the lane's word at the latest hit; 0 = nothing to agree on. */

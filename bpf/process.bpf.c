@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Tasks: abandons a dying thread's calls, reports process exits to the daemon, and lists every thread's calls in
- * flight. */
+ * flight and what its probes cost it. */
 #include "bpf/hooked_process.bpf.h"
 
 #define TICKS_NS 20000000ull /* two ticks of the slowest kernels, which tick every 10 ms */
@@ -154,6 +154,27 @@ int list_in_flight(struct bpf_iter__task *ctx)
 		bpf_probe_read_kernel(call.comm, sizeof(call.comm), task->comm);
 		bpf_seq_write(ctx->meta->seq, &call, sizeof(call)); /* full: the kernel retries */
 	}
+	return 0;
+}
+
+/* Lists what probes cost each thread, as a stream of struct gpuperf_thread_cost. */
+SEC("iter/task")
+int list_thread_costs(struct bpf_iter__task *ctx)
+{
+	struct task_struct *task = ctx->task;
+	struct gpuperf_thread *thread;
+	struct gpuperf_thread_cost cost = {};
+
+	if (!task)
+		return 0;
+	thread = bpf_task_storage_get(&threads, task, NULL, 0);
+	if (!thread || !thread->cost_ns)
+		return 0;
+	cost.process_start_boot_ns = task->group_leader->start_boottime;
+	cost.cost_ns = thread->cost_ns;
+	cost.pid = task->tgid;
+	cost.tid = task->pid;
+	bpf_seq_write(ctx->meta->seq, &cost, sizeof(cost)); /* full: the kernel retries */
 	return 0;
 }
 

@@ -142,7 +142,7 @@ struct gpuperf_function {
 	__u64 adaptive_threshold_ns; /* the same, from the function's own recent calls; 0 = none. Since 3. */
 	__u32 alarm_mask;         /* a process that made this many calls and one more within GPUPERF_ALARM_SPAN_NS is
 				   * reported: one less than a power of two; 0 = never. Since 8. */
-	__u32 pad;
+	__u32 call_cost_ns;       /* what a call's probes cost its thread; 0 = not known. Since 8. */
 };
 
 /* One error code and how often it was returned. status_tag = (u32)code | 1 << 32; 0 = free slot. */
@@ -230,6 +230,15 @@ struct gpuperf_in_flight {
 	__u32 depth;              /* 0 = outermost probed call of the thread */
 	__u32 pad;
 	char comm[GPUPERF_COMM_BYTES]; /* of the thread */
+};
+
+/* What probes cost one thread, since its first probed call. Producer: BPF iterator over tasks, as a stream of these.
+ * Since 8. */
+struct gpuperf_thread_cost {
+	__u64 process_start_boot_ns;
+	__u64 cost_ns;            /* only grows */
+	__u32 pid;
+	__u32 tid;
 };
 
 /* What a blocked thread waits for. */

@@ -85,6 +85,11 @@ Drain::Setup KernelEventsPart::make_setup() {
               [reader = std::make_shared<SlowInFlightReader>(programs, "list_slow_in_flight")] {
                 return read_slow_in_flight(*reader);
               },
+          .read_thread_costs = [reader = std::make_shared<ThreadCostReader>(
+                                    programs, "list_thread_costs")]() -> Result<ThreadCosts> {
+            ASSIGN_OR_RETURN(const auto records, reader->read());
+            return decode_thread_costs(records);
+          },
           .on_batch = [this] { core_.loop->post([this] { take_batches(); }); }};
 }
 
@@ -171,6 +176,8 @@ void KernelEventsPart::take_event(ChildStarted& child) { others_.tracing->apply(
 void KernelEventsPart::take_event(InFlightCalls& calls) {
   in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));
 }
+
+void KernelEventsPart::take_event(ThreadCosts& costs) { others_.probing.apply(costs); }
 
 void KernelEventsPart::take_event(TotalsRead& read) {
   totals_mono_ns_ = read.mono_ns;

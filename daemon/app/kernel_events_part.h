@@ -50,6 +50,7 @@ class KernelEventsPart final : public Part {
   void take_event(RawStack&) {}     // likewise
   void take_event(InFlightCalls& calls);
   void take_event(SlowInFlightCalls& calls);
+  void take_event(ThreadCosts& costs);
   void take_event(TotalsRead& read);
   void take_event(TraceBatch& batch);
   void take_event(ChildStarted& child);

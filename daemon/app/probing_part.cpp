@@ -129,8 +129,8 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
   const int64_t now_ns = core_.clock.mono_ns();
   for (const auto& [function_id, cost_ns] : costs_ns) {
     budget_.set_cost(function_id, cost_ns, now_ns);
-    kernel_.programs()->set_alarm_mask(
-        function_id,
+    kernel_.programs()->set_call_cost(
+        function_id, cost_ns,
         Budget::get_alarm_mask(config_.settings().overhead.budget.get_least_percent(), cost_ns));
   }
   for (const ProbeRow& row : report_->probes) {

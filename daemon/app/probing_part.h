@@ -41,6 +41,7 @@ class ProbingPart final : public Part {
   void set_launch_reports(gpuperf_launch_reports wanted);
   void apply(const CellDelta& delta) { budget_.apply(delta); }
   void apply(const ProcessExited& exited) { budget_.apply(exited); }
+  void apply(const ThreadCosts& costs) { budget_.apply(costs); }
   // Processes that CUPTI's part of the budget is taken from.
   void set_recorded(std::set<ProcessKey> processes) { budget_.set_recorded(std::move(processes)); }
   void judge_budget(int64_t now_mono_ns);

@@ -334,6 +334,16 @@ InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records) {
   return decoded;
 }
 
+ThreadCosts decode_thread_costs(std::span<const gpuperf_thread_cost> records) {
+  ThreadCosts costs;
+  for (const gpuperf_thread_cost& record : records) {
+    costs.threads.push_back({.process = {record.pid, record.process_start_boot_ns},
+                             .tid = record.tid,
+                             .cost_ns = record.cost_ns});
+  }
+  return costs;
+}
+
 Result<DecodedRecord> decode_record(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto header, read_record<gpuperf_record>(bytes));
   if (header.length_bytes > bytes.size()) {

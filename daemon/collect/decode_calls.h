@@ -21,6 +21,8 @@ using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, Ra
 inline constexpr size_t kMaxInFlightCalls = 1000;
 InFlightCalls decode_in_flight(std::span<const gpuperf_in_flight> records);
 
+ThreadCosts decode_thread_costs(std::span<const gpuperf_thread_cost> records);
+
 // A slow call in flight. Its stack is only where it begins: the kernel walks no other thread's.
 SlowCallEvent decode_slow_in_flight(const gpuperf_slow_in_flight& record);
 

@@ -148,10 +148,11 @@ void Drain::read_totals(bool is_early) {
   batch_.emplace_back(TotalsRead{now_ns(), is_early});
 }
 
-void Drain::look_at_in_flight() {
+void Drain::look_at_threads() {
   const auto start = SteadyClock::now();
   auto calls = setup_.read_in_flight();
   auto slow = setup_.read_slow_in_flight();
+  auto costs = setup_.read_thread_costs();
   const auto end = SteadyClock::now();
   next_look_ = end + std::max<SteadyClock::duration>(kLookPeriod, kLookShare * (end - start));
   if (calls.ok()) {
@@ -164,10 +165,15 @@ void Drain::look_at_in_flight() {
     for (SlowCallEvent& call : slow->calls) call.owner = totals_.get_owner(call.process, "");
     batch_.emplace_back(*std::move(slow));
   }
+  if (costs.ok()) {
+    costs->mono_ns = now_ns();
+    batch_.emplace_back(*std::move(costs));
+  }
   Status failed = calls.status();
   failed.Update(slow.status());
+  failed.Update(costs.status());
   if (!failed.ok() && !std::exchange(look_failed_, true)) {
-    log_error("calls in flight not read", {{"error", std::string(failed.message())}});
+    log_error("threads not looked at", {{"error", std::string(failed.message())}});
   }
 }
 
@@ -205,7 +211,7 @@ void Drain::run() {
     if (now >= next_read) {
       read_totals(false);
       next_read = now + setup_.interval;
-      if (now >= next_look_) look_at_in_flight();
+      if (now >= next_look_) look_at_threads();
     }
     flush();
   }

@@ -43,6 +43,7 @@ class Drain {
     std::chrono::milliseconds interval{1000};
     std::function<Result<InFlightCalls>()> read_in_flight;
     std::function<Result<SlowInFlightCalls>()> read_slow_in_flight;
+    std::function<Result<ThreadCosts>()> read_thread_costs;  // mono_ns is set here
     std::function<void()> on_batch;  // called on the drain thread after each batch is queued
   };
   static constexpr size_t kQueueBatches = 64;
@@ -60,7 +61,7 @@ class Drain {
   Drain(Setup setup, MapSource totals, DropCounters& drops);
   void run();
   void read_totals(bool is_early);
-  void look_at_in_flight();
+  void look_at_threads();
   bool flush();
   Status add_ring(int ring_fd, const char* name);
   Status watch(int fd);

@@ -124,6 +124,19 @@ struct InFlightCalls {
 // A process calls a function so often that its probe may cost too much.
 struct CallsAlarm {};
 
+// What probes cost threads since their first probed calls, at one moment.
+struct ThreadCosts {
+  struct Thread {
+    ProcessKey process;
+    uint32_t tid = 0;
+    uint64_t cost_ns = 0;
+    bool operator==(const Thread&) const = default;
+  };
+  std::vector<Thread> threads;
+  int64_t mono_ns = 0;
+  bool operator==(const ThreadCosts&) const = default;
+};
+
 // Every cell has been read; the deltas before it are those of just this time.
 struct TotalsRead {
   int64_t mono_ns = 0;
@@ -189,8 +202,8 @@ struct TraceBatch {
   bool operator==(const TraceBatch&) const = default;
 };
 
-using Event =
-    std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed, RawStack,
-                 InFlightCalls, SlowInFlightCalls, TotalsRead, TraceBatch, ChildStarted>;
+using Event = std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed,
+                           RawStack, InFlightCalls, SlowInFlightCalls, ThreadCosts, TotalsRead,
+                           TraceBatch, ChildStarted>;
 
 }  // namespace gpuperf

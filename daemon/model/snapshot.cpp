@@ -52,6 +52,7 @@ void add_overhead(Snapshot& snapshot, const OverheadRow& row) {
   known->ratio += row.ratio;
   known->hooks_ratio += row.hooks_ratio;
   known->cupti_ratio += row.cupti_ratio;
+  known->thread_ratio = std::max(known->thread_ratio, row.thread_ratio);
   known->budget_ratio = std::max(known->budget_ratio, row.budget_ratio);
 }
 

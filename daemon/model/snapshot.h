@@ -270,6 +270,7 @@ struct OverheadRow {
   double ratio = 0;        // all of it
   double hooks_ratio = 0;  // part of it, like the next
   double cupti_ratio = 0;
+  double thread_ratio = 0;  // of the time that passed, probes in the thread that pays most
   double budget_ratio = 0;  // what `ratio` may be; 0 = no limit
   double probes_ratio() const { return ratio - hooks_ratio - cupti_ratio; }
 };

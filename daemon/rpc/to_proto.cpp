@@ -335,6 +335,7 @@ v1::Process to_proto(const ProcessRow& row, const OverheadRow& overhead,
   process.set_overhead_hooks_ratio(overhead.hooks_ratio);
   process.set_overhead_cupti_ratio(overhead.cupti_ratio);
   process.set_overhead_budget_ratio(overhead.budget_ratio);
+  process.set_overhead_thread_ratio(overhead.thread_ratio);
   process.set_session_state(std::string(session_state));
   return process;
 }

@@ -106,6 +106,24 @@ void Budget::apply(const ProcessExited& exited) {
   }
 }
 
+void Budget::apply(const ThreadCosts& costs) {
+  loop_thread_.check();
+  const auto elapsed_ns = static_cast<double>(costs.mono_ns - thread_costs_mono_ns_);
+  const bool is_first = std::exchange(thread_costs_mono_ns_, costs.mono_ns) == 0;
+  std::map<std::pair<ProcessKey, uint32_t>, uint64_t> now_ns;
+  thread_ratios_.clear();
+  for (const ThreadCosts::Thread& thread : costs.threads) {
+    const auto key = std::pair(thread.process, thread.tid);
+    now_ns[key] = thread.cost_ns;
+    const auto before = thread_costs_ns_.find(key);
+    const uint64_t before_ns = before == thread_costs_ns_.end() ? 0 : before->second;
+    if (is_first || thread.cost_ns <= before_ns || elapsed_ns <= 0) continue;
+    double& ratio = thread_ratios_[thread.process];
+    ratio = std::max(ratio, static_cast<double>(thread.cost_ns - before_ns) / elapsed_ns);
+  }
+  thread_costs_ns_ = std::move(now_ns);
+}
+
 Budget::Decision Budget::judge(int64_t now_mono_ns, const ReadCpu& read_cpu_ns) {
   loop_thread_.check();
   Decision decision;
@@ -175,10 +193,19 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
       offender.time_ns = std::max(elapsed_ns, get_time_ns(process));
     }
     offender.allowed_ns = std::max(offender.allowed_ns, allow(offender.time_ns));
+    // Of one thread, what functions cost it that are in, if it called all alike.
+    const auto paid = thread_ratios_.find(process);
+    const double thread_ratio = paid == thread_ratios_.end() ? 0 : paid->second;
+    const double thread_ns = all_ns > 0 ? thread_ratio * elapsed_ns * in_ns / all_ns : 0;
+    const double thread_allowed_ns = allow(std::max(elapsed_ns, least_ns));
+    if (ratio > 0 && thread_ns > thread_allowed_ns) {
+      offender.allowed_ns = std::min(offender.allowed_ns, in_ns * thread_allowed_ns / thread_ns);
+    }
     reading.overhead.push_back({.process = process,
                                 .owner = made.owner,
                                 .ratio = (all_ns + hooks_ns) / offender.time_ns,
                                 .hooks_ratio = hooks_ns / offender.time_ns,
+                                .thread_ratio = thread_ratio,
                                 .budget_ratio = limits_.get_ratio(made.owner.comm)});
     if (ratio > 0 && in_ns > offender.allowed_ns) {
       reading.offenders.push_back(std::move(offender));

@@ -26,7 +26,8 @@ namespace gpuperf {
 // CPU time it used where that is more (eight busy threads have eight seconds a second). What launch
 // hooks cost it, and CUPTI's part where its launches are recorded, is taken from its budget first.
 // Over what is left, its costliest functions are suspended, one by one, until the rest is predicted
-// at `kTarget` of that: for every process, since probes act on files. Where a second's budget is
+// at `kTarget` of that: for every process, since probes act on files. The same where one thread
+// loses more than that of the time that passed: others may wait for it. Where a second's budget is
 // used up before the second is over, the kernel side says so (get_alarm_mask), and judge_early
 // decides.
 //
@@ -38,8 +39,8 @@ namespace gpuperf {
 //
 // Thread: loop only; no I/O, times are passed in. Bounds: counts of one reading, for processes with
 // calls in it (the kernel's cells bound those); CPU readings of the last minutes, for running
-// processes that were over the budget or in windows; 100 bytes per function. Not here: measuring
-// costs, attaching and detaching probes.
+// processes that were over the budget or in windows; 100 bytes per function and per running thread
+// that made probed calls. Not here: measuring costs, attaching and detaching probes.
 class Budget {
  public:
   struct Estimate {
@@ -100,6 +101,8 @@ class Budget {
   // Calls that launch hooks counted cost kHookedCallCostNs and are not judged.
   void apply(const CellDelta& delta);
   void apply(const ProcessExited& exited);
+  // About once a second.
+  void apply(const ThreadCosts& costs);
 
   // To be called right after the deltas of a reading of all cells were applied, about once a
   // second: they must be the calls since the last judgement.
@@ -196,6 +199,10 @@ class Budget {
   std::map<uint32_t, FunctionState> functions_;
   std::map<ProcessKey, ProcessCalls> calls_;  // since the last reading
   std::map<ProcessKey, CpuReading> cpu_;
+  std::map<std::pair<ProcessKey, uint32_t>, uint64_t> thread_costs_ns_;  // by thread, as last read
+  int64_t thread_costs_mono_ns_ = 0;                                     // 0 = never
+  // Of the time between the last two of those, in the thread that pays most; only where it pays.
+  std::map<ProcessKey, double> thread_ratios_;
   std::vector<OverheadRow> overhead_;  // between the last two readings, by process
   std::optional<Window> sampling_window_;
   std::vector<Estimate> estimates_;  // for the next decision

@@ -15,6 +15,7 @@
 
 #include "daemon/model/histogram.h"
 #include "daemon/probe/attach/attacher.h"
+#include "daemon/probe/attach/in_flight.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/probe/attach/self_test.h"
 #include "daemon/probe/code/placement.h"
@@ -55,12 +56,32 @@ TEST_P(FunctionProbeTest, ReportsAProcessThatReachesAFunctionsLimitWithinASecond
   };
   EXPECT_EQ(call(2000), 0u);  // there is no limit yet
 
-  programs_->set_alarm_mask(0, 3);  // the last such count was 2,000
-  EXPECT_EQ(call(4), 0u);           // the first that is looked at
+  programs_->set_call_cost(0, 1000, 3);  // the last such count was 2,000
+  EXPECT_EQ(call(4), 0u);                // the first that is looked at
   EXPECT_EQ(call(4), 1u);
   EXPECT_EQ(call(4), 0u);  // one for all that come within a tenth of a second
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));
   EXPECT_EQ(call(4), 0u);  // not within a second
+}
+
+TEST_P(FunctionProbeTest, AddsUpWhatCallsCostTheirThread) {
+  probe(0, target_plain);
+  programs_->set_call_cost(0, 700, 0);
+  std::thread([] { (void)target_plain(0); }).join();  // it has gone
+  for (int i = 0; i < 5; ++i) (void)target_plain(i);
+
+  ThreadCostReader reader(*programs_, "list_thread_costs");
+  const auto costs = reader.read();
+
+  ASSERT_TRUE(costs.ok()) << costs.status();
+  uint64_t mine_ns = 0, all_ns = 0;
+  for (const gpuperf_thread_cost& cost : *costs) {
+    if (cost.pid != static_cast<uint32_t>(getpid())) continue;
+    all_ns += cost.cost_ns;
+    if (cost.tid == static_cast<uint32_t>(gettid())) mine_ns = cost.cost_ns;
+  }
+  EXPECT_EQ(mine_ns, 5u * 700);
+  EXPECT_EQ(all_ns, mine_ns);
 }
 
 TEST_P(FunctionProbeTest, PutsDurationsInTheBucketTheDaemonExpects) {

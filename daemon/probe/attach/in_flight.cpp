@@ -45,5 +45,6 @@ Result<std::vector<Record>> TaskReader<Record>::read() {
 
 template class TaskReader<gpuperf_in_flight>;
 template class TaskReader<gpuperf_slow_in_flight>;
+template class TaskReader<gpuperf_thread_cost>;
 
 }  // namespace gpuperf

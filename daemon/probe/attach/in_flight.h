@@ -39,7 +39,11 @@ using InFlightReader = TaskReader<gpuperf_in_flight>;
 // Those past their threshold: iterator list_slow_in_flight.
 using SlowInFlightReader = TaskReader<gpuperf_slow_in_flight>;
 
+// What probes cost each thread: iterator list_thread_costs.
+using ThreadCostReader = TaskReader<gpuperf_thread_cost>;
+
 extern template class TaskReader<gpuperf_in_flight>;
 extern template class TaskReader<gpuperf_slow_in_flight>;
+extern template class TaskReader<gpuperf_thread_cost>;
 
 }  // namespace gpuperf

@@ -398,8 +398,11 @@ void Programs::set_outside_cost(uint32_t function_id, uint32_t outside_ns) {
   std::atomic_ref(functions_.as<gpuperf_function>()[function_id].outside_ns).store(outside_ns);
 }
 
-void Programs::set_alarm_mask(uint32_t function_id, uint32_t mask) {
-  std::atomic_ref(functions_.as<gpuperf_function>()[function_id].alarm_mask).store(mask);
+void Programs::set_call_cost(uint32_t function_id, uint64_t cost_ns, uint32_t alarm_mask) {
+  gpuperf_function& row = functions_.as<gpuperf_function>()[function_id];
+  std::atomic_ref(row.call_cost_ns)
+      .store(static_cast<uint32_t>(std::min<uint64_t>(cost_ns, UINT32_MAX)));
+  std::atomic_ref(row.alarm_mask).store(alarm_mask);
 }
 
 void Programs::set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns) {

@@ -107,9 +107,9 @@ class Programs {
   void set_function(const Function& function, bool stacks);
   // What probing one of its calls costs its caller beyond the call's own duration.
   void set_outside_cost(uint32_t function_id, uint32_t outside_ns);
-  // So many calls of a process within a second make the daemon read the totals at once
-  // (gpuperf_function::alarm_mask).
-  void set_alarm_mask(uint32_t function_id, uint32_t mask);
+  // What one of its calls costs its thread, and how many of a process within a second make the
+  // daemon read the totals at once (gpuperf_function::alarm_mask).
+  void set_call_cost(uint32_t function_id, uint64_t cost_ns, uint32_t alarm_mask);
   // A call at least this long is slow too; 0 = none.
   void set_adaptive_threshold(uint32_t function_id, uint64_t threshold_ns);
   // What an entry of the driver (enum gpuperf_hook_entry) is counted as where launch hooks count

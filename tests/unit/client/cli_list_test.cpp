@@ -158,11 +158,12 @@ TEST_F(CliListTest, ShowsWhatEachRunningProcessPaysForWhat) {
   process.set_overhead_hooks_ratio(0.002);
   process.set_overhead_cupti_ratio(0.004);
   process.set_overhead_budget_ratio(0.01);
+  process.set_overhead_thread_ratio(0.024);
 
   const std::string text = run({"overhead"}).out;
 
-  EXPECT_THAT(text, HasSubstr("OVERHEAD  BUDGET  PROBES   HOOKS   CUPTI"));
-  EXPECT_THAT(text, HasSubstr("1.20 %  1.00 %  0.60 %  0.20 %  0.40 %"));
+  EXPECT_THAT(text, HasSubstr("OVERHEAD  BUDGET  PROBES  THREAD   HOOKS   CUPTI"));
+  EXPECT_THAT(text, HasSubstr("1.20 %  1.00 %  0.60 %  2.40 %  0.20 %  0.40 %"));
   EXPECT_THAT(text, Not(HasSubstr("nvidia-smi")));  // it has exited
 }
 
@@ -175,11 +176,11 @@ TEST_F(CliListTest, ShowsListsAsCsvThatOthersCanRead) {
     ["pid", "start_boot_ns", "comm", "container", "pod", "namespace", "functions", "calls",
      "slow_calls", "exited", "slurm_job", "slurm_rank", "overhead_ratio",
      "session_state", "overhead_hooks_ratio", "overhead_cupti_ratio",
-     "overhead_budget_ratio"],
+     "overhead_budget_ratio", "overhead_thread_ratio"],
     ["4242", "77000000000", "a,\"b\"\nc", "", "", "", "3", "1004608", "12", "false", "", "",
-     "0.0", "", "0.0", "0.0", "0.0"],
+     "0.0", "", "0.0", "0.0", "0.0", "0.0"],
     ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0", "", "0.0",
-     "0.0", "0.0"]])"));
+     "0.0", "0.0", "0.0"]])"));
 }
 
 TEST_F(CliListTest, PutsErrorCountsIntoCsvAsJson) {

@@ -479,6 +479,13 @@ TEST(DecodeRecord, RefusesAHeaderAloneOfEveryKindOfTheRings) {
   }
 }
 
+TEST(DecodeThreadCosts, ReadsEveryField) {
+  const gpuperf_thread_cost record{
+      .process_start_boot_ns = 5, .cost_ns = 700, .pid = 71, .tid = 72};
+  EXPECT_EQ(decode_thread_costs({&record, 1}),
+            (ThreadCosts{.threads = {{.process = {71, 5}, .tid = 72, .cost_ns = 700}}}));
+}
+
 TEST(DecodeRecord, AnAlarmIsAHeaderAlone) {
   gpuperf_record alarm{.kind = GPUPERF_RECORD_ALARM, .length_bytes = sizeof alarm};
   const auto decoded = decode_record(bytes_of(alarm));

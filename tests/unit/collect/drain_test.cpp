@@ -41,6 +41,7 @@ class DrainTest : public testing::Test {
                               .interval = std::chrono::milliseconds(1),
                               .read_in_flight = [] { return InFlightCalls{.truncated_count = 7}; },
                               .read_slow_in_flight = [] { return SlowInFlightCalls(); },
+                              .read_thread_costs = [] { return ThreadCosts(); },
                               .on_batch = [this] { queued_.release(); }},
                              std::move(totals), drops_);
     ASSERT_TRUE(drain.ok()) << drain.status();

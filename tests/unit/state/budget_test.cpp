@@ -184,6 +184,31 @@ TEST_F(BudgetTest, WhatWasSuspendedWhenTheDaemonLastRanBeginsInWindows) {
   EXPECT_EQ(budget_.restore(*restored, now_ns_), std::nullopt);
 }
 
+TEST_F(BudgetTest, NoThreadLosesMoreThanTheBudget) {
+  cpu_ns_[kTrainer] = 100 * kSecondNs;  // eight busy threads, one of which makes all the calls
+  const auto pay = [this](uint64_t cost_ns) {
+    budget_.apply(ThreadCosts{.threads = {{.process = kTrainer, .tid = 1, .cost_ns = cost_ns},
+                                          {.process = kTrainer, .tid = 2, .cost_ns = 5}},
+                              .mono_ns = now_ns_ + kSecondNs});
+  };
+  pay(7'000'000);  // until then: nobody knows since when
+  call(1, 7'000);
+  cpu_ns_[kTrainer] += 8 * kSecondNs;
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  pay(16'000'000);
+  call(1, 9'000);
+  cpu_ns_[kTrainer] += 8 * kSecondNs;
+  EXPECT_THAT(end_window().suspend, IsEmpty());
+  EXPECT_DOUBLE_EQ(take().overhead.at(0).thread_ratio, 0.009);
+
+  pay(36'000'000);
+  call(1, 11'000);
+  call(2, 9'000);
+  cpu_ns_[kTrainer] += 8 * kSecondNs;
+  EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(1, 2));  // 9 of 20 ms are over 80 % too
+  EXPECT_DOUBLE_EQ(take().overhead.at(0).thread_ratio, 0.02);
+}
+
 TEST_F(BudgetTest, ActsOnceTheBudgetOfASecondIsUsedUp) {
   call(1, 10'000);
   EXPECT_THAT(judge_early(milliseconds(50)).suspend, IsEmpty());
