@@ -19,7 +19,6 @@ namespace gpuperf::client {
 namespace {
 
 constexpr int kLabelWidth = 11;
-constexpr double kNsPerSecond = 1e9;
 
 std::string make_line(std::string_view label, std::string_view value, const TextStyle& style) {
   const std::string blanks(kLabelWidth - label.size(), ' ');
@@ -94,7 +93,7 @@ std::string describe_when(const v1::SlowCall& call, uint64_t now_unix_ns) {
     text += fmt::format(", {} ago", format_duration(now_unix_ns - call.start_unix_ns()));
   }
   text += fmt::format("; CLOCK_MONOTONIC {:.9f} s",
-                      static_cast<double>(call.start_mono_ns()) / kNsPerSecond);
+                      static_cast<double>(call.start_mono_ns()) / 1e9);
   return text;
 }
 
