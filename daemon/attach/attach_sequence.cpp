@@ -298,6 +298,13 @@ void AttachSequence::adopt() {
   answer_.reply.state = AttachState::kAttached;
   if (block_->copy.daemon_fd < 0) return;  // it offers none now
   if (!find_pidfd()) return;
+  // Taken once only: two readers would share what the library sends. If we end before the daemon has
+  // answered, the library offers another.
+  const int32_t none = -1;
+  if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, daemon_fd),
+                   none)) {
+    return refuse(AttachRefusal::kNotPermitted, "its memory cannot be written");
+  }
   answer_.connection =
       Fd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_.get(), block_->copy.daemon_fd, 0)));
   if (!answer_.connection.valid()) {
