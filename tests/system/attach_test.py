@@ -284,7 +284,8 @@ class AttachTest(unittest.TestCase):
             program.do("init")
             program.do("steady 2")
             for _ in range(5):
-                program.post("fork")
+                # A child that launches could find the driver's lock held by another thread, here as on a GPU.
+                program.post("fork quiet")
                 self.assertEqual(attach(self.daemon, program)["state"], "attached")
                 program.answer()
                 program.post("launch 1 300")
@@ -403,10 +404,28 @@ class RefusalTest(unittest.TestCase):
             program.kill()
 
     def test_a_fork_of_one_that_was_attached_to(self):
-        with workload() as program:
-            program.do("init")
-            self.assertEqual(attach(self.daemon, program)["state"], "attached")
-            self.assertEqual(program.end(), 0)
+        from injector_workload import FAKES
+        script = ("import ctypes, os, sys\n"
+                  "ctypes.CDLL('libcuda.so.1')\n"
+                  "print('ready', flush=True)\n"
+                  "sys.stdin.readline()\n"
+                  "child = os.fork()\n"
+                  "print(child, flush=True) if child else None\n"
+                  "sys.stdin.readline()\n")
+        environment = {**os.environ, "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / 'cupti_13'}"}
+        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                              env=environment) as program:
+            self.assertEqual(program.stdout.readline(), "ready\n")
+            self.assertEqual(attach(self.daemon, program.pid)["state"], "attached")
+            program.stdin.write("\n")
+            program.stdin.flush()
+            child = int(program.stdout.readline())
+            try:
+                self.check_refused(child, "forked")
+                self.assertEqual(attach(self.daemon, program.pid)["reason"], "attached")
+            finally:
+                os.kill(child, signal.SIGKILL)
+                program.kill()
 
     def test_users_other_than_root(self):
         self.daemon.path.chmod(0o755)
