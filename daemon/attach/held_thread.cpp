@@ -219,6 +219,7 @@ Status HeldThread::begin_calls(uint64_t restorer, size_t scratch_bytes) {
     return absl::UnimplementedError("the thread's extended registers are of an unknown form");
   }
   frame_address_ = frame->address;
+  restorer_ = restorer;
   return write(frame->bytes_address, frame->bytes);
 }
 
@@ -284,9 +285,29 @@ Result<int64_t> HeldThread::wait_for_return(std::span<const uint64_t> system_cal
     if (number != __NR_rt_sigreturn || info.stack_pointer != frame_address_ + sizeof(uint64_t)) {
       continue;
     }
-    where_ = Where::kReturned;
+    RETURN_IF_ERROR(leave_return(deadline));
     if (result) return *result;
     return absl::InternalError("a call in the process made no system call");
+  }
+  return absl::DeadlineExceededError("a call in the process took too long; it ends by itself");
+}
+
+// At the entry of rt_sigreturn: makes that another system call, one that does nothing, whose end
+// goes to the restorer again. Not none at all: a seccomp filter would judge the number -1, and
+// overwrite rax.
+Status HeldThread::leave_return(std::chrono::steady_clock::time_point deadline) {
+  user_regs_struct registers{};
+  RETURN_IF_ERROR(read_registers(registers));
+  registers.orig_rax = __NR_getpid;
+  registers.rip = restorer_;
+  registers.rsp = frame_address_ + sizeof(uint64_t);
+  RETURN_IF_ERROR(write_registers(registers));
+  while (steady_clock::now() < deadline) {
+    RETURN_IF_ERROR(run_until_stop(0));
+    ASSIGN_OR_RETURN(const int status, wait_for_stop(kCallStopTimeout));
+    if (get_event(status) == PTRACE_EVENT_STOP || WSTOPSIG(status) != kSystemCallStop) continue;
+    where_ = Where::kReturned;
+    return absl::OkStatus();
   }
   return absl::DeadlineExceededError("a call in the process took too long; it ends by itself");
 }
@@ -322,7 +343,7 @@ Status HeldThread::let_go() {
         trace(PTRACE_CONT, tid_, 0, nullptr) != 0) {
       return trace_error(errno, "go back to its wait");
     }
-    ASSIGN_OR_RETURN(const int status, wait_for_stop(kStopTimeout));
+    ASSIGN_OR_RETURN(const int status, wait_for_stop(kCallTimeout));
     if (get_event(status) != PTRACE_EVENT_STOP) {
       // A signal came first: its handler runs, and the wait begins anew.
       detach(WSTOPSIG(status));

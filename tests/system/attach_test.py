@@ -184,8 +184,9 @@ class AttachTest(unittest.TestCase):
             held.sort()
             print(f"{CYCLES} cycles: held {held[len(held) // 2] / 1e6:.2f} ms in the middle, {held[-1] / 1e6:.2f} at most; "
                   f"from {before} to {after}; slowest 50 launches {done['slowest_ns'] / 1e6:.1f} ms", file=sys.stderr)
-            self.assertEqual({name: after[name] for name in ("fds", "threads", "maps")},
-                             {name: before[name] for name in ("fds", "threads", "maps")})
+            self.assertEqual((after["fds"], after["threads"]), (before["fds"], before["threads"]))
+            # The program's own heap grows meanwhile. A mapping a cycle would be dozens.
+            self.assertLess(after["maps"], before["maps"] + 8)
             # The program keeps what it launched, some 300 bytes each.
             self.assertLess(after["private_kib"], before["private_kib"] + 2048 + done["launches"] // 2)
             self.check_quiet_end(program)
