@@ -1,12 +1,11 @@
 #include "daemon/attach/held_thread.h"
 
 #include <elf.h>
-#include <sched.h>
+#include <pthread.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -94,6 +93,11 @@ HeldThread::~HeldThread() {
 }
 
 Status HeldThread::seize() {
+  // Says that a thread has stopped.
+  sigset_t stops;
+  (void)sigemptyset(&stops);
+  (void)sigaddset(&stops, SIGCHLD);
+  (void)pthread_sigmask(SIG_BLOCK, &stops, nullptr);
   if (trace(PTRACE_SEIZE, tid_, 0, as_data(PTRACE_O_TRACESYSGOOD)) != 0) {
     return trace_error(errno, "seize the thread");
   }
@@ -102,9 +106,10 @@ Status HeldThread::seize() {
 }
 
 Result<int> HeldThread::wait_for_stop(std::chrono::milliseconds timeout) {
-  constexpr std::chrono::milliseconds kSpin{2};
   const auto deadline = steady_clock::now() + timeout;
-  const auto spin_until = steady_clock::now() + kSpin;
+  sigset_t stops;
+  (void)sigemptyset(&stops);
+  (void)sigaddset(&stops, SIGCHLD);
   for (;;) {
     int status = 0;
     const pid_t got = waitpid(tid_, &status, __WALL | WNOHANG);
@@ -117,16 +122,12 @@ Result<int> HeldThread::wait_for_stop(std::chrono::milliseconds timeout) {
       where_ = Where::kNone;
       return absl::NotFoundError("the thread has ended");
     }
-    if (steady_clock::now() >= deadline) {
-      return absl::DeadlineExceededError("the thread did not stop in time");
-    }
-    // A stop takes some 10 us: less than a sleep, which the thread would spend stopped.
-    if (steady_clock::now() < spin_until) {
-      (void)sched_yield();
-      continue;
-    }
-    const timespec moment{.tv_sec = 0, .tv_nsec = 50'000};
-    (void)nanosleep(&moment, nullptr);
+    const auto left =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return absl::DeadlineExceededError("the thread did not stop in time");
+    // Asleep, so that the thread gets the CPU that it needs to stop. Blocked, SIGCHLD waits.
+    const timespec longest{.tv_sec = 0, .tv_nsec = left.count()};
+    (void)sigtimedwait(&stops, nullptr, &longest);
   }
 }
 
