@@ -19,9 +19,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Search for a thread 5 s, begin 10 s; leave 8 s; a look reads the mappings.
+// Search for a thread 5 s, begin 10 s; leave 15 s; a look reads the mappings.
 constexpr milliseconds kAttachTimeout{18'000};
-constexpr milliseconds kDetachTimeout{12'000};
+constexpr milliseconds kDetachTimeout{18'000};
 constexpr milliseconds kLookTimeout{500};
 
 constexpr std::array<std::string_view, 5> kStates{"no_cuda", "cannot", "can", "injected",
