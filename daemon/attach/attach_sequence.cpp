@@ -23,7 +23,7 @@ using std::chrono::steady_clock;
 // For the library to be loaded, which a busy dynamic loader delays; and for it to leave: 2 s for a
 // launch that ends CUPTI.
 constexpr std::chrono::seconds kBeginTimeout{10};
-constexpr std::chrono::seconds kLeaveTimeout{8};
+constexpr std::chrono::seconds kLeaveTimeout{15};
 constexpr timespec kBetweenLooks{.tv_sec = 0, .tv_nsec = 2'000'000};
 constexpr size_t kMaxEnvironmentBytes = size_t{1} << 20;
 
@@ -279,7 +279,7 @@ void AttachSequence::detach() {
       wait_for_change(target_, block_->address, GPUPERF_ATTACH_ATTACHED, kLeaveTimeout);
   if (!left) {
     return refuse(AttachRefusal::kFailed,
-                  "the library has not left within 8 s; it leaves as soon as it can");
+                  "the library has not left within 15 s; it leaves as soon as it can");
   }
   const Result<AttachTarget> after = read_attach_target(files_, request_.pid);
   AttachReply& reply = answer_.reply;
@@ -298,6 +298,13 @@ void AttachSequence::adopt() {
   answer_.reply.state = AttachState::kAttached;
   if (block_->copy.daemon_fd < 0) return;  // it offers none now
   if (!find_pidfd()) return;
+  // Taken once only: two readers would share what the library sends. If we end before the daemon has
+  // answered, the library offers another.
+  const int32_t none = -1;
+  if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, daemon_fd),
+                   none)) {
+    return refuse(AttachRefusal::kNotPermitted, "its memory cannot be written");
+  }
   answer_.connection =
       Fd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_.get(), block_->copy.daemon_fd, 0)));
   if (!answer_.connection.valid()) {

@@ -1,12 +1,11 @@
 #include "daemon/attach/held_thread.h"
 
 #include <elf.h>
-#include <sched.h>
+#include <pthread.h>
 #include <sys/ptrace.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -94,6 +93,11 @@ HeldThread::~HeldThread() {
 }
 
 Status HeldThread::seize() {
+  // Says that a thread has stopped.
+  sigset_t stops;
+  (void)sigemptyset(&stops);
+  (void)sigaddset(&stops, SIGCHLD);
+  (void)pthread_sigmask(SIG_BLOCK, &stops, nullptr);
   if (trace(PTRACE_SEIZE, tid_, 0, as_data(PTRACE_O_TRACESYSGOOD)) != 0) {
     return trace_error(errno, "seize the thread");
   }
@@ -102,9 +106,10 @@ Status HeldThread::seize() {
 }
 
 Result<int> HeldThread::wait_for_stop(std::chrono::milliseconds timeout) {
-  constexpr std::chrono::milliseconds kSpin{2};
   const auto deadline = steady_clock::now() + timeout;
-  const auto spin_until = steady_clock::now() + kSpin;
+  sigset_t stops;
+  (void)sigemptyset(&stops);
+  (void)sigaddset(&stops, SIGCHLD);
   for (;;) {
     int status = 0;
     const pid_t got = waitpid(tid_, &status, __WALL | WNOHANG);
@@ -117,16 +122,12 @@ Result<int> HeldThread::wait_for_stop(std::chrono::milliseconds timeout) {
       where_ = Where::kNone;
       return absl::NotFoundError("the thread has ended");
     }
-    if (steady_clock::now() >= deadline) {
-      return absl::DeadlineExceededError("the thread did not stop in time");
-    }
-    // A stop takes some 10 us: less than a sleep, which the thread would spend stopped.
-    if (steady_clock::now() < spin_until) {
-      (void)sched_yield();
-      continue;
-    }
-    const timespec moment{.tv_sec = 0, .tv_nsec = 50'000};
-    (void)nanosleep(&moment, nullptr);
+    const auto left =
+        std::chrono::duration_cast<std::chrono::nanoseconds>(deadline - steady_clock::now());
+    if (left.count() <= 0) return absl::DeadlineExceededError("the thread did not stop in time");
+    // Asleep, so that the thread gets the CPU that it needs to stop. Blocked, SIGCHLD waits.
+    const timespec longest{.tv_sec = 0, .tv_nsec = left.count()};
+    (void)sigtimedwait(&stops, nullptr, &longest);
   }
 }
 
@@ -219,6 +220,7 @@ Status HeldThread::begin_calls(uint64_t restorer, size_t scratch_bytes) {
     return absl::UnimplementedError("the thread's extended registers are of an unknown form");
   }
   frame_address_ = frame->address;
+  restorer_ = restorer;
   return write(frame->bytes_address, frame->bytes);
 }
 
@@ -284,9 +286,29 @@ Result<int64_t> HeldThread::wait_for_return(std::span<const uint64_t> system_cal
     if (number != __NR_rt_sigreturn || info.stack_pointer != frame_address_ + sizeof(uint64_t)) {
       continue;
     }
-    where_ = Where::kReturned;
+    RETURN_IF_ERROR(leave_return(deadline));
     if (result) return *result;
     return absl::InternalError("a call in the process made no system call");
+  }
+  return absl::DeadlineExceededError("a call in the process took too long; it ends by itself");
+}
+
+// At the entry of rt_sigreturn: makes that another system call, one that does nothing, whose end
+// goes to the restorer again. Not none at all: a seccomp filter would judge the number -1, and
+// overwrite rax.
+Status HeldThread::leave_return(std::chrono::steady_clock::time_point deadline) {
+  user_regs_struct registers{};
+  RETURN_IF_ERROR(read_registers(registers));
+  registers.orig_rax = __NR_getpid;
+  registers.rip = restorer_;
+  registers.rsp = frame_address_ + sizeof(uint64_t);
+  RETURN_IF_ERROR(write_registers(registers));
+  while (steady_clock::now() < deadline) {
+    RETURN_IF_ERROR(run_until_stop(0));
+    ASSIGN_OR_RETURN(const int status, wait_for_stop(kCallStopTimeout));
+    if (get_event(status) == PTRACE_EVENT_STOP || WSTOPSIG(status) != kSystemCallStop) continue;
+    where_ = Where::kReturned;
+    return absl::OkStatus();
   }
   return absl::DeadlineExceededError("a call in the process took too long; it ends by itself");
 }
@@ -322,7 +344,7 @@ Status HeldThread::let_go() {
         trace(PTRACE_CONT, tid_, 0, nullptr) != 0) {
       return trace_error(errno, "go back to its wait");
     }
-    ASSIGN_OR_RETURN(const int status, wait_for_stop(kStopTimeout));
+    ASSIGN_OR_RETURN(const int status, wait_for_stop(kCallTimeout));
     if (get_event(status) != PTRACE_EVENT_STOP) {
       // A signal came first: its handler runs, and the wait begins anew.
       detach(WSTOPSIG(status));

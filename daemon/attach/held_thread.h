@@ -67,13 +67,14 @@ class HeldThread {
     kNone,      // not traced
     kRunning,   // traced, on its own
     kStopped,   // in its system call, as it was
-    kReturned,  // at the entry of rt_sigreturn, of our frame
+    kReturned,  // back from a call, about to run the restorer
     kCalling,   // in one of our calls
   };
 
   // The next stop; DeadlineExceeded, NotFound when it has ended.
   Result<int> wait_for_stop(std::chrono::milliseconds timeout);
   Result<int64_t> wait_for_return(std::span<const uint64_t> system_calls);
+  Status leave_return(std::chrono::steady_clock::time_point deadline);
   Status interrupt(std::chrono::milliseconds timeout);
   Status read_registers(user_regs_struct& registers) const;
   Status write_registers(const user_regs_struct& registers) const;
@@ -86,6 +87,7 @@ class HeldThread {
   Where where_ = Where::kNone;
   ThreadState state_;
   uint64_t frame_address_ = 0;
+  uint64_t restorer_ = 0;
   uint64_t scratch_address_ = 0;
   std::chrono::steady_clock::time_point stopped_at_{};
   Duration held_{0};

@@ -19,9 +19,9 @@ namespace {
 
 using std::chrono::milliseconds;
 
-// Search for a thread 5 s, begin 10 s; leave 8 s; a look reads the mappings.
+// Search for a thread 5 s, begin 10 s; leave 15 s; a look reads the mappings.
 constexpr milliseconds kAttachTimeout{18'000};
-constexpr milliseconds kDetachTimeout{12'000};
+constexpr milliseconds kDetachTimeout{18'000};
 constexpr milliseconds kLookTimeout{500};
 
 constexpr std::array<std::string_view, 5> kStates{"no_cuda", "cannot", "can", "injected",
@@ -61,11 +61,8 @@ void ProcessAttacher::start() {
 
 void ProcessAttacher::stop() {
   if (!thread_.joinable()) return;
-  {
-    const std::lock_guard lock(mutex_);
-    is_stopping_ = true;
-  }
-  waits_.notify_one();
+  is_stopping_ = true;
+  tasks_.close();
   thread_.join();
 }
 
@@ -78,16 +75,9 @@ void ProcessAttacher::run() {
   }
   workers_ = std::make_unique<WorkerPool>(
       WorkerPool::Options{.role = "attach", .arguments = {setup_.proc_root}});
-  for (;;) {
-    std::function<void()> task;
-    {
-      std::unique_lock lock(mutex_);
-      waits_.wait(lock, [this] { return is_stopping_ || !tasks_.empty(); });
-      if (is_stopping_) break;
-      task = std::move(tasks_.front());
-      tasks_.pop_front();
-    }
-    task();
+  // Those that still wait at the stop are not begun: whoever asked is answered by the API's end.
+  for (auto task = tasks_.pop(); task && !is_stopping_; task = tasks_.pop()) {
+    (*task)();
     workers_->reap();
   }
   workers_.reset();
@@ -95,14 +85,7 @@ void ProcessAttacher::run() {
 
 void ProcessAttacher::post(std::function<void()> task,
                            const std::function<void(const Status&)>& refuse) {
-  {
-    const std::lock_guard lock(mutex_);
-    if (!is_stopping_ && tasks_.size() < kMaxWaiting) {
-      tasks_.push_back(std::move(task));
-      waits_.notify_one();
-      return;
-    }
-  }
+  if (tasks_.try_push(std::move(task))) return;
   refuse(absl::ResourceExhaustedError("too many processes are being attached to; try again"));
 }
 

@@ -1,8 +1,7 @@
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <string>
@@ -10,8 +9,8 @@
 #include <vector>
 
 #include "daemon/attach/attach_message.h"
+#include "daemon/base/bounded_queue.h"
 #include "daemon/base/fd.h"
-#include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/base/worker_pool.h"
 #include "daemon/model/attach.h"
@@ -69,10 +68,8 @@ class ProcessAttacher {
 
   const Setup setup_;
   std::unique_ptr<WorkerPool> workers_;  // the thread's
-  std::mutex mutex_;
-  std::condition_variable waits_;
-  std::deque<std::function<void()>> tasks_;  // guarded by mutex_, as is the next
-  bool is_stopping_ = false;
+  BoundedQueue<std::function<void()>> tasks_{kMaxWaiting};
+  std::atomic<bool> is_stopping_ = false;
   std::thread thread_;
 };
 
