@@ -1,17 +1,8 @@
 #include "daemon/rpc/row_filter.h"
 
-#include "daemon/base/clock_tick.h"
 #include "daemon/base/wildcard.h"
 
 namespace gpuperf {
-
-namespace {
-
-// The start of a probed process is exact, that of a session as fine as /proc tells it: they are of
-// one process when they fall into one tick.
-uint64_t get_start_tick(const ProcessKey& process) { return process.start_boot_ns / kTickNs; }
-
-}  // namespace
 
 RowFilter::RowFilter(v1::Filter filter, const Snapshot& snapshot) : filter_(std::move(filter)) {
   if (!has_pid()) return;
@@ -25,7 +16,7 @@ RowFilter::RowFilter(v1::Filter filter, const Snapshot& snapshot) : filter_(std:
 }
 
 bool RowFilter::matches(const ProcessKey& process) const {
-  if (only_) return process.pid == only_->pid && get_start_tick(process) == get_start_tick(*only_);
+  if (only_) return is_same_process(process, *only_);
   return filter_.pid() == 0 || filter_.pid() == process.pid;
 }
 

@@ -154,12 +154,12 @@ TEST(DoctorDaemonTest, TellsWhatTheBudgetTookOut) {
 TEST(DoctorDaemonTest, SaysThatNothingIsObservedBecauseSomebodyDemandedIt) {
   DaemonAnswers answers = make_healthy();
   answers.status.set_overhead_demand(v1::OVERHEAD_DEMAND_STAND_DOWN);
-  answers.status.set_overhead_demand_remaining_ns(60'000'000'000);
+  answers.status.set_overhead_demand_remaining_ns(300'000'000'000);
   answers.status.set_overhead_demand_reason("SLO of the decode");
 
   EXPECT_THAT(check_daemon(answers),
               Contains(is_check("overhead", CheckState::kProblem,
-                                "nothing is probed or recorded for another 1m00s, because somebody "
+                                "nothing is probed or recorded for another 5m00s, because somebody "
                                 "demanded it: SLO of the decode",
                                 "sudo gpuperfctl overhead release")));
 }

@@ -69,11 +69,11 @@ TEST_F(SessionRowsTest, FiltersKernelsByProcessOwnerAndName) {
 }
 
 TEST_F(SessionRowsTest, TakesAPidForTheProcessThatHasItNow) {
-  snapshot_.gpu.kernels.push_back(make_row(add_, {.pid = 1, .start_boot_ns = 9}, {7}));
+  snapshot_.gpu.kernels.push_back(make_row(add_, {.pid = 1, .start_boot_ns = 90'000'000}, {7}));
   snapshot_.gpu.processes = {
       std::make_shared<const GpuProcessRow>(GpuProcessRow{.process = kFirst}),
       std::make_shared<const GpuProcessRow>(
-          GpuProcessRow{.process = {.pid = 1, .start_boot_ns = 9}})};
+          GpuProcessRow{.process = {.pid = 1, .start_boot_ns = 90'000'000}})};
 
   EXPECT_THAT(list("pid: 1", "", false), ElementsAre("add 0 1 7"));
 }
