@@ -1,6 +1,7 @@
 #include "daemon/rpc/row_filter.h"
 
 #include "daemon/base/wildcard.h"
+#include "daemon/model/trace_event.h"
 
 namespace gpuperf {
 
