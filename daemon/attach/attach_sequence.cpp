@@ -298,8 +298,8 @@ void AttachSequence::adopt() {
   answer_.reply.state = AttachState::kAttached;
   if (block_->copy.daemon_fd < 0) return;  // it offers none now
   if (!find_pidfd()) return;
-  // Taken once only: two readers would share what the library sends. If we end before the daemon has
-  // answered, the library offers another.
+  // Taken once only: two readers would share what the library sends. If we end before the daemon
+  // has answered, the library offers another.
   const int32_t none = -1;
   if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, daemon_fd),
                    none)) {
