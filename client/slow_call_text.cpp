@@ -92,8 +92,8 @@ std::string describe_when(const v1::SlowCall& call, uint64_t now_unix_ns) {
   if (now_unix_ns > call.start_unix_ns()) {
     text += fmt::format(", {} ago", format_duration(now_unix_ns - call.start_unix_ns()));
   }
-  text += fmt::format("; CLOCK_MONOTONIC {:.9f} s",
-                      static_cast<double>(call.start_mono_ns()) / 1e9);
+  text +=
+      fmt::format("; CLOCK_MONOTONIC {:.9f} s", static_cast<double>(call.start_mono_ns()) / 1e9);
   return text;
 }
 

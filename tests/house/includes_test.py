@@ -39,7 +39,7 @@ ALLOWED = {
     "daemon/state": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "daemon/model", "<spdlog>"},
     "daemon/resolve": {"bpf/records.h", "bpf/stack_records.h", "daemon/attach", "daemon/base", "daemon/model", "daemon/probe", "daemon/unwind",
                        "<dwarf>", "<elfutils>", "<lzma>"},
-    "daemon/store": {"daemon/base", "daemon/model", "gpuperf", "<absl>", "<google>", "<spdlog>", "<sqlite3>", "<zlib>"},
+    "daemon/store": {"daemon/base", "daemon/model", "gpuperf", "<absl>", "<google>", "<nlohmann>", "<spdlog>", "<sqlite3>", "<zlib>"},
     "daemon/view": {"injector/session_abi.h", "daemon/base", "daemon/model", "gpuperf", "<absl>", "<fmt>", "<google>", "<nlohmann>", "<zlib>"},
     "daemon/capture": {"injector/session_abi.h", "daemon/base", "daemon/config", "daemon/model", "daemon/owner",
                        "daemon/probe/attach", "daemon/resolve", "daemon/state", "daemon/store", "daemon/unwind"},
