@@ -91,6 +91,7 @@ void Budget::apply(const CellDelta& delta) {
   process.hooked += delta.hooked;
   if (trapped == 0) return;
   process.calls[delta.function_id] += trapped;
+  thread_calls_[delta.process][delta.function_id] += trapped;
   FunctionState& state = functions_[delta.function_id];
   if (!state.probed_since_ns) state.probed_since_ns = reading_start_ns_;
   if (state.sampled) state.sampled->apply(delta);
@@ -111,16 +112,19 @@ void Budget::apply(const ThreadCosts& costs) {
   const auto elapsed_ns = static_cast<double>(costs.mono_ns - thread_costs_mono_ns_);
   const bool is_first = std::exchange(thread_costs_mono_ns_, costs.mono_ns) == 0;
   std::map<std::pair<ProcessKey, uint32_t>, uint64_t> now_ns;
-  thread_ratios_.clear();
+  thread_shares_.clear();
   for (const ThreadCosts::Thread& thread : costs.threads) {
     const auto key = std::pair(thread.process, thread.tid);
     now_ns[key] = thread.cost_ns;
     const auto before = thread_costs_ns_.find(key);
     const uint64_t before_ns = before == thread_costs_ns_.end() ? 0 : before->second;
     if (is_first || thread.cost_ns <= before_ns || elapsed_ns <= 0) continue;
-    double& ratio = thread_ratios_[thread.process];
-    ratio = std::max(ratio, static_cast<double>(thread.cost_ns - before_ns) / elapsed_ns);
+    ThreadShare& share = thread_shares_[thread.process];
+    share.ratio =
+        std::max(share.ratio, static_cast<double>(thread.cost_ns - before_ns) / elapsed_ns);
   }
+  for (auto& [process, share] : thread_shares_) share.calls = std::move(thread_calls_[process]);
+  thread_calls_.clear();
   thread_costs_ns_ = std::move(now_ns);
 }
 
@@ -193,10 +197,9 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
       offender.time_ns = std::max(elapsed_ns, get_time_ns(process));
     }
     offender.allowed_ns = std::max(offender.allowed_ns, allow(offender.time_ns));
-    // Of one thread, what functions cost it that are in, if it called all alike.
-    const auto paid = thread_ratios_.find(process);
-    const double thread_ratio = paid == thread_ratios_.end() ? 0 : paid->second;
-    const double thread_ns = all_ns > 0 ? thread_ratio * elapsed_ns * in_ns / all_ns : 0;
+    const auto share = thread_shares_.find(process);
+    const bool pays = share != thread_shares_.end();
+    const double thread_ns = pays ? get_thread_ratio_in(share->second) * elapsed_ns : 0;
     const double thread_allowed_ns = allow(std::max(elapsed_ns, least_ns));
     if (ratio > 0 && thread_ns > thread_allowed_ns) {
       offender.allowed_ns = std::min(offender.allowed_ns, in_ns * thread_allowed_ns / thread_ns);
@@ -205,7 +208,7 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
                                 .owner = made.owner,
                                 .ratio = (all_ns + hooks_ns) / offender.time_ns,
                                 .hooks_ratio = hooks_ns / offender.time_ns,
-                                .thread_ratio = thread_ratio,
+                                .thread_ratio = pays ? share->second.ratio : 0,
                                 .budget_ratio = limits_.get_ratio(made.owner.comm)});
     if (ratio > 0 && in_ns > offender.allowed_ns) {
       reading.offenders.push_back(std::move(offender));
@@ -213,6 +216,17 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
   }
   std::ranges::stable_sort(reading.offenders, std::ranges::greater{}, &Offender::get_share);
   return reading;
+}
+
+double Budget::get_thread_ratio_in(const ThreadShare& share) const {
+  double all_ns = 0, in_ns = 0;
+  for (const auto& [function_id, calls] : share.calls) {
+    const FunctionState& state = functions_.at(function_id);
+    const double cost_ns = static_cast<double>(calls) * static_cast<double>(state.cost_ns);
+    all_ns += cost_ns;
+    if (!state.sampled) in_ns += cost_ns;
+  }
+  return all_ns > 0 ? share.ratio * in_ns / all_ns : 0;
 }
 
 // Without a limit 0.

@@ -138,6 +138,10 @@ class Budget {
     std::map<uint32_t, uint64_t> calls;  // by function id, those of probes
     uint64_t hooked = 0;
   };
+  struct ThreadShare {
+    double ratio = 0;                    // of the time that passed, in the thread that pays most
+    std::map<uint32_t, uint64_t> calls;  // of the process in that time, by function id
+  };
   struct CpuReading {
     uint64_t cpu_ns = 0;
     int64_t mono_ns = 0;
@@ -188,6 +192,8 @@ class Budget {
   void resume(uint32_t function_id, int64_t now_mono_ns, Decision& decision);
   void resume_all(int64_t now_mono_ns, Decision& decision);
   int64_t find_gap_ns(const FunctionState& state) const;
+  // Of ThreadShare::ratio what functions cost that are in now, if threads call all functions alike.
+  double get_thread_ratio_in(const ThreadShare& share) const;
   double get_probes_ratio(const ProcessKey& process, const Owner& owner) const;
 
   // Loop thread only.
@@ -201,8 +207,9 @@ class Budget {
   std::map<ProcessKey, CpuReading> cpu_;
   std::map<std::pair<ProcessKey, uint32_t>, uint64_t> thread_costs_ns_;  // by thread, as last read
   int64_t thread_costs_mono_ns_ = 0;                                     // 0 = never
-  // Of the time between the last two of those, in the thread that pays most; only where it pays.
-  std::map<ProcessKey, double> thread_ratios_;
+  // Between the last two of those.
+  std::map<ProcessKey, ThreadShare> thread_shares_;
+  std::map<ProcessKey, std::map<uint32_t, uint64_t>> thread_calls_;  // since the last of them
   std::vector<OverheadRow> overhead_;  // between the last two readings, by process
   std::optional<Window> sampling_window_;
   std::vector<Estimate> estimates_;  // for the next decision

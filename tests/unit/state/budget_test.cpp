@@ -191,22 +191,36 @@ TEST_F(BudgetTest, NoThreadLosesMoreThanTheBudget) {
                                           {.process = kTrainer, .tid = 2, .cost_ns = 5}},
                               .mono_ns = now_ns_ + kSecondNs});
   };
-  pay(7'000'000);  // until then: nobody knows since when
   call(1, 7'000);
+  pay(7'000'000);  // until then: nobody knows since when
   cpu_ns_[kTrainer] += 8 * kSecondNs;
   EXPECT_THAT(end_window().suspend, IsEmpty());
-  pay(16'000'000);
   call(1, 9'000);
+  pay(16'000'000);
   cpu_ns_[kTrainer] += 8 * kSecondNs;
   EXPECT_THAT(end_window().suspend, IsEmpty());
   EXPECT_DOUBLE_EQ(take().overhead.at(0).thread_ratio, 0.009);
 
-  pay(36'000'000);
   call(1, 11'000);
   call(2, 9'000);
+  pay(36'000'000);
   cpu_ns_[kTrainer] += 8 * kSecondNs;
   EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(1, 2));  // 9 of 20 ms are over 80 % too
   EXPECT_DOUBLE_EQ(take().overhead.at(0).thread_ratio, 0.02);
+}
+
+TEST_F(BudgetTest, AThreadThatPaidForWhatIsSuspendedByNowSuspendsNothingElse) {
+  call(1, 5'000);
+  budget_.apply(ThreadCosts{.threads = {{.process = kTrainer, .tid = 1, .cost_ns = 5'000'000}},
+                            .mono_ns = now_ns_});
+  call(1, 500'000);
+  call(2, 1'000);
+  EXPECT_THAT(get_ids(judge_early(milliseconds(900)).suspend), ElementsAre(1));
+  budget_.apply(ThreadCosts{.threads = {{.process = kTrainer, .tid = 1, .cost_ns = 506'000'000}},
+                            .mono_ns = now_ns_});
+  EXPECT_THAT(end_window(milliseconds(100)).suspend, IsEmpty());
+  call(2, 1'000);
+  EXPECT_THAT(end_window().suspend, IsEmpty());
 }
 
 TEST_F(BudgetTest, ActsOnceTheBudgetOfASecondIsUsedUp) {
