@@ -100,6 +100,8 @@ void Budget::apply(const CellDelta& delta) {
 void Budget::apply(const ProcessExited& exited) {
   loop_thread_.check();
   cpu_.erase(exited.process);
+  thread_calls_.erase(exited.process);
+  thread_shares_.erase(exited.process);
   for (auto& [function_id, state] : functions_) {
     if (!state.sampled) continue;
     const CallsEstimate missed = state.sampled->forget(exited.process, reading_start_ns_);
