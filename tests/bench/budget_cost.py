@@ -109,7 +109,7 @@ def run_first(rounds):
 
 def run_square(minutes):
     levels = []
-    with Daemon(make_config(1, False)) as daemon:
+    with Daemon(make_config(1, True)) as daemon:  # stepped: over the budget
         with run_load(daemon, minutes * 60 + 20, "--apart-us", 400, "--busy-seconds", 10) as process:
             daemon.ctl("overhead", "stand-down", "--for", "1h")
             begin_s = time.monotonic()
