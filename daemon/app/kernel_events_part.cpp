@@ -147,9 +147,11 @@ void KernelEventsPart::take(Drain::Batch& batch) {
 void KernelEventsPart::take_event(CellDelta& delta) {
   stats_.apply(delta);
   adaptive_.apply(delta);
-  past_hooks_.apply(delta, is_launch_entry((*core_.registry.get())[delta.function_id].symbol));
+  const auto functions = core_.registry.get();
+  const std::string& symbol = (*functions)[delta.function_id].symbol;
+  past_hooks_.apply(delta, is_launch_entry(symbol));
   others_.probing.apply(delta);
-  if (delta.hooked > 0 && is_kernel_launch((*core_.registry.get())[delta.function_id].symbol)) {
+  if (delta.hooked > 0 && is_kernel_launch(symbol)) {
     others_.sessions.launch_costs().apply(delta.process, delta.hooked);
   }
 }

@@ -29,9 +29,10 @@ bool check_block(const AttachTarget& target, gpuperf_attach_block& block) {
 std::optional<AttachBlock> read_block(const AttachTarget& target) {
   const MemoryMap* const map = target.find_block();
   if (map == nullptr) return std::nullopt;
-  const auto copy = read_value<gpuperf_attach_block>(make_direct_reader(target.pid), map->start);
+  const auto copy =
+      read_value<gpuperf_attach_block>(make_direct_reader(target.pid), map->start_address);
   if (!copy) return std::nullopt;
-  AttachBlock block{.address = map->start, .copy = *copy};
+  AttachBlock block{.address = map->start_address, .copy = *copy};
   if (!check_block(target, block.copy)) return std::nullopt;
   return block;
 }

@@ -19,9 +19,7 @@ enum class AttachAsk : uint32_t {
 struct AttachRequest {
   AttachAsk ask = AttachAsk::kLook;
   uint32_t pid = 0;
-  uint64_t start_ticks = 0;  // 0 = whichever process has the pid
   uint32_t accept_seccomp = 0;
-  uint32_t pad = 0;
 };
 
 // How a process is with respect to the library.
@@ -43,7 +41,6 @@ struct AttachReply {
   uint32_t threads_tried = 0;
   uint32_t kept_kib = 0;  // after detach
   uint32_t kept_fds = 0;
-  uint32_t cycles = 0;
   char comm[16] = "";
   char text[512] = "";  // the refusal; what became of CUPTI
 };

@@ -3,7 +3,6 @@
 #include <poll.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <cstring>
 
 #include "daemon/attach/entry_into.h"
+#include "daemon/base/clock.h"
 #include "daemon/unwind/process_memory.h"
 
 namespace gpuperf {
@@ -48,10 +48,7 @@ bool is_set(std::string_view value) { return !value.empty() && value != "0"; }
 
 template <typename T>
 bool write_value(uint32_t pid, uint64_t address, T value) {
-  const iovec here{&value, sizeof value};
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the other process
-  const iovec there{reinterpret_cast<void*>(address), sizeof value};
-  return process_vm_writev(static_cast<pid_t>(pid), &here, 1, &there, 1, 0) == sizeof value;
+  return write_memory(static_cast<pid_t>(pid), address, std::as_bytes(std::span(&value, 1))).ok();
 }
 
 // Until the block's state is no longer `state`. Nothing: it is after that time, or the process has
@@ -78,7 +75,7 @@ uint32_t count_library_kib(const AttachTarget& target) {
   for (const MemoryMap& map : target.maps) {
     const bool is_ours = map.path.find("libgpuperf_injector.so") != std::string::npos ||
                          map.path == "/memfd:" GPUPERF_ATTACH_BLOCK_NAME;
-    if (is_ours) bytes += map.end - map.start;
+    if (is_ours) bytes += map.end_address - map.start_address;
   }
   return static_cast<uint32_t>(bytes / 1024);
 }
@@ -130,11 +127,6 @@ bool AttachSequence::read_target() {
     refuse(target.status());
     // Of such a process it is not known whether it uses CUDA: it is in no list.
     if (request_.ask == AttachAsk::kLook) answer_.reply.state = AttachState::kNoCuda;
-    return false;
-  }
-  const auto ticks = read_start_ticks(files_.root(), request_.pid);
-  if (!ticks.ok() || (request_.start_ticks != 0 && *ticks != request_.start_ticks)) {
-    refuse(AttachRefusal::kGone, "the process has ended");
     return false;
   }
   target_ = *std::move(target);
@@ -191,7 +183,6 @@ void AttachSequence::look() {
   if (!block_) return;
   reply.held_ns = block_->copy.held_ns;
   reply.attached_unix_ns = block_->copy.attached_unix_ns;
-  reply.cycles = block_->copy.cycles;
 }
 
 bool AttachSequence::find_pidfd() {
@@ -253,24 +244,26 @@ void AttachSequence::attach(const Fd& library) {
     return refuse(AttachRefusal::kFailed,
                   fmt::format("the library could not begin: {}", begun->copy.text));
   }
-  timespec now{};
-  (void)clock_gettime(CLOCK_REALTIME, &now);
-  reply.attached_unix_ns =
-      static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
+  reply.attached_unix_ns = static_cast<uint64_t>(SystemClock().unix_ns());
   const uint64_t block = entered->block_address;
   (void)write_value(request_.pid, block + offsetof(gpuperf_attach_block, attached_unix_ns),
                     reply.attached_unix_ns);
   (void)write_value(request_.pid, block + offsetof(gpuperf_attach_block, held_ns), reply.held_ns);
-  reply.cycles = begun->copy.cycles;
   reply.state = AttachState::kAttached;
   answer_.connection = std::move(entered->connection);
 }
 
-void AttachSequence::detach() {
-  if (!block_ || block_->copy.state != GPUPERF_ATTACH_ATTACHED ||
-      block_->copy.pid != target_.inner_pid) {
-    return refuse(AttachRefusal::kNotAttached, "it is not attached");
+bool AttachSequence::is_attached() {
+  if (block_ && block_->copy.state == GPUPERF_ATTACH_ATTACHED &&
+      block_->copy.pid == target_.inner_pid) {
+    return true;
   }
+  refuse(AttachRefusal::kNotAttached, "it is not attached");
+  return false;
+}
+
+void AttachSequence::detach() {
+  if (!is_attached()) return;
   const uint32_t yes = 1;
   if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, detach), yes)) {
     return refuse(AttachRefusal::kNotPermitted, "its memory cannot be written");
@@ -285,16 +278,12 @@ void AttachSequence::detach() {
   AttachReply& reply = answer_.reply;
   reply.kept_kib = left->copy.kept_kib + (after.ok() ? count_library_kib(*after) : 0);
   reply.kept_fds = left->copy.kept_fds;
-  reply.cycles = left->copy.cycles;
   reply.state = AttachState::kCan;
   std::memcpy(reply.text, left->copy.text, std::min(sizeof(reply.text), sizeof(left->copy.text)));
 }
 
 void AttachSequence::adopt() {
-  if (!block_ || block_->copy.state != GPUPERF_ATTACH_ATTACHED ||
-      block_->copy.pid != target_.inner_pid) {
-    return refuse(AttachRefusal::kNotAttached, "it is not attached");
-  }
+  if (!is_attached()) return;
   answer_.reply.state = AttachState::kAttached;
   if (block_->copy.daemon_fd < 0) return;  // it offers none now
   if (!find_pidfd()) return;
@@ -311,10 +300,8 @@ void AttachSequence::adopt() {
     return refuse(AttachRefusal::kFailed, "the connection that it offers cannot be taken");
   }
   AttachReply& reply = answer_.reply;
-  reply.state = AttachState::kAttached;
   reply.held_ns = block_->copy.held_ns;
   reply.attached_unix_ns = block_->copy.attached_unix_ns;
-  reply.cycles = block_->copy.cycles;
 }
 
 }  // namespace gpuperf

@@ -24,6 +24,7 @@ class AttachSequence {
   void attach(const Fd& library);
   void detach();
   void adopt();
+  bool is_attached();  // else refused
   bool read_target();
   void refuse(AttachRefusal why, std::string_view text);
   void refuse(const Status& status);

@@ -126,7 +126,7 @@ Result<StackImage> EntryInto::take_image(const HeldThread& thread) const {
   StackImage image{.registers = thread.state().registers};
   const MemoryMap* const stack = find_map(setup_.target.maps, image.registers.rsp);
   if (stack == nullptr) return image;  // the look says so
-  image.bytes.resize(std::min<uint64_t>(stack->end - image.registers.rsp, kStackImageBytes));
+  image.bytes.resize(std::min<uint64_t>(stack->end_address - image.registers.rsp, kStackImageBytes));
   RETURN_IF_ERROR(thread.read(image.registers.rsp, image.bytes));
   return image;
 }

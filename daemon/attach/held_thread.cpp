@@ -185,13 +185,17 @@ Status HeldThread::write_registers(const user_regs_struct& registers) const {
   return trace_error(errno, "write its registers");
 }
 
-Status HeldThread::write(uint64_t address, std::span<const std::byte> bytes) const {
+Status write_memory(pid_t pid, uint64_t address, std::span<const std::byte> bytes) {
   const iovec here{const_cast<std::byte*>(bytes.data()), bytes.size()};
   // NOLINTNEXTLINE(performance-no-int-to-ptr): an address of the other process
   const iovec there{reinterpret_cast<void*>(address), bytes.size()};
-  const ssize_t count = process_vm_writev(tid_, &here, 1, &there, 1, 0);
+  const ssize_t count = process_vm_writev(pid, &here, 1, &there, 1, 0);
   if (count == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
-  return trace_error(count < 0 ? errno : EFAULT, "write its stack");
+  return trace_error(count < 0 ? errno : EFAULT, "write its memory");
+}
+
+Status HeldThread::write(uint64_t address, std::span<const std::byte> bytes) const {
+  return write_memory(tid_, address, bytes);
 }
 
 Status HeldThread::read(uint64_t address, std::span<std::byte> bytes) const {

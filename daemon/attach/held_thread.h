@@ -94,6 +94,9 @@ class HeldThread {
   Duration longest_{0};
 };
 
+// In another process; needs the right to ptrace it.
+Status write_memory(pid_t pid, uint64_t address, std::span<const std::byte> bytes);
+
 // System calls that a thread can wait in and that can be begun anew without anybody noticing.
 bool is_restartable_wait(uint64_t system_call);
 

@@ -40,14 +40,6 @@ milliseconds get_timeout(AttachAsk ask) {
   return kLookTimeout;  // not reached
 }
 
-// Nothing: it is no reply.
-std::optional<AttachReply> read_reply(const std::string& bytes) {
-  AttachReply reply;
-  if (bytes.size() != sizeof reply) return std::nullopt;
-  std::memcpy(&reply, bytes.data(), sizeof reply);
-  return reply;
-}
-
 }  // namespace
 
 // Signals are for the loop's thread.
@@ -89,16 +81,31 @@ void ProcessAttacher::post(std::function<void()> task,
   refuse(absl::ResourceExhaustedError("too many processes are being attached to; try again"));
 }
 
-Result<WorkerMessage> ProcessAttacher::ask(const AttachRequest& request, const Fd* library) {
+Result<ProcessAttacher::Answer> ProcessAttacher::ask(const AttachRequest& request,
+                                                     const Fd* library) {
   const std::string_view bytes(reinterpret_cast<const char*>(&request), sizeof request);
   const int fd = library != nullptr ? library->get() : -1;
-  Result<WorkerMessage> reply =
+  Result<WorkerMessage> message =
       workers_->ask(bytes, std::span(&fd, library != nullptr ? 1 : 0), get_timeout(request.ask));
   // UNAVAILABLE would be said of the daemon.
-  if (absl::IsUnavailable(reply.status())) {
-    return absl::AbortedError(std::string(reply.status().message()) + "; try again");
+  if (absl::IsUnavailable(message.status())) {
+    return absl::AbortedError(std::string(message.status().message()) + "; try again");
   }
-  return reply;
+  RETURN_IF_ERROR(message.status());
+  Answer answer;
+  if (message->bytes.size() != sizeof answer.reply) {
+    return absl::DataLossError("attach worker: no reply");
+  }
+  std::memcpy(&answer.reply, message->bytes.data(), sizeof answer.reply);
+  answer.connection = std::move(message->fds[0]);
+  return answer;
+}
+
+void ProcessAttacher::hand_on(uint32_t pid, Answer& answer) const {
+  if (!answer.connection.valid()) return;
+  setup_.on_connection(
+      pid, std::make_shared<Fd>(std::move(answer.connection)),
+      {.held_ns = answer.reply.held_ns, .attached_unix_ns = answer.reply.attached_unix_ns});
 }
 
 AttachRow ProcessAttacher::make_row(uint32_t pid, const AttachReply& reply) const {
@@ -128,30 +135,22 @@ Result<AttachRow> ProcessAttacher::attach(const AttachOrder& order) {
   const AttachRequest request{.ask = AttachAsk::kAttach,
                               .pid = order.pid,
                               .accept_seccomp = order.accept_seccomp ? 1u : 0u};
-  ASSIGN_OR_RETURN(WorkerMessage message, ask(request, &library));
-  const auto reply = read_reply(message.bytes);
-  if (!reply) return absl::DataLossError("attach worker: no reply");
-  AttachRow row = make_row(order.pid, *reply);
-  log_info(reply->refusal == AttachRefusal::kNone ? "attached" : "not attached",
+  ASSIGN_OR_RETURN(Answer answer, ask(request, &library));
+  AttachRow row = make_row(order.pid, answer.reply);
+  log_info(answer.reply.refusal == AttachRefusal::kNone ? "attached" : "not attached",
            {{"pid", std::to_string(order.pid)},
             {"comm", row.owner.comm},
             {"held_us", std::to_string(row.held_ns / 1'000)},
             {"reason", row.reason},
             {"detail", row.detail}});
-  if (message.fds[0].valid()) {
-    setup_.on_connection(order.pid, std::make_shared<Fd>(std::move(message.fds[0])),
-                         {.held_ns = row.held_ns, .attached_unix_ns = row.attached_unix_ns});
-  }
+  hand_on(order.pid, answer);
   return row;
 }
 
 Result<AttachRow> ProcessAttacher::detach(uint32_t pid) {
-  ASSIGN_OR_RETURN(const WorkerMessage message,
-                   ask({.ask = AttachAsk::kDetach, .pid = pid}, nullptr));
-  const auto reply = read_reply(message.bytes);
-  if (!reply) return absl::DataLossError("attach worker: no reply");
-  AttachRow row = make_row(pid, *reply);
-  log_info(reply->refusal == AttachRefusal::kNone ? "detached" : "not detached",
+  ASSIGN_OR_RETURN(const Answer answer, ask({.ask = AttachAsk::kDetach, .pid = pid}, nullptr));
+  AttachRow row = make_row(pid, answer.reply);
+  log_info(answer.reply.refusal == AttachRefusal::kNone ? "detached" : "not detached",
            {{"pid", std::to_string(pid)}, {"comm", row.owner.comm}, {"detail", row.detail}});
   return row;
 }
@@ -160,29 +159,26 @@ std::vector<AttachRow> ProcessAttacher::list() {
   std::vector<AttachRow> rows;
   const auto pids = list_pids(setup_.proc_root);
   for (const uint32_t pid : pids.ok() ? *pids : std::vector<uint32_t>()) {
-    const auto message = ask({.ask = AttachAsk::kLook, .pid = pid}, nullptr);
-    if (!message.ok()) continue;  // one that holds back its mappings
-    const auto reply = read_reply(message->bytes);
-    if (!reply || reply->state == AttachState::kNoCuda) continue;
+    const auto answer = ask({.ask = AttachAsk::kLook, .pid = pid}, nullptr);
+    if (!answer.ok()) continue;  // one that holds back its mappings
+    const AttachReply& reply = answer->reply;
+    if (reply.state == AttachState::kNoCuda) continue;
     const bool is_of_interest =
-        reply->refusal != AttachRefusal::kGone && reply->refusal != AttachRefusal::kStatic &&
-        reply->refusal != AttachRefusal::kMusl && reply->refusal != AttachRefusal::kArchitecture;
-    if (is_of_interest) rows.push_back(make_row(pid, *reply));
+        reply.refusal != AttachRefusal::kGone && reply.refusal != AttachRefusal::kStatic &&
+        reply.refusal != AttachRefusal::kMusl && reply.refusal != AttachRefusal::kArchitecture;
+    if (is_of_interest) rows.push_back(make_row(pid, reply));
   }
   return rows;
 }
 
 // True: it is attached.
 bool ProcessAttacher::adopt(uint32_t pid) {
-  auto message = ask({.ask = AttachAsk::kAdopt, .pid = pid}, nullptr);
-  if (!message.ok()) return false;
-  const auto reply = read_reply(message->bytes);
-  if (!reply || reply->state != AttachState::kAttached) return false;
-  if (message->fds[0].valid()) {
+  auto answer = ask({.ask = AttachAsk::kAdopt, .pid = pid}, nullptr);
+  if (!answer.ok() || answer->reply.state != AttachState::kAttached) return false;
+  if (answer->connection.valid()) {
     log_info("attached process found again", {{"pid", std::to_string(pid)}});
-    setup_.on_connection(pid, std::make_shared<Fd>(std::move(message->fds[0])),
-                         {.held_ns = reply->held_ns, .attached_unix_ns = reply->attached_unix_ns});
   }
+  hand_on(pid, *answer);
   return true;
 }
 

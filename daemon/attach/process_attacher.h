@@ -52,14 +52,20 @@ class ProcessAttacher {
   void post_detach(uint32_t pid, Done done);
   // Every process that has loaded CUDA's driver.
   void post_list(ListDone done);
-  // Takes the connection that the process offers, if it does. `done` may be null.
+  // Takes the connection that the process offers, if it does.
   void post_adopt(uint32_t pid);
   void post_adopt_all(std::function<void(std::vector<uint32_t> attached)> done);
 
  private:
   void run();
   void post(std::function<void()> task, const std::function<void(const Status&)>& refuse);
-  Result<WorkerMessage> ask(const AttachRequest& request, const Fd* library);
+  struct Answer {
+    AttachReply reply;
+    Fd connection;  // where the request asks for one
+  };
+
+  Result<Answer> ask(const AttachRequest& request, const Fd* library);
+  void hand_on(uint32_t pid, Answer& answer) const;
   Result<AttachRow> attach(const AttachOrder& order);
   Result<AttachRow> detach(uint32_t pid);
   std::vector<AttachRow> list();

@@ -143,9 +143,9 @@ SafePoint::Library* SafePoint::find_library(uint64_t pc) {
   const MemoryMap* const map = find_map(target_.maps, pc);
   if (map == nullptr || !map->can_execute) return nullptr;
   if (map->file.inode == 0 && map->path != "[vdso]") return nullptr;
-  const auto known = libraries_.find(map->start);
+  const auto known = libraries_.find(map->start_address);
   if (known != libraries_.end()) return &known->second;
-  return &libraries_.emplace(map->start, open(*map)).first->second;
+  return &libraries_.emplace(map->start_address, open(*map)).first->second;
 }
 
 gpuperf_unwind_rule SafePoint::find_rule(uint64_t pc, bool is_exact) {
@@ -180,7 +180,8 @@ std::string SafePoint::find_objection(uint64_t pc, bool is_exact) {
 std::string SafePoint::find_stack_objection(const user_regs_struct& registers) const {
   const MemoryMap* const stack = find_map(target_.maps, registers.rsp);
   if (stack == nullptr || !stack->can_write || stack->is_shared) return "on an unknown stack";
-  if (registers.rsp - stack->start < kFreeStackBytes) return "with less than 64 KiB of stack left";
+  if (registers.rsp - stack->start_address < kFreeStackBytes)
+    return "with less than 64 KiB of stack left";
   if (stack->path != "[stack]" &&
       !(stack->contains(registers.fs_base) && registers.fs_base > registers.rsp)) {
     return "on a stack that is not the thread's own";

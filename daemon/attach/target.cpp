@@ -5,8 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cinttypes>
-#include <cstdio>
 
 #include "daemon/base/file_name.h"
 #include "daemon/base/process_status.h"
@@ -16,7 +14,6 @@
 namespace gpuperf {
 namespace {
 
-constexpr std::string_view kDeleted = " (deleted)";
 constexpr std::string_view kInjector = "libgpuperf_injector.so";
 
 struct RefusalText {
@@ -46,31 +43,7 @@ constexpr std::array<RefusalText, kAttachRefusals> kRefusals{{
     {"no_safe_thread", "try again: a thread has to wait outside of malloc, the loader and CUDA"},
     {"failed", "the process goes on as before; see docs/attach.md"},
     {"not_attached", "see: gpuperfctl attach --list"},
-    {"forbidden", "set sessions.attach = true and restart gpuperfd"},
 }};
-
-bool parse_line(std::string_view text, MemoryMap& map) {
-  const std::string line(text);
-  char permissions[5] = "";
-  unsigned major = 0, minor = 0;
-  int path_at = 0;
-  if (std::sscanf(line.c_str(), "%" SCNx64 "-%" SCNx64 " %4s %" SCNx64 " %x:%x %" SCNu64 " %n",
-                  &map.start, &map.end, permissions, &map.offset_bytes, &major, &minor,
-                  &map.file.inode, &path_at) < 7) {
-    return false;
-  }
-  map.file.device = (uint64_t{major} << 20) | minor;
-  map.can_read = permissions[0] == 'r';
-  map.can_write = permissions[1] == 'w';
-  map.can_execute = permissions[2] == 'x';
-  map.is_shared = permissions[3] == 's';
-  map.path = path_at > 0 ? line.substr(static_cast<size_t>(path_at)) : "";
-  if (map.path.ends_with(kDeleted)) {
-    map.path.resize(map.path.size() - kDeleted.size());
-    map.deleted = true;
-  }
-  return map.end > map.start;
-}
 
 bool has_word(std::string_view text, std::string_view word) {
   return text.find(word) != std::string_view::npos;
@@ -91,17 +64,6 @@ std::string_view get_refusal_hint(AttachRefusal refusal) {
   return kRefusals[static_cast<size_t>(refusal)].hint;
 }
 
-std::vector<MemoryMap> parse_maps(std::string_view text) {
-  std::vector<MemoryMap> maps;
-  while (!text.empty()) {
-    const size_t end = std::min(text.find('\n'), text.size());
-    MemoryMap map;
-    if (parse_line(text.substr(0, end), map)) maps.push_back(std::move(map));
-    text.remove_prefix(std::min(end + 1, text.size()));
-  }
-  return maps;
-}
-
 const MemoryMap* find_map(const std::vector<MemoryMap>& maps, uint64_t address) {
   const auto found =
       std::ranges::find_if(maps, [address](const MemoryMap& map) { return map.contains(address); });
@@ -118,7 +80,7 @@ const MemoryMap* AttachTarget::find_library(std::string_view prefix) const {
 const MemoryMap* AttachTarget::find_block() const {
   const auto found = std::ranges::find_if(maps, [](const MemoryMap& map) {
     return map.is_shared && map.can_write && map.path == "/memfd:" GPUPERF_ATTACH_BLOCK_NAME &&
-           map.end - map.start == GPUPERF_ATTACH_BLOCK_BYTES;
+           map.end_address - map.start_address == GPUPERF_ATTACH_BLOCK_BYTES;
   });
   return found == maps.end() ? nullptr : &*found;
 }
@@ -146,22 +108,16 @@ Result<AttachTarget> read_attach_target(const ProcFiles& files, uint32_t pid) {
 
 Result<LoadedLibrary> open_library(const ProcFiles& files, CodeFiles& code_files,
                                    const AttachTarget& target, const MemoryMap& map) {
-  const MapEntry entry{.start_address = map.start,
-                       .end_address = map.end,
-                       .offset_bytes = map.offset_bytes,
-                       .file = map.file,
-                       .path = map.path,
-                       .deleted = map.deleted};
   if (map.path == "[vdso]") {
-    ASSIGN_OR_RETURN(CodeFiles::CodePtr code, code_files.open_vdso(entry));
+    ASSIGN_OR_RETURN(CodeFiles::CodePtr code, code_files.open_vdso(map));
     const auto vaddr = code->file.find_vaddr(0);
-    return LoadedLibrary{.code = std::move(code), .bias = map.start - vaddr.value_or(0)};
+    return LoadedLibrary{.code = std::move(code), .bias = map.start_address - vaddr.value_or(0)};
   }
-  ASSIGN_OR_RETURN(OpenedFile opened, open_mapped_file(files, target.pid, entry));
+  ASSIGN_OR_RETURN(OpenedFile opened, open_mapped_file(files, target.pid, map));
   ASSIGN_OR_RETURN(CodeFiles::CodePtr code, code_files.keep(std::move(opened)));
   const auto vaddr = code->file.find_vaddr(map.offset_bytes);
   if (!vaddr) return absl::DataLossError(map.path + ": no segment is mapped so");
-  return LoadedLibrary{.code = std::move(code), .bias = map.start - *vaddr};
+  return LoadedLibrary{.code = std::move(code), .bias = map.start_address - *vaddr};
 }
 
 Refused find_refusal(const ProcFiles& files, const AttachTarget& target) {

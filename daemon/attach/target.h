@@ -32,28 +32,12 @@ enum class AttachRefusal : uint32_t {
   kNoSafeThread,
   kFailed,
   kNotAttached,
-  kForbidden,
 };
-inline constexpr size_t kAttachRefusals = 19;
+inline constexpr size_t kAttachRefusals = 18;
 // "no_cuda" and the like, for programs.
 std::string_view get_refusal_name(AttachRefusal refusal);
 std::string_view get_refusal_hint(AttachRefusal refusal);
 
-// One line of /proc/PID/maps.
-struct MemoryMap {
-  uint64_t start = 0;
-  uint64_t end = 0;
-  uint64_t offset_bytes = 0;
-  bool can_read = false;
-  bool can_write = false;
-  bool can_execute = false;
-  bool is_shared = false;
-  MappedInode file;
-  std::string path;  // " (deleted)" removed
-  bool deleted = false;
-  bool contains(uint64_t address) const { return address >= start && address < end; }
-};
-std::vector<MemoryMap> parse_maps(std::string_view text);
 const MemoryMap* find_map(const std::vector<MemoryMap>& maps, uint64_t address);
 
 // A shared object in the process, and where.

@@ -180,7 +180,8 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
                       .comm = made.owner.comm,
                       .time_ns = elapsed_ns,
                       .allowed_ratio = get_probes_ratio(process, made.owner)};
-    double all_ns = 0, in_ns = 0;
+    double all_ns = 0;
+    double& in_ns = offender.in_ns;
     for (const auto& [function_id, calls] : made.calls) {
       const FunctionState& state = functions_[function_id];
       const double cost_ns = static_cast<double>(calls) * static_cast<double>(state.cost_ns);

@@ -36,13 +36,19 @@ std::string unescape(std::string_view path) {
   }
 }
 
+enum class Lines { kAll, kExecutable };
+
 // "7f01-7f02 r-xp 00002000 fe:01 1234      /usr/lib/libc.so.6"
-std::optional<MapEntry> parse_line(std::string_view line) {
-  MapEntry entry;
+std::optional<MemoryMap> parse_line(std::string_view line, Lines lines) {
+  MemoryMap entry;
   if (!take_number(line, 16, '-', entry.start_address)) return std::nullopt;
   if (!take_number(line, 16, ' ', entry.end_address)) return std::nullopt;
   constexpr size_t kPermissions = 5;  // "r-xp "
-  if (line.size() < kPermissions || line[2] != 'x' || line[4] != ' ') return std::nullopt;
+  if (line.size() < kPermissions || line[4] != ' ') return std::nullopt;
+  entry.can_write = line[1] == 'w';
+  entry.can_execute = line[2] == 'x';
+  entry.is_shared = line[3] == 's';
+  if (lines == Lines::kExecutable && !entry.can_execute) return std::nullopt;
   line.remove_prefix(kPermissions);
   uint32_t major = 0;
   uint32_t minor = 0;
@@ -61,18 +67,27 @@ std::optional<MapEntry> parse_line(std::string_view line) {
   return entry;
 }
 
-}  // namespace
-
-std::vector<MapEntry> parse_executable_maps(std::string_view text) {
-  std::vector<MapEntry> entries;
+template <typename Entry>
+std::vector<Entry> parse_lines(std::string_view text, Lines lines) {
+  std::vector<Entry> entries;
   while (!text.empty()) {
     const size_t length = std::min(text.find('\n'), text.size());
-    if (std::optional<MapEntry> entry = parse_line(text.substr(0, length))) {
+    if (std::optional<MemoryMap> entry = parse_line(text.substr(0, length), lines)) {
       entries.push_back(*std::move(entry));
     }
     text.remove_prefix(std::min(length + 1, text.size()));
   }
   return entries;
+}
+
+}  // namespace
+
+std::vector<MemoryMap> parse_maps(std::string_view text) {
+  return parse_lines<MemoryMap>(text, Lines::kAll);
+}
+
+std::vector<MapEntry> parse_executable_maps(std::string_view text) {
+  return parse_lines<MapEntry>(text, Lines::kExecutable);
 }
 
 Result<ProcessMaps> read_executable_maps(const ProcFiles& files, uint32_t pid) {

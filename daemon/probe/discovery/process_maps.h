@@ -33,6 +33,18 @@ struct MapEntry {
   bool operator==(const MapEntry&) const = default;
 };
 
+// Any mapping, and what may be done with it.
+struct MemoryMap : MapEntry {
+  bool can_write = false;
+  bool can_execute = false;
+  bool is_shared = false;
+  bool contains(uint64_t address) const {
+    return address >= start_address && address < end_address;
+  }
+};
+
+// All mappings of `text`, in its order. Lines that are not of the format are skipped.
+std::vector<MemoryMap> parse_maps(std::string_view text);
 // The executable mappings of `text`, in its order. Lines that are not of the format are skipped.
 std::vector<MapEntry> parse_executable_maps(std::string_view text);
 

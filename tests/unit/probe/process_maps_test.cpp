@@ -114,5 +114,20 @@ TEST(ProcessMapsTest, ReadsNoMoreThanTheBound) {
   EXPECT_THAT(maps.entries, ElementsAre(make_entry("/a")));
 }
 
+TEST(ParseMapsTest, HasAllMappingsAndSkipsLinesThatAreNone) {
+  const auto maps = parse_maps(
+      "\n"
+      "garbage\n"
+      "2000-1000 r-xp 00000000 00:00 0 \n"
+      "1000-2000 r-xp 00000000 08:01 12 /a b (deleted)\n"
+      "3000-4000 rw-s 00001000 08:01 12");
+
+  ASSERT_EQ(maps.size(), 2u);
+  EXPECT_EQ(maps[0].path, "/a b");
+  EXPECT_TRUE(maps[0].deleted && maps[0].can_execute && !maps[0].is_shared);
+  EXPECT_EQ(maps[1].offset_bytes, 0x1000u);
+  EXPECT_TRUE(maps[1].is_shared && maps[1].can_write && maps[1].path.empty());
+}
+
 }  // namespace
 }  // namespace gpuperf
