@@ -126,7 +126,8 @@ Result<StackImage> EntryInto::take_image(const HeldThread& thread) const {
   StackImage image{.registers = thread.state().registers};
   const MemoryMap* const stack = find_map(setup_.target.maps, image.registers.rsp);
   if (stack == nullptr) return image;  // the look says so
-  image.bytes.resize(std::min<uint64_t>(stack->end_address - image.registers.rsp, kStackImageBytes));
+  image.bytes.resize(
+      std::min<uint64_t>(stack->end_address - image.registers.rsp, kStackImageBytes));
   RETURN_IF_ERROR(thread.read(image.registers.rsp, image.bytes));
   return image;
 }
@@ -239,7 +240,8 @@ Result<std::array<int32_t, 2>> EntryInto::pass_files(HeldThread& thread, int32_t
   scratch.message.msg_control = reinterpret_cast<void*>(base + offsetof(Scratch, control));
   scratch.message.msg_controllen = sizeof scratch.control;
   // NOLINTEND(performance-no-int-to-ptr)
-  std::memset(scratch.control, 0, sizeof scratch.control);
+  // A descriptor that does not come reads as -1: 0 may be one.
+  std::memset(scratch.control, 0xff, sizeof scratch.control);
   RETURN_IF_ERROR(thread.write(base, bytes_of(scratch)));
   ASSIGN_OR_RETURN(
       const int64_t result,
@@ -249,12 +251,12 @@ Result<std::array<int32_t, 2>> EntryInto::pass_files(HeldThread& thread, int32_t
   std::array<int32_t, 2> got{-1, -1};
   RETURN_IF_ERROR(thread.read(base + offsetof(Scratch, control) + CMSG_LEN(0),
                               std::as_writable_bytes(std::span(got))));
-  if (got[0] <= 0 && got[1] <= 0) {
+  made_fds_.insert(made_fds_.end(), got.begin(), got.end());
+  if (got[0] < 0 || got[1] < 0) {
     return absl::PermissionDeniedError(
         "the process was given no descriptor of the library: a security module forbids it, or it "
         "has no descriptor left");
   }
-  made_fds_.insert(made_fds_.end(), got.begin(), got.end());
   return got;
 }
 

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import subprocess
@@ -412,6 +413,22 @@ class RefusalTest(unittest.TestCase):
             time.sleep(0.2)
             self.check_refused(program.pid, "static")
             program.kill()
+
+    def test_a_program_that_has_few_descriptors_left_keeps_all_it_had(self):
+        with workload() as program:
+            program.do("init")
+            folder = folder_of(program) / "fd"
+            def list_open():
+                return {number: os.readlink(folder / number) for number in os.listdir(folder)}
+            before = list_open()
+            for room in range(5):  # for the pair of sockets, the library and the block: one after another is missing
+                limit = max(map(int, before)) + 1 + room
+                resource.prlimit(pid_of(program), resource.RLIMIT_NOFILE, (limit, 4096))
+                row = attach(self.daemon, program)
+                if room < 4:
+                    self.assertEqual((row["state"], list_open()), ("cannot", before), row)
+            program.do("launch 10 1")
+            self.assertEqual((program.end(), program.noise()), (0, ""))
 
     def test_a_fork_of_one_that_was_attached_to(self):
         from injector_workload import FAKES
