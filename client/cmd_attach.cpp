@@ -126,7 +126,7 @@ std::string describe_outcome(const Attachment& row, bool attaches) {
   }
   if (attaches) {
     return fmt::format(
-        "Attached to process {} ({}): held one thread for {}, {} looked at. Its kernels: "
+        "Attached to process {} ({}): held one thread for {}, {} examined. Its kernels: "
         "gpuperfctl kernels --pid {}\n",
         row.pid(), row.comm(), format_duration(row.held_ns()), format_count(row.threads_tried()),
         row.pid());

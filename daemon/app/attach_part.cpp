@@ -13,7 +13,7 @@
 namespace gpuperf {
 namespace {
 
-// How often an attached process without a session is looked at: its library offers a new connection
+// How often an attached process without a session is checked: its library offers a new connection
 // half a second after it has lost one.
 constexpr int64_t kLookPeriodNs = 1'000'000'000;
 

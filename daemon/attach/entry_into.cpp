@@ -27,8 +27,8 @@ using std::chrono::steady_clock;
 constexpr uint64_t kPageBytes = 4096;
 constexpr uint64_t kStubBytes = 2 * kPageBytes;  // it may lie across two pages
 constexpr int kLooks = 3;                        // at one thread, until it stands still
-constexpr size_t kMaxThreads = 256;              // looked at in one round
-// A process whose threads never wait for long is looked at so often and so long.
+constexpr size_t kMaxThreads = 256;              // examined in one round
+// How long a process whose threads never wait for long is searched, and how often.
 constexpr std::chrono::seconds kSearchTimeout{5};
 constexpr timespec kBetweenRounds{.tv_sec = 0, .tv_nsec = 5'000'000};
 

@@ -64,7 +64,7 @@ class SafePoint {
   std::vector<Range> libc_ranges_;
 };
 
-// How much of a stack is looked at.
+// How much of a stack is examined.
 inline constexpr size_t kStackImageBytes = size_t{1} << 20;
 // Free below the stack pointer, for the frame and for pthread_create.
 inline constexpr uint64_t kFreeStackBytes = uint64_t{64} << 10;

@@ -173,7 +173,7 @@ void Drain::look_at_threads() {
   failed.Update(slow.status());
   failed.Update(costs.status());
   if (!failed.ok() && !std::exchange(look_failed_, true)) {
-    log_error("threads not looked at", {{"error", std::string(failed.message())}});
+    log_error("threads not examined", {{"error", std::string(failed.message())}});
   }
 }
 

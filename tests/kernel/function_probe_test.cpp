@@ -57,7 +57,7 @@ TEST_P(FunctionProbeTest, ReportsAProcessThatReachesAFunctionsLimitWithinASecond
   EXPECT_EQ(call(2000), 0u);  // there is no limit yet
 
   programs_->set_call_cost(0, 1000, 3);  // the last such count was 2,000
-  EXPECT_EQ(call(4), 0u);                // the first that is looked at
+  EXPECT_EQ(call(4), 0u);                // the first that is checked
   EXPECT_EQ(call(4), 1u);
   EXPECT_EQ(call(4), 0u);  // one for all that come within a tenth of a second
   std::this_thread::sleep_for(std::chrono::milliseconds(1100));

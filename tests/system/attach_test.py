@@ -20,7 +20,7 @@ from injector_workload import Workload, require_fakes
 
 CYCLES = 1000 if LONG else 50
 KILLS = 200 if LONG else 30
-HELD_NS_MAX = 5_000_000  # what the issue allows; on a busy machine one is looked at again
+HELD_NS_MAX = 5_000_000  # what the issue allows; on a busy machine one is examined again
 
 
 def setUpModule():

@@ -131,7 +131,7 @@ class ValveTest(unittest.TestCase):
             rows = daemon.functions("--pid", process.pid)
             self.assertEqual({name: rows[name]["calls"] for name in FUNCTIONS}, calls)
 
-            daemon.ctl("overhead", "detail", "--for", "2s", "--reason", "looked at")
+            daemon.ctl("overhead", "detail", "--for", "2s", "--reason", "incident")
             for name in FUNCTIONS:
                 daemon.wait_for_probe(name, "attached")
             self.assertIn("no overhead budget for another", daemon.ctl("status").stdout)

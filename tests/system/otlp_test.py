@@ -119,7 +119,7 @@ class OtlpTest(unittest.TestCase):
 
     def run_slow_calls(self, daemon):
         daemon.wait_attached("slow_sleep", "slow_spin")
-        # It stays: of a process that has ended by the time its first stacks are looked at, frames have no names.
+        # It stays: of a process that has ended by the time its first stacks are examined, frames have no names.
         leave = daemon.path / "leave"
         process = start_workload("slow_calls", "--requests", REQUESTS, "--duration-ms", 20, "--linger-for-file", leave)
         wait_until("slow calls", lambda: len(daemon.query("slow", "list")) == 2 * REQUESTS)
