@@ -84,6 +84,9 @@ def list_boots():
 BOOTS = list_boots()
 AT_ONCE = 2  # as many processors as the test takes
 SECONDS = 3600 if LONG else 900  # of one boot; with nothing else to do those of the short form take one to three minutes
+# Of a kernel that tries its timer while the machine is so busy that the emulator does not run: seen at a load of 300.
+NO_TIMER = "IO-APIC + timer doesn't work"
+BOOT_TRIES = 3
 TROUBLE = re.compile(r"^\[ *\d+\.\d+\] .*(?:BUG:|Oops|WARNING:|Kernel panic|rcu: INFO|segfault).*$", re.M)
 
 
@@ -110,7 +113,11 @@ class KernelsTest(unittest.TestCase):
         """(version, the console's text) of one kernel that was told what to try (guest.py)."""
         boot = BOOTS[name]
         kernel, version = machine.find_kernel(cls.archive, boot.series)
-        return version, cls.emulator.boot(kernel, cls.initramfs, machine.FOLDER / f"log-{name}", SECONDS, boot.parameters)
+        for _ in range(BOOT_TRIES):
+            log = cls.emulator.boot(kernel, cls.initramfs, machine.FOLDER / f"log-{name}", SECONDS, boot.parameters)
+            if NO_TIMER not in log:
+                break
+        return version, log
 
     def check(self, name):
         boot = BOOTS[name]
