@@ -136,13 +136,15 @@ def find_slow(daemon):
     truth = finish_workload(process)[-1]
     calls = wait_until("slow calls", lambda: [call for call in daemon.query("slow", "list", "--pid", truth["pid"])
                                               if not call["in_flight"]], WAIT_S)
-    # The last: by then the daemon knows the process. On a busy machine it has ended before the daemon has named all.
-    for number in sorted((call["id"] for call in calls), reverse=True)[:8]:
+    # The last it can name: before, the daemon does not know the process yet; on a busy machine the process has ended when the
+    # daemon comes to its last calls, and some wait more for the processor than for the pipe.
+    for number in sorted((call["id"] for call in calls), reverse=True):
         call = daemon.query("slow", "show", number)
-        stack = [frame["symbol"] for frame in call["user_stack"]]
-        if any(stack):
+        found = {"duration_ns": call["duration_ns"], "blocked_ns": call["time_split"]["blocked_ns"],
+                 "stack": [frame["symbol"] for frame in call["user_stack"]]}
+        if any(found["stack"]) and found["blocked_ns"] > found["duration_ns"] / 2:
             break
-    return {"duration_ns": call["duration_ns"], "blocked_ns": call["time_split"]["blocked_ns"], "stack": stack}
+    return found
 
 
 def launch_and_end(daemon, way):
