@@ -52,9 +52,10 @@ class ThreadsTest(unittest.TestCase):
         config = {"custom_sym": CONFIG["custom_sym"] | {"park_inner": "park_inner"},
                   "libraries": {"custom_sym": [*COUNT_LIBRARY["custom_sym"], str(WORKLOADS / "parked_calls")]}}
         with Daemon(config) as daemon:
-            warm = start_workload("parked_calls", "--threads", 1)  # what maps the file is probed from here on
+            until_killed = ("--release-file", daemon.path / "never")
+            warm = start_workload("parked_calls", "--threads", 1, *until_killed)  # what maps the file is probed from here on
             daemon.wait_attached("park_inner")
-            process = start_workload("parked_calls", "--threads", THREADS)
+            process = start_workload("parked_calls", "--threads", THREADS, *until_killed)
             for each in (warm, process):
                 self.addCleanup(each.wait)
                 self.addCleanup(each.stdout.close)
@@ -69,7 +70,7 @@ class ThreadsTest(unittest.TestCase):
 
             wait_until("none is in flight", lambda: count_in_flight() == 0, 20)
             call_and_check(self, daemon, 500)
-            self.assertEqual(daemon.drops(), {})
+            self.assertLessEqual(set(daemon.drops()), {"rate_limited"})  # lines of the log
 
 
 class DescriptorsTest(unittest.TestCase):
