@@ -26,11 +26,14 @@
 
 namespace gpuperf {
 
-// Files in PEM form, for TCP: both sides show a certificate.
+// Files in PEM form, for TCP: both sides show a certificate. Handshakes use what the files hold, at
+// most `refresh` and the time of a handshake ago. Where a certificate does not fit its key
+// meanwhile, handshakes fail.
 struct RpcTls {
   std::string cert_file;       // of the daemon
   std::string key_file;        // its key
   std::string client_ca_file;  // who vouches for the clients
+  std::chrono::seconds refresh{10};
 };
 
 struct RpcOptions {
