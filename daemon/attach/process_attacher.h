@@ -57,6 +57,7 @@ class ProcessAttacher {
   void post_list(ListDone done);
   // Takes the connection that the process offers, if it does.
   void post_adopt(uint32_t pid);
+  size_t take_highest_queued() { return tasks_.take_highest(); }  // any thread
   void post_adopt_all(std::function<void(std::vector<uint32_t> attached)> done);
 
  private:

@@ -260,6 +260,13 @@ void RpcServer::stop_side(Side* side, std::chrono::system_clock::time_point dead
   side->server->Wait();
 }
 
+void RpcServer::fill(SelfReport& report) {
+  if (acceptor_) acceptor_->fill(report);
+  const uint64_t answer_bytes = users_answers_.take_highest();
+  report.add(Bound::kApiAnswers, answer_bytes, users_answers_.max_bytes());
+  report.add(MemoryPart::kAnswers, answer_bytes);
+}
+
 void RpcServer::stop() {
   if (others_ == nullptr) return;
   acceptor_.reset();

@@ -70,6 +70,8 @@ class RpcServer {
   // A way in for a part of this program that knows itself whom it speaks for: kRoot may change the
   // daemon, anyone else may read. The channel's calls fail once the server is stopped.
   std::shared_ptr<grpc::Channel> open_channel(Caller caller);
+  // How full its bounds are. Any thread, until it is stopped.
+  void fill(SelfReport& report);
   // What a client connects to, with the port it got when 0 was asked for.
   const std::string& address() const { return address_; }
   // Refuses new calls, ends watch streams, gives running calls a second, removes the socket. Closes
