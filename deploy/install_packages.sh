@@ -15,7 +15,7 @@ readonly BUILD_PACKAGES=(
   jq python3 util-linux
 )
 readonly RELEASE_PACKAGES=(
-  binutils dpkg-dev git patchelf
+  binutils dpkg-dev git openssl patchelf
 )
 readonly TESTS_PACKAGES=(
   binutils clang-format curl git openssl procps psmisc

@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/app/mechanism_failure.h"
 #include "daemon/app/slow_calls_part.h"
 #include "daemon/app/tracing_part.h"
 #include "daemon/probe/attach/self_test.h"
@@ -60,17 +61,17 @@ void KernelPart::fill(Snapshot& snapshot) const {
 }
 
 Status KernelPart::choose_mechanism() {
-  Status first_error;
+  std::vector<MechanismFailure> failures;
   for (const Mechanism mechanism : kMechanisms) {
     if (core_.options.mechanism && *core_.options.mechanism != mechanism) continue;
-    const Status works = try_mechanism(mechanism);
-    if (works.ok()) return load(mechanism);
-    if (absl::IsPermissionDenied(works)) return works;  // nor is any other permitted
+    Status works = try_mechanism(mechanism);
+    if (works.ok()) works = load(mechanism);
+    if (works.ok()) return works;
     log_info("mechanism unusable", {{"mechanism", std::string(get_mechanism_name(mechanism))},
                                     {"error", std::string(works.message())}});
-    first_error.Update(works);
+    failures.push_back({.mechanism = mechanism, .status = works});
   }
-  return first_error;
+  return explain_failures(read_kernel_facts(), failures, core_.options.mechanism);
 }
 
 Status KernelPart::load(Mechanism mechanism) {
