@@ -12,6 +12,9 @@
 namespace gpuperf {
 namespace {
 
+// Of the memory of maps.
+constexpr int64_t kMapLookPeriodNs = 10'000'000'000;
+
 constexpr LogEvent kNothingProbed{"nothing is probed", "ba9fd991826c491ab3ba4e875f0f08a3"};
 
 }  // namespace
@@ -37,12 +40,18 @@ void KernelPart::stop() {
   programs_.reset();
 }
 
-void KernelPart::advance(int64_t /*now_mono_ns*/) {
+void KernelPart::advance(int64_t now_mono_ns) {
+  if (programs_ && now_mono_ns >= next_map_look_ns_) {
+    next_map_look_ns_ = now_mono_ns + kMapLookPeriodNs;
+    map_bytes_ = programs_->read_map_bytes();
+  }
   core_.reader.reap();
   if (symbolizer_) symbolizer_->reap_workers();
 }
 
 void KernelPart::fill(Snapshot& snapshot) const {
+  if (symbolizer_) symbolizer_->fill(snapshot.self);
+  if (programs_) snapshot.self.add(MemoryPart::kKernelMaps, map_bytes_);
   const size_t stuck = core_.reader.count_stuck();
   if (stuck == 0) return;
   snapshot.problems.push_back(

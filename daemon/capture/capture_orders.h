@@ -63,6 +63,10 @@ class CaptureOrders {
   // Probes are not to be suspended meanwhile.
   bool needs_every_probe() const;
   std::vector<CaptureRow> rows() const { return captures_.rows(); }
+  void fill(SelfReport& report) const {
+    report.add(Bound::kRunningCaptures, captures_.count_running(), Captures::kMaxRunning);
+    if (store_) store_->fill(report);
+  }
 
  private:
   std::unique_ptr<CaptureStore> open_store();
