@@ -107,7 +107,9 @@ WaitingProcess::~WaitingProcess() {
 }
 
 int WaitingProcess::finish() {
+  const auto before = signal(SIGPIPE, SIG_IGN);  // a signal may have ended it
   (void)!write(go_on_.get(), "x", 1);
+  (void)signal(SIGPIPE, before);
   int status = 0;
   (void)waitpid(pid_, &status, 0);
   pid_ = 0;
