@@ -70,7 +70,8 @@ class ThreadsTest(unittest.TestCase):
 
             wait_until("none is in flight", lambda: count_in_flight() == 0, 20)
             call_and_check(self, daemon, 500)
-            self.assertLessEqual(set(daemon.drops()), {"rate_limited", "in_flight_full"})  # log lines; stacks
+            # So many slow calls at once are counted, but not all are described.
+            self.assertLessEqual(set(daemon.drops()), {"rate_limited", "in_flight_full", "events_lost"})
 
 
 class DescriptorsTest(unittest.TestCase):
