@@ -50,6 +50,9 @@ DropCause get_cause(gpuperf_loss loss) {
   return DropCause::kRingUnknownKind;  // not reached: who asks stays below GPUPERF_LOSS_COUNT
 }
 
+// Of a cell whose calls go on ending while it is read: the last look is a call or two apart.
+constexpr int kLooksMax = 4;
+
 // The kernel writes these words while we read them: each is read once and whole.
 template <typename T>
 T load(T& shared) {
@@ -123,7 +126,8 @@ Status MapSource::read(std::vector<Event>& events) {
   for (const CellUser& user : users) {
     if (user.cell >= store_.cells.size()) continue;  // cannot be: the kernel hands out its own
     RETURN_IF_ERROR(store_.map_cell(user.cell));
-    read_cell(user, events);
+    for (int look = 0; look < kLooksMax && read_cell(user, events); ++look) {
+    }
   }
   if (shapes_changed_) RETURN_IF_ERROR(read_shapes(users, events));
   release_exited(index);
@@ -181,10 +185,11 @@ void MapSource::release(const gpuperf_cell_key& key, uint32_t cell) {
   store_.release(key, cell);
 }
 
-void MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
+// Whether calls ended meanwhile: then some are counted whose time is not in the sum.
+bool MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
   gpuperf_cell& cell = store_.cells[user.cell];
   // The kernel adds a completed call to total_ns last, so everything of the calls in this sum is
-  // found below; what is found beyond it changes the sum again and is seen by the next read.
+  // found below; what is found beyond it changes the sum again and is seen by the next look.
   // `calls` is read last: a call that ends in between is then still in flight, never negative.
   const uint64_t total_ns = load(cell.total_ns);
   std::unique_ptr<Seen>& entry = seen_[user.cell];
@@ -192,9 +197,9 @@ void MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
   const std::array<uint64_t, 8>& before = entry == nullptr ? none : entry->header;
   if (total_ns == before[1] && load(cell.calls) == before[7] && load(cell.abandoned) == before[0] &&
       load(cell.untimed) == before[6]) {
-    return;
+    return false;
   }
-  if (is_held(user)) return;
+  if (is_held(user)) return false;
   if (entry == nullptr) entry = std::make_unique<Seen>();
   Seen& seen = *entry;
   CellDelta delta{.function_id = user.function_id, .process = user.process};
@@ -224,6 +229,7 @@ void MapSource::read_cell(const CellUser& user, std::vector<Event>& events) {
   seen.header = now;
   delta.owner = make_owner(user);
   events.emplace_back(std::move(delta));
+  return load(cell.total_ns) != total_ns;
 }
 
 void MapSource::read_buckets(gpuperf_cell& cell, Seen& seen, CellDelta& delta) {

@@ -109,7 +109,7 @@ class MapSource {
   // Dimensions and types.
   using Shape = std::pair<std::array<uint64_t, 4>, std::array<uint16_t, 4>>;
 
-  void read_cell(const CellUser& user, std::vector<Event>& events);
+  bool read_cell(const CellUser& user, std::vector<Event>& events);
   static void read_buckets(gpuperf_cell& cell, Seen& seen, CellDelta& delta);
   static void read_errors(gpuperf_cell& cell, Seen& seen, CellDelta& delta);
   Status read_shapes(std::span<const CellUser> users, std::vector<Event>& events);

@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
 #include "daemon/model/histogram.h"
@@ -132,6 +134,7 @@ class MapSourceTest : public testing::Test {
   std::vector<uint32_t> looked_up_;
   bool alive_ = true;
   std::optional<std::string> pod_name_ = "";  // none = not answered yet
+  std::function<void()> meanwhile_;           // once, while a cell is read
   MapSource source_{kernel_.store(),
                     {.find_owner =
                          [this](const ProcessKey& process, const gpuperf_process_info* info) {
@@ -142,6 +145,7 @@ class MapSourceTest : public testing::Test {
                      .is_alive = [this](const ProcessKey&) { return alive_; },
                      .name_pod =
                          [this](Owner& owner) {
+                           if (meanwhile_) std::exchange(meanwhile_, nullptr)();
                            if (pod_name_) owner.pod = *pod_name_;
                            return pod_name_.has_value();
                          }},
@@ -205,6 +209,24 @@ TEST_F(MapSourceTest, GivesEachDifferenceOnce) {
                                   .slow_calls = 1,
                                   .buckets = {{static_cast<uint16_t>(bucket_of(500)), 1}}})));
   EXPECT_THAT(third, IsEmpty());
+}
+
+TEST_F(MapSourceTest, HasTheTimeOfCallsThatEndedWhileTheirCellWasRead) {
+  gpuperf_cell& cell = kernel_.own(2, 1, {10, 1}, "app");
+  complete_call(cell, 1000);
+  meanwhile_ = [&cell] { complete_call(cell, 3000); };
+
+  CellDelta sum;
+  for (const CellDelta& delta : pick<CellDelta>(read())) {
+    sum.calls += delta.calls;
+    sum.total_ns += delta.total_ns;
+    sum.self_ns += delta.self_ns;
+  }
+
+  EXPECT_FALSE(meanwhile_);
+  EXPECT_EQ(sum.calls, 2u);
+  EXPECT_EQ(sum.total_ns, 4000u);
+  EXPECT_EQ(sum.self_ns, 4000u);
 }
 
 TEST_F(MapSourceTest, KeepsCountingWhenABucketWraps) {
