@@ -39,6 +39,14 @@ constexpr uint64_t kUnseenMs = 1'000;
 // How often to look for a missing libcupti again: a library loaded later may bring it.
 constexpr uint64_t kFindAgainMs = 10'000;
 
+// Of the code at this address, without its folder.
+const char* name_library(const void* code) {
+  Dl_info info = {};
+  if (code == nullptr || dladdr(code, &info) == 0 || info.dli_fname == nullptr) return "unknown";
+  const char* slash = std::strrchr(info.dli_fname, '/');
+  return slash != nullptr ? slash + 1 : info.dli_fname;
+}
+
 }  // namespace
 
 // Takes the lock. A thread that is not ours waits only kLockMs and continues without it. Our own
@@ -130,8 +138,10 @@ void Collector::watch_clients() {
 }
 
 CuptiFound Collector::find_library() {
-  // Someone loaded it since the last look and may have begun to use it.
-  if (api_.library == nullptr && has_looked_ && is_cupti_mapped()) foreign_.suspect();
+  // Someone may have loaded it since the last look, and used it.
+  if (api_.library == nullptr && has_looked_ && read_cupti_use().has_begun) {
+    foreign_.suspect(read_mono_ms());
+  }
   return find_cupti(api_);
 }
 
@@ -248,6 +258,7 @@ void Collector::apply(uint64_t now_ms) {
   if (!in_initialisation_ && !is_prepared_ && !is_cuda_up()) {
     return set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE, "");
   }
+  if (has_yielded_ && !is_prepared_) return;  // nor its attributes while another client may use it
   if (!prepare()) return;
   if (in_initialisation_ && control_.mode == GPUPERF_SESSION_RUN &&
       graphs_.load() == Graphs::kUnknown) {
@@ -415,7 +426,7 @@ void Collector::set_attached(bool sees_graphs) {
   const Locked locked(*this, Locked::Patience::kEndless);
   burst_.allow_nodes();
   if (sees_graphs) graphs_.store(Graphs::kUnseen);
-  if (is_cupti_mapped()) foreign_.suspect();  // who mapped it may be using it right now
+  suspect_client(read_cupti_use(), read_mono_ms());
 }
 
 bool Collector::retire(bool is_last, uint64_t now_ms, const char*& fate) {
@@ -431,6 +442,7 @@ bool Collector::retire(bool is_last, uint64_t now_ms, const char*& fate) {
   if ((may_still_end || active_.all() != 0) && !is_last) return false;
   if (!take_cupti() && !is_last) return false;
   buffers_.shrink();
+  use_left_ = read_cupti_use();
   fate = is_prepared_ ? detail_ : is_finalised_ ? "CUPTI is finalised" : "CUPTI was not used";
   has_order_ = false;
   first_order_ms_ = 0;
@@ -441,8 +453,9 @@ bool Collector::retire(bool is_last, uint64_t now_ms, const char*& fate) {
 
 void Collector::revive() {
   const Locked locked(*this, Locked::Patience::kEndless);
-  if (!is_finalised_ && is_cupti_mapped()) foreign_.suspect();  // others may have used it since
   if (can_collect()) set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE, "");
+  const CuptiUse use = read_cupti_use();
+  if (use.fingerprint != use_left_.fingerprint) suspect_client(use, read_mono_ms());
 }
 
 // --- orders
@@ -518,16 +531,10 @@ void Collector::end_burst(uint64_t now_ms) {
 
 // --- other clients
 
-void Collector::step_aside(const void* caller) {
+void Collector::step_aside(const char* whom) {
   if (has_yielded_) return;
   has_yielded_ = true;
   ++yields_;
-  Dl_info info = {};
-  const char* library = "unknown";
-  if (caller != nullptr && dladdr(caller, &info) != 0 && info.dli_fname != nullptr) {
-    const char* slash = std::strrchr(info.dli_fname, '/');
-    library = slash != nullptr ? slash + 1 : info.dli_fname;
-  }
   begin_gap(GPUPERF_SESSION_CAUSE_OTHER_CLIENT);
   burst_.end();
   control_.burst_flags = 0;
@@ -540,7 +547,7 @@ void Collector::step_aside(const void* caller) {
   for (int i = 0; i < 3 && is_prepared_; ++i) {
     (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
   }
-  set_state(GPUPERF_SESSION_STATE_YIELDED, GPUPERF_SESSION_CAUSE_OTHER_CLIENT, library);
+  set_state(GPUPERF_SESSION_STATE_YIELDED, GPUPERF_SESSION_CAUSE_OTHER_CLIENT, whom);
 }
 
 void Collector::on_foreign_call(ForeignCall call, uint32_t kind, const void* caller) {
@@ -549,7 +556,15 @@ void Collector::on_foreign_call(ForeignCall call, uint32_t kind, const void* cal
   if (!locked.is_locked()) return;
   (void)take_cupti();  // not finalized while they use it
   if (call == ForeignCall::kClock) clock_.forget();
-  if (foreign_.note(call, kind, read_mono_ms())) step_aside(caller);
+  if (foreign_.note(call, kind, read_mono_ms())) step_aside(name_library(caller));
+}
+
+// Whoever used CUPTI before we could see it may be recording: only after 2 s without a call of
+// theirs do we begin.
+void Collector::suspect_client(const CuptiUse& use, uint64_t now_ms) {
+  if (!use.has_begun) return;
+  foreign_.suspect(now_ms);
+  step_aside("CUPTI was used before");
 }
 
 // --- what is due
@@ -613,7 +628,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
   if (has_yielded_ && foreign_.are_done(now_ms)) {
     has_yielded_ = false;
     // Hands the other client's callbacks what belongs to them.
-    (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    if (is_prepared_) (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     if (must_prove_itself()) kernels_from_ms_ = now_ms + kProbationMs;
     apply(now_ms);
   }

@@ -35,6 +35,7 @@
 #include "injector/cupti_api.h"
 #include "injector/cupti_clock.h"
 #include "injector/cupti_records.h"
+#include "injector/cupti_use.h"
 #include "injector/finalizer.h"
 #include "injector/foreign_clients.h"
 #include "injector/session_abi.h"
@@ -127,7 +128,8 @@ class Collector {
   void end_gap(uint64_t now_ms);
   void set_state(gpuperf_session_state state, gpuperf_session_cause cause, const char* detail);
   void fail(gpuperf_session_cause cause, const char* what, int result);
-  void step_aside(const void* caller);
+  void step_aside(const char* whom);
+  void suspect_client(const CuptiUse& use, uint64_t now_ms);
   void begin_burst(uint64_t now_ms);
   void end_burst(uint64_t now_ms);
   void drain(bool is_stopping, uint64_t now_ms);
@@ -167,6 +169,7 @@ class Collector {
   bool has_looked_ = false;  // for libcupti
   Finalizer finalizer_;
   bool is_finalised_ = false;  // CUPTI has been finalized at least once
+  CuptiUse use_left_;          // when the library was detached
   // Launches were under way when CUPTI was to be finalized: each try holds others for 3 ms.
   static constexpr uint64_t kEndPauseMs = 250, kEndPauseMsMax = 8'000;
   uint64_t end_again_ms_ = 0;

@@ -45,6 +45,7 @@ bool ForeignClients::note(ForeignCall call, uint32_t kind, uint64_t now_ms) {
       return true;
     case ForeignCall::kClock:
     case ForeignCall::kSubscribe:
+    case ForeignCall::kUse:
       return false;
   }
   return false;  // only reached with a value outside the enum

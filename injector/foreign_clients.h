@@ -24,6 +24,7 @@ enum class ForeignCall {
   kFinalize,
   kClock,
   kSubscribe,  // harmless
+  kUse,        // harmless, of a client that is recording
 };
 
 // A set of callback ids.
@@ -50,8 +51,12 @@ class ForeignClients {
   bool note(ForeignCall call, uint32_t kind, uint64_t now_ms);
   // All that other clients began has ended, some time ago.
   bool are_done(uint64_t now_ms) const;
-  // There may be a client that nobody saw begin.
-  void suspect() { has_been_ = true; }
+  // There may be a client that nobody saw begin, which may still record: are_done() awaits its
+  // calls.
+  void suspect(uint64_t now_ms) {
+    has_been_ = true;
+    last_ms_ = now_ms;
+  }
   // CUPTI may hold another client's state: a subscriber, a clock.
   bool has_been() const { return has_been_; }
 

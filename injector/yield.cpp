@@ -35,6 +35,7 @@ using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word);
     (b & 0xff) != 0 ? ForeignCall::kEnableRuntimeCall : ForeignCall::kDisableRuntimeCall, a) \
   X(cuptiActivityEnableDriverApi,                                                            \
     (b & 0xff) != 0 ? ForeignCall::kEnableDriverCall : ForeignCall::kDisableDriverCall, a)   \
+  X(cuptiActivityPushExternalCorrelationId, ForeignCall::kUse, 0)                            \
   X(cuptiActivityRegisterTimestampCallback, ForeignCall::kClock, 0)                          \
   X(cuptiProfilerInitialize, ForeignCall::kProfileBegin, 0)                                  \
   X(cuptiProfilerDeInitialize, ForeignCall::kProfileEnd, 0)                                  \

@@ -12,9 +12,12 @@ PARTS, by commas:
   graph     replays of two CUDA graphs, captured before
   gpus      the first two GPUs in turns, with copies between them
   layers    four functions of one matrix product each; --slow NAME makes one of them three
+  train     steps of a small model: forward, backward, optimizer
+  compiled  a function by torch.compile
 
 Orders: "PART COUNT [FILE]" does it and writes the truth to FILE; the answer is one JSON object with the times
 of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second.
+"each PART SECONDS" does it again and again for so long and answers with the begin and the length in ns of each.
 "switch COUNT NOTES" decodes so many tokens with the launch hooks' NOTES on and as many with them off, in pairs,
 and answers with the seconds of each.
 
@@ -352,7 +355,38 @@ class Layers:
                 function(self.data)
 
 
-PARTS = {"eager": Eager, "triton": Triton, "lt": Lt, "graph": Graph, "gpus": Gpus, "layers": Layers}
+class Train:
+    markers = {}
+
+    def __init__(self, _truth, _options):
+        torch.manual_seed(1)
+        self.model = torch.nn.Sequential(*(torch.nn.Sequential(torch.nn.Linear(512, 512), torch.nn.ReLU()) for _ in range(8)))
+        self.model.to(DEVICE)
+        self.optimizer = torch.optim.AdamW(self.model.parameters())
+        self.data = torch.randn(256, 512, device=DEVICE)
+
+    def run(self, count):
+        for _ in range(count):
+            self.optimizer.zero_grad()
+            torch.nn.functional.mse_loss(self.model(self.data), self.data).backward()
+            self.optimizer.step()
+
+
+class Compiled:
+    markers = {}
+
+    def __init__(self, _truth, _options):
+        self.data = torch.randn(1024, 1024, device=DEVICE)
+        self.function = torch.compile(lambda x: torch.softmax(torch.relu(x * 2 + 1), dim=-1))
+
+    @torch.no_grad()
+    def run(self, count):
+        for _ in range(count):
+            self.function(self.data)
+
+
+PARTS = {"eager": Eager, "triton": Triton, "lt": Lt, "graph": Graph, "gpus": Gpus, "layers": Layers, "train": Train,
+         "compiled": Compiled}
 PROFILERS = {"cuda": {"activities": [ProfilerActivity.CUDA]},
              "both": {"activities": [ProfilerActivity.CUDA, ProfilerActivity.CPU]},
              "stack": {"activities": [ProfilerActivity.CUDA, ProfilerActivity.CPU], "with_stack": True}}
@@ -377,6 +411,17 @@ def measure_rate(part, count, profiler):
         part.run(count)
         synchronize()
         return count / (time.monotonic() - start)
+
+
+def measure_each(part, seconds):
+    """[begin on the monotonic clock, length] of each, in ns; each waits for the GPU."""
+    rows, end_ns = [], time.monotonic_ns() + int(seconds * 1e9)
+    while not rows or rows[-1][0] < end_ns:
+        begin_ns = time.monotonic_ns()
+        part.run(1)
+        synchronize()
+        rows.append([begin_ns, time.monotonic_ns() - begin_ns])
+    return rows
 
 
 def measure_token(part):
@@ -412,6 +457,8 @@ def serve(parts, truth, options):
             name, count, path = (*order.split(), "")[:3]
             if name == "rate":
                 print(measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
+            elif name == "each":
+                print(json.dumps(measure_each(parts[count], float(path))), file=answers, flush=True)
             elif name == "switch":
                 rows = HookSwitch(path.split(",")).compare(int(count), lambda: measure_token(parts["eager"]))
                 print(json.dumps(rows), file=answers, flush=True)

@@ -16,10 +16,11 @@ import time
 import unittest
 
 from gpuperf_system import AS_NOBODY, BUILD, LONG, Daemon, require_root, run_ctl, wait_until
-from injector_workload import Workload, require_fakes
+from injector_workload import FAKES, Workload, require_fakes
 
 CYCLES = 1000 if LONG else 50
 KILLS = 200 if LONG else 30
+KINETO = FAKES / "libfake_kineto_now.so"
 HELD_NS_MAX = 5_000_000  # what the issue allows; on a busy machine one is examined again
 
 
@@ -164,6 +165,33 @@ class AttachTest(unittest.TestCase):
             detach(self.daemon, program)
             self.check_quiet_end(program)
 
+    def test_cupti_is_finalised_where_it_was_loaded_but_not_used_before(self):
+        with workload() as program:
+            for line in ("init", f"open {FAKES / 'cupti_13/libcupti.so.13'}", "steady 1"):
+                program.do(line)
+            for _ in range(3):
+                self.assertEqual(attach(self.daemon, program)["state"], "attached")
+                wait_for_kernels(self.daemon, program)
+                self.assertEqual(detach(self.daemon, program)["detail"], "CUPTI is finalised")
+            program.do(f"profiler start {KINETO} 1")
+            program.do("profiler stop")
+            self.check_other_client_is_awaited(program)
+
+    def test_who_used_cupti_before_is_awaited(self):
+        with workload() as program:
+            for line in ("init", f"profiler start {KINETO} 1", "profiler stop", "steady 1"):
+                program.do(line)
+            self.check_other_client_is_awaited(program)
+
+    def check_other_client_is_awaited(self, program):
+        attach(self.daemon, program)
+        wait_for_state(self.daemon, program, "yielded")
+        self.assertEqual(session_of(self.daemon, program)["detail"], "CUPTI was used before")
+        wait_for_state(self.daemon, program, "collecting")
+        self.assertIn("another client has used it", detach(self.daemon, program)["detail"])
+        program.do("halt")
+        self.check_quiet_end(program)
+
     def test_graphs_from_before_are_never_traced_and_the_program_lives(self):
         with workload() as program:
             for line in ("init", "graph make early 20", "graph launch early 5"):
@@ -282,7 +310,6 @@ class AttachTest(unittest.TestCase):
                   "[t.join() for t in threads]\n"
                   "print(results, flush=True)\n"
                   "sys.stdin.readline()\n")
-        from injector_workload import FAKES
         environment = {**os.environ, "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / 'cupti_13'}"}
         with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                               env=environment) as program:
@@ -436,7 +463,6 @@ class RefusalTest(unittest.TestCase):
             self.assertEqual((program.end(), program.noise()), (0, ""))
 
     def test_a_fork_of_one_that_was_attached_to(self):
-        from injector_workload import FAKES
         script = ("import ctypes, os, sys\n"
                   "ctypes.CDLL('libcuda.so.1')\n"
                   "print('ready', flush=True)\n"

@@ -28,6 +28,8 @@ std::mutex g_lock;                           // of the subscriber; never held in
 Subscriber& g_subscriber = *new Subscriber;  // outlives every thread of the process
 std::atomic<bool> g_has_subscriber = false;
 std::atomic<bool> g_is_attached = false;
+std::atomic<CUresult (*)(unsigned)> g_driver_call =
+    nullptr;  // found at the first use, as the real one does
 std::atomic<uint64_t> g_finalised = 0;
 std::atomic<uint64_t> g_subscriptions = 0;
 std::string& g_failing = *new std::string(
@@ -89,6 +91,7 @@ Activities& activities() {
 
 void attach() {
   g_is_attached = true;
+  g_driver_call = &cuInit;
   fake_cuda_set_tools(&kTools);
 }
 
