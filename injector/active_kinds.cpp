@@ -11,7 +11,6 @@ struct KindRow {
 };
 // In the order of switching on.
 constexpr KindRow kKinds[] = {
-    {kKindOverhead, CUPTI_ACTIVITY_KIND_OVERHEAD},
     {kKindGraphs, CUPTI_ACTIVITY_KIND_GRAPH_TRACE},
     {kKindKernels, CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL},
     {kKindCopies, CUPTI_ACTIVITY_KIND_MEMCPY},
@@ -134,7 +133,6 @@ void ActiveKinds::fill_level(gpuperf_status& status, bool has_graphs) const {
   add(has(kKindCopies), GPUPERF_SESSION_LEVEL_COPIES,
       bit(GPUPERF_SESSION_MEMCPY) | bit(GPUPERF_SESSION_MEMSET));
   add(has(kKindMemory), GPUPERF_SESSION_LEVEL_MEMORY, bit(GPUPERF_SESSION_MEMORY));
-  add(has(kKindOverhead), 0, bit(GPUPERF_SESSION_OVERHEAD));
 }
 
 }  // namespace gpuperf::injector

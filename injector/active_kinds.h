@@ -19,9 +19,8 @@ constexpr uint32_t kKindCopies = 4;
 constexpr uint32_t kKindPeerCopies = 8;
 constexpr uint32_t kKindSets = 16;
 constexpr uint32_t kKindMemory = 32;
-constexpr uint32_t kKindOverhead = 64;
-constexpr uint32_t kKindRuntime = 128;
-constexpr uint32_t kKindDriver = 256;
+constexpr uint32_t kKindRuntime = 64;
+constexpr uint32_t kKindDriver = 128;
 
 class ActiveKinds {
  public:

@@ -34,7 +34,6 @@ enum gpuperf_attach_state {
 
 /* struct gpuperf_attach_block.flags: from the process's environment, which the library does not read then. */
 #define GPUPERF_ATTACH_NO_HOOKS 1u          /* GPUPERF_LAUNCH_HOOKS=0 */
-#define GPUPERF_ATTACH_END_AMONG_THREADS 2u /* GPUPERF_END_AMONG_THREADS=1 */
 
 struct gpuperf_attach_block {
 	__u64 magic;              /* GPUPERF_ATTACH_MAGIC */

@@ -49,7 +49,6 @@ const char* begin_first_time(gpuperf_attach_block& block) {
   const bool has_hooks =
       wants_hooks && find_nsight() == nullptr && install_launch_hooks(wake_injector);
   self.collector.set_attached(has_hooks);
-  if ((block.flags & GPUPERF_ATTACH_END_AMONG_THREADS) != 0) self.collector.end_among_threads();
   self.collector.watch_clients();
   return follow_process() ? nullptr : "no memory is left in the process";
 }

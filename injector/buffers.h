@@ -41,6 +41,9 @@ class Buffers {
   // afterwards.
   Completed take();
   void release(uint8_t* bytes);
+  bool has_complete() const {
+    return taken_ != nullptr || complete_.load(std::memory_order_relaxed) != nullptr;
+  }
   // Fills the ready slots with buffers whose memory is already faulted in.
   void stock_up();
   // Gives the ready buffers' memory back. For when nothing is collected.

@@ -203,7 +203,6 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
   };
   const bool by_node = burst_.is_by_node();
   want.all_apis = burst_.has_all_apis();
-  if (asks(GPUPERF_SESSION_OVERHEAD)) want.kinds |= kKindOverhead;
   if (asks(GPUPERF_SESSION_MEMCPY)) want.kinds |= kKindCopies | kKindPeerCopies;
   if (asks(GPUPERF_SESSION_MEMSET)) want.kinds |= kKindSets;
   if (asks(GPUPERF_SESSION_MEMORY)) want.kinds |= kKindMemory;
@@ -244,8 +243,8 @@ void Collector::apply(uint64_t now_ms) {
     begin_gap(GPUPERF_SESSION_CAUSE_NONE);  // until calls are recorded again
     records_.drop_hooked_calls();
   }
+  follow_launches(now_ms);
   if (must_wait_for_hooks(now_ms)) return;
-  if (!are_launches_followed()) followed_since_ms_ = 0;
   if (wants_any() && !take_cupti()) return;  // it is being finalized: continues at the next check
   if (control_.mode == GPUPERF_SESSION_OFF && !is_prepared_) {
     return set_state(GPUPERF_SESSION_STATE_OFF, GPUPERF_SESSION_CAUSE_CONTROL,
@@ -268,6 +267,9 @@ void Collector::apply(uint64_t now_ms) {
   records_.set_sample_every(control_.sample_every);
   const bool was_collecting = state_ == GPUPERF_SESSION_STATE_COLLECTING;
   const Want want = choose_kinds(now_ms);
+  const bool is_change =
+      want.kinds != active_.all() || (want.kinds != 0 && want.all_apis != active_.all_apis());
+  if (is_change && !can_switch(now_ms)) return;  // at the next check
   switch_kinds(want, now_ms);
   if (!can_collect()) return;
   // Launches could not be held back: retries at the next check.
@@ -303,16 +305,26 @@ void Collector::apply(uint64_t now_ms) {
 
 // --- finalizing CUPTI
 
+// Has launches followed while CUPTI is in use: by hooks that count them, else by hooks that only
+// note who is in the driver. Others cannot be held.
+void Collector::follow_launches(uint64_t now_ms) {
+  watch_launches((is_prepared_ || wants_any()) && !hooks_count());
+  if (!are_launches_followed()) {
+    followed_since_ms_ = 0;
+  } else if (followed_since_ms_ == 0) {
+    followed_since_ms_ = now_ms;
+  }
+}
+
 // Makes CUPTI ours to call. False: a thread is finalizing it and takes long.
 bool Collector::take_cupti() {
-  watch_launches(false);
   if (!finalizer_.hold(kFinalizeMs)) return false;
   if (finalizer_.is_done()) forget_cupti();
   return true;
 }
 
-// CUPTI was finalized: what it knew of us is gone. Records that it delivered at the end are in our
-// buffers.
+// CUPTI was finalized: what it knew of us is gone, and so are the names in records that it
+// delivered at the end.
 void Collector::forget_cupti() {
   const Finalizer::Outcome outcome = finalizer_.take_outcome();
   if (is_connected_) {
@@ -324,13 +336,16 @@ void Collector::forget_cupti() {
     end_pause_ms_ = std::min(2 * end_pause_ms_, kEndPauseMsMax);
     return;
   }
-  watch_launches(false);
   end_pause_ms_ = kEndPauseMs;
   cannot_end_ = outcome != Finalizer::Outcome::kEnded;
   if (cannot_end_) return;
   is_prepared_ = false;
   is_clean_ = true;
   is_finalised_ = true;
+  for (auto done = buffers_.take(); done.bytes != nullptr; done = buffers_.take()) {
+    records_.discard(done.bytes, done.valid_bytes, GPUPERF_SESSION_LOSS_INCOMPLETE);
+    buffers_.release(done.bytes);
+  }
   records_.renumber();
   active_.forget_calls_by_id();  // they work only from within cuInit
   clock_.forget();
@@ -344,10 +359,8 @@ const char* Collector::find_why_not_to_end() const {
   }
   if (foreign_.has_been()) return "CUPTI stays attached: another client has used it";
   if (had_calls_) return "CUPTI stays attached: calls of the API were recorded";
-  // Some such processes died of a corrupt heap, why is not known (docs/decisions/0012-cupti.md).
-  if (count_launching_threads() > 1 && !may_end_among_threads_) {
-    return "CUPTI stays attached: several threads launch";
-  }
+  // Finalized while threads allocate, it corrupts the heap then (docs/decisions/0012-cupti.md).
+  if (had_allocations_) return "CUPTI stays attached: allocations were recorded";
   if (cannot_end_ || api_.cuptiFinalize == nullptr) {
     return "CUPTI stays attached: it cannot be finalised";
   }
@@ -357,18 +370,13 @@ const char* Collector::find_why_not_to_end() const {
 // Nothing is wanted of CUPTI: has it finalized, if that harms nobody. Returns what becomes of it.
 const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (!is_prepared_) return is_finalised_ ? "CUPTI is finalised" : "";
-  if (const char* why_not = find_why_not_to_end()) {
-    watch_launches(false);
-    return why_not;
-  }
+  if (const char* why_not = find_why_not_to_end()) return why_not;
   if (active_.all() != 0) return "CUPTI stays attached: it cannot be finalised";
   if (control_.mode != GPUPERF_SESSION_OFF && is_young(now_ms)) {
     return "CUPTI stays attached at first: CUDA graphs may follow";
   }
-  if (!are_launches_followed() || followed_since_ms_ == 0) followed_since_ms_ = now_ms;
-  watch_launches(!hooks_count());
   // Launches that began before they were followed are over soon.
-  const bool may_be_in_launch = now_ms - followed_since_ms_ < kUnseenMs;
+  const bool may_be_in_launch = followed_since_ms_ == 0 || now_ms - followed_since_ms_ < kUnseenMs;
   if (may_be_in_launch || are_streams_asked() || now_ms < end_again_ms_) {
     return "CUPTI is about to be finalised";  // retried soon
   }
@@ -404,8 +412,10 @@ void Collector::on_graph(bool begins) {
   if (take_cupti() && begins && may_cover_graphs() && prepare() &&
       (active_.all() != 0 || register_buffers())) {
     is_clean_ = false;
+    const bool are_held = hold_for_switch();
     graphs_covered_ =
         active_.switch_on(kKindGraphs, active_.all_apis(), false).result == CUPTI_SUCCESS;
+    if (are_held) (void)release_launches();
   }
   if (graphs_.compare_exchange_strong(none, Graphs::kMade) || !graphs_covered_) return;
   // A thread that waited too long has begun a graph that is not covered.
@@ -437,6 +447,7 @@ bool Collector::retire(bool is_last, uint64_t now_ms, const char*& fate) {
   has_order_ = true;
   settle_end_ms_ = 0;
   apply(now_ms);
+  if (is_last) switch_off(active_.all(), now_ms);
   drain(true, now_ms);
   const bool may_still_end = is_prepared_ && !has_yielded_ && can_collect() && can_end();
   if ((may_still_end || active_.all() != 0) && !is_last) return false;
@@ -538,7 +549,9 @@ void Collector::step_aside(const char* whom) {
   begin_gap(GPUPERF_SESSION_CAUSE_OTHER_CLIENT);
   burst_.end();
   control_.burst_flags = 0;
+  const bool are_held = hold_for_switch();
   active_.switch_off(active_.all());
+  if (are_held) (void)release_launches();
   records_.drop_hooked_calls();
   active_.forget_calls_by_id();  // whole kinds will be switched meanwhile
   graphs_covered_ = false;
@@ -572,6 +585,7 @@ void Collector::suspect_client(const CuptiUse& use, uint64_t now_ms) {
 void Collector::drain(bool is_stopping, uint64_t now_ms) {
   if (is_connected_ && !clock_.can_convert()) return;  // wait for the clock's second reading
   records_.set_stopping(is_stopping || has_yielded_);
+  if (buffers_.has_complete() && !take_cupti()) return;  // not decoded while CUPTI is finalized
   for (auto done = buffers_.take(); done.bytes != nullptr; done = buffers_.take()) {
     if (done.valid_bytes == 0) {
       // Came back unused.

@@ -50,8 +50,6 @@ class Collector {
   void allow_nodes() { burst_.allow_nodes(); }
   // CUPTI is not finalized during a pause until this long after the first order.
   void set_young(uint64_t young_ms) { young_ms_ = young_ms; }
-  // Lets CUPTI be finalized in processes in which several threads launch.
-  void end_among_threads() { may_end_among_threads_ = true; }
   // In a process that is attached to: graphs may have been made before. GRAPH_TRACE is never
   // switched on there, so bursts by node take nothing away. `sees_graphs`: on_graph() is called
   // from now on.
@@ -114,6 +112,7 @@ class Collector {
   CuptiFound find_library();
   bool prepare();
   bool register_buffers();
+  void follow_launches(uint64_t now_ms);
   bool take_cupti();
   void forget_cupti();
   const char* find_why_not_to_end() const;
@@ -122,8 +121,10 @@ class Collector {
   void switch_kinds(const Want& want, uint64_t now_ms);
   void begin_hooked_calls(const Want& want, uint64_t now_ms);
   void end_hooked_calls(uint32_t off, uint64_t now_ms);
+  bool can_switch(uint64_t now_ms) const;
+  static bool hold_for_switch();
   void switch_off(uint32_t kinds, uint64_t now_ms);
-  void switch_on(const Want& want);
+  void switch_on(const Want& want, bool holds);
   void begin_gap(gpuperf_session_cause cause);
   void end_gap(uint64_t now_ms);
   void set_state(gpuperf_session_state state, gpuperf_session_cause cause, const char* detail);
@@ -161,7 +162,6 @@ class Collector {
   uint32_t hooked_kinds_ = 0;  // kinds wanted when hooked calls began
   uint64_t first_order_ms_ = 0;
   uint64_t young_ms_ = 0;
-  bool may_end_among_threads_ = false;
   const char* why_lost_ = nullptr;  // the last reason for losing track
   uint32_t lost_tracks_ = 0;        // how often hooked calls and records stopped matching
   uint64_t fresh_until_ms_ = 0;     // deadline for hooked calls to begin; 0 = none
@@ -187,7 +187,8 @@ class Collector {
   uint64_t kernels_from_ms_ = 0;  // kernels are not recorded before
   uint64_t calls_before_ = 0;     // call records when calls were switched on
   uint64_t kernels_before_ = 0;
-  bool had_calls_ = false;  // API calls were recorded: cuptiFinalize may corrupt the heap
+  // API calls or allocations were recorded: cuptiFinalize may corrupt the heap.
+  bool had_calls_ = false, had_allocations_ = false;
   uint64_t seen_graph_launches_ = 0;
   uint64_t seen_nodes_ = 0;
   uint64_t seen_untimed_ = 0;

@@ -16,6 +16,10 @@ constexpr uint64_t kUncountedMs = 15'000;
 constexpr uint32_t kLostTracksMax = 3;
 // While the process calls CUDA, its calls must be hooked or recorded by CUPTI within this time.
 constexpr uint64_t kFreshMs = 5'000;
+// Each holds others for 3 ms at most.
+constexpr int kHoldTries = 3;
+// How long a launch may take that hooks did not see begin.
+constexpr uint64_t kUnseenSwitchMs = 300;
 
 }  // namespace
 
@@ -52,6 +56,7 @@ bool Collector::must_wait_for_hooks(uint64_t now_ms) {
     lost_tracks_ = kLostTracksMax;
     return false;
   }
+  if (!is_clean_ && !can_switch(now_ms)) return true;
   if (!is_clean_) {
     if (state_ == GPUPERF_SESSION_STATE_COLLECTING) begin_gap(GPUPERF_SESSION_CAUSE_NONE);
     switch_off(active_.all(), now_ms);
@@ -60,6 +65,20 @@ bool Collector::must_wait_for_hooks(uint64_t now_ms) {
               "recording begins anew once CUPTI is finalised");
   }
   return !is_clean_ || !hooks_count();
+}
+
+// Whether kinds may be switched now. Where 16 threads launched meanwhile, CUPTI corrupted the heap.
+bool Collector::can_switch(uint64_t now_ms) const {
+  if (in_initialisation_ || graphs_.load() == Graphs::kUnknown) return true;  // none, or no hooks
+  return followed_since_ms_ != 0 && now_ms - followed_since_ms_ >= kUnseenSwitchMs;
+}
+
+// Whether launches wait from now on. Else one was in the driver all the time.
+bool Collector::hold_for_switch() {
+  for (int i = 0; i < kHoldTries; ++i) {
+    if (hold_launches()) return true;
+  }
+  return false;
 }
 
 void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
@@ -76,7 +95,7 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
   }
   if (active_.all() == 0 && want.kinds != 0 && !register_buffers()) return;
   if (want.hooked_calls && !are_hooked) return begin_hooked_calls(want, now_ms);
-  switch_on(want);
+  switch_on(want, !in_initialisation_);
 }
 
 // Kinds and log go on together, so that each record belongs to a logged call; in cuInit, before any
@@ -84,12 +103,12 @@ void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
 void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   hooked_kinds_ = want.kinds;
   if (in_initialisation_) {
-    switch_on(want);
+    switch_on(want, false);
     return records_.hook_calls(false);
   }
   const uint64_t start_unix_ns = read_unix_ns();
   if (!hold_launches()) return;  // retried at the next check
-  switch_on(want);
+  switch_on(want, false);
   count_dropped();
   records_.hook_calls(true);
   if (!release_launches()) {
@@ -104,7 +123,7 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
 // that is still running, now and later (H100).
 void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
   const uint64_t start_unix_ns = read_unix_ns();
-  bool is_clean = hold_launches();
+  bool is_clean = hold_for_switch();
   set_call_log(nullptr);
   active_.switch_off(off);
   if (is_clean) {
@@ -118,7 +137,9 @@ void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
 
 void Collector::switch_off(uint32_t kinds, uint64_t now_ms) {
   if (kinds == 0) return;
+  const bool are_held = (active_.all() & kinds) != 0 && hold_for_switch();
   active_.switch_off(kinds);
+  if (are_held) (void)release_launches();
   if ((kinds & kKindGraphs) != 0) graphs_covered_ = false;  // for good
   // Hands over what one set of kinds has recorded before the next begins.
   (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -135,7 +156,7 @@ void Collector::count_dropped() {
   }
 }
 
-void Collector::switch_on(const Want& want) {
+void Collector::switch_on(const Want& want, bool holds) {
   const uint32_t kinds = want.kinds & ~active_.all();
   if (kinds == 0) return;
   is_clean_ = false;
@@ -144,7 +165,10 @@ void Collector::switch_on(const Want& want) {
     kernels_before_ = records_.kernel_count();
     had_calls_ = true;
   }
+  const bool are_held = holds && hold_for_switch();
+  had_allocations_ |= (kinds & kKindMemory) != 0;
   const auto refusal = active_.switch_on(want.kinds, want.all_apis, in_initialisation_);
+  if (are_held) (void)release_launches();
   if (refusal.result != CUPTI_SUCCESS) {
     char what[40];
     std::snprintf(what, sizeof(what), "cuptiActivityEnable(%d)", static_cast<int>(refusal.kind));

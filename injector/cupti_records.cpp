@@ -13,35 +13,6 @@ bool begins_with(const char* text, const char* prefix) {
   return std::strncmp(text, prefix, std::strlen(prefix)) == 0;
 }
 
-// Overheads that CUPTI causes. The others are the driver's own, which CUPTI only reports.
-bool is_of_cupti(uint32_t type) {
-  return type == GPUPERF_OVERHEAD_BUFFER_FLUSH || type == GPUPERF_OVERHEAD_INSTRUMENTATION ||
-         type == GPUPERF_OVERHEAD_RESOURCE || type == GPUPERF_OVERHEAD_ACTIVITY_BUFFER;
-}
-
-uint32_t to_overhead_type(CUpti_ActivityOverheadKind kind) {
-  switch (static_cast<uint32_t>(kind)) {
-    case CUPTI_ACTIVITY_OVERHEAD_DRIVER_COMPILER:
-      return GPUPERF_OVERHEAD_DRIVER_COMPILER;
-    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH:
-      return GPUPERF_OVERHEAD_BUFFER_FLUSH;
-    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_INSTRUMENTATION:
-      return GPUPERF_OVERHEAD_INSTRUMENTATION;
-    case CUPTI_ACTIVITY_OVERHEAD_CUPTI_RESOURCE:
-      return GPUPERF_OVERHEAD_RESOURCE;
-    case CUPTI_ACTIVITY_OVERHEAD_RUNTIME_TRIGGERED_MODULE_LOADING:
-      return GPUPERF_OVERHEAD_MODULE_LOADING;
-    case CUPTI_ACTIVITY_OVERHEAD_LAZY_FUNCTION_LOADING:
-      return GPUPERF_OVERHEAD_FUNCTION_LOADING;
-    case CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL:
-      return GPUPERF_OVERHEAD_COMMAND_BUFFER_FULL;
-    case CUPTI_ACTIVITY_OVERHEAD_ACTIVITY_BUFFER_REQUEST:
-      return GPUPERF_OVERHEAD_ACTIVITY_BUFFER;
-    default:  // from newer versions
-      return GPUPERF_OVERHEAD_UNKNOWN;
-  }
-}
-
 uint32_t to_sync_type(CallClass call) {
   if (call == CallClass::kSyncEvent) return GPUPERF_SYNC_EVENT;
   if (call == CallClass::kSyncStream) return GPUPERF_SYNC_STREAM;
@@ -215,8 +186,6 @@ void CuptiRecords::take(const CUpti_Activity* activity) {
       return take_graph(activity);
     case CUPTI_ACTIVITY_KIND_MEMORY2:
       return take_memory(activity);
-    case CUPTI_ACTIVITY_KIND_OVERHEAD:
-      return take_overhead(activity);
     default:
       ++losses_[GPUPERF_SESSION_LOSS_UNKNOWN_RECORD];
   }
@@ -541,19 +510,6 @@ void CuptiRecords::take_memory(const CUpti_Activity* activity) {
       memory->memoryPoolConfig.memoryPoolType != CUPTI_ACTIVITY_MEMORY_POOL_TYPE_INVALID;
   record.place_id = find_place(memory->deviceId, memory->contextId, memory->streamId);
   if (record.place_id != 0) put(record, GPUPERF_SESSION_MEMORY, take_id(memory->correlationId));
-}
-
-void CuptiRecords::take_overhead(const CUpti_Activity* activity) {
-  const auto* overhead = reinterpret_cast<const CUpti_ActivityOverhead*>(activity);
-  Span span;
-  if (!read_span(overhead->start, overhead->end, span)) return;
-  gpuperf_session_overhead record = {};
-  record.start_unix_ns = span.start_unix_ns;
-  record.duration_ns = span.duration_ns;
-  record.type = to_overhead_type(overhead->overheadKind);
-  if (is_of_cupti(record.type)) cupti_overhead_ns_ += span.duration_ns;
-  const bool is_thread = overhead->objectKind == CUPTI_ACTIVITY_OBJECT_THREAD;
-  put(record, GPUPERF_SESSION_OVERHEAD, is_thread ? overhead->objectId.pt.threadId : 0);
 }
 
 }  // namespace gpuperf::injector

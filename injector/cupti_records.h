@@ -125,7 +125,6 @@ class CuptiRecords : private CallJoin::Sink {
   void take_api(const CUpti_Activity* activity, bool is_driver);
   void take_graph(const CUpti_Activity* activity);
   void take_memory(const CUpti_Activity* activity);
-  void take_overhead(const CUpti_Activity* activity);
 
   const CuptiApi& api_;
   const CuptiClock& clock_;

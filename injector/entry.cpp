@@ -100,7 +100,6 @@ void initialise() {
     self.collector.trust_graph_hooks();
   }
   if (is_set("GPUPERF_NODE_BURSTS")) self.collector.allow_nodes();
-  if (is_set("GPUPERF_END_AMONG_THREADS")) self.collector.end_among_threads();
   self.collector.set_young(read_ms("GPUPERF_SETTLE_MS", kYoungMs));
   self.collector.watch_clients();
   ask_in_initialisation(self, read_ms("GPUPERF_INIT_WAIT_MS", kAnswerInInitMs));

@@ -314,8 +314,6 @@ bool release_launches() { return g_gate.open(); }
 
 void watch_launches(bool is_on) { set_flag(gpuperf_hook_flags.attention, kWatched, is_on); }
 
-uint32_t count_launching_threads() { return g_is_installed ? g_threads.count() : 0; }
-
 bool are_launches_followed() { return hooks_count() || is_wanted(kWatched); }
 
 bool can_log_calls() { return g_is_installed && g_can_log; }

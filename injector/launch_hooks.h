@@ -47,8 +47,6 @@ bool release_launches();
 void watch_launches(bool is_on);
 // Whether they are followed, or counted.
 bool are_launches_followed();
-// How many threads at once have launched while they were.
-uint32_t count_launching_threads();
 // Whether calls can be logged with their streams. Call after install_launch_hooks.
 bool can_log_calls();
 // Logs calls that begin from now on, with stream numbers from `ask`; null stops it. Nothing is

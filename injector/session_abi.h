@@ -412,7 +412,8 @@ struct gpuperf_session_memory {
 	__u8 from_pool;           /* 1 = from a memory pool, whose own size does not change */
 };
 
-/* struct gpuperf_session_overhead.type: as CUpti_ActivityOverheadKind, with numbers fixed here. */
+/* struct gpuperf_session_overhead.type. 1 to 8 are CUPTI's and no longer sent: switching its records
+ * of overhead off crashes programs (docs/decisions/0012-cupti.md). */
 #define GPUPERF_OVERHEAD_UNKNOWN 0u
 #define GPUPERF_OVERHEAD_DRIVER_COMPILER 1u
 #define GPUPERF_OVERHEAD_BUFFER_FLUSH 2u

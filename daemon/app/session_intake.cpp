@@ -23,6 +23,7 @@ Result<std::unique_ptr<SessionSource>> make_session_source(const Settings& setti
                   .records_per_second = ingest.max_records_per_second},
        .order = {.sample_every = static_cast<uint32_t>(ingest.sample_every)},
        .hooked_calls = ingest.hooked_calls && settings.overhead.launch_hooks,
+       .allocations = ingest.allocations,
        .flush_interval_ms = static_cast<uint32_t>(ingest.flush_interval_ms),
        .find_owner = [proc = std::move(parts.proc)](
                          const ProcessKey& process) { return read_owner(proc, process, nullptr); },

@@ -155,9 +155,6 @@ Refused AttachSequence::find_refusal_to_enter() {
       return {AttachRefusal::kDisabled, "its environment has GPUPERF_DISABLE"};
     }
     if (find_variable(text, "GPUPERF_LAUNCH_HOOKS") == "0") flags_ |= GPUPERF_ATTACH_NO_HOOKS;
-    if (is_set(find_variable(text, "GPUPERF_END_AMONG_THREADS"))) {
-      flags_ |= GPUPERF_ATTACH_END_AMONG_THREADS;
-    }
   }
   if (target_.seccomp != 0 && request_.accept_seccomp == 0) {
     return {AttachRefusal::kSeccomp,

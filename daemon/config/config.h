@@ -46,6 +46,7 @@ struct Settings {
     uint64_t max_records_per_second = 2'000'000;  // of one session
     uint64_t sample_every = 1;                    // launches; 1 = all
     bool hooked_calls = true;  // calls are recorded by launch hooks, not by CUPTI
+    bool allocations = false;  // of device memory, by CUPTI, which then stays attached
     uint64_t flush_interval_ms = 250;
     std::string injector_path;      // as the host names it; empty = looked for
     std::string cdi_spec;           // file; empty = off

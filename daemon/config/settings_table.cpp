@@ -120,6 +120,13 @@ constexpr SettingRow kRows[] = {
      "a paused session leaves no cost behind. Launches that threads make on one stream at the same "
      "time are left without their call. Needs overhead.launch_hooks.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.hooked_calls; }}},
+    {"ingest", "allocations",
+     "Record each allocation of device memory in injected processes, for "
+     "gpuperf_gpu_allocated_bytes "
+     "and the memory in gpuperfctl sessions. CUPTI then stays attached for the life of the "
+     "process, "
+     "which costs each launch 0.5 us, also while nothing is recorded.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.allocations; }}},
     {"ingest", "flush_interval_ms",
      "Maximum time that a record waits in its process before it is sent.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.ingest.flush_interval_ms; }, 10,

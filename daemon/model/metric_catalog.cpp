@@ -250,8 +250,9 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kBytes,
      .labels = kUuidAndOwner,
      .source = "CUPTI records of injected processes: allocations less releases",
-     .help = "Device memory held by running processes, from allocations seen since the session "
-             "began; gpuperfctl sessions shows where this is incomplete."},
+     .help =
+         "Device memory held by running processes, from allocations seen since the session "
+         "began; gpuperfctl sessions shows where this is incomplete. Needs ingest.allocations."},
     {.metric = Metric::kGpuBusy,
      .name = "gpuperf_gpu_busy_seconds_total",
      .type = MetricType::kCounter,

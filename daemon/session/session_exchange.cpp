@@ -212,6 +212,7 @@ void SessionSource::send_order(OpenSession& session) {
       make_session_control(kind, {.version = session.version, .sequence = session.sent_messages},
                            session.id, *session.unsent_order, setup_.flush_interval_ms);
   if (setup_.hooked_calls) message.enabled_kinds |= GPUPERF_SESSION_HOOKED_CALLS;
+  if (!setup_.allocations) message.enabled_kinds &= ~GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMORY);
   const auto sent = session.socket.send(std::as_bytes(std::span(&message, 1)));
   if (sent == SessionSocket::Sent::kNoRoom) return;
   ++session.sent_messages;

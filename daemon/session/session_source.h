@@ -58,6 +58,7 @@ class SessionSource {
     SessionLimits limits;
     SessionOrder order;         // for new sessions
     bool hooked_calls = false;  // launch hooks may record the calls that launch
+    bool allocations = true;    // of device memory may be recorded
     uint32_t flush_interval_ms = 250;
     std::string proc_root = "/proc";
     std::function<Owner(const ProcessKey&)> find_owner;

@@ -19,7 +19,7 @@ THREADS_ORDER, DECODE_ORDER = "threads 300", f"eager {DECODE_TOKENS}"
 PARITY = re.compile(r"thread_(\d)_(even|odd)")
 # What becomes of CUPTI in between, and after how long a life of the process.
 BETWEEN = {"kept": ("CUPTI stays attached at first", {"GPUPERF_SETTLE_MS": "3600000"}),
-           "ended": ("CUPTI is finalised", {"GPUPERF_SETTLE_MS": "0", "GPUPERF_END_AMONG_THREADS": "1"})}
+           "ended": ("CUPTI is finalised", {"GPUPERF_SETTLE_MS": "0"})}
 COST_ORDER, COST_ROUNDS = "rate 4", 4
 BARE_SECONDS, FIRST_SECONDS, LEAVE_SECONDS, LATER_SECONDS = 4, 10, 6, 60
 COST_MAX = {f"first {FIRST_SECONDS} s": 1.03, "the minute after": 1.01}

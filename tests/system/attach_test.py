@@ -105,7 +105,7 @@ class AttachTest(unittest.TestCase):
         self.assertEqual((program.end(), program.noise()), (0, ""))
 
     def test_a_running_program_has_kernels_within_two_seconds_and_none_after_detach(self):
-        with workload(GPUPERF_END_AMONG_THREADS="1") as program:
+        with workload() as program:
             program.do("init")
             program.do("steady 2")
             began = time.monotonic()
@@ -209,7 +209,7 @@ class AttachTest(unittest.TestCase):
             self.check_quiet_end(program)
 
     def test_many_cycles_leave_nothing_behind(self):
-        with workload(GPUPERF_END_AMONG_THREADS="1") as program:
+        with workload() as program:
             program.do("init")
             program.do("steady 2 5")
             held = []
@@ -237,7 +237,7 @@ class AttachTest(unittest.TestCase):
     def test_a_worker_killed_at_any_moment_leaves_the_program_alone(self):
         random_source = random.Random(7)
         attached = 0
-        with workload(GPUPERF_END_AMONG_THREADS="1") as program:
+        with workload() as program:
             program.do("init")
             program.do("steady 2")
             launches = program.state()["steady_launches"]

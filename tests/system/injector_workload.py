@@ -35,7 +35,7 @@ class Workload:
                     # A busy machine answers late; what depends on the shipped wait sets it back.
                     "GPUPERF_INIT_WAIT_MS": "5000",
                     # Tests of the shipped values override these.
-                    "GPUPERF_SETTLE_MS": "0", "GPUPERF_END_AMONG_THREADS": "1",
+                    "GPUPERF_SETTLE_MS": "0",
                     "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / f'cupti_{cupti}'}", **(environment or {})}
         inherited = {name: value for name, value in os.environ.items() if not name.startswith("GPUPERF_")}
         self.process = subprocess.Popen(

@@ -13,7 +13,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <map>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "tests/fakes/cupti/fake_cuda.h"
@@ -52,6 +54,16 @@ struct FakeName {
   const char* name;
 };
 
+// The names in records are CUPTI's own: after the end they are gone, and who reads one crashes.
+class Names {
+ public:
+  const char* keep(const char* name);
+  void forget_all();
+
+ private:
+  std::map<std::string, const char*> names_;  // each in a page of its own
+};
+
 class Activities {
  public:
   CUptiResult register_callbacks(CUpti_BuffersCallbackRequestFunc request,
@@ -67,6 +79,7 @@ class Activities {
   bool is_on(CUpti_ActivityKind kind) const { return (kinds_.load() >> kind & 1) != 0; }
   bool is_any_on() const { return kinds_ != 0; }
   bool has_recorded_calls() const { return has_recorded_calls_; }
+  bool has_recorded_allocations() const { return has_recorded_allocations_; }
 
   void on_work(const FakeWork& work);
   void on_exit(const FakeCall& call);
@@ -76,6 +89,7 @@ class Activities {
   std::atomic<uint64_t> reversed = 0;
 
  private:
+  Names names_;
   // Correlation ids begin with 1 again after the end (seen on an H100).
   uint32_t ids_before_ = 0;
   struct Pending {
@@ -96,6 +110,7 @@ class Activities {
   void put_copy(const FakeWork& work);
   void put_memory(const FakeWork& work);
   std::atomic<bool> has_recorded_calls_ = false;
+  std::atomic<bool> has_recorded_allocations_ = false;
   uint8_t* reserve(size_t bytes);
   bool finish(Buffer& buffer, bool is_forced);
   void deliver(Buffer& buffer);

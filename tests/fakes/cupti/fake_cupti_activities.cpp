@@ -1,5 +1,6 @@
 // Buffers, clocks and which kinds are on.
 
+#include <sys/mman.h>
 #include <time.h>
 
 #include <cstdio>
@@ -20,6 +21,7 @@ uint64_t read_unix_ns() {
 // Of two readings, to convert between clocks from the first record on.
 constexpr uint64_t kFirstBaseNs = 1'000'000;
 constexpr uint64_t kPairNs = 1'000;
+constexpr size_t kPageBytes = 4096;
 
 }  // namespace
 
@@ -191,6 +193,22 @@ size_t Activities::take_dropped() {
   return count;
 }
 
+const char* Names::keep(const char* name) {
+  const char*& kept = names_[name];
+  if (kept == nullptr) {
+    void* page =
+        mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (page == MAP_FAILED) return name;
+    kept = std::strncpy(static_cast<char*>(page), name, kPageBytes - 1);
+  }
+  return kept;
+}
+
+void Names::forget_all() {
+  for (const auto& [_, kept] : names_) (void)munmap(const_cast<char*>(kept), kPageBytes);
+  names_.clear();
+}
+
 void Activities::forget_all() {
   const std::scoped_lock lock(lock_);
   (void)flush(true);
@@ -199,6 +217,7 @@ void Activities::forget_all() {
   request_ = nullptr;
   complete_ = nullptr;
   clock_ = nullptr;
+  names_.forget_all();
 }
 
 void Activities::read_state(FakeCuptiState& state) {

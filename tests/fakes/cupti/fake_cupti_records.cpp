@@ -79,7 +79,7 @@ void Activities::put_kernel(const FakeWork& work) {
   kernel.staticSharedMemory = 1024;
   kernel.dynamicSharedMemory = 512;
   kernel.correlationId = work.correlation_id;
-  kernel.name = work.name;
+  kernel.name = names_.keep(work.name);
   kernel.graphNodeId = work.node_id;
   kernel.graphId = work.graph_id;
   if (untimed > 0) {
@@ -177,7 +177,9 @@ void Activities::on_work(const FakeWork& done) {
       return put(graph, work.start_unix_ns, work.end_unix_ns);
     }
     case FakeWorkKind::kMemory:
-      if (is_on(CUPTI_ACTIVITY_KIND_MEMORY2)) put_memory(work);
+      if (!is_on(CUPTI_ACTIVITY_KIND_MEMORY2)) return;
+      has_recorded_allocations_ = true;
+      put_memory(work);
       return;
   }
 }

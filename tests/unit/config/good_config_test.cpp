@@ -127,6 +127,7 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "max_records_per_second": 5000,
     "sample_every": 10,
     "hooked_calls": false,
+    "allocations": true,
     "flush_interval_ms": 100,
     "injector_path": "/srv/libgpuperf_injector.so",
     "cdi_spec": "/srv/cdi/gpuperf.json",

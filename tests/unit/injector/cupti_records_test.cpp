@@ -347,24 +347,6 @@ TEST_F(CuptiRecordsTest, AnAllocationIsCarriedOverAndOtherOperationsAreCounted) 
   EXPECT_EQ(lost(GPUPERF_SESSION_LOSS_UNKNOWN_RECORD), 1u);
 }
 
-TEST_F(CuptiRecordsTest, OverheadIsCarriedOverAndCuptisOwnIsAddedUp) {
-  CUpti_ActivityOverhead3 overhead = {};
-  set_common(overhead, CUPTI_ACTIVITY_KIND_OVERHEAD);
-  overhead.overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH;
-  overhead.objectKind = CUPTI_ACTIVITY_OBJECT_THREAD;
-  overhead.objectId.pt.threadId = 4321;
-  add(overhead);
-  const auto record = convert_to<gpuperf_session_overhead>(GPUPERF_SESSION_OVERHEAD);
-  overhead.overheadKind = CUPTI_ACTIVITY_OVERHEAD_COMMAND_BUFFER_FULL;
-  add(overhead);
-  const auto drivers = convert_to<gpuperf_session_overhead>(GPUPERF_SESSION_OVERHEAD);
-
-  EXPECT_EQ((std::vector<uint32_t>{record.record.id, record.type}),
-            (std::vector<uint32_t>{4321, GPUPERF_OVERHEAD_BUFFER_FLUSH}));
-  EXPECT_EQ(drivers.type, GPUPERF_OVERHEAD_COMMAND_BUFFER_FULL);
-  EXPECT_EQ(records_->cupti_overhead_ns(), 300u);
-}
-
 TEST_F(CuptiRecordsTest, TimesThatCannotBeAreCountedByWhy) {
   CUpti_ActivityKernel10 kernel = make_kernel(1, "k");
   kernel.start = kernel.end = 0;

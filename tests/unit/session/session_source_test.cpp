@@ -143,6 +143,16 @@ class SessionSourceTest : public ::testing::Test {
   std::unique_ptr<SessionSource> source_;
 };
 
+TEST_F(SessionSourceTest, AsksForAllocationsOnlyWhereTheyAreWanted) {
+  setup_.allocations = false;
+  start();
+
+  const gpuperf_control welcome = connect().greet();
+
+  EXPECT_EQ(welcome.enabled_kinds,
+            GPUPERF_SESSION_ALL_KINDS & ~GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMORY));
+}
+
 TEST_F(SessionSourceTest, WelcomesAProcessAndTellsWhatItSends) {
   setup_.order.sample_every = 3;
   start();
