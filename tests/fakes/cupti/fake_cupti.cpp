@@ -259,7 +259,8 @@ CUptiResult cuptiFinalize() {
     std::fprintf(stderr, "fake CUPTI: cuptiFinalize after calls of the API were recorded\n");
     std::abort();
   }
-  // Likewise in 13 of 20 runs while threads allocated, and in none of 15 without (H100, CUPTI 13.0).
+  // Likewise in 13 of 20 runs while threads allocated, and in none of 15 without (H100,
+  // CUPTI 13.0).
   if (activities().has_recorded_allocations()) {
     std::fprintf(stderr, "fake CUPTI: cuptiFinalize after allocations were recorded\n");
     std::abort();
