@@ -15,9 +15,12 @@ from session_receiver import ALL_KINDS, API, MEMORY, PAUSE, RUN, SYNC, Receiver
 from session_rig import FOLDER, Worker, compare_speed, measure, receive
 from trace_rig import start_tracer
 
-CYCLES = int(os.environ.get("WINDOWS", "640"))  # long form: 10000
-CYCLES_PER_LOOK = max(CYCLES // 16, 1)         # a status that says so may take a second
-THREADS = 16
+WINDOWS = int(os.environ.get("WINDOWS", "640"))  # long form: 10000
+# What threads do meanwhile, and how many windows.
+CYCLES = {"16 threads of PyTorch work": ("work:16", WINDOWS),
+          "some threads allocate": ("launch:8,alloc:4", WINDOWS // 4),
+          "some threads do other things": ("launch:4,alloc:4,host:4,streams:2,esync:2,query:2", WINDOWS // 4),
+          "graphs and torch.profiler come and go": ("launch:6,copy:4,alloc:2,graph:3,profiler:1", WINDOWS // 4)}
 ROUNDS, LAUNCHES = 15, 60_000      # a measurement of 0.2 s
 REPLAYS = 1_000
 IDLE_RATIO = 0.99
@@ -88,22 +91,29 @@ def wait_for_state(receiver, pid, state, detail="", seconds=20.0):
 
 
 def check_cycles(report, rig):
+    for name, (order, windows) in CYCLES.items():
+        run_cycles(report, rig, name, order, windows)
+
+
+def run_cycles(report, rig, name, order, windows):
     """On and ended again and again while threads work. A daemon counts the launches, so that windows hold them."""
     random.seed(1)
     entries = {"cuda_func_sym": {name: name for name in ("cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyDtoHAsync_v2")}}
+    windows_per_look = max(windows // 16, 1)  # a status that says so may take a second
+    has_graphs = "graph" in order
     with start_tracer(rig, probes=entries) as tracer, \
             receive(rig, welcome={"flush_ms": 50, "kinds": NO_CALLS}) as receiver, \
             Program(rig, receiver.path, GPUPERF_SETTLE_MS="0") as program:
         tracer.wait_for_probes()
-        program.do("spin", THREADS)
+        program.do("spin", order)
         session = wait_for_state(receiver, program.pid, "collecting")
         ended = looks = 0
-        for number in range(CYCLES):
+        for number in range(windows):
             program.check_alive(number)
             session.order(mode=RUN, kinds=NO_CALLS, flush_ms=50)
             time.sleep(random.uniform(0.003, 0.03))
             session.order(mode=PAUSE, kinds=NO_CALLS, flush_ms=50)
-            if number % CYCLES_PER_LOOK == CYCLES_PER_LOOK - 1:
+            if number % windows_per_look == windows_per_look - 1 and not has_graphs:
                 looks += 1
                 with contextlib.suppress(RuntimeError):
                     wait_for_state(receiver, program.pid, "paused", ENDED, 5)
@@ -115,7 +125,8 @@ def check_cycles(report, rig):
         code, said = program.end()
     report.say(f"     launches were held {len(holds_ns)} times; median {statistics.median(holds_ns or [0]) / 1e6:.2f} ms, "
                f"at most {max(holds_ns, default=0) / 1e6:.1f}; {len(session.gaps)} gaps")
-    report.check(f"{CYCLES} times on and ended while {THREADS} threads work", code == 0 and not said,
+    # torch.profiler warns there.
+    report.check(f"{windows} times on and ended while {name} ({order})", code == 0 and (has_graphs or not said),
                  f"exit {code}, {said!r}; {work['rounds']} rounds")
     report.check("every result is right", work["wrong"] == 0 and work["rounds"] > 0, f"wrong {work['wrong']}")
     report.check("CUPTI was ended whenever it was looked at", ended == looks, f"{ended} of {looks}")
@@ -162,7 +173,7 @@ def check_late_graphs(report, rig):
                      f"{launches} of {expected} launches, exit {code}, wrong {wrong + work['wrong']}, {said!r}")
 
     with receive(rig) as receiver, Program(rig, receiver.path) as program:
-        program.do("spin", 4)
+        program.do("spin", "work:4")
         wait_for_state(receiver, program.pid, "collecting")
         for name in "ab":
             program.do("capture", name)
@@ -170,7 +181,7 @@ def check_late_graphs(report, rig):
 
     path = rig.new_path("late")
     with Program(rig, path) as program:
-        program.do("spin", 4)
+        program.do("spin", "work:4")
         with Receiver(path) as receiver:
             wait_for_state(receiver, program.pid, "collecting", seconds=30)
             program.do("capture", "a")
@@ -179,7 +190,7 @@ def check_late_graphs(report, rig):
     # Nothing is known of GRAPH_TRACE then: it stays off.
     for number in range(6):
         with receive(rig, welcome={"kinds": NO_CALLS}) as receiver, Program(rig, receiver.path) as program:
-            program.do("spin", 4)
+            program.do("spin", "work:4")
             session = wait_for_state(receiver, program.pid, "collecting")
             session.order(mode=PAUSE, kinds=NO_CALLS)
             wait_for_state(receiver, program.pid, "paused", ENDED)

@@ -4,8 +4,10 @@ one line of JSON.
 
 usage: session_finalize_work.py work | session_finalize_work.py ids
 
-  spin THREADS     launches, copies, allocates and records events on so many threads until "halt"; with
-                   eight and more, memory goes back to the driver now and then, which captures forbid
+  spin PARTS       threads, for example "work:4,alloc:2", until "halt": work launches, copies, allocates and
+                   records events; with eight and more of it, memory goes back to the driver now and then, which
+                   captures forbid. launch launches only, copy copies, alloc, host, streams, query, esync make these
+                   calls, graph captures, replays and destroys graphs, profiler runs torch.profiler each second
   halt             {"rounds", "wrong"}: how often each result was compared, and how often it differed
   capture NAME     a graph of 200 kernels
   replay NAME N    replays it, and compares what it leaves
@@ -16,9 +18,11 @@ ids: whether CUPTI takes single calls by callback id before and after cuptiFinal
 """
 
 import ctypes
+import functools
 import json
 import sys
 import threading
+import time
 
 import torch
 
@@ -27,6 +31,49 @@ REQUEST = ctypes.CFUNCTYPE(None, ctypes.POINTER(ctypes.c_void_p), ctypes.POINTER
                            ctypes.POINTER(ctypes.c_size_t))
 COMPLETE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t,
                             ctypes.c_size_t)
+
+
+class Calls:
+    """Each returns a call of the CUDA runtime that may be made again and again."""
+
+    def __init__(self):
+        self.runtime = ctypes.CDLL("libcudart.so.13")  # of PyTorch, mapped already
+
+    def do(self, name, *arguments):
+        if (error := getattr(self.runtime, name)(*arguments)) != 0:
+            raise RuntimeError(f"{name}: {error}")
+
+    def make(self, name, *arguments):
+        handle = ctypes.c_void_p()
+        self.do(name, ctypes.byref(handle), *arguments)
+        return handle
+
+    def alloc(self):
+        return lambda: self.do("cudaFree", self.make("cudaMalloc", ctypes.c_size_t(1 << 16)))
+
+    def host(self):
+        return lambda: self.do("cudaFreeHost", self.make("cudaHostAlloc", ctypes.c_size_t(1 << 16), 0))
+
+    def streams(self):
+        return lambda: self.do("cudaStreamDestroy", self.make("cudaStreamCreateWithFlags", 1))
+
+    def query(self):
+        event = self.make("cudaEventCreate")
+        return lambda: self.do("cudaEventQuery", event)
+
+    def esync(self):
+        event = self.make("cudaEventCreate")
+        return lambda: self.do("cudaEventSynchronize", event)
+
+    def copy(self):
+        stream = self.make("cudaStreamCreateWithFlags", 1)
+        device, host = torch.zeros(4096, device="cuda"), torch.zeros(4096).pin_memory()
+
+        def call():
+            self.do("cudaMemcpyAsync", ctypes.c_void_p(device.data_ptr()), ctypes.c_void_p(host.data_ptr()),
+                    ctypes.c_size_t(4096), 1, stream)
+            self.do("cudaStreamSynchronize", stream)
+        return call
 
 
 def is_wrong(result, expected):
@@ -46,6 +93,7 @@ class Work:
         self.threads, self.is_over = [], False
         self.rounds = self.wrong = 0
         self.lock = threading.Lock()
+        self.capturing = threading.Lock()  # the profiler waits for the device, which captures forbid
         self.numbers = torch.zeros(16, device="cuda")
 
     def compute(self, value, steps):
@@ -72,21 +120,79 @@ class Work:
                 del extra
                 if number == 7 and rounds % 64 == 0:
                     torch.cuda.empty_cache()
+        self.add(rounds, wrong)
+
+    def spin(self, parts):
+        self.is_over, self.rounds, self.wrong = False, 0, 0
+        for part in parts.split(","):
+            name, _, count = part.partition(":")
+            do = getattr(self, name, None) or functools.partial(self.repeat, getattr(Calls(), name))
+            self.threads += [threading.Thread(target=do, args=(number,)) for number in range(int(count or 1))]
+        for thread in self.threads:
+            thread.start()
+        return {}
+
+    def add(self, rounds, wrong=0):
         with self.lock:
             self.rounds += rounds
             self.wrong += wrong
 
-    def spin(self, count):
-        self.is_over, self.rounds, self.wrong = False, 0, 0
-        self.threads = [threading.Thread(target=self.work, args=(number,)) for number in range(int(count))]
-        for thread in self.threads:
-            thread.start()
-        return {}
+    def repeat(self, make_call, _number):
+        """A call of the CUDA runtime, again and again."""
+        call, rounds = make_call(), 0
+        while not self.is_over:
+            for _ in range(50):
+                call()
+            rounds += 1
+        self.add(rounds)
+
+    def launch(self, _number):
+        numbers, count = torch.zeros(4096, device="cuda"), 0
+        torch.cuda.synchronize()
+        with torch.cuda.stream(torch.cuda.Stream()):
+            while not self.is_over:
+                for _ in range(200):
+                    numbers.add_(1)
+                count += 200
+                torch.cuda.current_stream().synchronize()
+            self.add(count, int(numbers[0].item() != count))
+
+    def graph(self, _number):
+        stream, rounds, wrong = torch.cuda.Stream(), 0, 0
+        while not self.is_over:
+            with torch.cuda.stream(stream):
+                numbers = torch.zeros(256, device="cuda")
+                stream.synchronize()
+                graph = torch.cuda.CUDAGraph()
+                with self.capturing, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+                    for _ in range(20):
+                        numbers.add_(1)
+                for _ in range(30):
+                    graph.replay()
+                stream.synchronize()
+                wrong += numbers[0].item() != 600
+            del graph
+            rounds += 1
+        self.add(rounds, wrong)
+
+    def profiler(self, _number):
+        from torch.profiler import ProfilerActivity, profile
+        rounds = 0
+        while not self.is_over:
+            time.sleep(1)
+            with self.capturing, profile(activities=[ProfilerActivity.CUDA, ProfilerActivity.CPU]):
+                numbers = torch.zeros(64, device="cuda")
+                for _ in range(50):
+                    numbers.add_(1)
+                torch.cuda.synchronize()
+            rounds += 1
+        self.add(rounds)
 
     def halt(self):
         self.is_over = True
         for thread in self.threads:
             thread.join()
+        self.threads = []
         return {"rounds": self.rounds, "wrong": self.wrong}
 
     def capture(self, name):
@@ -121,7 +227,7 @@ def serve():
         print(json.dumps(getattr(work, verb)(*words)), flush=True)
 
 
-class Calls:
+class Records:
     """Records of cudaLaunchKernel, by single calls. No other thread uses CUDA here."""
 
     def __init__(self):
@@ -157,7 +263,7 @@ class Calls:
 
 def try_ids():
     value = torch.zeros(16, device="cuda")
-    calls = Calls()
+    calls = Records()
     rows = [calls.record(value)]
     for _ in range(2):
         torch.cuda.synchronize()
