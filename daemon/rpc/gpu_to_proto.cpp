@@ -109,7 +109,8 @@ void add_process(const GpuProcessRow& process, v1::Session& session) {
     memory.set_allocations(row.allocations);
     memory.set_releases(row.releases);
   }
-  session.set_memory_complete(process.memory_complete);
+  // Without one allocation seen, they may not be recorded at all (ingest.allocations).
+  session.set_memory_complete(process.memory_complete && !process.memory.empty());
   session.set_api_calls(totals.api_calls);
   session.set_api_errors(totals.api_errors);
 }

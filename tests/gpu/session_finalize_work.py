@@ -101,7 +101,7 @@ class Work:
             value = torch.relu(value @ self.weights)
         return value
 
-    def work(self, number):
+    def run_work(self, number):
         stream = torch.cuda.Stream()
         host = torch.empty_like(self.start, device="cpu").pin_memory()
         expected = self.expected.cpu()
@@ -126,7 +126,7 @@ class Work:
         self.is_over, self.rounds, self.wrong = False, 0, 0
         for part in parts.split(","):
             name, _, count = part.partition(":")
-            do = getattr(self, name, None) or functools.partial(self.repeat, getattr(Calls(), name))
+            do = getattr(self, f"run_{name}", None) or functools.partial(self.repeat, getattr(Calls(), name))
             self.threads += [threading.Thread(target=do, args=(number,)) for number in range(int(count or 1))]
         for thread in self.threads:
             thread.start()
@@ -146,7 +146,7 @@ class Work:
             rounds += 1
         self.add(rounds)
 
-    def launch(self, _number):
+    def run_launch(self, _number):
         numbers, count = torch.zeros(4096, device="cuda"), 0
         torch.cuda.synchronize()
         with torch.cuda.stream(torch.cuda.Stream()):
@@ -157,7 +157,7 @@ class Work:
                 torch.cuda.current_stream().synchronize()
             self.add(count, int(numbers[0].item() != count))
 
-    def graph(self, _number):
+    def run_graph(self, _number):
         stream, rounds, wrong = torch.cuda.Stream(), 0, 0
         while not self.is_over:
             with torch.cuda.stream(stream):
@@ -175,7 +175,7 @@ class Work:
             rounds += 1
         self.add(rounds, wrong)
 
-    def profiler(self, _number):
+    def run_profiler(self, _number):
         from torch.profiler import ProfilerActivity, profile
         rounds = 0
         while not self.is_over:

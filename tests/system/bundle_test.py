@@ -124,12 +124,14 @@ class BundleTest(unittest.TestCase):
 
     def test_1_what_is_looked_for_is_there(self):
         shown = self.daemon.ctl("slow", "list", "-o", "json").stdout
-        with urllib.request.urlopen(f"http://127.0.0.1:{self.daemon.port}/metrics", timeout=30) as answer:
-            metrics = answer.read().decode()
         for text in (COMM, FUNCTION, ARGUMENT):
             self.assertIn(text, shown)
-        for text in (COMM, FUNCTION, KERNEL, *([POD] if self.is_in_pod else [])):
-            self.assertIn(text, metrics)
+        def list_missing():
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.daemon.port}/metrics", timeout=30) as answer:
+                metrics = answer.read().decode()
+            return [text for text in (COMM, FUNCTION, KERNEL, *([POD] if self.is_in_pod else [])) if text not in metrics]
+        # A new process's calls wait for the name of its pod, for three readings at most.
+        wait_until("all names are in the metrics", lambda: not list_missing())
         self.assertIn(FOLDER, self.daemon.ctl("probes", "-o", "json").stdout)
         self.assertIn(TOKENS[0], self.daemon.ctl("config", "show", "-o", "json").stdout)
 
