@@ -412,10 +412,9 @@ void Collector::on_graph(bool begins) {
   if (take_cupti() && begins && may_cover_graphs() && prepare() &&
       (active_.all() != 0 || register_buffers())) {
     is_clean_ = false;
-    const bool are_held = hold_for_switch();
+    const HeldLaunches held;
     graphs_covered_ =
         active_.switch_on(kKindGraphs, active_.all_apis(), false).result == CUPTI_SUCCESS;
-    if (are_held) (void)release_launches();
   }
   if (graphs_.compare_exchange_strong(none, Graphs::kMade) || !graphs_covered_) return;
   // A thread that waited too long has begun a graph that is not covered.
@@ -549,9 +548,10 @@ void Collector::step_aside(const char* whom) {
   begin_gap(GPUPERF_SESSION_CAUSE_OTHER_CLIENT);
   burst_.end();
   control_.burst_flags = 0;
-  const bool are_held = hold_for_switch();
-  active_.switch_off(active_.all());
-  if (are_held) (void)release_launches();
+  {
+    const HeldLaunches held;
+    active_.switch_off(active_.all());
+  }
   records_.drop_hooked_calls();
   active_.forget_calls_by_id();  // whole kinds will be switched meanwhile
   graphs_covered_ = false;
@@ -572,8 +572,8 @@ void Collector::on_foreign_call(ForeignCall call, uint32_t kind, const void* cal
   if (foreign_.note(call, kind, read_mono_ms())) step_aside(name_library(caller));
 }
 
-// Whoever used CUPTI before we could see it may be recording: only after 2 s without a call of
-// theirs do we begin.
+// A client that used CUPTI before our hooks were there may still be recording. We begin once 2 s
+// have passed in which no other client called CUPTI.
 void Collector::suspect_client(const CuptiUse& use, uint64_t now_ms) {
   if (!use.has_begun) return;
   foreign_.suspect(now_ms);

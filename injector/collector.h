@@ -91,6 +91,17 @@ class Collector {
 
  private:
   class Locked;
+  // Launches wait while it lives, where they can be held. Else one was in the driver all the time.
+  class HeldLaunches {
+   public:
+    explicit HeldLaunches(bool is_wanted = true);
+    ~HeldLaunches();
+    HeldLaunches(const HeldLaunches&) = delete;
+    HeldLaunches& operator=(const HeldLaunches&) = delete;
+
+   private:
+    bool are_held_ = false;
+  };
   // kUnknown: no hook sees graph creation. kUnseen: hooks do, but some may have been made before;
   // none was launched since, as far as records show.
   enum class Graphs { kUnknown, kNone, kMade, kUnseen };
@@ -122,7 +133,6 @@ class Collector {
   void begin_hooked_calls(const Want& want, uint64_t now_ms);
   void end_hooked_calls(uint32_t off, uint64_t now_ms);
   bool can_switch(uint64_t now_ms) const;
-  static bool hold_for_switch();
   void switch_off(uint32_t kinds, uint64_t now_ms);
   void switch_on(const Want& want, bool holds);
   void begin_gap(gpuperf_session_cause cause);

@@ -18,8 +18,17 @@ constexpr uint32_t kLostTracksMax = 3;
 constexpr uint64_t kFreshMs = 5'000;
 // Each holds others for 3 ms at most.
 constexpr int kHoldTries = 3;
-// How long a launch may take that hooks did not see begin.
+// How long launches are followed before kinds are switched. Shorter than before CUPTI is finalized:
+// records are waited for.
 constexpr uint64_t kUnseenSwitchMs = 300;
+
+// Whether launches wait from now on.
+bool hold_patiently() {
+  for (int i = 0; i < kHoldTries; ++i) {
+    if (hold_launches()) return true;
+  }
+  return false;
+}
 
 }  // namespace
 
@@ -73,12 +82,10 @@ bool Collector::can_switch(uint64_t now_ms) const {
   return followed_since_ms_ != 0 && now_ms - followed_since_ms_ >= kUnseenSwitchMs;
 }
 
-// Whether launches wait from now on. Else one was in the driver all the time.
-bool Collector::hold_for_switch() {
-  for (int i = 0; i < kHoldTries; ++i) {
-    if (hold_launches()) return true;
-  }
-  return false;
+Collector::HeldLaunches::HeldLaunches(bool is_wanted) : are_held_(is_wanted && hold_patiently()) {}
+
+Collector::HeldLaunches::~HeldLaunches() {
+  if (are_held_) (void)release_launches();
 }
 
 void Collector::switch_kinds(const Want& want, uint64_t now_ms) {
@@ -123,7 +130,7 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
 // that is still running, now and later (H100).
 void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
   const uint64_t start_unix_ns = read_unix_ns();
-  bool is_clean = hold_for_switch();
+  bool is_clean = hold_patiently();
   set_call_log(nullptr);
   active_.switch_off(off);
   if (is_clean) {
@@ -137,9 +144,10 @@ void Collector::end_hooked_calls(uint32_t off, uint64_t now_ms) {
 
 void Collector::switch_off(uint32_t kinds, uint64_t now_ms) {
   if (kinds == 0) return;
-  const bool are_held = (active_.all() & kinds) != 0 && hold_for_switch();
-  active_.switch_off(kinds);
-  if (are_held) (void)release_launches();
+  {
+    const HeldLaunches held((active_.all() & kinds) != 0);
+    active_.switch_off(kinds);
+  }
   if ((kinds & kKindGraphs) != 0) graphs_covered_ = false;  // for good
   // Hands over what one set of kinds has recorded before the next begins.
   (void)api_.cuptiActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -165,10 +173,12 @@ void Collector::switch_on(const Want& want, bool holds) {
     kernels_before_ = records_.kernel_count();
     had_calls_ = true;
   }
-  const bool are_held = holds && hold_for_switch();
   had_allocations_ |= (kinds & kKindMemory) != 0;
-  const auto refusal = active_.switch_on(want.kinds, want.all_apis, in_initialisation_);
-  if (are_held) (void)release_launches();
+  ActiveKinds::Refusal refusal;
+  {
+    const HeldLaunches held(holds);
+    refusal = active_.switch_on(want.kinds, want.all_apis, in_initialisation_);
+  }
   if (refusal.result != CUPTI_SUCCESS) {
     char what[40];
     std::snprintf(what, sizeof(what), "cuptiActivityEnable(%d)", static_cast<int>(refusal.kind));

@@ -1,7 +1,7 @@
 #pragma once
 
-// Whether CUPTI has been used in this process, told from libcupti's own memory: whoever loaded it
-// before we came may never have called it, as PyTorch does.
+// Whether CUPTI has been used in this process, read from libcupti's own memory. That it is loaded
+// says nothing: PyTorch always loads it and calls it only to profile.
 
 #include <cstdint>
 

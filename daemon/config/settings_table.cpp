@@ -122,10 +122,8 @@ constexpr SettingRow kRows[] = {
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.hooked_calls; }}},
     {"ingest", "allocations",
      "Record each allocation of device memory in injected processes, for "
-     "gpuperf_gpu_allocated_bytes "
-     "and the memory in gpuperfctl sessions. CUPTI then stays attached for the life of the "
-     "process, "
-     "which costs each launch 0.5 us, also while nothing is recorded.",
+     "gpuperf_gpu_allocated_bytes and the memory in gpuperfctl sessions. CUPTI then stays attached "
+     "for the life of the process, which costs each launch 0.5 us, also while nothing is recorded.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.allocations; }}},
     {"ingest", "flush_interval_ms",
      "Maximum time that a record waits in its process before it is sent.", Effect::kRestart,
