@@ -87,26 +87,32 @@ CallJoin::Span CallJoin::find_calls(uint32_t stream) const {
 }
 
 bool CallJoin::is_begun(uint32_t stream) const {
-  return std::find(begun_, begun_ + begun_count_, stream) != begun_ + begun_count_;
+  const uint32_t* const end = begun_ + std::min(begun_count_, kStreamsMax);
+  return std::find(begun_, end, stream) != end;
+}
+
+// Calls are complete since then on every stream.
+uint64_t CallJoin::first_unix_ns() const {
+  return restart_unix_ns_ != 0 ? restart_unix_ns_ : first_call_unix_ns_;
 }
 
 // Whether the work was launched before calls were logged, on a stream without a pair so far.
 bool CallJoin::is_from_before(const Work& work, Span calls) const {
-  uint64_t first_ns = restart_unix_ns_;
-  if (first_ns == 0) {
-    first_ns = calls.first < calls.end ? calls_[calls.first].start_unix_ns : first_call_unix_ns_;
-  }
+  const bool is_beginning = restart_unix_ns_ == 0 && begun_count_ < kStreamsMax;
+  const uint64_t first_ns =
+      is_beginning && calls.first < calls.end ? calls_[calls.first].start_unix_ns : first_unix_ns();
   return work.start_unix_ns + kClockSlackNs < first_ns;
 }
 
 // Begins a stream with its first pair.
 const char* CallJoin::begin_stream(const Work& work, Span calls) {
-  if (begun_count_ == kStreamsMax) return "too many streams";
   if (calls.first == calls.end) return kNoCall;
   const Call& call = calls_[calls.first];
   const bool is_prompt = work.start_unix_ns <= call.start_unix_ns + call.duration_ns + kPromptNs;
-  begun_[begun_count_++] = work.stream;
-  return is_prompt || !had_earlier_work_ ? nullptr : "work from before the hooks began";
+  const bool may_follow_earlier_work =
+      had_earlier_work_ && work.start_unix_ns < first_unix_ns() + kCallPatienceNs;
+  begun_[begun_count_++ % kStreamsMax] = work.stream;
+  return is_prompt || !may_follow_earlier_work ? nullptr : "work from before the hooks began";
 }
 
 // Takes the work's call from `calls` and advances its front. `last`: the call taken before it.

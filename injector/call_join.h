@@ -17,9 +17,10 @@
 // a stream's first pair is trusted only if the work began promptly, so that no earlier work can be
 // in between. After restart() the same applies to work from before the restart.
 //
-// Thread: injector's. Bounds: kCallsMax waiting calls, kWorksMax waiting pieces of work,
-// kStreamsMax streams; one more breaks the join. Calls expire after kCallPatienceNs, because their
-// work may be queued that long.
+// Thread: injector's. Bounds: kCallsMax waiting calls, kWorksMax waiting pieces of work; one more
+// breaks the join. The last kStreamsMax streams are known to have begun; a program that has had
+// more is past its beginning, so an older one may begin again. Calls expire after kCallPatienceNs,
+// because their work may be queued that long.
 
 #include <cstddef>
 #include <cstdint>
@@ -94,6 +95,7 @@ class CallJoin {
   bool make_room();
   Span find_calls(uint32_t stream) const;
   bool is_begun(uint32_t stream) const;
+  uint64_t first_unix_ns() const;
   bool is_from_before(const Work& work, Span calls) const;
   // These return why the join cannot go on; null = it can.
   const char* begin_stream(const Work& work, Span calls);
@@ -106,8 +108,8 @@ class CallJoin {
   Work* works_ = nullptr;  // by stream, then correlation id
   size_t call_count_ = 0;
   size_t work_count_ = 0;
-  uint32_t begun_[kStreamsMax] = {};  // streams that have had a pair
-  size_t begun_count_ = 0;
+  uint32_t begun_[kStreamsMax] = {};  // streams that have had a pair: the last ones, as a ring
+  size_t begun_count_ = 0;            // ever
   uint64_t first_call_unix_ns_ = UINT64_MAX;
   bool had_earlier_work_ = false;  // earlier than the first call
   uint64_t restart_unix_ns_ = 0;   // calls are complete since then; 0 = since the first one

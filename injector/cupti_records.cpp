@@ -113,7 +113,11 @@ uint32_t CuptiRecords::find_place(uint32_t device, uint32_t context, uint32_t st
     std::memcpy(place.device_uuid, uuids_[device], sizeof(place.device_uuid));
   }
   bool is_new = false;
-  const uint32_t id = places_.find_or_add(place, is_new);
+  uint32_t id = places_.find_or_add(place, is_new, kPlacesOfAnyStream);
+  if (id == 0) {  // the process has had many streams: this one is not told from other late ones
+    place.stream = kNoStream;
+    id = places_.find_or_add(place, is_new);
+  }
   if (id == 0) ++losses_[GPUPERF_SESSION_LOSS_TABLE_FULL];
   if (is_new) {
     place.record.id = id;

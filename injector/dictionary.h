@@ -42,14 +42,14 @@ class Dictionary {
     if (count_ > 0) std::memset(slots_, 0, sizeof(slots_));
     count_ = 0;
   }
-  // Returns the value's id; `is_new`: it was just assigned.
-  uint32_t find_or_add(const Value& value, bool& is_new) {
+  // Returns the value's id; `is_new`: it was just assigned. So many ids are left to others.
+  uint32_t find_or_add(const Value& value, bool& is_new, uint32_t kept_free = 0) {
     is_new = false;
     uint32_t slot = hash_words(&value, sizeof(value)) % kSlots;
     for (; slots_[slot] != 0; slot = (slot + 1) % kSlots) {
       if (std::memcmp(&values_[slots_[slot] - 1], &value, sizeof(value)) == 0) return slots_[slot];
     }
-    if (count_ >= kMax) return 0;
+    if (count_ + kept_free >= kMax) return 0;
     std::memcpy(&values_[count_], &value, sizeof(value));
     is_new = true;
     return slots_[slot] = ++count_;

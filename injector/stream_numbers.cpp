@@ -28,8 +28,8 @@ std::atomic<int> g_asking = 0;
 // Upper half: the driver's number; lower half: CUPTI's. 0 = empty.
 std::atomic<uint64_t> g_known[kSlots] = {};
 
-// `free`: the slot to cache it in; null = none.
-uint32_t ask(uint64_t handle, uint32_t own, std::atomic<uint64_t>* free) {
+// `slot`: to keep it in.
+uint32_t ask(uint64_t handle, uint32_t own, std::atomic<uint64_t>& slot) {
   uint32_t number = kNoStream;
   g_asking.fetch_add(1);
   // Read only after this thread is counted: set_stream_asker() clears it first, then waits for the
@@ -40,9 +40,7 @@ uint32_t ask(uint64_t handle, uint32_t own, std::atomic<uint64_t>* free) {
     if (g_get_current(&context) != 0 || asked(context, stream, 0, &number) != CUPTI_SUCCESS) {
       number = kNoStream;
     }
-    if (number != kNoStream && free != nullptr) {
-      free->store(uint64_t{own} << 32 | number, std::memory_order_relaxed);
-    }
+    if (number != kNoStream) slot.store(uint64_t{own} << 32 | number, std::memory_order_relaxed);
   }
   g_asking.fetch_sub(1);
   return number;
@@ -75,17 +73,17 @@ uint32_t find_stream_number(uint64_t handle, bool is_per_thread, bool& has_work)
   unsigned long long id = 0;
   if (g_stream_get_id == nullptr || g_stream_get_id(handle, &id) != 0) return kNoStream;
   const auto own = static_cast<uint32_t>(id);
-  std::atomic<uint64_t>* free = nullptr;
+  std::atomic<uint64_t>* place = &g_known[own % kSlots];  // of an old stream, if none is empty
   for (uint32_t i = 0; i < kProbes; ++i) {
     std::atomic<uint64_t>& slot = g_known[(own + i) % kSlots];
     const uint64_t known = slot.load(std::memory_order_relaxed);
     if (known >> 32 == own && known != 0) return static_cast<uint32_t>(known);
     if (known == 0) {
-      free = &slot;
+      place = &slot;
       break;
     }
   }
-  return ask(handle, own, free);
+  return ask(handle, own, *place);
 }
 
 }  // namespace gpuperf::injector

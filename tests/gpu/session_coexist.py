@@ -5,14 +5,17 @@ import json
 import os
 import pathlib
 import shutil
+import time
 
-from session_receiver import demangle
+from session_finalize import NO_CALLS, Program, wait_for_state
+from session_receiver import PAUSE, RUN, demangle
 from session_rig import finish, receive
 
 NSYS = ["nsys", "/opt/nvidia/nsight-compute/2025.3.1/host/target-linux-x64/nsys"]
 NCU = ["ncu", "/usr/local/cuda/bin/ncu"]
 LAUNCHES = 20_000
 SIZE_TOLERANCE = 0.02
+DEBUGGED_WINDOWS, DEBUGGER_SECONDS = 100, 90
 # Never from us, and never from another client because of us.
 FORBIDDEN = ("bufferCompleted", "libgpuperf", "CUPTI_ERROR")
 
@@ -151,7 +154,39 @@ def check_ncu(report, rig, receiver):
     check_session_works(report, rig, receiver, "ncu")
 
 
+def check_debugger(report, rig):
+    """gdb stops the program at a launch while windows open and close, and lets it go on."""
+    tool = find_tool(["gdb"])
+    if tool is None:
+        report.say("     gdb is not on this host: not checked")
+        return
+    command = [tool, "--batch", "--nx", "-ex", "break cuLaunchKernel", "-ex", "break cuLaunchKernelEx",
+               "-ex", "info breakpoints", "-ex", "continue", "-ex", "backtrace 6", "-ex", "delete", "-ex", "detach", "-p"]
+    with receive(rig, welcome={"flush_ms": 50, "kinds": NO_CALLS}) as receiver, \
+            Program(rig, receiver.path, GPUPERF_SETTLE_MS="0") as program:
+        program.do("spin", "work:4,launch:4,alloc:2")
+        session = wait_for_state(receiver, program.pid, "collecting")
+        debugger = rig.start([*command, str(program.pid)])
+        for _ in range(DEBUGGED_WINDOWS):
+            for mode in (RUN, PAUSE):
+                session.order(mode=mode, kinds=NO_CALLS, flush_ms=50)
+                time.sleep(0.02)
+        debugger = finish(debugger, DEBUGGER_SECONDS)
+        session.order(mode=RUN, kinds=NO_CALLS, flush_ms=50)
+        wait_for_state(receiver, program.pid, "collecting")
+        before = session.kernel_count
+        time.sleep(1)
+        work = program.do("halt")
+        code, said = program.end()
+    report.check("gdb stops at a launch and detaches", debugger.in_time and "hit Breakpoint" in debugger.output,
+                 debugger.output[-500:] + debugger.errors[-500:])
+    report.check("and the program and its session go on", (code, said, work["wrong"]) == (0, "", 0)
+                 and session.kernel_count > before and not session.error,
+                 f"exit {code}, {said!r}; {work}; {session.kernel_count - before} kernels afterwards; {session.error}")
+
+
 def check_coexist(report, rig):
+    check_debugger(report, rig)
     with receive(rig) as receiver:
         check_profilers(report, rig, receiver)
         check_client(report, rig, receiver)

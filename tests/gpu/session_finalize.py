@@ -1,6 +1,7 @@
 """CUPTI is ended from within launch hooks, and GRAPH_TRACE goes on right before the first graph: in PyTorch,
 while threads launch, copy and allocate. Results are compared, and so is what a launch costs."""
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -91,13 +92,15 @@ def wait_for_state(receiver, pid, state, detail="", seconds=20.0):
 
 
 def check_cycles(report, rig):
-    for name, (order, windows) in CYCLES.items():
-        run_cycles(report, rig, name, order, windows)
+    """All at once: nothing is timed."""
+    random.seed(1)
+    with concurrent.futures.ThreadPoolExecutor(len(CYCLES)) as pool:
+        for run in [pool.submit(run_cycles, report, rig, name, *plan) for name, plan in CYCLES.items()]:
+            run.result()
 
 
 def run_cycles(report, rig, name, order, windows):
     """On and ended again and again while threads work. A daemon counts the launches, so that windows hold them."""
-    random.seed(1)
     entries = {"cuda_func_sym": {name: name for name in ("cuLaunchKernel", "cuLaunchKernelEx", "cuMemcpyDtoHAsync_v2")}}
     windows_per_look = max(windows // 16, 1)  # a status that says so may take a second
     has_graphs = "graph" in order
@@ -137,7 +140,7 @@ def run_cycles(report, rig, name, order, windows):
 def check_residue(report, rig):
     """What a launch costs where CUPTI never was, is, and was ended."""
     with receive(rig, welcome={"kinds": NO_CALLS}) as receiver:
-        workers = {name: Worker(rig, [rig.launcher, "serve"], socket) for name, socket in
+        workers = {name: Worker(rig, [rig.launcher, "serve"], socket, GPUPERF_SETTLE_MS="0") for name, socket in
                    {"bare": None, "bare again": None, "on": receiver.path, "ended": receiver.path}.items()}
         for worker in workers.values():
             worker.read()
@@ -189,7 +192,8 @@ def check_late_graphs(report, rig):
 
     # Nothing is known of GRAPH_TRACE then: it stays off.
     for number in range(6):
-        with receive(rig, welcome={"kinds": NO_CALLS}) as receiver, Program(rig, receiver.path) as program:
+        with receive(rig, welcome={"kinds": NO_CALLS}) as receiver, \
+                Program(rig, receiver.path, GPUPERF_SETTLE_MS="0") as program:
             program.do("spin", "work:4")
             session = wait_for_state(receiver, program.pid, "collecting")
             session.order(mode=PAUSE, kinds=NO_CALLS)

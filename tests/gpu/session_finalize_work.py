@@ -7,7 +7,7 @@ usage: session_finalize_work.py work | session_finalize_work.py ids
   spin PARTS       threads, for example "work:4,alloc:2", until "halt": work launches, copies, allocates and
                    records events; with eight and more of it, memory goes back to the driver now and then, which
                    captures forbid. launch launches only, copy copies, alloc, host, streams, query, esync make these
-                   calls, graph captures, replays and destroys graphs, profiler runs torch.profiler each second
+                   calls, graph captures, replays, updates and destroys graphs, profiler runs torch.profiler each second
   halt             {"rounds", "wrong"}: how often each result was compared, and how often it differed
   capture NAME     a graph of 200 kernels
   replay NAME N    replays it, and compares what it leaves
@@ -157,21 +157,32 @@ class Work:
                 torch.cuda.current_stream().synchronize()
             self.add(count, int(numbers[0].item() != count))
 
+    def record_graph(self, stream, numbers, addend):
+        graph = torch.cuda.CUDAGraph(keep_graph=True)
+        with self.capturing, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            for _ in range(20):
+                numbers.add_(addend)
+        return graph
+
     def run_graph(self, _number):
-        stream, rounds, wrong = torch.cuda.Stream(), 0, 0
+        calls, stream, rounds, wrong = Calls(), torch.cuda.Stream(), 0, 0
+        handle = ctypes.c_void_p(stream.cuda_stream)
         while not self.is_over:
             with torch.cuda.stream(stream):
                 numbers = torch.zeros(256, device="cuda")
                 stream.synchronize()
-                graph = torch.cuda.CUDAGraph()
-                with self.capturing, torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
-                    for _ in range(20):
-                        numbers.add_(1)
-                for _ in range(30):
-                    graph.replay()
+                graphs = [self.record_graph(stream, numbers, addend) for addend in (1, 2)]
+                first, second = (ctypes.c_void_p(graph.raw_cuda_graph()) for graph in graphs)
+                executable = calls.make("cudaGraphInstantiate", first, ctypes.c_ulonglong(0))
+                for _ in range(15):
+                    calls.do("cudaGraphLaunch", executable, handle)
+                calls.do("cudaGraphExecUpdate", executable, second, (ctypes.c_uint64 * 3)())
+                for _ in range(15):
+                    calls.do("cudaGraphLaunch", executable, handle)
                 stream.synchronize()
-                wrong += numbers[0].item() != 600
-            del graph
+                wrong += numbers[0].item() != 15 * 20 * (1 + 2)
+                calls.do("cudaGraphExecDestroy", executable)
+            del graphs
             rounds += 1
         self.add(rounds, wrong)
 

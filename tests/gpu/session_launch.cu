@@ -4,7 +4,7 @@
 //                                          "launch N"     median, 5th percentile: ns per launch
 //                                          "graph N"      replays per second of a graph of 2,000
 //                                          kernels "threads T N"  launches per second of T threads,
-//                                          N each
+//                                          N each "paced T N"  the same with a pause after each
 //        session_launch end HOW [N]        launches N kernels a thread, then ends: return, exit7,
 //                                          quick7, kill, abort, fork, forkexit, exec, threads,
 //                                          early
@@ -38,6 +38,7 @@ namespace {
 
 constexpr int kGraphNodes = 2'000;
 constexpr int kLaunchesPerSample = 2'000;
+constexpr unsigned kPauseUs = 100;
 
 __global__ void empty_kernel() {}
 __global__ void graph_kernel() {}
@@ -54,9 +55,10 @@ double read_ns() {
   return static_cast<double>(now.tv_sec) * 1e9 + static_cast<double>(now.tv_nsec);
 }
 
-void launch(long count, cudaStream_t stream = nullptr) {
+void launch(long count, cudaStream_t stream = nullptr, bool is_paced = false) {
   for (long i = 0; i < count; ++i) {
     empty_kernel<<<1, 32, 0, stream>>>();
+    if (is_paced) usleep(kPauseUs);
     if (i % kLaunchesPerSample == kLaunchesPerSample - 1) {
       check(cudaStreamSynchronize(stream), "synchronize");
     }
@@ -66,14 +68,14 @@ void launch(long count, cudaStream_t stream = nullptr) {
 }
 
 // Launches `each` kernels on each of `count` threads, and their streams.
-double launch_on_threads(int count, long each) {
+double launch_on_threads(int count, long each, bool is_paced = false) {
   const double start_ns = read_ns();
   std::vector<std::thread> threads;
   for (int i = 0; i < count; ++i) {
-    threads.emplace_back([each] {
+    threads.emplace_back([each, is_paced] {
       cudaStream_t stream = nullptr;
       check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "stream");
-      launch(each, stream);
+      launch(each, stream, is_paced);
       check(cudaStreamDestroy(stream), "stream");
     });
   }
@@ -130,7 +132,8 @@ int serve(const char* in_path, const char* out_path) {
   std::fflush(out);
   for (std::string what; in >> what;) {
     long count = 0, threads = 0;
-    if (what == "threads") in >> threads;
+    const bool is_paced = what == "paced";
+    if (what == "threads" || is_paced) in >> threads;
     in >> count;
     if (what == "launch") {
       measure_launches(count, out);
@@ -144,7 +147,7 @@ int serve(const char* in_path, const char* out_path) {
       const long done = graph->replay(count, 10);
       std::fprintf(out, "%.3f\n", static_cast<double>(done) / (read_ns() - start_ns) * 1e9);
     } else {
-      std::fprintf(out, "%.1f\n", launch_on_threads(static_cast<int>(threads), count));
+      std::fprintf(out, "%.1f\n", launch_on_threads(static_cast<int>(threads), count, is_paced));
     }
     std::fflush(out);
   }

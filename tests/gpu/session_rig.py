@@ -7,6 +7,7 @@ Nothing here waits for ever: whatever does not come in time is a failure of the 
 import contextlib
 import glob
 import importlib.util
+import itertools
 import json
 import os
 import pathlib
@@ -102,7 +103,7 @@ class Rig:
         self.client = self.folder / "libsession_client.so"
         self.programs = self.bundle / "traces"  # those with planted paths
         self.truth = self.programs / "liblaunch_truth.so"
-        self.number = 0
+        self.numbers = itertools.count(1)
         # 3 = no daemon is there; 2 = no such command.
         self.has_daemon = not prefers_receiver and subprocess.run(
             [self.bundle / "bin/gpuperfctl", "--address", f"unix:{self.folder}/none", "sessions", "list"],
@@ -131,8 +132,7 @@ class Rig:
         return own
 
     def new_path(self, name):
-        self.number += 1
-        return self.folder / f"{self.number}-{name}"
+        return self.folder / f"{next(self.numbers)}-{name}"
 
     @staticmethod
     def work_command(*options):

@@ -8,29 +8,40 @@ import statistics
 import threading
 import time
 
+import torch
 from hook_switch import find_middle
+from session_rig import Worker, finish
 from trace_rig import Planted, capturing, save, start_tracer, work_command
 
 PARTS = ("eager", "train", "compiled", "triton", "lt", "graph")  # each in a process of its own
+LAUNCHERS = 16  # threads of a C++ program
+PROFILED = 4    # programs that torch.profiler records
+RANKS = 2       # processes of a training, where there are as many GPUs
 CAPTURE_SECONDS = 5
+EDGE_SHARE = 1e-3  # of a capture's launches: their work was still to come when it ended
 FIRST_KERNEL_SECONDS_MAX = 2
 LONGER_MS_MAX = 50
 AFTER_RATIO_MAX = 1.005
-PAIRS, TOKENS = 60, 4
+PAIRS, TOKENS = 150, 2
 CYCLES = int(os.environ.get("ATTACH_CYCLES", "100"))
 
 
 class Steps:
-    """A program that works all the time, in the background, and tells how long each step took."""
+    """Programs that do the same order again and again, in the background, and how long each step took: as the first of
+    them says, or else how long the order took."""
 
-    def __init__(self, program, part):
-        self.program, self.part, self.rows = program, part, []
+    def __init__(self, programs, order):
+        self.workers, self.order, self.rows = [program.worker for program in programs], order, []
         self.is_over = threading.Event()
         self.thread = threading.Thread(target=self.work)
 
     def work(self):
         while not self.is_over.is_set():
-            self.rows += self.program.ask(f"each {self.part} 0.5")
+            begin_ns = time.monotonic_ns()
+            for worker in self.workers:
+                worker.give(self.order)
+            answer = [worker.read() for worker in self.workers][0]
+            self.rows += json.loads(answer) if answer[0] == "[" else [[begin_ns, time.monotonic_ns() - begin_ns]]
 
     def __enter__(self):
         self.thread.start()
@@ -47,10 +58,17 @@ class Steps:
 class Program(Planted):
     """Without the library, and without the truth: that would be another client of CUPTI."""
 
-    def __init__(self, rig, command, pinned=False):
-        super().__init__(rig, command, truth=False)
-        if pinned:
-            os.sched_setaffinity(self.pid, rig.cpus)
+    def __init__(self, rig, command, **more):
+        super().__init__(rig, command, truth=False, **more)
+
+
+class Launcher:
+    """A C++ program without the library."""
+
+    def __init__(self, rig):
+        self.worker = Worker(rig, [rig.launcher, "serve"], pinned=False)
+        self.worker.read()
+        self.pid = self.worker.process.pid
 
 
 def change(tracer, verb, pid):
@@ -72,42 +90,50 @@ def wait_first_kernel(tracer, pid, seconds=20):
     return None
 
 
-def check_part(report, tracer, program, part, results):
-    with Steps(program, part) as steps:
+def check_part(report, tracer, programs, part, order, results):
+    pids = [program.pid for program in programs]
+    with Steps(programs, order) as steps:
         time.sleep(3)
-        row, begin_ns, end_ns = change(tracer, "attach", program.pid)
-        first_ns = wait_first_kernel(tracer, program.pid) if row["state"] == "attached" else None
+        attached = [change(tracer, "attach", pid) for pid in pids]
+        firsts_ns = [wait_first_kernel(tracer, pid) if row["state"] == "attached" else None
+                     for pid, (row, *_) in zip(pids, attached)]
         time.sleep(3)
-        session = (tracer.sessions(program.pid) or [{}])[0]
-        with capturing(tracer, program.pid, nodes=part == "graph") as stored:
+        sessions = [(tracer.sessions(pid) or [{}])[0] for pid in pids]
+        with capturing(tracer, pids[0] if len(pids) == 1 else None, nodes=part == "graph") as stored:
             time.sleep(CAPTURE_SECONDS)
-        left, leave_ns, left_ns = change(tracer, "detach", program.pid)
+        detached = [change(tracer, "detach", pid) for pid in pids]
         time.sleep(2)
+    begin_ns, end_ns = attached[0][1], max([attached[-1][2], *filter(None, firsts_ns)])
+    firsts_s = [first_ns and (first_ns - begun_ns) / 1e9 for first_ns, (_, begun_ns, _) in zip(firsts_ns, attached)]
     capture = {key: int(stored[0].get(key, 0)) for key in ("launches", "work", "work_matched", "ambiguous", "lost_events")}
     before_ms = steps.longest_ms(0, begin_ns)
     middle_ms = statistics.median(length for begin, length in steps.rows if begin < begin_ns) / 1e6
-    during = {"attach": steps.longest_ms(begin_ns, first_ns or end_ns), "detach": steps.longest_ms(leave_ns, left_ns)}
-    first_s = (first_ns - begin_ns) / 1e9 if first_ns else None
-    results[part] = {"row": row, "left": left, "first_s": first_s, "capture": capture, "middle_ms": middle_ms,
-                     "longest_before_ms": before_ms, "longest_ms": during, "session": session}
+    during = {"attach": steps.longest_ms(begin_ns, end_ns), "detach": steps.longest_ms(detached[0][1], detached[-1][2])}
+    rows, left = [row for row, *_ in attached], [row for row, *_ in detached]
+    results[part] = {"rows": rows, "left": left, "firsts_s": firsts_s, "capture": capture, "middle_ms": middle_ms,
+                     "longest_before_ms": before_ms, "longest_ms": during, "sessions": sessions}
     report.check(f"{part}: the first kernel's record comes within {FIRST_KERNEL_SECONDS_MAX} s",
-                 first_s is not None and first_s <= FIRST_KERNEL_SECONDS_MAX,
-                 f"{first_s and round(first_s, 2)} s; {row['state']} {row['reason']} {row['detail']}; held {int(row['held_ns']) / 1e6:.2f} ms")
+                 all(first is not None and first <= FIRST_KERNEL_SECONDS_MAX for first in firsts_s),
+                 f"{firsts_s} s; " + "; ".join(f"{row['state']} {row['reason']} {row['detail']}; held "
+                                               f"{int(row['held_ns']) / 1e6:.2f} ms" for row in rows))
     report.check(f"{part}: every launch of a capture finds its kernel", capture["work"] == capture["work_matched"] > 0
-                 and not capture["ambiguous"] and not capture["lost_events"],
-                 f"{capture}; {session.get('state')} {session.get('level')} {session.get('detail')}")
+                 and capture["launches"] * (1 - EDGE_SHARE) <= capture["work"] and not capture["ambiguous"] and not capture["lost_events"],
+                 f"{capture}; {[(found.get('state'), found.get('level'), found.get('detail')) for found in sessions]}")
     report.check(f"{part}: no step is more than {LONGER_MS_MAX} ms longer while the library comes and goes",
                  max(during.values()) <= before_ms + LONGER_MS_MAX,
                  f"before {middle_ms:.1f} in the middle, {before_ms:.1f} at most; attach {during['attach']:.1f}, "
                  f"detach {during['detach']:.1f}")
-    report.check(f"{part}: detached", left["state"] == "can", f"{left['state']} {left['reason']} {left['detail']}")
+    report.check(f"{part}: detached", all(row["state"] == "can" for row in left),
+                 "; ".join(f"{row['state']} {row['reason']} {row['detail']}" for row in left))
 
 
 def check_what_remains(report, rig, tracer, results):
-    """A decode that was attached to, beside one that never was, before and after."""
-    with Program(rig, work_command("eager"), pinned=True) as mine, Program(rig, work_command("eager"), pinned=True) as other:
+    """A decode that was attached to beside one that never was, in turns on one CPU: before, while attached, after."""
+    command = work_command("eager")
+    with Program(rig, command) as mine, Program(rig, command) as other:
         for program in (mine, other):
             program.wait_ready()
+            os.sched_setaffinity(program.pid, [min(rig.cpus)])
 
         def compare():
             rows = []
@@ -115,17 +141,37 @@ def check_what_remains(report, rig, tracer, results):
                 rows.append([1 / program.worker.ask(f"rate {TOKENS}") for program in (mine, other)])
             return find_middle([ours / theirs for ours, theirs in rows])
         before = compare()
-        with Steps(mine, "eager"):
+        with Steps([mine], "each eager 0.5"):
             row, *_ = change(tracer, "attach", mine.pid)
             wait_first_kernel(tracer, mine.pid)
-            time.sleep(2)
-        with Steps(mine, "eager"):
+        attached = compare()
+        with Steps([mine], "each eager 0.5"):
             left, *_ = change(tracer, "detach", mine.pid)
         after = compare()
-    results["remains"] = {"before": before, "after": after, "row": row, "left": left}
+    results["remains"] = {"before": before, "attached": attached, "after": after, "row": row, "left": left}
+    said = {name: f"{middle / before[0]:.4f} ({low / before[0]:.4f} to {high / before[0]:.4f})"
+            for name, (middle, low, high) in (("before", before), ("while attached", attached), ("after", after))}
     report.check(f"decode after detach: at most {AFTER_RATIO_MAX} of before", after[0] / before[0] <= AFTER_RATIO_MAX,
-                 f"{after[0] / before[0]:.4f}; before {before[0]:.4f} ({before[1]:.4f} to {before[2]:.4f}), after {after[0]:.4f} "
-                 f"({after[1]:.4f} to {after[2]:.4f}) of a decode that was left alone; {left['detail']}")
+                 f"beside a decode that was left alone, {PAIRS} pairs each: {said}; {left['detail']}")
+
+
+def check_profilers(report, rig, tracer, results):
+    """Attached to at moments when torch.profiler records, mostly: it records what it does without us."""
+    alone, *others = [rig.start(rig.work_command("profiles")) for _ in range(1 + PROFILED)]
+    rows = []
+    for process in others:
+        deadline = time.monotonic() + 30
+        while (row := change(tracer, "attach", process.pid)[0])["state"] != "attached" and time.monotonic() < deadline:
+            time.sleep(0.2)  # it has not loaded libcuda yet
+        rows.append(f"{row['state']} {row['reason']}")
+        time.sleep(1.5)
+    sessions = [(tracer.sessions(process.pid) or [{}])[0] for process in others]
+    wanted, *seen = [finish(process, 120).json()["profiles"] for process in (alone, *others)]
+    results["profilers"] = {"wanted": wanted, "seen": seen, "rows": rows, "sessions": sessions}
+    report.check(f"{PROFILED} programs attached to while torch.profiler comes and goes: its events are as without us",
+                 all(row == "attached " for row in rows) and all(profiles == wanted for profiles in seen),
+                 f"{rows}; {[sum(mine != theirs for mine, theirs in zip(profiles, wanted)) for profiles in seen]} of {len(wanted)} "
+                 f"profiles differ; {[(found.get('state'), found.get('detail')) for found in sessions]}")
 
 
 def count_held(pid):
@@ -139,7 +185,7 @@ def check_cycles(report, rig, tracer, results):
     program = Program(rig, work_command("eager", "--small"))
     try:
         program.wait_ready()
-        with Steps(program, "eager") as steps:
+        with Steps([program], "each eager 0.5") as steps:
             time.sleep(1)
             for number in range(CYCLES):
                 for verb, state in (("attach", "attached"), ("detach", "can")):
@@ -164,23 +210,41 @@ def check_cycles(report, rig, tracer, results):
                  f"(descriptors, threads, mappings) {before} then {after}")
 
 
+def start_programs(report, rig):
+    """The programs of each part and what they are asked for."""
+    parts = {part: ([Program(rig, work_command(part))], f"each {part} 0.5") for part in PARTS}
+    gpus = torch.cuda.device_count()
+    if gpus >= RANKS:
+        rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533", "WORLD_SIZE": str(RANKS)}
+        parts["ddp"] = [Program(rig, work_command("ddp"), RANK=str(rank), **rendezvous)
+                        for rank in range(RANKS)], "each ddp 0.5"
+    else:
+        report.say(f"     ddp: this host has {gpus} GPU, {RANKS} are needed")
+    for programs, _ in parts.values():
+        for program in programs:
+            program.wait_ready()
+    rig.build()
+    parts[f"{LAUNCHERS} threads in C++"] = [Launcher(rig)], f"paced {LAUNCHERS} 1000"
+    parts[f"{LAUNCHERS} threads in C++, a new stream every 100 launches"] = [Launcher(rig)], f"threads {LAUNCHERS} 100"
+    return parts
+
+
 def check_attach(report, rig):
     results = {}
     with start_tracer(rig) as tracer:
         tracer.wait_for_probes()
-        programs = {part: Program(rig, work_command(part)) for part in PARTS}
+        parts = start_programs(report, rig)
         try:
-            for part, program in programs.items():
-                program.wait_ready()
-            for part, program in programs.items():
+            for part, (programs, order) in parts.items():
                 try:
-                    check_part(report, tracer, program, part, results)
+                    check_part(report, tracer, programs, part, order, results)
                 except (RuntimeError, OSError, ValueError, KeyError) as error:
                     report.check(f"{part}: attached to", False, f"{type(error).__name__}: {error}"[:1500])
         finally:
-            for program in programs.values():
-                program.worker.finish(30)
-        for check in (check_what_remains, check_cycles):
+            for programs, _ in parts.values():
+                for program in programs:
+                    program.worker.finish(30)
+        for check in (check_profilers, check_what_remains, check_cycles):
             check(report, rig, tracer, results)
         report.say(f"     drops of the daemon: {tracer.query('status')['drops']}")
     save(rig, "trace_attach", results)

@@ -14,6 +14,7 @@ PARTS, by commas:
   layers    four functions of one matrix product each; --slow NAME makes one of them three
   train     steps of a small model: forward, backward, optimizer
   compiled  a function by torch.compile
+  ddp       train by DistributedDataParallel over NCCL; RANK, WORLD_SIZE and so on say which of the processes this is
 
 Orders: "PART COUNT [FILE]" does it and writes the truth to FILE; the answer is one JSON object with the times
 of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second.
@@ -372,6 +373,23 @@ class Train:
             self.optimizer.step()
 
 
+class Ddp(Train):
+    """Each process has to be told the same orders."""
+
+    def __init__(self, truth, options):
+        self.rank = int(os.environ["RANK"])
+        torch.cuda.set_device(self.rank)
+        torch.distributed.init_process_group("nccl")
+        super().__init__(truth, options)
+        self.model = torch.nn.parallel.DistributedDataParallel(self.model, device_ids=[self.rank])
+
+    def is_over(self, end_ns):
+        """All processes say the same: one that stops alone leaves the others waiting."""
+        late = torch.tensor(int(time.monotonic_ns() >= end_ns), device=DEVICE)
+        torch.distributed.all_reduce(late, torch.distributed.ReduceOp.MAX)
+        return bool(late)
+
+
 class Compiled:
     markers = {}
 
@@ -386,7 +404,7 @@ class Compiled:
 
 
 PARTS = {"eager": Eager, "triton": Triton, "lt": Lt, "graph": Graph, "gpus": Gpus, "layers": Layers, "train": Train,
-         "compiled": Compiled}
+         "compiled": Compiled, "ddp": Ddp}
 PROFILERS = {"cuda": {"activities": [ProfilerActivity.CUDA]},
              "both": {"activities": [ProfilerActivity.CUDA, ProfilerActivity.CPU]},
              "stack": {"activities": [ProfilerActivity.CUDA, ProfilerActivity.CPU], "with_stack": True}}
@@ -416,7 +434,8 @@ def measure_rate(part, count, profiler):
 def measure_each(part, seconds):
     """[begin on the monotonic clock, length] of each, in ns; each waits for the GPU."""
     rows, end_ns = [], time.monotonic_ns() + int(seconds * 1e9)
-    while not rows or rows[-1][0] < end_ns:
+    is_over = getattr(part, "is_over", lambda end_ns: time.monotonic_ns() >= end_ns)
+    while not rows or not is_over(end_ns):
         begin_ns = time.monotonic_ns()
         part.run(1)
         synchronize()

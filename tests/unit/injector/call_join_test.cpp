@@ -216,6 +216,33 @@ TEST_F(CallJoinTest, TellsTwoThreadsCallsAtOnceApartByTheirSizes) {
   EXPECT_EQ(join(), (Found{{90, 2}, {91, 1}}));
 }
 
+TEST_F(CallJoinTest, TakesTheCallsOfEverNewStreams) {
+  for (uint32_t stream = 10; stream < 10 + 3 * CallJoin::kStreamsMax; ++stream) {
+    const uint64_t begin_ns = stream * 1'000'000;
+    for (const uint32_t one : {stream, 7u}) {
+      kernel_call(begin_ns, one, 5, one);
+      kernel(2 * stream + (one == 7), begin_ns + 10'000, 5, one);
+    }
+    ASSERT_EQ(join(begin_ns + kLater), (Found{{2 * stream, stream}, {2 * stream + 1, 7}}));
+  }
+  // Work without a call is found out as ever, on old streams and on new ones.
+  kernel(1'000'000, 10'000'000'000, 5, 7);
+  EXPECT_EQ(join(11'000'000'000), Found{});
+  EXPECT_TRUE(join_.is_broken());
+}
+
+TEST_F(CallJoinTest, WorkFromBeforeIsForgottenInTime) {
+  kernel(1, 5'000);
+  kernel_call(10'000, 1, 6);
+  kernel(2, 11'000, 6);
+  EXPECT_EQ(join(), (Found{{2, 1}}));
+  const uint64_t later_ns = CallJoin::kCallPatienceNs + 20'000;
+  kernel_call(later_ns, 1, 5, 8);
+  kernel(3, later_ns + 10'000'000, 5, 8);  // not prompt
+  EXPECT_EQ(join(later_ns + kLater), (Found{{3, 1}}));
+  EXPECT_FALSE(join_.is_broken());
+}
+
 TEST_F(CallJoinTest, IsBrokenByWhatHasNoRoom) {
   for (uint32_t i = 0; i < CallJoin::kCallsMax; ++i) kernel_call(5'000 * i, 1);
   EXPECT_FALSE(join_.is_broken());

@@ -420,10 +420,40 @@ TEST_F(CuptiRecordsTest, AGapIsSentUnlessItEndsBeforeItBegins) {
   EXPECT_EQ(convert().size(), 0u);
 }
 
+TEST_F(CuptiRecordsTest, StreamsBeyondTheTableShareAPlaceOfTheirContext) {
+  constexpr uint32_t kKernels = GPUPERF_PLACES_MAX + 3;
+  for (uint32_t i = 1; i <= kKernels; ++i) {
+    CUpti_ActivityKernel10 kernel = make_kernel(i, "k");
+    kernel.streamId = i;
+    add(kernel);
+  }
+  CUpti_ActivityKernel10 known = make_kernel(kKernels + 1, "k");
+  known.streamId = 1;
+  add(known);
+  uint32_t last_stream = 0;
+  uint32_t places = 0;
+  std::vector<uint32_t> places_of_kernels;
+  for (const auto& record : convert()) {
+    const auto kind = read_as<gpuperf_session_record>(record).kind;
+    if (kind == GPUPERF_SESSION_PLACE) {
+      last_stream = read_as<gpuperf_session_place>(record).stream;
+      ++places;
+    } else if (kind == GPUPERF_SESSION_KERNEL) {
+      places_of_kernels.push_back(read_as<gpuperf_session_kernel>(record).place_id);
+    }
+  }
+  ASSERT_EQ(places_of_kernels.size(), kKernels + 1);
+  EXPECT_EQ(last_stream, UINT32_MAX);
+  EXPECT_LT(places, GPUPERF_PLACES_MAX);  // there is room for other contexts
+  EXPECT_EQ(places_of_kernels[kKernels - 1], places);
+  EXPECT_EQ(places_of_kernels.back(), places_of_kernels.front());
+  EXPECT_EQ(lost(GPUPERF_SESSION_LOSS_TABLE_FULL), 0u);
+}
+
 TEST_F(CuptiRecordsTest, PlacesBeyondTheTableAreCountedAndTheRestGoesOn) {
-  for (uint32_t stream = 1; stream < GPUPERF_PLACES_MAX + 3; ++stream) {
-    CUpti_ActivityKernel10 kernel = make_kernel(stream, "k");
-    kernel.streamId = stream;
+  for (uint32_t context = 1; context < GPUPERF_PLACES_MAX + 3; ++context) {
+    CUpti_ActivityKernel10 kernel = make_kernel(context, "k");
+    kernel.contextId = context;
     add(kernel);
   }
   EXPECT_EQ(convert().size(), 2u + 2 * (GPUPERF_PLACES_MAX - 1));
