@@ -157,8 +157,11 @@ class ProbesTest(unittest.TestCase):
             self.assertEqual(daemon.wait_for_probe("off", "disabled")["library"], "")
 
     def test_a_symbol_is_missing_only_where_its_own_library_was_seen(self):
+        # By its path: other tests' processes load a libcuda meanwhile.
+        runtime = WORKLOADS / "standin/libcudart.so.13"
         config = {"cuda_func_sym": {"cudaMalloc": "cudaMalloc", "cudaMallok": "cudaMallok",
-                                    "cuInit": "cuInit"}}
+                                    "cuInit": "cuInit"},
+                  "libraries": {"cuda_func_sym": [str(runtime)]}}
         with Daemon(config) as daemon:
             process = start_workload("cuda_calls_standin", "--seconds", 0,
                                      "--wait-for-file", daemon.path / "go")
