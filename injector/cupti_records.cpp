@@ -27,6 +27,9 @@ uint8_t to_memory(uint32_t kind) {
 // only after three billion calls.
 constexpr uint32_t kLoneCallIds = 0xc0000000;
 
+// Places left for contexts, once a process has had too many streams to tell each apart.
+constexpr uint32_t kPlacesOfAnyStream = 64;
+
 constexpr const char* kLostRecords = "CUPTI's records were lost";
 
 }  // namespace

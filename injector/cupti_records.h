@@ -150,7 +150,6 @@ class CuptiRecords : private CallJoin::Sink {
   uint64_t graph_launch_count_ = 0;
   NameDictionary names_;
   Dictionary<gpuperf_session_shape, GPUPERF_SHAPES_MAX - 1> shapes_;
-  static constexpr uint32_t kPlacesOfAnyStream = 64;  // contexts that have one
   Dictionary<gpuperf_session_place, GPUPERF_PLACES_MAX - 1> places_;
   uint8_t uuids_[64][16] = {};  // by CUDA ordinal
   bool has_uuid_[64] = {};

@@ -42,7 +42,8 @@ class Dictionary {
     if (count_ > 0) std::memset(slots_, 0, sizeof(slots_));
     count_ = 0;
   }
-  // Returns the value's id; `is_new`: it was just assigned. So many ids are left to others.
+  // Returns the value's id; `is_new`: it was just assigned. A new value does not get one of the
+  // last `kept_free` ids.
   uint32_t find_or_add(const Value& value, bool& is_new, uint32_t kept_free = 0) {
     is_new = false;
     uint32_t slot = hash_words(&value, sizeof(value)) % kSlots;

@@ -1,10 +1,10 @@
 // Work for the injected library without PyTorch: empty kernels, a long graph, and every way to end.
 //
 // usage: session_launch serve IN OUT       measures by lines of the pipe IN, answers go to OUT:
-//                                          "launch N"     median, 5th percentile: ns per launch
-//                                          "graph N"      replays per second of a graph of 2,000
-//                                          kernels "threads T N"  launches per second of T threads,
-//                                          N each "paced T N"  the same with a pause after each
+//          "launch N"     median, 5th percentile: ns per launch
+//          "graph N"      replays per second of a graph of 2,000 kernels
+//          "threads T N"  launches per second of T threads, N each
+//          "paced T N"    the same with a pause after each
 //        session_launch end HOW [N]        launches N kernels a thread, then ends: return, exit7,
 //                                          quick7, kill, abort, fork, forkexit, exec, threads,
 //                                          early

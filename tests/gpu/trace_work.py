@@ -377,11 +377,11 @@ class Ddp(Train):
     """Each process has to be told the same orders."""
 
     def __init__(self, truth, options):
-        self.rank = int(os.environ["RANK"])
-        torch.cuda.set_device(self.rank)
+        rank = int(os.environ["RANK"])
+        torch.cuda.set_device(rank)
         torch.distributed.init_process_group("nccl")
         super().__init__(truth, options)
-        self.model = torch.nn.parallel.DistributedDataParallel(self.model, device_ids=[self.rank])
+        self.model = torch.nn.parallel.DistributedDataParallel(self.model, device_ids=[rank])
 
     def is_over(self, end_ns):
         """All processes say the same: one that stops alone leaves the others waiting."""
