@@ -110,28 +110,23 @@ void notice_code_changes() {
 void forget_noted_stacks() { g_daemon_number.fetch_add(1, std::memory_order_release); }
 uint32_t read_daemon_number() { return g_daemon_number.load(std::memory_order_acquire); }
 
-// Compares a run at most once per search: the thread stands still meanwhile, so the result holds
-// for every stack that shares the run.
-GPUPERF_HOOK_CODE bool KnownStacks::is_same(Run& run) const {
-  if (run.same_in == search_) return true;
-  if (run.other_in == search_) return false;
-  const bool is_same = run.has_small ? are_small_same(run.words, run.word_count)
-                                     : are_same(run.words, run.word_count);
-  (is_same ? run.same_in : run.other_in) = search_;
-  return is_same;
+GPUPERF_HOOK_CODE bool KnownStacks::is_same(const Run& run) {
+  return run.has_small ? are_small_same(run.words, run.word_count)
+                       : are_same(run.words, run.word_count);
 }
 
-GPUPERF_HOOK_CODE bool KnownStacks::is_same(Known& known, const WalkStart& start) {
-  if (known.start.pc != start.pc || known.start.sp != start.sp ||
-      known.start.python_thread != start.python_thread ||
-      (known.starts_by_bp && known.start.bp != start.bp)) {
-    return false;
-  }
+GPUPERF_HOOK_CODE bool KnownStacks::is_same(Known& known, uint32_t first) {
   Run** const runs = known.runs();
-  for (uint32_t i = 0; i < known.run_count; ++i) {
+  for (uint32_t i = first; i < known.run_count; ++i) {
     if (!is_same(*runs[i])) return false;
   }
   return true;
+}
+
+GPUPERF_HOOK_CODE bool KnownStacks::is_from(const WalkStart& start, const WalkStart& at,
+                                            bool is_by_bp) {
+  return start.pc == at.pc && start.sp == at.sp && start.python_thread == at.python_thread &&
+         (!is_by_bp || start.bp == at.bp);
 }
 
 GPUPERF_HOOK_CODE bool KnownStacks::must_clear() const {
@@ -153,23 +148,71 @@ size_t KnownStacks::bucket_of(const WalkStart& start) {
   return get_bucket(mix(start.pc, start.sp));
 }
 
-GPUPERF_HOOK_CODE KnownStacks::Known* KnownStacks::find(const WalkStart& start) {
+GPUPERF_HOOK_CODE KnownStacks::Start* KnownStacks::find_start(const WalkStart& at) const {
+  Start* start = buckets_->starts[bucket_of(at)];
+  while (start != nullptr && !is_from(start->at, at, start->is_by_bp)) start = start->next;
+  return start;
+}
+
+GPUPERF_HOOK_CODE KnownStacks::Known* KnownStacks::find(const WalkStart& at) {
   if (buckets_ == nullptr) return nullptr;
-  ++search_;
-  if (last_ != nullptr && last_->follows != nullptr && is_same(*last_->follows, start)) {
-    return last_->follows;
+  if (Known* guess = last_ == nullptr ? nullptr : last_->follows;
+      guess != nullptr && is_from(guess->start, at, guess->starts_by_bp) && is_same(*guess, 0)) {
+    return guess;
   }
-  Known*& first = buckets_->known[bucket_of(start)];
-  Known** place = &first;
-  for (uint32_t i = 0; i < kComparedMax && *place != nullptr; ++i, place = &(*place)->next) {
-    Known* const known = *place;
-    if (!is_same(*known, start)) continue;
-    *place = known->next;
-    known->next = first;
-    first = known;
-    return known;
+  const Start* const start = find_start(at);
+  if (start == nullptr) return nullptr;
+  if (start->only != nullptr) return start->only;
+  const Node* node = start->first;
+  for (uint32_t depth = 0, compared = 0; node != nullptr && compared < kComparedMax; ++compared) {
+    if (!is_same(*node->run)) {
+      node = node->other;
+    } else if (node->known != nullptr) {
+      return is_same(*node->known, depth + 1) ? node->known : nullptr;
+    } else {
+      node = node->child;
+      ++depth;
+    }
   }
   return nullptr;
+}
+
+// Puts a stack into the tree. False: no memory.
+bool KnownStacks::place(Known& known) {
+  Start* start = find_start(known.start);
+  if (start == nullptr) {
+    void* const memory = allocate(sizeof(Start));
+    if (memory == nullptr) return false;
+    Start*& first = buckets_->starts[bucket_of(known.start)];
+    start = first = new (memory) Start{.next = first,
+                                       .at = known.start,
+                                       .is_by_bp = known.starts_by_bp,
+                                       .only = nullptr,
+                                       .first = nullptr};
+  }
+  if (known.run_count == 0) start->only = &known;
+  Node** nodes = &start->first;
+  for (uint32_t depth = 0; depth < known.run_count; ++depth) {
+    Run* const run = known.runs()[depth];
+    Node* node = *nodes;
+    while (node != nullptr && node->run != run) node = node->other;
+    if (node == nullptr) {
+      void* const memory = allocate(sizeof(Node));
+      if (memory == nullptr) return false;
+      *nodes = new (memory) Node{.other = *nodes, .child = nullptr, .known = &known, .run = run};
+      return true;
+    }
+    if (Known* const only = node->known; only != nullptr) {
+      if (only->run_count == depth + 1) break;  // the same words: the walk would be the same
+      void* const memory = allocate(sizeof(Node));
+      if (memory == nullptr) return false;
+      node->child = new (memory)
+          Node{.other = nullptr, .child = nullptr, .known = only, .run = only->runs()[depth + 1]};
+      node->known = nullptr;
+    }
+    nodes = &node->child;
+  }
+  return true;
 }
 
 KnownStacks::Known* KnownStacks::find_id(const WalkStart& start, uint64_t stack_id) const {
@@ -224,12 +267,8 @@ KnownStacks::Run* KnownStacks::keep_run(const StackWord* words, uint32_t count) 
   }
   void* const memory = allocate(sizeof(Run));
   if (memory == nullptr) return nullptr;
-  auto* const run = new (memory) Run{.next = first,
-                                     .same_in = 0,
-                                     .other_in = 0,
-                                     .word_count = count,
-                                     .has_small = false,
-                                     .words = {}};
+  auto* const run =
+      new (memory) Run{.next = first, .word_count = count, .has_small = false, .words = {}};
   std::memcpy(run->words, words, bytes);
   for (uint32_t i = 0; i < count; ++i) run->has_small |= words[i].size_bytes != sizeof(uint64_t);
   first = run;
@@ -264,10 +303,8 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
       is_whole ? walked.head.python_count * sizeof(gpuperf_python_frame) : 0;
   void* const memory = allocate(sizeof(Known) + run_count * sizeof(Run*) + python_bytes);
   if (memory == nullptr) return nullptr;
-  Known*& first = buckets_->known[bucket_of(start)];
   auto* const known =
-      new (memory) Known{.next = first,
-                         .next_id = nullptr,
+      new (memory) Known{.next_id = nullptr,
                          .follows = nullptr,
                          .start = start,
                          .stack = {.noted = walked.head, .noted_until_ns = 0, .noted_to = 0},
@@ -289,7 +326,7 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
     known->stack.noted.frames_address = reinterpret_cast<uint64_t>(frames);
     known->stack.noted.python_address = reinterpret_cast<uint64_t>(python);
   }
-  first = known;
+  if (!place(*known)) return nullptr;
   if (is_whole) {
     Known*& first_id = buckets_->ids[get_bucket(walked.head.stack_id)];
     known->next_id = first_id;

@@ -8,9 +8,9 @@
 // thread state leads to.
 //
 // A program's stacks differ in few frames, those of a model's layers in one. So common parts are
-// kept once: words in runs of eight, and native frames. A run compared for one stack in a search is
-// not compared again for the next. Memory: kChunkBytes per thread, and more from a pool that all
-// threads share.
+// kept once: words in runs of eight, and native frames. A search follows a tree of runs: those that
+// come next after the same words begin at the same address, and one of them at most is unchanged.
+// Memory: kChunkBytes per thread, and more from a pool that all threads share.
 
 #include <cstddef>
 #include <cstdint>
@@ -57,15 +57,12 @@ class KnownStacks {
   static constexpr size_t kBuckets = 256;
   static constexpr uint32_t kRunWords = 8;
 
-  // Stacks that a search compares. A program has thousands from the same start: to walk the stack
-  // anew takes as long as to compare about a hundred.
-  static constexpr uint32_t kComparedMax = 8;
+  // Runs that a search compares; to walk a stack anew takes longer.
+  static constexpr uint32_t kComparedMax = 256;
 
   // Words compared one after the other.
   struct Run {
-    Run* next;          // in its bucket
-    uint64_t same_in;   // the last search in which all words were as here
-    uint64_t other_in;  // likewise, in which one word was not
+    Run* next;  // in its bucket
     uint32_t word_count;
     bool has_small;  // words of less than 8 bytes
     StackWord words[kRunWords];
@@ -79,7 +76,6 @@ class KnownStacks {
     gpuperf_native_frame* frames() { return reinterpret_cast<gpuperf_native_frame*>(this + 1); }
   };
   struct Known {
-    Known* next;     // in its bucket: the last found comes first
     Known* next_id;  // in the bucket of its stack's id
     Known* follows;  // the stack taken after it: the first guess
     WalkStart start;
@@ -90,17 +86,35 @@ class KnownStacks {
     // The runs follow the struct, then its Python frames.
     Run** runs() { return reinterpret_cast<Run**>(this + 1); }
   };
+  // A run of those that may come next in the tree.
+  struct Node {
+    Node* other;   // that may come instead
+    Node* child;   // those that may come after it
+    Known* known;  // the only stack below; then there is no child
+    Run* run;
+  };
+  struct Start {
+    Start* next;  // in its bucket
+    WalkStart at;
+    bool is_by_bp;
+    Known* only;  // that has no words: it depends on nothing else
+    Node* first;
+  };
   // The head of each bucket. Lies in the first chunk: a thread that launches without stacks has
   // none.
   struct Buckets {
-    Known* known[kBuckets];
+    Start* starts[kBuckets];
     Known* ids[kBuckets];
     Run* runs[kBuckets];
     Frames* frames[kBuckets];
   };
 
-  bool is_same(Known& known, const WalkStart& start);
-  bool is_same(Run& run) const;
+  static bool is_from(const WalkStart& start, const WalkStart& at, bool is_by_bp);
+  static bool is_same(const Run& run);
+  // From its run `first` on.
+  static bool is_same(Known& known, uint32_t first);
+  Start* find_start(const WalkStart& at) const;
+  bool place(Known& known);
   Known* find(const WalkStart& start);
   Known* find_id(const WalkStart& start, uint64_t stack_id) const;
   static size_t bucket_of(const WalkStart& start);
@@ -116,7 +130,6 @@ class KnownStacks {
   bool is_full_ = false;
   uint32_t walks_left_ = 0;
   uint64_t next_walks_ns_ = 0;
-  uint64_t search_ = 0;  // number of the latest search
   Known* last_ = nullptr;
   Buckets* buckets_ = nullptr;
   std::byte* chunks_[kChunksMax] = {};
