@@ -36,7 +36,7 @@ uint64_t hash_bytes(const void* bytes, size_t size_bytes) {
   return hash;
 }
 
-size_t get_bucket(uint64_t hash) { return hash >> 56; }  // of 256
+size_t get_bucket(uint64_t hash) { return hash >> 57; }  // of 128
 
 struct LoadCounts {
   unsigned long long loads;
@@ -137,14 +137,14 @@ GPUPERF_HOOK_CODE bool KnownStacks::must_clear() const {
 void KnownStacks::clear() {
   buckets_ = nullptr;
   last_ = nullptr;
-  chunk_ = 0;
+  chunk_ = first_chunk_;
   used_bytes_ = 0;
   is_full_ = false;
   generation_ = g_generation.load(std::memory_order_acquire);
 }
 
 size_t KnownStacks::bucket_of(const WalkStart& start) {
-  static_assert(kBuckets == 256);
+  static_assert(kBuckets == 128);
   return get_bucket(mix(start.pc, start.sp));
 }
 
@@ -226,7 +226,7 @@ KnownStacks::Known* KnownStacks::find_id(const WalkStart& start, uint64_t stack_
 }
 
 bool KnownStacks::set_up_buckets() {
-  static_assert(sizeof(Buckets) < kChunkBytes);
+  static_assert(sizeof(Buckets) <= kUsableBytes);
   if (buckets_ != nullptr) return true;
   void* const memory = allocate(sizeof(Buckets));
   if (memory == nullptr) return false;
@@ -235,28 +235,33 @@ bool KnownStacks::set_up_buckets() {
 }
 
 void* KnownStacks::allocate(size_t size_bytes) {
-  if (chunk_count_ > 0 && used_bytes_ + size_bytes > kChunkBytes) {
-    ++chunk_;
+  if (chunk_ == nullptr || used_bytes_ + size_bytes > kUsableBytes) {
+    Chunk*& next = chunk_ == nullptr ? first_chunk_ : chunk_->next;
+    if (next == nullptr) next = make_chunk();
+    if (next == nullptr) return nullptr;
+    chunk_ = next;
     used_bytes_ = 0;
   }
-  if (chunk_ >= kChunksMax) return nullptr;
-  if (chunk_ >= chunk_count_) {
-    const bool is_shared = chunk_count_ > 0;
-    if (is_shared && g_shared_chunks.fetch_add(1) >= kSharedChunksMax) {
-      g_shared_chunks.fetch_sub(1);
-      return nullptr;
-    }
-    void* memory =
-        mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) {
-      if (is_shared) g_shared_chunks.fetch_sub(1);
-      return nullptr;
-    }
-    chunks_[chunk_count_++] = static_cast<std::byte*>(memory);
-  }
-  void* const at = chunks_[chunk_] + used_bytes_;
+  void* const at = chunk_->bytes() + used_bytes_;
   used_bytes_ += size_bytes;
   return at;
+}
+
+// Null = no memory, or too many.
+KnownStacks::Chunk* KnownStacks::make_chunk() {
+  const bool is_shared = chunk_count_ >= kOwnChunks;
+  if (is_shared && g_shared_chunks.fetch_add(1) >= kSharedChunksMax) {
+    g_shared_chunks.fetch_sub(1);
+    return nullptr;
+  }
+  void* const memory =
+      mmap(nullptr, kChunkBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) {
+    if (is_shared) g_shared_chunks.fetch_sub(1);
+    return nullptr;
+  }
+  ++chunk_count_;
+  return new (memory) Chunk{.next = nullptr};
 }
 
 KnownStacks::Run* KnownStacks::keep_run(const StackWord* words, uint32_t count) {
@@ -295,7 +300,10 @@ const gpuperf_native_frame* KnownStacks::keep_frames(const gpuperf_native_frame*
 KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack& walked,
                                       bool is_whole) {
   static_assert(sizeof(Known) % 8 == 0 && sizeof(Run) % 8 == 0 && sizeof(Frames) % 8 == 0);
-  static_assert(sizeof(Known) + sizeof(WalkedStack) + sizeof(Buckets) < kChunkBytes);
+  static_assert(sizeof(Known) + WalkedStack::kWordsMax / kRunWords * sizeof(Run*) +
+                    sizeof(WalkedStack::python) <=
+                kUsableBytes);
+  static_assert(sizeof(Frames) + sizeof(WalkedStack::frames) <= kUsableBytes);
   is_full_ = true;  // until all of it has found room
   if (!set_up_buckets()) return nullptr;
   const uint32_t run_count = (walked.word_count + kRunWords - 1) / kRunWords;

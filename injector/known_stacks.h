@@ -10,7 +10,8 @@
 // A program's stacks differ in few frames, those of a model's layers in one. So common parts are
 // kept once: words in runs of eight, and native frames. A search follows a tree of runs: those that
 // come next after the same words begin at the same address, and one of them at most is unchanged.
-// Memory: kChunkBytes per thread, and more from a pool that all threads share.
+// Memory: chunks of 8 KiB as they are needed, up to four per thread, and more from a
+// pool that all threads share.
 
 #include <cstddef>
 #include <cstdint>
@@ -42,9 +43,9 @@ uint32_t read_daemon_number();
 
 class KnownStacks {
  public:
-  static constexpr size_t kChunkBytes = 32 << 10;
-  static constexpr size_t kChunksMax = 256;           // per thread
-  static constexpr size_t kSharedChunksMax = 256;     // of all threads, besides each one's first
+  static constexpr size_t kChunkBytes = 8 << 10;
+  static constexpr uint32_t kOwnChunks = 4;           // each thread may have these at least
+  static constexpr uint32_t kSharedChunksMax = 768;   // of all threads, further ones
   static constexpr uint32_t kWalksPerSecond = 2'000;  // bounds the share of the thread's time
 
   // The calling thread's stack. Null = BPF has to walk it, or there is no room: see must_clear.
@@ -54,7 +55,7 @@ class KnownStacks {
   void clear();
 
  private:
-  static constexpr size_t kBuckets = 256;
+  static constexpr size_t kBuckets = 128;
   static constexpr uint32_t kRunWords = 8;
 
   // Runs that a search compares; to walk a stack anew takes longer.
@@ -109,6 +110,13 @@ class KnownStacks {
     Frames* frames[kBuckets];
   };
 
+  // What lies in a chunk follows the struct.
+  struct Chunk {
+    Chunk* next;
+    std::byte* bytes() { return reinterpret_cast<std::byte*>(this + 1); }
+  };
+  static constexpr size_t kUsableBytes = kChunkBytes - sizeof(Chunk);
+
   static bool is_from(const WalkStart& start, const WalkStart& at, bool is_by_bp);
   static bool is_same(const Run& run);
   // From its run `first` on.
@@ -124,6 +132,7 @@ class KnownStacks {
   const gpuperf_native_frame* keep_frames(const gpuperf_native_frame* frames, uint32_t count);
   bool set_up_buckets();
   void* allocate(size_t size_bytes);
+  Chunk* make_chunk();
 
   uint32_t generation_ = 0;  // 0 = nothing was taken yet
   bool is_busy_ = false;     // a signal handler may launch meanwhile
@@ -132,9 +141,9 @@ class KnownStacks {
   uint64_t next_walks_ns_ = 0;
   Known* last_ = nullptr;
   Buckets* buckets_ = nullptr;
-  std::byte* chunks_[kChunksMax] = {};
+  Chunk* first_chunk_ = nullptr;
+  Chunk* chunk_ = nullptr;  // the one being filled
   uint32_t chunk_count_ = 0;
-  uint32_t chunk_ = 0;  // the one being filled
   size_t used_bytes_ = 0;
 };
 

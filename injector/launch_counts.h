@@ -6,7 +6,7 @@
 //
 // Each launching thread counts for itself: no lock and no shared cache line. Each addition is one
 // instruction, so a signal handler that launches in the middle of one loses nothing. Memory per
-// launching thread: 20 KiB, 12 KiB for every five entries it calls, its stacks (known_stacks.h) and
+// launching thread: 20 KiB, 8 KiB for every three entries it calls, its stacks (known_stacks.h) and
 // its call log (call_log.h); when the thread ends, all of this is kept for the next one. At most
 // kThreadsMax threads at once; hooks do not count further ones. All memory is resident from the
 // start: BPF reads it when the process ends, and nothing can be paged in then.
@@ -162,7 +162,7 @@ class alignas(64) ThreadCounts {
   };
   // Counts are allocated in chunks, in the order of the entries' first calls. Some stay unused if a
   // signal handler launches during this.
-  static constexpr size_t kChunkBytes = 12 << 10;
+  static constexpr size_t kChunkBytes = 8 << 10;
   static constexpr uint32_t kChunkCounts = kChunkBytes / sizeof(gpuperf_entry_counts);
   static constexpr uint32_t kChunksMax = 2 * GPUPERF_HOOK_COUNT / kChunkCounts + 1;
   // How long kept launches wait for more. If none comes they wait longer, until the injector's
