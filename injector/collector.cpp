@@ -251,8 +251,9 @@ void Collector::apply(uint64_t now_ms) {
                      dismiss_cupti(now_ms));
   }
   if (!is_prepared_ && !wants_any()) {
-    return set_state(GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL,
-                     dismiss_cupti(now_ms));
+    return set_state(
+        GPUPERF_SESSION_STATE_PAUSED, GPUPERF_SESSION_CAUSE_CONTROL,
+        waits_ ? "records begin when launches are few, or in two minutes" : dismiss_cupti(now_ms));
   }
   if (!in_initialisation_ && !is_prepared_ && !is_cuda_up()) {
     return set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE, "");
@@ -473,13 +474,25 @@ void Collector::revive() {
 void Collector::start_in_initialisation(const gpuperf_control& control, uint64_t now_ms) {
   const Locked locked(*this, Locked::Patience::kShort);
   if (!locked.is_locked()) return;
-  control_ = control;
-  has_order_ = true;
   first_order_ms_ = now_ms;
   is_connected_ = true;
+  take_control(control, now_ms);
   in_initialisation_ = true;
   apply(now_ms);
   in_initialisation_ = false;
+}
+
+// A young process would pay for CUPTI until it is young no more. Graphs that it makes meanwhile are
+// covered.
+void Collector::take_control(const gpuperf_control& control, uint64_t now_ms) {
+  control_ = control;
+  has_order_ = true;
+  waits_ = control.mode == GPUPERF_SESSION_RUN &&
+           (control.enabled_kinds & GPUPERF_SESSION_LATER) != 0 && !is_prepared_ &&
+           graphs_.load() == Graphs::kNone && is_young(now_ms);
+  if (!waits_) return;
+  control_.mode = GPUPERF_SESSION_PAUSE;
+  has_run_ = true;
 }
 
 void Collector::order(const gpuperf_control& control, uint64_t now_ms) {
@@ -487,8 +500,7 @@ void Collector::order(const gpuperf_control& control, uint64_t now_ms) {
   const bool is_first = !has_order_;
   if (first_order_ms_ == 0) first_order_ms_ = now_ms;
   const uint32_t asked_before = control_.burst_flags;
-  control_ = control;
-  has_order_ = true;
+  take_control(control, now_ms);
   if (is_first && must_prove_itself()) kernels_from_ms_ = now_ms + kProbationMs;
   // Of the daemon's mind: a failure that was its own may be over.
   if (control_.burst_flags != 0 && control_.mode == GPUPERF_SESSION_RUN) begin_burst(now_ms);
@@ -702,6 +714,7 @@ void Collector::fill_status(gpuperf_status& status) const {
                                graphs_.load() == Graphs::kNone && !is_finalised_ &&
                                !burst_.is_by_node();
   active_.fill_level(status, active_.has(kKindGraphs) || will_see_graphs);
+  if (is_prepared_) status.level |= GPUPERF_SESSION_LEVEL_CUPTI;
   if (records_.are_calls_hooked()) {
     status.level |=
         GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_SYNCS | GPUPERF_SESSION_LEVEL_HOOKED;

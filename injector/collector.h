@@ -143,6 +143,7 @@ class Collector {
   void suspect_client(const CuptiUse& use, uint64_t now_ms);
   void begin_burst(uint64_t now_ms);
   void end_burst(uint64_t now_ms);
+  void take_control(const gpuperf_control& control, uint64_t now_ms);
   void drain(bool is_stopping, uint64_t now_ms);
   void count_dropped();
   void judge_records(uint64_t now_ms);
@@ -166,6 +167,7 @@ class Collector {
   bool is_prepared_ = false;
   bool is_clean_ = true;             // no launch so far will produce a record
   bool has_run_ = false;             // the daemon has asked for records
+  bool waits_ = false;               // told to record later (GPUPERF_SESSION_LATER)
   uint64_t uncounted_since_ms_ = 0;  // since when hooks count no calls; 0 = they do
   uint64_t followed_since_ms_ =
       0;                       // since when launches are followed (launch_hooks.h); 0 = not yet

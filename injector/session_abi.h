@@ -66,6 +66,9 @@
 /* In gpuperf_control.enabled_kinds: hooks, which the daemon has count, may record calls instead of
  * CUPTI. */
 #define GPUPERF_SESSION_HOOKED_CALLS (1ull << 63)
+/* In gpuperf_control.enabled_kinds: where graphs would be seen and CUPTI could not be ended yet, the
+ * injector acts as if told to pause, until the next order without it. */
+#define GPUPERF_SESSION_LATER (1ull << 62)
 
 /* Starts every message. Since 1. */
 struct gpuperf_message {
@@ -174,6 +177,7 @@ enum gpuperf_session_cause {
 #define GPUPERF_SESSION_LEVEL_SYNCS 64u
 #define GPUPERF_SESSION_LEVEL_MEMORY 128u
 #define GPUPERF_SESSION_LEVEL_HOOKED 256u  /* calls and waits are recorded by hooks */
+#define GPUPERF_SESSION_LEVEL_CUPTI 512u   /* launches pay for CUPTI, whatever is recorded */
 
 /* struct gpuperf_status.losses: what was lost, and where. In records unless stated otherwise. */
 enum gpuperf_session_loss {

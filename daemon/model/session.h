@@ -217,6 +217,8 @@ struct SessionTarget {
 struct SessionOrder {
   enum class Mode { kRun, kPause, kOff };
   Mode mode = Mode::kRun;
+  bool is_later =
+      false;  // kRun: a process that would pay until it is older waits for another order
   uint64_t enabled_kinds = 0;  // GPUPERF_SESSION_BIT; 0 = all
   uint32_t sample_every = 1;
   uint32_t burst_flags = 0;  // GPUPERF_SESSION_BURST_*

@@ -67,18 +67,18 @@ Status check_session_order(const SessionOrder& order) {
 gpuperf_control make_session_control(uint16_t kind, const SessionAnswer& answer,
                                      uint64_t session_id, const SessionOrder& order,
                                      uint32_t flush_interval_ms) {
-  return {
-      .header = make_header<gpuperf_control>(kind, answer),
-      .session_id = session_id,
-      .enabled_kinds = order.enabled_kinds == 0 ? GPUPERF_SESSION_ALL_KINDS : order.enabled_kinds,
-      .mode = get_mode(order.mode),
-      .sample_every = order.sample_every,
-      .flush_interval_ms = flush_interval_ms,
-      .batch_bytes_max = GPUPERF_MESSAGE_BYTES_MAX,
-      .burst_flags = order.burst_flags,
-      .burst_ms = order.burst_ms,
-      .heartbeat_ms = kHeartbeatMs,
-      .abandon_ms = kAbandonMs};
+  const uint64_t kinds = order.enabled_kinds == 0 ? GPUPERF_SESSION_ALL_KINDS : order.enabled_kinds;
+  return {.header = make_header<gpuperf_control>(kind, answer),
+          .session_id = session_id,
+          .enabled_kinds = order.is_later ? kinds | GPUPERF_SESSION_LATER : kinds,
+          .mode = get_mode(order.mode),
+          .sample_every = order.sample_every,
+          .flush_interval_ms = flush_interval_ms,
+          .batch_bytes_max = GPUPERF_MESSAGE_BYTES_MAX,
+          .burst_flags = order.burst_flags,
+          .burst_ms = order.burst_ms,
+          .heartbeat_ms = kHeartbeatMs,
+          .abandon_ms = kAbandonMs};
 }
 
 gpuperf_refuse make_session_refusal(const SessionAnswer& answer, gpuperf_session_refusal reason) {

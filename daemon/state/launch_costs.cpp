@@ -65,6 +65,15 @@ void LaunchCosts::judge(Process& process) {
   if (process.costs_ns.size() > kWindows) process.costs_ns.pop_front();
 }
 
+double LaunchCosts::get_rate(const ProcessKey& process) const {
+  loop_thread_.check();
+  const auto known = processes_.find(process);
+  if (known == processes_.end() || known->second.readings.empty()) return 0;
+  const Reading& last = known->second.readings.back();
+  return 1e9 * static_cast<double>(last.launches) /
+         static_cast<double>(last.end_mono_ns - last.begin_mono_ns);
+}
+
 std::optional<LaunchCosts::Cost> LaunchCosts::find(const ProcessKey& process) const {
   loop_thread_.check();
   const auto known = processes_.find(process);

@@ -45,6 +45,8 @@ class LaunchCosts {
   void add_window(const ProcessKey& process, const Window& window);
   void forget(const ProcessKey& process);
 
+  // Kernel launches a second in the last reading; 0 = none, or hooks count none.
+  double get_rate(const ProcessKey& process) const;
   // Empty: not known yet.
   std::optional<Cost> find(const ProcessKey& process) const;
 

@@ -21,6 +21,11 @@ void SessionCosts::Session::close(const SessionClosed& closed) {
   costs.sessions_.erase(closed.session_id);
 }
 
+void SessionCosts::Session::take_status(const SessionStatus& status, int64_t /*now_mono_ns*/) {
+  is_attached = (status.level & GPUPERF_SESSION_LEVEL_CUPTI) != 0 &&
+                status.state != GPUPERF_SESSION_STATE_COLLECTING;
+}
+
 // The kernels of a graph are launched by the graph.
 void SessionCosts::Session::take_batch(const SessionBatch& batch, int64_t /*now_mono_ns*/) {
   for (const Place& place : batch.places) devices.insert(place.device);
@@ -53,8 +58,14 @@ void SessionCosts::advance(int64_t now_mono_ns) {
         !measured && static_cast<double>(session->work_ns) >= kBusyRatio * devices * interval_ns;
     const double launches_ns =
         costs_nothing ? 0 : static_cast<double>(session->launches) * get_launch_cost_ns(measured);
+    const double attached_ratio = session->is_attached
+                                      ? launch_costs_.get_rate(session->entry.row().facts.process) *
+                                            static_cast<double>(kAttachedCostNs) / 1e9
+                                      : 0;
     session->ratio =
-        is_first ? 0 : (launches_ns + static_cast<double>(session->held_ns)) / interval_ns;
+        is_first
+            ? 0
+            : (launches_ns + static_cast<double>(session->held_ns)) / interval_ns + attached_ratio;
     if (measured && session->entry.row().launch_cost != *measured) {
       session->entry.change().launch_cost = *measured;
     }

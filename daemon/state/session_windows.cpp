@@ -48,6 +48,13 @@ void SessionWindows::Session::take_batch(const SessionBatch& batch, int64_t now_
 void SessionWindows::Session::take_status(const SessionStatus& status, int64_t now_mono_ns) {
   const bool collects = status.state == GPUPERF_SESSION_STATE_COLLECTING;
   are_calls_hooked = (status.level & GPUPERF_SESSION_LEVEL_HOOKED) != 0;
+  are_graphs_covered = (status.level & GPUPERF_SESSION_LEVEL_GRAPHS) != 0;
+  if (phase == Phase::kWaiting && status.state == GPUPERF_SESSION_STATE_PAUSED) {
+    if (rest_mono_ns == 0) rest_mono_ns = now_mono_ns;
+    set_in_windows(*this, true);
+  } else if (phase == Phase::kWaiting && collects) {
+    phase = Phase::kCollecting;  // it was not to wait
+  }
   if (!collects || phase != Phase::kCollecting) {
     since_mono_ns = 0;
   } else if (since_mono_ns == 0) {
@@ -92,6 +99,24 @@ bool SessionWindows::must_rest(const Session& session) const {
          get_cost_ratio(session) > budget_ratio;
 }
 
+// Of one that has not collected yet.
+bool SessionWindows::must_wait(Session& session, int64_t now_mono_ns) const {
+  const double budget_ratio = get_budget_ratio(session);
+  if (budget_ratio <= 0 || session.are_graphs_covered ||
+      now_mono_ns - session.rest_mono_ns >= kYoungNs) {
+    return false;
+  }
+  const ProcessKey& process = session.entry.row().facts.process;
+  const double rate = costs_.get_rate(process);
+  const double ratio = rate * SessionCosts::get_launch_cost_ns(costs_.find(process)) / 1e9;
+  if (rate == 0 || ratio > budget_ratio) {
+    session.light_mono_ns = 0;
+  } else if (session.light_mono_ns == 0) {
+    session.light_mono_ns = now_mono_ns;
+  }
+  return session.light_mono_ns == 0 || now_mono_ns - session.light_mono_ns < kLightNs;
+}
+
 void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {
   if (session.entry.row().is_in_windows == is_in_windows) return;
   session.entry.change().is_in_windows = is_in_windows;
@@ -99,8 +124,10 @@ void SessionWindows::set_in_windows(Session& session, bool is_in_windows) {
 
 void SessionWindows::open(Session& session, int64_t now_mono_ns) {
   // Until the window's end, and for what it still sends then.
-  session.entry.change().window_weight =
-      static_cast<uint32_t>((now_mono_ns - session.rest_mono_ns) / kWindowNs + 1);
+  if (session.phase == Phase::kResting) {
+    session.entry.change().window_weight =
+        static_cast<uint32_t>((now_mono_ns - session.rest_mono_ns) / kWindowNs + 1);
+  }
   session.phase = Phase::kCollecting;
   session.since_mono_ns = 0;
   session.opening_ns = 0;
@@ -152,6 +179,10 @@ void SessionWindows::advance(int64_t now_mono_ns) {
   for (const auto& [id, session] : sessions_) {
     if (demand_ == OverheadDemand::Kind::kStandDown) {
       stand_down(*session);
+    } else if (session->phase == Phase::kWaiting) {
+      if (session->rest_mono_ns != 0 && !must_wait(*session, now_mono_ns)) {
+        open(*session, now_mono_ns);
+      }
     } else if (session->phase == Phase::kResting) {
       if (now_mono_ns >= session->due_mono_ns || get_budget_ratio(*session) <= 0) {
         open(*session, now_mono_ns);
@@ -196,7 +227,7 @@ bool SessionWindows::open(const Target& target, int64_t now_mono_ns) {
   loop_thread_.check();
   bool is_any_opened = false;
   for (const auto& [id, session] : sessions_) {
-    if (session->phase != Phase::kResting || !is_of(session->entry.row(), target)) continue;
+    if (!is_closed(*session) || !is_of(session->entry.row(), target)) continue;
     open(*session, now_mono_ns);
     is_any_opened = true;
   }
@@ -219,8 +250,7 @@ void SessionWindows::hold_open(const std::vector<Target>& targets, int64_t now_m
       return is_of(session.entry.row(), target);
     });
     const bool may_open = demand_ != OverheadDemand::Kind::kStandDown;
-    if (session->is_held && may_open && session->phase == Phase::kResting)
-      open(*session, now_mono_ns);
+    if (session->is_held && may_open && is_closed(*session)) open(*session, now_mono_ns);
   }
 }
 

@@ -26,6 +26,11 @@ namespace gpuperf {
 // kWindowNs at distances that, after the first few, keep the average within the budget, what
 // opening itself costs included. Every window is a new look.
 //
+// A process pays for CUPTI even between windows until it is old enough to end it (kYoungNs), so
+// one whose launches hooks count waits at first (SessionOrder::is_later): until its launches have
+// cost less than the budget for kLightNs, it has graphs, which CUPTI stays for, it is no longer
+// young, or somebody asks.
+//
 // Left alone are sessions with graphs, those whose calls CUPTI records (it stays then), and those
 // that somebody has paused. Captures hold sessions open.
 //
@@ -40,6 +45,9 @@ class SessionWindows {
   static constexpr int64_t kFirstRestNs = 5'000'000'000;
   static constexpr int64_t kRestNsMin = 60'000'000'000;
   static constexpr int64_t kRestNsMax = 600'000'000'000;
+  static constexpr int64_t kLightNs = 3'000'000'000;
+  // That long CUPTI cannot be ended (injector/entry.cpp).
+  static constexpr int64_t kYoungNs = 120'000'000'000;
 
   using Order = std::function<void(uint64_t session_id, SessionOrder::Mode mode)>;
   // Which processes a capture is of.
@@ -74,6 +82,7 @@ class SessionWindows {
 
  private:
   enum class Phase {
+    kWaiting,     // has not collected yet
     kCollecting,  // all the time, or in a window
     kResting,     // until due_mono_ns
     kLeft,        // somebody has paused it
@@ -87,7 +96,8 @@ class SessionWindows {
 
     SessionWindows& windows;
     SessionEntry& entry;
-    Phase phase = Phase::kCollecting;
+    Phase phase = Phase::kWaiting;
+    bool are_graphs_covered = false;
     bool is_held = false;
     bool has_graphs = false;
     bool are_calls_hooked = false;
@@ -95,8 +105,9 @@ class SessionWindows {
     // Of the look: since when, and when it ends; 0 = the session does not collect yet.
     int64_t since_mono_ns = 0;
     int64_t due_mono_ns = 0;
-    int64_t seen_mono_ns = 0;  // up to when its records have come
-    int64_t rest_mono_ns = 0;  // since when it rests, or rested last
+    int64_t seen_mono_ns = 0;   // up to when its records have come
+    int64_t rest_mono_ns = 0;   // since when it rests, or rested last; it waits: since when
+    int64_t light_mono_ns = 0;  // since when its launches cost little; 0 = they do not, or it waits
     int64_t rest_ns_max = kFirstRestNs;
     uint64_t launches = 0;
     uint64_t work_ns = 0;
@@ -112,6 +123,12 @@ class SessionWindows {
   static double get_seen_ns(const Session& session);
   double get_cost_ratio(const Session& session) const;
   double get_budget_ratio(const Session& session) const;
+  bool must_wait(Session& session, int64_t now_mono_ns) const;
+  // Whether it would collect if it were told to.
+  static bool is_closed(const Session& session) {
+    return session.phase == Phase::kResting ||
+           (session.phase == Phase::kWaiting && session.rest_mono_ns != 0);
+  }
   bool must_rest(const Session& session) const;
 
   OverheadLimits limits_;

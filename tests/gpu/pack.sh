@@ -49,7 +49,7 @@ done
 g++ -std=c++20 -O2 -shared -fPIC -I. -isystem "$CUDA/include" -o "$BUNDLE/traces/liblaunch_truth.so" \
   tests/gpu/launch_truth.cpp -ldl
 
-cp deploy/config.json tests/gpu/run.sh tests/gpu/*.py tests/gpu/session_{launch.cu,client.cpp} "$BUNDLE/"
+cp deploy/config.json tests/gpu/{run,bench}.sh tests/gpu/*.py tests/gpu/session_{launch.cu,client.cpp} "$BUNDLE/"
 (git describe --always --dirty 2>/dev/null || echo unknown) >"$BUNDLE/VERSION"
 
 size_mib=$(du -sm "$BUNDLE" | cut -f1)

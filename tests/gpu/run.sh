@@ -3,7 +3,7 @@
 # NVIDIA driver and a python3 with PyTorch; installs nothing.
 #
 # usage: run.sh [CHECK...]     (default: every check; the names are in checks.py, those that begin with
-#                              sessions_ in sessions.py, with trace_ or launch_ in traces.py)
+#                              sessions_ in sessions.py, with trace_ or launch_ in traces.py, with bench_ in bench.py, which bench.sh runs)
 #
 # Results go to ${OUT:-./gpu-results}; each program's last line is "N passed, N failed".
 set -euo pipefail
@@ -23,11 +23,12 @@ python3 -c 'import torch, sys; sys.exit(not torch.cuda.is_available())' || {
 
 export OUT=${OUT:-$PWD/gpu-results}
 mkdir -p "$OUT"
-others=() sessions=() traces=()
+others=() sessions=() traces=() benches=()
 for check in "$@"; do
   case $check in
     sessions_*) sessions+=("$check") ;;
     trace_* | launch_*) traces+=("$check") ;;
+    bench_*) benches+=("$check") ;;
     *) others+=("$check") ;;
   esac
 done
@@ -40,5 +41,8 @@ if (($# == 0 || ${#sessions[@]})); then
 fi
 if (($# == 0 || ${#traces[@]})); then
   python3 "$here/traces.py" "$here" "$OUT" "${traces[@]}" || status=$?
+fi
+if ((${#benches[@]})); then
+  python3 "$here/bench.py" "$here" "$OUT" "${benches[@]}" || status=$?
 fi
 exit "$status"

@@ -431,15 +431,16 @@ def measure_rate(part, count, profiler):
         return count / (time.monotonic() - start)
 
 
-def measure_each(part, seconds):
+def measure_each(part, seconds, profiler):
     """[begin on the monotonic clock, length] of each, in ns; each waits for the GPU."""
-    rows, end_ns = [], time.monotonic_ns() + int(seconds * 1e9)
-    is_over = getattr(part, "is_over", lambda end_ns: time.monotonic_ns() >= end_ns)
-    while not rows or not is_over(end_ns):
-        begin_ns = time.monotonic_ns()
-        part.run(1)
-        synchronize()
-        rows.append([begin_ns, time.monotonic_ns() - begin_ns])
+    with profile(**PROFILERS[profiler]) if profiler else contextlib.nullcontext():
+        rows, end_ns = [], time.monotonic_ns() + int(seconds * 1e9)
+        is_over = getattr(part, "is_over", lambda end_ns: time.monotonic_ns() >= end_ns)
+        while not rows or not is_over(end_ns):
+            begin_ns = time.monotonic_ns()
+            part.run(1)
+            synchronize()
+            rows.append([begin_ns, time.monotonic_ns() - begin_ns])
     return rows
 
 
@@ -477,7 +478,7 @@ def serve(parts, truth, options):
             if name == "rate":
                 print(measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
             elif name == "each":
-                print(json.dumps(measure_each(parts[count], float(path))), file=answers, flush=True)
+                print(json.dumps(measure_each(parts[count], float(path), options.profiler)), file=answers, flush=True)
             elif name == "switch":
                 rows = HookSwitch(path.split(",")).compare(int(count), lambda: measure_token(parts["eager"]))
                 print(json.dumps(rows), file=answers, flush=True)

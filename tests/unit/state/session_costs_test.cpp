@@ -76,6 +76,20 @@ TEST_F(SessionCostsTest, LaunchesCostWhatWasMeasuredInTheirProcess) {
   EXPECT_EQ(report.sessions.at(0)->launch_cost.windows, 3u);
 }
 
+TEST_F(SessionCostsTest, CuptiCostsLaunchesThatItDoesNotRecordTooWhileItIsAttached) {
+  launch_costs_.end_reading(kSecond);
+  launch_costs_.apply(kProcess, 10'000);
+  launch_costs_.end_reading(2 * kSecond);
+  SessionStatus status{.session_id = 7, .state = GPUPERF_SESSION_STATE_PAUSED};
+  sessions_.apply(status, now_);
+  run(0, 0);
+  EXPECT_EQ(get_ratio(), 0);
+  status.level = GPUPERF_SESSION_LEVEL_CUPTI;
+  sessions_.apply(status, now_);
+  run(0, 0);
+  EXPECT_DOUBLE_EQ(get_ratio(), 0.015);
+}
+
 TEST_F(SessionCostsTest, AGraphIsOneLaunch) {
   run(1'000, 5'000, 3);
   EXPECT_DOUBLE_EQ(get_ratio(), 2e-6);

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 #include <string>
 #include <utility>
@@ -40,7 +41,8 @@ class SessionWindowsTest : public ::testing::Test {
       now_ += kStep;
       if (is_collecting_) {
         SessionBatch batch{.session_id = 7};
-        const int64_t apart_ns = kSecond / launches_per_second_ + launch_cost_ns_;
+        const int64_t apart_ns =
+            kSecond / std::max<int64_t>(launches_per_second_, 1) + launch_cost_ns_;
         batch.kernels.resize(static_cast<size_t>(kStep / apart_ns));
         int64_t start_ns = now_ - kStep;
         for (KernelRecord& kernel : batch.kernels) {
@@ -105,6 +107,71 @@ TEST_F(SessionWindowsTest, ALaunchBoundProcessIsRecordedInWindowsFromItsFirstSec
   const double expected = 3'715.0 * 1e9 / (25'000 + launch_cost_ns_);
   EXPECT_NEAR(static_cast<double>(weighed_), expected, 0.05 * expected);
   EXPECT_TRUE(is_in_windows());
+}
+
+// A session that was told to wait: the library says that it is paused.
+class WaitingSessionTest : public SessionWindowsTest {
+ protected:
+  void SetUp() override {
+    windows_.follow(sessions_);
+    sessions_.apply(SessionOpened{.session_id = 7, .process = kProcess}, 0);
+    report(Mode::kPause);
+    launch_costs_.end_reading(now_);
+  }
+};
+
+TEST_F(WaitingSessionTest, LaunchesThatWouldPayWaitUntilCuptiCanBeEnded) {
+  EXPECT_EQ(measure(115), 0);
+  EXPECT_TRUE(all_.empty());
+  run(10);
+  ASSERT_FALSE(all_.empty());
+  EXPECT_EQ(all_.front(), Mode::kRun);
+  EXPECT_EQ(row().window_weight, 1u) << "what was before is not estimated";
+  EXPECT_LE(measure(120), 0.035);
+}
+
+TEST_F(WaitingSessionTest, FewLaunchesAreRecordedAfterThreeSecondsOfThem) {
+  launches_per_second_ = 0;
+  EXPECT_EQ(measure(30), 0) << "nothing is known of its launches yet";
+  launches_per_second_ = 1'000;
+  EXPECT_EQ(measure(3), 0);
+  run(2);
+  EXPECT_EQ(measure(600), 1);
+  EXPECT_FALSE(is_in_windows());
+}
+
+TEST_F(WaitingSessionTest, ManyLaunchesInBetweenMakeItWaitAnew) {
+  launches_per_second_ = 1'000;
+  run(2);
+  launches_per_second_ = 40'000;
+  run(2);
+  launches_per_second_ = 1'000;
+  EXPECT_EQ(measure(3), 0);
+  run(2);
+  EXPECT_EQ(measure(10), 1);
+}
+
+TEST_F(WaitingSessionTest, OneWithGraphsPaysAnyway) {
+  run(5);
+  ASSERT_FALSE(is_collecting_);
+  sessions_.apply(SessionStatus{.session_id = 7,
+                                .state = GPUPERF_SESSION_STATE_PAUSED,
+                                .level = GPUPERF_SESSION_LEVEL_GRAPHS},
+                  now_);
+  windows_.advance(now_);
+  EXPECT_EQ(told_, std::vector{Mode::kRun});
+}
+
+TEST_F(WaitingSessionTest, ACaptureDoesNotWait) {
+  EXPECT_TRUE(windows_.open({}, now_));
+  EXPECT_TRUE(windows_.is_opening({}));
+  EXPECT_EQ(told_, std::vector{Mode::kRun});
+}
+
+TEST_F(WaitingSessionTest, NorOneWithoutABudget) {
+  windows_.set_limits({.percent = 0});
+  run(1);
+  EXPECT_EQ(all_, std::vector{Mode::kRun});
 }
 
 TEST_F(SessionWindowsTest, WhereTheGpuIsBusyOrLaunchesAreFewItCollectsAllTheTime) {
