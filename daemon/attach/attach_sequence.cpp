@@ -1,5 +1,6 @@
 #include "daemon/attach/attach_sequence.h"
 
+#include <linux/capability.h>
 #include <poll.h>
 #include <spdlog/fmt/fmt.h>
 #include <sys/syscall.h>
@@ -13,6 +14,7 @@
 
 #include "daemon/attach/entry_into.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/process_status.h"
 #include "daemon/unwind/process_memory.h"
 
 namespace gpuperf {
@@ -47,8 +49,8 @@ std::string_view find_variable(std::string_view environment, std::string_view na
 bool is_set(std::string_view value) { return !value.empty() && value != "0"; }
 
 template <typename T>
-bool write_value(uint32_t pid, uint64_t address, T value) {
-  return write_memory(static_cast<pid_t>(pid), address, std::as_bytes(std::span(&value, 1))).ok();
+Status write_value(uint32_t pid, uint64_t address, T value) {
+  return write_memory(static_cast<pid_t>(pid), address, std::as_bytes(std::span(&value, 1)));
 }
 
 // Until the block's state is no longer `state`. Nothing: it is after that time, or the process has
@@ -68,6 +70,14 @@ std::optional<AttachBlock> wait_for_change(const AttachTarget& target, uint64_t 
     (void)nanosleep(&kBetweenLooks, nullptr);
   }
   return std::nullopt;
+}
+
+// Of a call of ours that is not allowed.
+std::string_view describe_missing_right() {
+  return has_own_capability(CAP_SYS_PTRACE) ? ": gpuperfd has CAP_SYS_PTRACE, so a seccomp filter "
+                                              "or a security module forbids it, "
+                                              "or gpuperfd runs in a user namespace of its own"
+                                            : ": gpuperfd lacks CAP_SYS_PTRACE";
 }
 
 uint32_t count_library_kib(const AttachTarget& target) {
@@ -118,7 +128,9 @@ void AttachSequence::refuse(const Status& status) {
   if (absl::IsFailedPrecondition(status)) why = AttachRefusal::kNoSafeThread;
   if (absl::IsPermissionDenied(status)) why = AttachRefusal::kNotPermitted;
   if (absl::IsNotFound(status)) why = AttachRefusal::kGone;
-  refuse(why, std::string(status.message()));
+  std::string text(status.message());
+  if (why == AttachRefusal::kNotPermitted) text += describe_missing_right();
+  refuse(why, text);
 }
 
 bool AttachSequence::read_target() {
@@ -166,6 +178,7 @@ Refused AttachSequence::find_refusal_to_enter() {
 }
 
 void AttachSequence::look() {
+  if (!target_.has_cuda) return;  // whatever else forbids it: nobody asks
   const Refused refused = find_refusal_to_enter();
   AttachReply& reply = answer_.reply;
   if (refused.why == AttachRefusal::kNone) {
@@ -185,8 +198,11 @@ void AttachSequence::look() {
 bool AttachSequence::find_pidfd() {
   pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, request_.pid, 0)));
   if (!pidfd_.valid()) {
-    refuse(errno == ENOSYS ? AttachRefusal::kOldKernel : AttachRefusal::kGone,
-           errno == ENOSYS ? "this kernel has no pidfd_open" : "the process has ended");
+    if (errno == ENOSYS) {
+      refuse(AttachRefusal::kOldKernel, "this kernel has no pidfd_open");
+    } else {
+      refuse(errno_status(errno, "pidfd_open"));
+    }
     return false;
   }
   // Of a descriptor that no process has: a kernel that knows the call says so.
@@ -196,9 +212,7 @@ bool AttachSequence::find_pidfd() {
     return false;
   }
   if (errno == EPERM) {
-    refuse(
-        AttachRefusal::kNotPermitted,
-        "pidfd_getfd is not allowed: CAP_SYS_PTRACE is missing, or a security module forbids it");
+    refuse(errno_status(EPERM, "pidfd_getfd"));
     return false;
   }
   return true;
@@ -262,9 +276,9 @@ bool AttachSequence::is_attached() {
 void AttachSequence::detach() {
   if (!is_attached()) return;
   const uint32_t yes = 1;
-  if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, detach), yes)) {
-    return refuse(AttachRefusal::kNotPermitted, "its memory cannot be written");
-  }
+  const Status written =
+      write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, detach), yes);
+  if (!written.ok()) return refuse(written);
   const auto left =
       wait_for_change(target_, block_->address, GPUPERF_ATTACH_ATTACHED, kLeaveTimeout);
   if (!left) {
@@ -287,10 +301,9 @@ void AttachSequence::adopt() {
   // Taken once only: two readers would share what the library sends. If we end before the daemon
   // has answered, the library offers another.
   const int32_t none = -1;
-  if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, daemon_fd),
-                   none)) {
-    return refuse(AttachRefusal::kNotPermitted, "its memory cannot be written");
-  }
+  const Status written =
+      write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, daemon_fd), none);
+  if (!written.ok()) return refuse(written);
   answer_.connection =
       Fd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_.get(), block_->copy.daemon_fd, 0)));
   if (!answer_.connection.valid()) {

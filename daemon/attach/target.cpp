@@ -144,10 +144,14 @@ Refused find_refusal(const ProcFiles& files, const AttachTarget& target) {
       return refuse(AttachRefusal::kArchitecture, "its program is not for x86-64");
     }
   }
-  if (target.find_library("ld-musl") != nullptr || target.find_library("libc.musl") != nullptr) {
+  const bool has_glibc =
+      target.find_library("libc.so.6") != nullptr || target.find_library("libc-2.") != nullptr;
+  // Alpine's is ld-musl-x86_64.so.1, Debian's libc.so.
+  if (target.find_library("ld-musl") != nullptr ||
+      (!has_glibc && target.find_library("libc.so") != nullptr)) {
     return refuse(AttachRefusal::kMusl, "its C library is musl");
   }
-  if (target.find_library("libc.so.6") == nullptr && target.find_library("libc-2.") == nullptr) {
+  if (!has_glibc) {
     return refuse(AttachRefusal::kStatic, "it has no C library: it is linked statically");
   }
   if (!target.has_cuda) return refuse(AttachRefusal::kNoCuda, "it has not loaded libcuda");
