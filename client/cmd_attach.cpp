@@ -104,18 +104,27 @@ Status run_list(const Invocation& invocation, const Target& target) {
   return show_rows(invocation, rows, "\nNo process has loaded the CUDA driver.\n");
 }
 
-// The pids of the processes that are meant: that of --pid unasked, so that the refusal says why.
+// The pids of the processes that are meant. That of --pid alone is not looked for, so that the
+// refusal says why.
 Result<std::vector<uint32_t>> find_pids(Connection& connection, const Options& options,
-                                        const Target& target, std::string_view state) {
-  if (options.pid != 0) return std::vector<uint32_t>{options.pid};
+                                        const Target& target, bool attaches) {
+  const bool names_one =
+      options.pid != 0 && options.container.empty() && options.pod.empty() && target.comm.empty();
+  if (names_one) return std::vector<uint32_t>{options.pid};
   ASSIGN_OR_RETURN(const std::vector<Attachment> rows, list_rows(connection, options, target));
   std::vector<uint32_t> pids;
   for (const Attachment& row : rows) {
-    if (row.state() == state || row.state() == "cannot") pids.push_back(row.pid());
+    const bool is_wanted =
+        attaches ? row.state() == "can" || row.state() == "cannot" : row.state() == "attached";
+    if (is_wanted) pids.push_back(row.pid());
   }
   if (!pids.empty()) return pids;
+  if (rows.empty()) {
+    return absl::NotFoundError("no process that uses CUDA matches: gpuperfctl attach --list");
+  }
   return absl::NotFoundError(
-      "no such process can be meant; those there are: gpuperfctl attach --list");
+      attaches ? "every process that matches has the library already: gpuperfctl attach --list"
+               : "no process that matches was attached to: gpuperfctl attach --list");
 }
 
 std::string describe_outcome(const Attachment& row, bool attaches) {
@@ -152,23 +161,23 @@ Result<Attachment> ask(Connection& connection, uint32_t pid, const Target& targe
   return response.attachment();
 }
 
-// One after another. Fails where any of them was refused.
+// One after another, to the first that cannot be asked for. Fails where any of them was refused.
 Status run_change(const Invocation& invocation, const Target& target, bool attaches) {
   ASSIGN_OR_RETURN(const auto connection, connect_to_change(invocation));
-  ASSIGN_OR_RETURN(
-      const std::vector<uint32_t> pids,
-      find_pids(*connection, invocation.options, target, attaches ? "can" : "attached"));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> pids,
+                   find_pids(*connection, invocation.options, target, attaches));
+  const bool is_table = find_format(invocation.options) == Format::kTable;
   std::vector<Attachment> rows;
+  Status asked;
   for (const uint32_t pid : pids) {
-    ASSIGN_OR_RETURN(Attachment row, ask(*connection, pid, target, attaches));
-    if (find_format(invocation.options) == Format::kTable) {
-      RETURN_IF_ERROR(invocation.output.write(describe_outcome(row, attaches)));
-    }
-    rows.push_back(std::move(row));
+    Result<Attachment> row = ask(*connection, pid, target, attaches);
+    asked = row.status();
+    if (!asked.ok()) break;
+    if (is_table) RETURN_IF_ERROR(invocation.output.write(describe_outcome(*row, attaches)));
+    rows.push_back(*std::move(row));
   }
-  if (find_format(invocation.options) != Format::kTable) {
-    RETURN_IF_ERROR(show_rows(invocation, rows, ""));
-  }
+  if (!is_table && !rows.empty()) RETURN_IF_ERROR(show_rows(invocation, rows, ""));
+  RETURN_IF_ERROR(asked);
   const auto refused = std::ranges::count(rows, "cannot", &Attachment::state);
   if (refused == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(

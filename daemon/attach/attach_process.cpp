@@ -66,8 +66,6 @@ void run_attach_process(pid_t parent, const std::string& proc_root) {
     const std::string_view bytes(reinterpret_cast<const char*>(&answer.reply), sizeof answer.reply);
     const int fd = answer.connection.get();
     if (!side.answer(bytes, std::span(&fd, answer.connection.valid() ? 1 : 0))) break;
-    // A thread that could not be let go of in time is, by the end of its tracer.
-    if (request.ask == AttachAsk::kAttach) break;
   }
   ::_exit(0);
 }

@@ -149,8 +149,6 @@ bool AttachSequence::read_target() {
 }
 
 Refused AttachSequence::find_refusal_to_enter() {
-  const Refused refused = find_refusal(files_, target_);
-  if (refused.why != AttachRefusal::kNone) return refused;
   if (block_ && block_->copy.pid != target_.inner_pid) {
     return {AttachRefusal::kForked, "it is a fork of a process that was attached to"};
   }
@@ -160,6 +158,8 @@ Refused AttachSequence::find_refusal_to_enter() {
   if (!block_ && target_.has_injector) {
     return {AttachRefusal::kInjected, "the library is in it already, from its start"};
   }
+  const Refused refused = find_refusal(files_, target_);
+  if (refused.why != AttachRefusal::kNone) return refused;
   const auto environment = files_.read_environment(request_.pid, kMaxEnvironmentBytes);
   if (environment.ok()) {
     const std::string_view text = environment->text;

@@ -129,7 +129,10 @@ Result<AttachRow> ProcessAttacher::attach(const AttachOrder& order) {
   const AttachRequest request{.ask = AttachAsk::kAttach,
                               .pid = order.pid,
                               .accept_seccomp = order.accept_seccomp ? 1u : 0u};
-  ASSIGN_OR_RETURN(Answer answer, ask(request, &library));
+  Result<Answer> asked = ask(request, &library);
+  // A thread that the worker could not let go of in time is let go by the end of its tracer.
+  workers_.end_idle();
+  ASSIGN_OR_RETURN(Answer answer, std::move(asked));
   AttachRow row = make_row(order.pid, answer.reply);
   log_info(answer.reply.refusal == AttachRefusal::kNone ? "attached" : "not attached",
            {{"pid", std::to_string(order.pid)},
