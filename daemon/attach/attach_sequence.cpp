@@ -225,7 +225,7 @@ void AttachSequence::attach(const Fd& library) {
   const Result<LibraryFile> file = read_library_file(library.get());
   if (!file.ok()) return refuse(AttachRefusal::kFailed, std::string(file.status().message()));
   const Result<LibcFunctions> libc = find_libc_functions(files_, code_files_, target_);
-  if (!libc.ok()) return refuse(AttachRefusal::kStatic, std::string(libc.status().message()));
+  if (!libc.ok()) return refuse(AttachRefusal::kFailed, std::string(libc.status().message()));
   // A library of another version is loaded beside the old one, which stays idle.
   if (block_ && block_->copy.entry != 0 && block_->copy.library_version != file->version) {
     block_->copy.entry = 0;

@@ -125,7 +125,11 @@ AttachRow ProcessAttacher::make_row(uint32_t pid, const AttachReply& reply) cons
 Result<AttachRow> ProcessAttacher::attach(const AttachOrder& order) {
   const std::string path = setup_.find_library();
   const Fd library(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!library.valid()) return errno_status(errno, "injected library " + path);
+  if (!library.valid()) {
+    const Status status = errno_status(errno, "injected library " + path);
+    return Status(status.code(), std::string(status.message()) +
+                                     "; install libgpuperf-injector, or set ingest.injector_path");
+  }
   const AttachRequest request{.ask = AttachAsk::kAttach,
                               .pid = order.pid,
                               .accept_seccomp = order.accept_seccomp ? 1u : 0u};
