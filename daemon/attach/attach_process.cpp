@@ -21,7 +21,7 @@ constexpr uint64_t make_mask(int capability) { return uint64_t{1} << capability;
 // Tables of symbols of the C library, stacks, mappings.
 constexpr size_t kMemoryBytes = size_t{512} << 20;
 constexpr std::chrono::seconds kIdle{10};
-constexpr std::array<unsigned, 21> kCalls{__NR_rt_sigtimedwait,
+constexpr std::array<unsigned, 22> kCalls{__NR_rt_sigtimedwait,
                                           __NR_ptrace,
                                           __NR_wait4,
                                           __NR_process_vm_readv,
@@ -30,6 +30,7 @@ constexpr std::array<unsigned, 21> kCalls{__NR_rt_sigtimedwait,
                                           __NR_pidfd_getfd,
                                           __NR_memfd_create,
                                           __NR_ftruncate,
+                                          __NR_flock,
                                           __NR_openat,
                                           __NR_getdents64,
                                           __NR_readlink,

@@ -1,8 +1,10 @@
 #include "daemon/attach/attach_sequence.h"
 
+#include <fcntl.h>
 #include <linux/capability.h>
 #include <poll.h>
 #include <spdlog/fmt/fmt.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +28,7 @@ using std::chrono::steady_clock;
 // launch that ends CUPTI.
 constexpr std::chrono::seconds kBeginTimeout{10};
 constexpr std::chrono::seconds kLeaveTimeout{15};
+constexpr std::chrono::seconds kLockTimeout{2};
 constexpr timespec kBetweenLooks{.tv_sec = 0, .tv_nsec = 2'000'000};
 constexpr size_t kMaxEnvironmentBytes = size_t{1} << 20;
 
@@ -94,7 +97,7 @@ uint32_t count_library_kib(const AttachTarget& target) {
 
 AttachSequence::Answer AttachSequence::answer(const Fd& library) {
   const auto began = steady_clock::now();
-  if (read_target()) {
+  if (lock_process() && read_target()) {
     switch (request_.ask) {
       case AttachAsk::kLook:
         look();
@@ -145,6 +148,25 @@ bool AttachSequence::read_target() {
   block_ = read_block(target_);
   std::copy_n(target_.comm.data(), std::min(target_.comm.size(), sizeof(AttachReply::comm) - 1),
               answer_.reply.comm);
+  return true;
+}
+
+// Processes of a mount namespace share its lock: it is the same file for every daemon, in whatever
+// namespaces, and the kernel ends it with its holder.
+bool AttachSequence::lock_process() {
+  if (request_.ask == AttachAsk::kLook || request_.ask == AttachAsk::kAdopt) return true;
+  const std::string path = fmt::format("{}/{}/ns/mnt", files_.root(), request_.pid);
+  lock_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lock_.valid()) return true;  // whoever reads the rest of it says why
+  const auto deadline = steady_clock::now() + kLockTimeout;
+  while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return true;
+    if (steady_clock::now() >= deadline) {
+      refuse(AttachRefusal::kFailed, "another gpuperfd is attaching to a process; try again");
+      return false;
+    }
+    (void)nanosleep(&kBetweenLooks, nullptr);
+  }
   return true;
 }
 
@@ -243,7 +265,12 @@ void AttachSequence::attach(const Fd& library) {
   reply.threads_tried = entry.threads_tried();
   reply.held_ns = to_ns(entry.held());
   reply.longest_hold_ns = to_ns(entry.longest_hold());
-  if (!entered.ok()) return refuse(entered.status());
+  if (!entered.ok()) {
+    const Result<AttachTarget> now = read_attach_target(files_, request_.pid);
+    const Refused traced = now.ok() ? find_refusal(files_, *now) : Refused{};
+    if (traced.why == AttachRefusal::kTraced) return refuse(traced.why, traced.text);
+    return refuse(entered.status());
+  }
   const auto begun =
       wait_for_change(target_, entered->block_address, GPUPERF_ATTACH_BEGINNING, kBeginTimeout);
   if (!begun) {

@@ -2,6 +2,7 @@
 """Attaching to programs that run already, with the daemon: the library enters, records and leaves again, and the program goes
 on as before, whoever dies meanwhile. On the fake driver and the fake CUPTI."""
 
+import json
 import os
 import pathlib
 import random
@@ -13,7 +14,7 @@ import unittest
 
 from attach_programs import (attach, detach, folder_of, held_by, launches_of, pid_of, session_of, wait_for_kernels,
                              wait_for_state, workload)
-from gpuperf_system import GPUPERFCTL, LONG, Daemon, SharedDaemonTest, require_root, wait_until
+from gpuperf_system import LONG, Daemon, SharedDaemonTest, require_root, wait_until
 from injector_workload import FAKES, require_fakes
 
 CYCLES = 1000 if LONG else 50
@@ -186,7 +187,7 @@ class AttachTest(SharedDaemonTest):
                 # So that the next one is new, and its whole way can be cut off.
                 if (old := find_worker(self.daemon)) is not None:
                     os.kill(old, signal.SIGKILL)
-                asked = subprocess.Popen([*map(str, self.ctl_words("attach", "--pid", pid_of(program)))],
+                asked = subprocess.Popen(self.daemon.ctl_words("attach", "--pid", pid_of(program)),
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 deadline = time.monotonic() + 5
                 worker = None
@@ -216,15 +217,12 @@ class AttachTest(SharedDaemonTest):
             self.assertGreater(program.do("halt")["launches"], 0)
             self.check_quiet_end(program)
 
-    def ctl_words(self, *arguments):
-        return (GPUPERFCTL, "--address", f"unix:{self.daemon.socket}", *arguments)
-
     def test_a_program_killed_meanwhile_is_reported_as_gone(self):
         for wait_s in (0, 0.005, 0.02, 0.05):
             with workload() as program:
                 program.do("init")
                 program.do("steady 2")
-                asked = subprocess.Popen([*map(str, self.ctl_words("attach", "--pid", pid_of(program)))],
+                asked = subprocess.Popen(self.daemon.ctl_words("attach", "--pid", pid_of(program)),
                                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
                 time.sleep(wait_s)
                 program.process.kill()
@@ -276,6 +274,25 @@ class AttachTest(SharedDaemonTest):
                 program.answer()
             program.do("halt")
             self.check_quiet_end(program)
+
+
+class TwoDaemonsTest(unittest.TestCase):
+    def test_one_of_two_that_are_asked_at_once_attaches_and_either_detaches(self):
+        with Daemon({}) as one, Daemon({}) as other, workload() as program:
+            program.do("init")
+            program.do("steady 2")
+            daemons = [one, other]
+            for turn in range(6):
+                asked = [subprocess.Popen(daemon.ctl_words("attach", "--pid", pid_of(program), "-o", "json"),
+                                          stdout=subprocess.PIPE, text=True) for daemon in daemons]
+                rows = [json.loads(each.communicate(timeout=60)[0])[0] for each in asked]
+                self.assertEqual(sorted(row["reason"] for row in rows), ["", "attached"], rows)
+                daemon = daemons[turn % 2]
+                wait_for_kernels(daemons[[row["reason"] for row in rows].index("")], program)
+                self.assertEqual(detach(daemon, program)["state"], "can")
+            self.assertEqual(program.threads().count("gpuperf"), 0)
+            self.assertGreater(program.do("halt")["launches"], 0)
+            self.assertEqual((program.end(), program.noise()), (0, ""))
 
 
 class RestartTest(unittest.TestCase):

@@ -121,6 +121,10 @@ class Daemon:
     def ctl(self, *arguments, check=True):
         return run_ctl("--address", f"unix:{self.socket}", *self.CTL_OPTIONS, *arguments, check=check)
 
+    def ctl_words(self, *arguments):
+        """Of a gpuperfctl that the test starts itself."""
+        return [str(word) for word in (GPUPERFCTL, "--address", f"unix:{self.socket}", *self.CTL_OPTIONS, *arguments)]
+
     def query(self, *arguments):
         return json.loads(self.ctl(*arguments, "-o", "json").stdout)
 
