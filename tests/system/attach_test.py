@@ -2,6 +2,7 @@
 """Attaching to programs that run already, with the daemon: the library enters, records and leaves again, and the program goes
 on as before, whoever dies meanwhile. On the fake driver and the fake CUPTI."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -9,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 import unittest
 
@@ -260,18 +262,45 @@ class AttachTest(SharedDaemonTest):
             finally:
                 program.kill()
 
-    def test_it_goes_on_through_forks_and_a_storm_of_threads(self):
+    def change_during(self, program, line, verb):
+        """Attaches or detaches while the program does the line again and again; how often a second it was done."""
+        is_changed = threading.Event()
+        def go_on():
+            times, began = 0, time.monotonic()
+            while not is_changed.is_set():
+                program.do(line)
+                times += 1
+            return times / (time.monotonic() - began)
+        with concurrent.futures.ThreadPoolExecutor() as beside:
+            rate = beside.submit(go_on)
+            time.sleep(0.1)
+            try:
+                row = attach(self.daemon, program, verb=verb)
+            finally:
+                is_changed.set()
+            self.assertEqual(row["state"], {"attach": "attached", "detach": "can"}[verb], row)
+            return rate.result()
+
+    def test_it_goes_on_through_forks(self):
         with workload() as program:
             program.do("init")
             program.do("steady 2")
-            for _ in range(5):
-                # A child that launches could find the driver's lock held by another thread, here as on a GPU.
-                program.post("fork quiet")
-                self.assertEqual(attach(self.daemon, program)["state"], "attached")
-                program.answer()
-                program.post("launch 1 300")
-                self.assertEqual(detach(self.daemon, program)["state"], "can")
-                program.answer()
+            for _ in range(3):
+                for verb in ("attach", "detach"):
+                    # A child that launches could find the driver's lock held by another thread, here as on a GPU.
+                    rate = self.change_during(program, "fork quiet 2", verb)
+            print(f"{rate:.0f} forks a second", file=sys.stderr)
+            program.do("halt")
+            self.check_quiet_end(program)
+
+    def test_it_goes_on_through_a_storm_of_threads(self):
+        with workload() as program:
+            program.do("init")
+            program.do("steady 2")
+            rates = [100 * self.change_during(program, "launch 1 100", verb)
+                     for _ in range(3) for verb in ("attach", "detach")]
+            print(f"{min(rates):.0f} to {max(rates):.0f} threads a second, each launches", file=sys.stderr)
+            self.assertGreater(min(rates), 1000)
             program.do("halt")
             self.check_quiet_end(program)
 
