@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "client/attach_text.h"
 #include "client/command.h"
 #include "client/connection.h"
 #include "client/duration.h"
 #include "client/options.h"
-#include "client/table.h"
 #include "client/text.h"
 #include "client/view.h"
 #include "gpuperf/v1/control.pb.h"
@@ -32,38 +32,6 @@ struct Target {
   bool lists = false;
   bool accept_seccomp = false;
 };
-
-Tone find_state_tone(std::string_view state) {
-  if (state == "attached" || state == "injected") return Tone::kGood;
-  return state == "cannot" ? Tone::kWarning : Tone::kPlain;
-}
-
-std::string describe_why(const Attachment& row) {
-  if (row.state() == "attached" && row.held_ns() > 0) {
-    return fmt::format("held one thread for {}", format_duration(row.held_ns()));
-  }
-  if (row.detail().empty()) return "";
-  return row.hint().empty() ? row.detail() : fmt::format("{}; {}", row.detail(), row.hint());
-}
-
-std::string render_table(const std::vector<Attachment>& rows, const TextStyle& style) {
-  constexpr auto kRight = Column::Align::kRight;
-  Table table({{"PID", kRight},
-               {.title = "COMM", .shrink_to = 8},
-               {"STATE"},
-               {.title = "CONTAINER", .optional = true},
-               {.title = "POD", .optional = true, .shrink_to = 12},
-               {.title = "WHY", .optional = true, .shrink_to = 30}});
-  for (const Attachment& row : rows) {
-    table.add_row({{std::to_string(row.pid())},
-                   {row.comm()},
-                   {row.state(), find_state_tone(row.state())},
-                   {row.container()},
-                   {row.pod()},
-                   {describe_why(row)}});
-  }
-  return table.take_text(style);
-}
 
 bool is_meant(const Attachment& row, const Options& options, const Target& target) {
   if (options.pid != 0 && row.pid() != options.pid) return false;
@@ -92,7 +60,7 @@ Status show_rows(const Invocation& invocation, const std::vector<Attachment>& ro
   if (view.format != Format::kTable) {
     return invocation.output.write(render_rows(rows, view.format, view.shape, view.style));
   }
-  std::string text = render_table(rows, view.style);
+  std::string text = render_attachments(rows, view.style);
   if (rows.empty()) text += paint(none, Tone::kDim, view.style);
   return invocation.output.write(text);
 }
