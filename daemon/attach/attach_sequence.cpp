@@ -265,12 +265,13 @@ void AttachSequence::attach(const Fd& library) {
   reply.threads_tried = entry.threads_tried();
   reply.held_ns = to_ns(entry.held());
   reply.longest_hold_ns = to_ns(entry.longest_hold());
-  if (!entered.ok()) {
+  if (absl::IsPermissionDenied(entered.status())) {
+    // Another tracer has come meanwhile, or a right is missing.
     const Result<AttachTarget> now = read_attach_target(files_, request_.pid);
-    const Refused traced = now.ok() ? find_refusal(files_, *now) : Refused{};
-    if (traced.why == AttachRefusal::kTraced) return refuse(traced.why, traced.text);
-    return refuse(entered.status());
+    const Refused refused_now = now.ok() ? find_refusal(files_, *now) : Refused{};
+    if (refused_now.why == AttachRefusal::kTraced) return refuse(refused_now.why, refused_now.text);
   }
+  if (!entered.ok()) return refuse(entered.status());
   const auto begun =
       wait_for_change(target_, entered->block_address, GPUPERF_ATTACH_BEGINNING, kBeginTimeout);
   if (!begun) {

@@ -172,13 +172,24 @@ class RefusalTest(SharedDaemonTest):
         self.assertIn("only root", result.stderr)
 
     def test_the_list_says_how_each_process_is(self):
-        with workload() as one, workload() as other, Workload(self.daemon.path / "run/ingest.sock") as third:
-            for program in (one, other, third):
+        with (workload() as one, workload() as other, Workload(self.daemon.path / "run/ingest.sock") as third,
+              workload(prefix=filtered({})) as fourth):
+            programs = (one, other, third, fourth)
+            for program in programs:
                 program.do("init")
             attach(self.daemon, one)
             rows = {int(row["pid"]): row["state"] for row in self.daemon.query("attach", "--list")}
-            self.assertEqual([rows[pid_of(program)] for program in (one, other, third)],
-                             ["attached", "can", "injected"])
+            self.assertEqual([rows[pid_of(program)] for program in programs], ["attached", "can", "injected", "cannot"])
+
+            doctor = self.daemon.ctl("doctor", check=False).stdout
+            for program, text in zip(programs, ("was attached to: one thread was held for", "can be attached to",
+                                                "was injected at its start",
+                                                "cannot be attached to: a seccomp filter limits its system calls")):
+                self.assertIn(f"process {pid_of(program)} (injected) {text}", " ".join(doctor.split()))
+            with_library, _, without = self.daemon.ctl("sessions").stdout.partition("without the library")
+            for table, program, text in ((with_library, one, "attached: held a thread"), (without, other, "can"),
+                                         (with_library, third, "from its start"), (without, fourth, "cannot")):
+                self.assertRegex(table, rf"(?m)^ *{pid_of(program)} +injected .*\b{text}\b")
 
 
 class MissingRightTest(unittest.TestCase):
