@@ -94,7 +94,11 @@ Status AttachPart::check_allowed() const {
 void AttachPart::post_attach(const AttachOrder& order, ControlPort::AttachDone done) {
   if (const Status allowed = check_allowed(); !allowed.ok()) return done(allowed);
   attacher_->post_attach(order, [this, done = std::move(done)](Result<AttachRow> row) {
-    core_.loop->post([done, row = std::move(row)] { done(row); });
+    core_.loop->post([this, done, row = std::move(row)] {
+      // The library may begin later, and offers a connection then.
+      if (row.ok() && row->reason == "failed") attached_.insert(row->process.pid);
+      done(row);
+    });
   });
 }
 

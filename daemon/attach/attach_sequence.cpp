@@ -177,6 +177,13 @@ Refused AttachSequence::find_refusal_to_enter() {
   if (block_ && block_->copy.state == GPUPERF_ATTACH_ATTACHED) {
     return {AttachRefusal::kAttached, "the library is in it already: attached"};
   }
+  // The block and the descriptors in it are that thread's.
+  if (block_ && block_->copy.state == GPUPERF_ATTACH_BEGINNING && block_->copy.thread != 0 &&
+      has_thread(files_, target_, block_->copy.thread)) {
+    return {AttachRefusal::kFailed,
+            "an earlier attach has not ended: the library's thread waits for the dynamic loader, "
+            "and begins once that is free"};
+  }
   if (!block_ && target_.has_injector) {
     return {AttachRefusal::kInjected, "the library is in it already, from its start"};
   }

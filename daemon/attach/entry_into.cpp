@@ -323,6 +323,7 @@ void EntryInto::fill(gpuperf_attach_block& block) const {
   block.library_fd = block.block_fd = -1;
   block.offers = 0;
   block.detach = 0;
+  block.thread = 0;
   block.library_version = setup_.library.version;
   block.dlopen = setup_.libc.dlopen;
   block.dlsym = setup_.libc.dlsym;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "daemon/base/file_name.h"
 #include "daemon/base/process_status.h"
@@ -83,6 +85,19 @@ const MemoryMap* AttachTarget::find_block() const {
            map.end_address - map.start_address == GPUPERF_ATTACH_BLOCK_BYTES;
   });
   return found == maps.end() ? nullptr : &*found;
+}
+
+bool has_thread(const ProcFiles& files, const AttachTarget& target, uint32_t inner_tid) {
+  const std::string folder = files.root() + "/" + std::to_string(target.pid) + "/task";
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const Result<std::string> status = read_status_text(entry->path().string());
+    const auto numbers =
+        status.ok() ? list_status_numbers(*status, "NSpid") : std::vector<uint32_t>();
+    if (!numbers.empty() && numbers.back() == inner_tid) return true;
+  }
+  return false;
 }
 
 Result<AttachTarget> read_attach_target(const ProcFiles& files, uint32_t pid) {

@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -264,6 +265,28 @@ class AttachTest(SharedDaemonTest):
                 self.assertEqual(program.stdout.readline(), "[True, True, True, True]\n")
             finally:
                 program.kill()
+
+    def test_a_loader_that_is_busy_for_long_is_waited_for_by_one_thread(self):
+        if shutil.which("gcc") is None:
+            self.skipTest("needs gcc")
+        slow = self.daemon.path / "libslow.so"
+        subprocess.run(["gcc", "-shared", "-fPIC", "-x", "c", "-o", slow, "-"], check=True, text=True,
+                       input="#include <unistd.h>\n__attribute__((constructor)) void load() { sleep(12); }\n")
+        with workload() as program:
+            program.do("init")
+            program.do("steady 2")
+            program.post(f"open {slow}")
+            wait_until("it is being loaded", lambda: slow.name in program.mapped())
+            rows = [attach(self.daemon, program) for _ in range(2)]
+            self.assertEqual([row["reason"] for row in rows], ["failed"] * 2)
+            self.assertIn("has not begun within 10 s", rows[0]["detail"])
+            self.assertIn("an earlier attach has not ended", rows[1]["detail"])
+            program.answer()
+            wait_for_kernels(self.daemon, program)
+            self.assertEqual(program.threads().count("gpuperf"), 1)
+            self.assertEqual(detach(self.daemon, program)["state"], "can")
+            program.do("halt")
+            self.check_quiet_end(program)
 
     def change_during(self, program, line, verb):
         """Attaches or detaches while the program does the line again and again; how often a second it was done."""
