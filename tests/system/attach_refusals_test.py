@@ -12,7 +12,7 @@ import sys
 import time
 import unittest
 
-from attach_programs import attach, filtered, folder_of, held_by, pid_of, workload
+from attach_programs import attach, filtered, folder_of, held_by, pid_of, session_of, workload
 from gpuperf_system import AS_NOBODY, Daemon, SharedDaemonTest, require_root, run_ctl, wait_until
 from injector_workload import FAKES, Workload, require_fakes
 
@@ -186,6 +186,7 @@ class RefusalTest(SharedDaemonTest):
                                                 "was injected at its start",
                                                 "cannot be attached to: a seccomp filter limits its system calls")):
                 self.assertIn(f"process {pid_of(program)} (injected) {text}", " ".join(doctor.split()))
+            wait_until("its session is shown", lambda: session_of(self.daemon, one))
             with_library, _, without = self.daemon.ctl("sessions").stdout.partition("without the library")
             for table, program, text in ((with_library, one, "attached: held a thread"), (without, other, "can"),
                                          (with_library, third, "from its start"), (without, fourth, "cannot")):

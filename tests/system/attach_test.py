@@ -339,7 +339,8 @@ class TwoDaemonsTest(unittest.TestCase):
             daemons = [one, other]
             for turn in range(6):
                 asked = [subprocess.Popen(daemon.ctl_words("attach", "--pid", pid_of(program), "-o", "json"),
-                                          stdout=subprocess.PIPE, text=True) for daemon in daemons]
+                                          stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+                         for daemon in daemons]
                 rows = [json.loads(each.communicate(timeout=60)[0])[0] for each in asked]
                 self.assertEqual(sorted(row["reason"] for row in rows), ["", "attached"], rows)
                 daemon = daemons[turn % 2]

@@ -269,7 +269,8 @@ class ServiceTest(unittest.TestCase):
         return pid
 
     def tell(self, unit, *lines):
-        self.bed.run("sh", "-c", f'printf "%s\\n" "$@" 1<>/run/{unit}.fifo', "sh", *lines)
+        # Opened once the program has; what is written before that would be lost.
+        self.bed.run("timeout", 60, "sh", "-c", f'printf "%s\\n" "$@" >/run/{unit}.fifo', "sh", *lines)
 
     def change(self, verb, pid, *flags):
         result = self.bed.run("gpuperfctl", verb, "--pid", pid, *flags, "-o", "json", check=False)
