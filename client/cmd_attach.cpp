@@ -12,11 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include "client/attach_text.h"
 #include "client/command.h"
 #include "client/connection.h"
 #include "client/duration.h"
 #include "client/options.h"
-#include "client/table.h"
 #include "client/text.h"
 #include "client/view.h"
 #include "gpuperf/v1/control.pb.h"
@@ -32,38 +32,6 @@ struct Target {
   bool lists = false;
   bool accept_seccomp = false;
 };
-
-Tone find_state_tone(std::string_view state) {
-  if (state == "attached" || state == "injected") return Tone::kGood;
-  return state == "cannot" ? Tone::kWarning : Tone::kPlain;
-}
-
-std::string describe_why(const Attachment& row) {
-  if (row.state() == "attached" && row.held_ns() > 0) {
-    return fmt::format("held one thread for {}", format_duration(row.held_ns()));
-  }
-  if (row.detail().empty()) return "";
-  return row.hint().empty() ? row.detail() : fmt::format("{}; {}", row.detail(), row.hint());
-}
-
-std::string render_table(const std::vector<Attachment>& rows, const TextStyle& style) {
-  constexpr auto kRight = Column::Align::kRight;
-  Table table({{"PID", kRight},
-               {.title = "COMM", .shrink_to = 8},
-               {"STATE"},
-               {.title = "CONTAINER", .optional = true},
-               {.title = "POD", .optional = true, .shrink_to = 12},
-               {.title = "WHY", .optional = true, .shrink_to = 30}});
-  for (const Attachment& row : rows) {
-    table.add_row({{std::to_string(row.pid())},
-                   {row.comm()},
-                   {row.state(), find_state_tone(row.state())},
-                   {row.container()},
-                   {row.pod()},
-                   {describe_why(row)}});
-  }
-  return table.take_text(style);
-}
 
 bool is_meant(const Attachment& row, const Options& options, const Target& target) {
   if (options.pid != 0 && row.pid() != options.pid) return false;
@@ -92,7 +60,7 @@ Status show_rows(const Invocation& invocation, const std::vector<Attachment>& ro
   if (view.format != Format::kTable) {
     return invocation.output.write(render_rows(rows, view.format, view.shape, view.style));
   }
-  std::string text = render_table(rows, view.style);
+  std::string text = render_attachments(rows, view.style);
   if (rows.empty()) text += paint(none, Tone::kDim, view.style);
   return invocation.output.write(text);
 }
@@ -104,18 +72,27 @@ Status run_list(const Invocation& invocation, const Target& target) {
   return show_rows(invocation, rows, "\nNo process has loaded the CUDA driver.\n");
 }
 
-// The pids of the processes that are meant: that of --pid unasked, so that the refusal says why.
+// The pids of the processes that are meant. That of --pid alone is not looked for, so that the
+// refusal says why.
 Result<std::vector<uint32_t>> find_pids(Connection& connection, const Options& options,
-                                        const Target& target, std::string_view state) {
-  if (options.pid != 0) return std::vector<uint32_t>{options.pid};
+                                        const Target& target, bool attaches) {
+  const bool names_one =
+      options.pid != 0 && options.container.empty() && options.pod.empty() && target.comm.empty();
+  if (names_one) return std::vector<uint32_t>{options.pid};
   ASSIGN_OR_RETURN(const std::vector<Attachment> rows, list_rows(connection, options, target));
   std::vector<uint32_t> pids;
   for (const Attachment& row : rows) {
-    if (row.state() == state || row.state() == "cannot") pids.push_back(row.pid());
+    const bool is_wanted =
+        attaches ? row.state() == "can" || row.state() == "cannot" : row.state() == "attached";
+    if (is_wanted) pids.push_back(row.pid());
   }
   if (!pids.empty()) return pids;
+  if (rows.empty()) {
+    return absl::NotFoundError("no process that uses CUDA matches: gpuperfctl attach --list");
+  }
   return absl::NotFoundError(
-      "no such process can be meant; those there are: gpuperfctl attach --list");
+      attaches ? "every process that matches has the library already: gpuperfctl attach --list"
+               : "no process that matches was attached to: gpuperfctl attach --list");
 }
 
 std::string describe_outcome(const Attachment& row, bool attaches) {
@@ -152,23 +129,23 @@ Result<Attachment> ask(Connection& connection, uint32_t pid, const Target& targe
   return response.attachment();
 }
 
-// One after another. Fails where any of them was refused.
+// One after another, to the first that cannot be asked for. Fails where any of them was refused.
 Status run_change(const Invocation& invocation, const Target& target, bool attaches) {
   ASSIGN_OR_RETURN(const auto connection, connect_to_change(invocation));
-  ASSIGN_OR_RETURN(
-      const std::vector<uint32_t> pids,
-      find_pids(*connection, invocation.options, target, attaches ? "can" : "attached"));
+  ASSIGN_OR_RETURN(const std::vector<uint32_t> pids,
+                   find_pids(*connection, invocation.options, target, attaches));
+  const bool is_table = find_format(invocation.options) == Format::kTable;
   std::vector<Attachment> rows;
+  Status asked;
   for (const uint32_t pid : pids) {
-    ASSIGN_OR_RETURN(Attachment row, ask(*connection, pid, target, attaches));
-    if (find_format(invocation.options) == Format::kTable) {
-      RETURN_IF_ERROR(invocation.output.write(describe_outcome(row, attaches)));
-    }
-    rows.push_back(std::move(row));
+    Result<Attachment> row = ask(*connection, pid, target, attaches);
+    asked = row.status();
+    if (!asked.ok()) break;
+    if (is_table) RETURN_IF_ERROR(invocation.output.write(describe_outcome(*row, attaches)));
+    rows.push_back(*std::move(row));
   }
-  if (find_format(invocation.options) != Format::kTable) {
-    RETURN_IF_ERROR(show_rows(invocation, rows, ""));
-  }
+  if (!is_table && !rows.empty()) RETURN_IF_ERROR(show_rows(invocation, rows, ""));
+  RETURN_IF_ERROR(asked);
   const auto refused = std::ranges::count(rows, "cannot", &Attachment::state);
   if (refused == 0) return absl::OkStatus();
   return absl::FailedPreconditionError(

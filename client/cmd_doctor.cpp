@@ -18,9 +18,6 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr ListCall<v1::ListProbesRequest, v1::ListProbesResponse, v1::Probe> kListProbes = {
-    .rows = &v1::ListProbesResponse::mutable_probes, .action = "list probes", .page_rows = 1000};
-
 std::optional<std::string> find_file_text(const std::string& path) {
   // A relative path is relative to where the daemon was started.
   std::ifstream file(path, std::ios::binary);

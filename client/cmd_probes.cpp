@@ -18,11 +18,7 @@ namespace gpuperf::client {
 namespace {
 
 using v1::ListProbesRequest;
-using v1::ListProbesResponse;
 using v1::Probe;
-
-constexpr ListCall<ListProbesRequest, ListProbesResponse, Probe> kListProbes = {
-    .rows = &ListProbesResponse::mutable_probes, .action = "list probes", .page_rows = 1000};
 
 Tone find_tone(v1::ProbeState state) {
   if (state == v1::PROBE_STATE_ATTACHED) return Tone::kGood;

@@ -5,10 +5,12 @@
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "client/attach_text.h"
 #include "client/duration.h"
 #include "client/list_view.h"
 #include "client/session_text.h"
@@ -25,7 +27,16 @@ std::string describe_sampling(const Session& row) {
   return row.sample_every() <= 1 ? "" : fmt::format("1 of {}", format_count(row.sample_every()));
 }
 
+// Nothing where every session is of a library that was there from the start.
+std::string describe_library(const Session& row, bool any_attached) {
+  if (!any_attached) return "";
+  if (row.attached_unix_ns() == 0) return "from its start";
+  return fmt::format("attached: held a thread {}", format_duration(row.attach_held_ns()));
+}
+
 std::string render_table(const std::vector<Session>& rows, const TextStyle& style) {
+  const bool any_attached =
+      std::ranges::any_of(rows, [](const Session& row) { return row.attached_unix_ns() != 0; });
   constexpr auto kRight = Column::Align::kRight;
   Table table({{"PID", kRight},
                {.title = "COMM", .shrink_to = 8},
@@ -36,7 +47,7 @@ std::string render_table(const std::vector<Session>& rows, const TextStyle& styl
                {.title = "SAMPLED", .align = kRight, .optional = true},
                {.title = "MEMORY", .align = kRight, .optional = true},
                {.title = "LEVEL", .optional = true, .shrink_to = 12},
-               {.title = "ATTACHED", .optional = true},
+               {.title = "LIBRARY", .optional = true},
                {.title = "CONTAINER", .optional = true},
                {.title = "POD", .optional = true, .shrink_to = 12},
                {.title = "CAUSE", .optional = true, .shrink_to = 30}});
@@ -57,9 +68,7 @@ std::string render_table(const std::vector<Session>& rows, const TextStyle& styl
          {describe_sampling(row)},
          {used_bytes == 0 ? "" : sign + format_bytes(used_bytes)},
          {absl::StrJoin(row.level(), ",")},
-         {row.attached_unix_ns() == 0
-              ? ""
-              : fmt::format("held a thread {}", format_duration(row.attach_held_ns()))},
+         {describe_library(row, any_attached)},
          {row.container()},
          {row.pod()},
          {describe_cause(row)}});
@@ -67,15 +76,36 @@ std::string render_table(const std::vector<Session>& rows, const TextStyle& styl
   return table.take_text(style);
 }
 
+// Processes that use CUDA and have no session: whether they can be attached to. Root alone is told.
+std::string draw_others(Connection& connection, const TextStyle& style) {
+  v1::ListAttachableResponse response;
+  if (!connection.call("list processes to attach to", v1::ListAttachableRequest(), &response).ok())
+    return "";
+  std::vector<v1::Attachment> rows(response.attachments().begin(), response.attachments().end());
+  std::erase_if(rows, [](const v1::Attachment& row) {
+    return row.state() != "can" && row.state() != "cannot";
+  });
+  if (rows.empty()) return "";
+  return "\nProcesses that use CUDA without the library, by whether they can be attached to:\n" +
+         render_attachments(rows, style);
+}
+
 Result<std::string> draw_sessions(Connection& connection, const View& view, const Options& options,
                                   bool all) {
   v1::ListSessionsRequest request;
   request.set_include_closed(all);
-  return draw_list(
-      connection, view, options, kListSessions, request, &render_table,
-      "\nNo session matches. Without filters: gpuperfctl sessions\n",
-      all ? "\nNo process is injected: gpuperfctl doctor\n"
-          : "\nNo process is injected. Sessions that have ended: gpuperfctl sessions --all\n");
+  ASSIGN_OR_RETURN(
+      std::string text,
+      draw_list(connection, view, options, kListSessions, request, &render_table,
+                "\nNo session matches. Without filters: gpuperfctl sessions\n",
+                all ? "\nNo process is injected: gpuperfctl doctor\n"
+                    : "\nNo process is injected. Sessions that have ended: gpuperfctl sessions "
+                      "--all\n"));
+  // Every process is looked at for it: not again and again.
+  const bool is_plain =
+      view.format == Format::kTable && !has_filter(options) && !all && !options.watch_seconds;
+  if (is_plain) text += draw_others(connection, view.style);
+  return text;
 }
 
 // Asks, and says how many sessions were told.

@@ -29,6 +29,9 @@ inline constexpr ListCall<v1::ListFunctionsRequest, v1::ListFunctionsResponse, v
                       .action = "list functions",
                       .page_rows = 1000};
 
+inline constexpr ListCall<v1::ListProbesRequest, v1::ListProbesResponse, v1::Probe> kListProbes = {
+    .rows = &v1::ListProbesResponse::mutable_probes, .action = "list probes", .page_rows = 1000};
+
 inline constexpr ListCall<v1::ListSessionsRequest, v1::ListSessionsResponse, v1::Session>
     kListSessions = {.rows = &v1::ListSessionsResponse::mutable_sessions,
                      .action = "list sessions",

@@ -23,6 +23,7 @@ readonly TESTS_PACKAGES=(
   python3-jsonschema python3-protobuf python3-yaml
   libtorch-dev systemtap-sdt-dev libpython3-dev
   podman runc
+  gdb musl-tools strace
   zsh fish
   systemd dpkg-dev lintian mandoc patchelf
   chromium chromium-driver fonts-dejavu-core

@@ -66,7 +66,7 @@ struct gpuperf_attach_block {
 	__u32 kept_kib;           /* of memory, code included */
 	__u32 kept_fds;
 	__u32 cycles;             /* how often the library was entered */
-	__u32 pad;
+	__u32 thread;             /* of the library, in its pid namespace; set by itself as it begins */
 	char path[64];            /* for dlopen, zero-terminated */
 	char entry_name[32];      /* GPUPERF_ATTACH_ENTRY */
 	char text[256];           /* zero-terminated: the error; what became of CUPTI at detach */

@@ -27,6 +27,7 @@ gpuperf_attach_stub(void* argument) {
   // None of the program's signals is delivered to this thread.
   uint64_t all = UINT64_MAX;
   (void)call(SYS_rt_sigprocmask, 0 /* SIG_BLOCK */, &all, nullptr, sizeof(all));
+  block->thread = static_cast<__u32>(call(SYS_gettid));
   (void)reinterpret_cast<Detach>(block->pthread_detach)(
       reinterpret_cast<Self>(block->pthread_self)());
   void* const library = reinterpret_cast<Open>(block->dlopen)(block->path, RTLD_NOW | RTLD_LOCAL);

@@ -140,6 +140,8 @@ extern "C" __attribute__((visibility("default"))) void* gpuperf_attach(void* arg
   uint64_t all = UINT64_MAX;
   (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, nullptr, sizeof(all));
   (void)pthread_detach(pthread_self());
-  gpuperf::injector::attach(*static_cast<gpuperf_attach_block*>(argument));
+  auto& block = *static_cast<gpuperf_attach_block*>(argument);
+  block.thread = static_cast<__u32>(syscall(SYS_gettid));
+  gpuperf::injector::attach(block);
   return nullptr;
 }

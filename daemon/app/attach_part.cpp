@@ -1,6 +1,7 @@
 #include "daemon/app/attach_part.h"
 
 #include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +17,8 @@ namespace {
 // How often an attached process without a session is checked: its library offers a new connection
 // half a second after it has lost one.
 constexpr int64_t kLookPeriodNs = 1'000'000'000;
+// The container runtime is given a second to answer.
+constexpr std::chrono::milliseconds kPodNameTimeout{2'000};
 
 }  // namespace
 
@@ -25,8 +28,12 @@ AttachPart::AttachPart(Core& core, SessionsPart& sessions) : Part(core), session
       .drop_rights = [] { return drop_rights_but_attaching(); },
       .find_library = [path =
                            core.settings.ingest.injector_path] { return find_injector_file(path); },
-      .find_owner = [files = core.reader.make_files()](
-                        const ProcessKey& process) { return read_owner(files, process, nullptr); },
+      .find_owner =
+          [this, files = core.reader.make_files()](const ProcessKey& process) {
+            Owner owner = read_owner(files, process, nullptr);
+            (void)sessions_.pod_names().name_within(owner, kPodNameTimeout);
+            return owner;
+          },
       .on_connection =
           [this](uint32_t pid, std::shared_ptr<Fd> connection, const AttachFacts& facts) {
             core_.loop->post([this, pid, connection, facts] {
@@ -87,7 +94,11 @@ Status AttachPart::check_allowed() const {
 void AttachPart::post_attach(const AttachOrder& order, ControlPort::AttachDone done) {
   if (const Status allowed = check_allowed(); !allowed.ok()) return done(allowed);
   attacher_->post_attach(order, [this, done = std::move(done)](Result<AttachRow> row) {
-    core_.loop->post([done, row = std::move(row)] { done(row); });
+    core_.loop->post([this, done, row = std::move(row)] {
+      // The library may begin later, and offers a connection then.
+      if (row.ok() && row->reason == "failed") attached_.insert(row->process.pid);
+      done(row);
+    });
   });
 }
 

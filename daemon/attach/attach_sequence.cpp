@@ -1,7 +1,10 @@
 #include "daemon/attach/attach_sequence.h"
 
+#include <fcntl.h>
+#include <linux/capability.h>
 #include <poll.h>
 #include <spdlog/fmt/fmt.h>
+#include <sys/file.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -13,6 +16,7 @@
 
 #include "daemon/attach/entry_into.h"
 #include "daemon/base/clock.h"
+#include "daemon/base/process_status.h"
 #include "daemon/unwind/process_memory.h"
 
 namespace gpuperf {
@@ -24,6 +28,7 @@ using std::chrono::steady_clock;
 // launch that ends CUPTI.
 constexpr std::chrono::seconds kBeginTimeout{10};
 constexpr std::chrono::seconds kLeaveTimeout{15};
+constexpr std::chrono::seconds kLockTimeout{2};
 constexpr timespec kBetweenLooks{.tv_sec = 0, .tv_nsec = 2'000'000};
 constexpr size_t kMaxEnvironmentBytes = size_t{1} << 20;
 
@@ -47,8 +52,8 @@ std::string_view find_variable(std::string_view environment, std::string_view na
 bool is_set(std::string_view value) { return !value.empty() && value != "0"; }
 
 template <typename T>
-bool write_value(uint32_t pid, uint64_t address, T value) {
-  return write_memory(static_cast<pid_t>(pid), address, std::as_bytes(std::span(&value, 1))).ok();
+Status write_value(uint32_t pid, uint64_t address, T value) {
+  return write_memory(static_cast<pid_t>(pid), address, std::as_bytes(std::span(&value, 1)));
 }
 
 // Until the block's state is no longer `state`. Nothing: it is after that time, or the process has
@@ -70,6 +75,14 @@ std::optional<AttachBlock> wait_for_change(const AttachTarget& target, uint64_t 
   return std::nullopt;
 }
 
+// Of a call of ours that is not allowed.
+std::string_view describe_missing_right() {
+  return has_own_capability(CAP_SYS_PTRACE) ? ": gpuperfd has CAP_SYS_PTRACE, so a seccomp filter "
+                                              "or a security module forbids it, "
+                                              "or gpuperfd runs in a user namespace of its own"
+                                            : ": gpuperfd lacks CAP_SYS_PTRACE";
+}
+
 uint32_t count_library_kib(const AttachTarget& target) {
   uint64_t bytes = 0;
   for (const MemoryMap& map : target.maps) {
@@ -84,7 +97,7 @@ uint32_t count_library_kib(const AttachTarget& target) {
 
 AttachSequence::Answer AttachSequence::answer(const Fd& library) {
   const auto began = steady_clock::now();
-  if (read_target()) {
+  if (lock_process() && read_target()) {
     switch (request_.ask) {
       case AttachAsk::kLook:
         look();
@@ -118,7 +131,9 @@ void AttachSequence::refuse(const Status& status) {
   if (absl::IsFailedPrecondition(status)) why = AttachRefusal::kNoSafeThread;
   if (absl::IsPermissionDenied(status)) why = AttachRefusal::kNotPermitted;
   if (absl::IsNotFound(status)) why = AttachRefusal::kGone;
-  refuse(why, std::string(status.message()));
+  std::string text(status.message());
+  if (why == AttachRefusal::kNotPermitted) text += describe_missing_right();
+  refuse(why, text);
 }
 
 bool AttachSequence::read_target() {
@@ -136,18 +151,44 @@ bool AttachSequence::read_target() {
   return true;
 }
 
+// Processes of a mount namespace share its lock: it is the same file for every daemon, in whatever
+// namespaces, and the kernel ends it with its holder.
+bool AttachSequence::lock_process() {
+  if (request_.ask == AttachAsk::kLook || request_.ask == AttachAsk::kAdopt) return true;
+  const std::string path = fmt::format("{}/{}/ns/mnt", files_.root(), request_.pid);
+  lock_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!lock_.valid()) return true;  // whoever reads the rest of it says why
+  const auto deadline = steady_clock::now() + kLockTimeout;
+  while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK) return true;
+    if (steady_clock::now() >= deadline) {
+      refuse(AttachRefusal::kFailed, "another gpuperfd is attaching to a process; try again");
+      return false;
+    }
+    (void)nanosleep(&kBetweenLooks, nullptr);
+  }
+  return true;
+}
+
 Refused AttachSequence::find_refusal_to_enter() {
-  const Refused refused = find_refusal(files_, target_);
-  if (refused.why != AttachRefusal::kNone) return refused;
   if (block_ && block_->copy.pid != target_.inner_pid) {
     return {AttachRefusal::kForked, "it is a fork of a process that was attached to"};
   }
   if (block_ && block_->copy.state == GPUPERF_ATTACH_ATTACHED) {
     return {AttachRefusal::kAttached, "the library is in it already: attached"};
   }
+  // The block and the descriptors in it are that thread's.
+  if (block_ && block_->copy.state == GPUPERF_ATTACH_BEGINNING && block_->copy.thread != 0 &&
+      has_thread(files_, target_, block_->copy.thread)) {
+    return {AttachRefusal::kFailed,
+            "an earlier attach has not ended: the library's thread waits for the dynamic loader, "
+            "and begins once that is free"};
+  }
   if (!block_ && target_.has_injector) {
     return {AttachRefusal::kInjected, "the library is in it already, from its start"};
   }
+  const Refused refused = find_refusal(files_, target_);
+  if (refused.why != AttachRefusal::kNone) return refused;
   const auto environment = files_.read_environment(request_.pid, kMaxEnvironmentBytes);
   if (environment.ok()) {
     const std::string_view text = environment->text;
@@ -166,6 +207,7 @@ Refused AttachSequence::find_refusal_to_enter() {
 }
 
 void AttachSequence::look() {
+  if (!target_.has_cuda) return;  // whatever else forbids it: nobody asks
   const Refused refused = find_refusal_to_enter();
   AttachReply& reply = answer_.reply;
   if (refused.why == AttachRefusal::kNone) {
@@ -185,8 +227,11 @@ void AttachSequence::look() {
 bool AttachSequence::find_pidfd() {
   pidfd_ = Fd(static_cast<int>(syscall(SYS_pidfd_open, request_.pid, 0)));
   if (!pidfd_.valid()) {
-    refuse(errno == ENOSYS ? AttachRefusal::kOldKernel : AttachRefusal::kGone,
-           errno == ENOSYS ? "this kernel has no pidfd_open" : "the process has ended");
+    if (errno == ENOSYS) {
+      refuse(AttachRefusal::kOldKernel, "this kernel has no pidfd_open");
+    } else {
+      refuse(errno_status(errno, "pidfd_open"));
+    }
     return false;
   }
   // Of a descriptor that no process has: a kernel that knows the call says so.
@@ -196,9 +241,7 @@ bool AttachSequence::find_pidfd() {
     return false;
   }
   if (errno == EPERM) {
-    refuse(
-        AttachRefusal::kNotPermitted,
-        "pidfd_getfd is not allowed: CAP_SYS_PTRACE is missing, or a security module forbids it");
+    refuse(errno_status(EPERM, "pidfd_getfd"));
     return false;
   }
   return true;
@@ -211,7 +254,7 @@ void AttachSequence::attach(const Fd& library) {
   const Result<LibraryFile> file = read_library_file(library.get());
   if (!file.ok()) return refuse(AttachRefusal::kFailed, std::string(file.status().message()));
   const Result<LibcFunctions> libc = find_libc_functions(files_, code_files_, target_);
-  if (!libc.ok()) return refuse(AttachRefusal::kStatic, std::string(libc.status().message()));
+  if (!libc.ok()) return refuse(AttachRefusal::kFailed, std::string(libc.status().message()));
   // A library of another version is loaded beside the old one, which stays idle.
   if (block_ && block_->copy.entry != 0 && block_->copy.library_version != file->version) {
     block_->copy.entry = 0;
@@ -229,6 +272,12 @@ void AttachSequence::attach(const Fd& library) {
   reply.threads_tried = entry.threads_tried();
   reply.held_ns = to_ns(entry.held());
   reply.longest_hold_ns = to_ns(entry.longest_hold());
+  if (absl::IsPermissionDenied(entered.status())) {
+    // Another tracer has come meanwhile, or a right is missing.
+    const Result<AttachTarget> now = read_attach_target(files_, request_.pid);
+    const Refused refused_now = now.ok() ? find_refusal(files_, *now) : Refused{};
+    if (refused_now.why == AttachRefusal::kTraced) return refuse(refused_now.why, refused_now.text);
+  }
   if (!entered.ok()) return refuse(entered.status());
   const auto begun =
       wait_for_change(target_, entered->block_address, GPUPERF_ATTACH_BEGINNING, kBeginTimeout);
@@ -262,9 +311,9 @@ bool AttachSequence::is_attached() {
 void AttachSequence::detach() {
   if (!is_attached()) return;
   const uint32_t yes = 1;
-  if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, detach), yes)) {
-    return refuse(AttachRefusal::kNotPermitted, "its memory cannot be written");
-  }
+  const Status written =
+      write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, detach), yes);
+  if (!written.ok()) return refuse(written);
   const auto left =
       wait_for_change(target_, block_->address, GPUPERF_ATTACH_ATTACHED, kLeaveTimeout);
   if (!left) {
@@ -287,10 +336,9 @@ void AttachSequence::adopt() {
   // Taken once only: two readers would share what the library sends. If we end before the daemon
   // has answered, the library offers another.
   const int32_t none = -1;
-  if (!write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, daemon_fd),
-                   none)) {
-    return refuse(AttachRefusal::kNotPermitted, "its memory cannot be written");
-  }
+  const Status written =
+      write_value(request_.pid, block_->address + offsetof(gpuperf_attach_block, daemon_fd), none);
+  if (!written.ok()) return refuse(written);
   answer_.connection =
       Fd(static_cast<int>(syscall(SYS_pidfd_getfd, pidfd_.get(), block_->copy.daemon_fd, 0)));
   if (!answer_.connection.valid()) {

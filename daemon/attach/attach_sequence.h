@@ -26,6 +26,8 @@ class AttachSequence {
   void adopt();
   bool is_attached();  // else refused
   bool read_target();
+  // Against another daemon's worker in the same process, until this one is done.
+  bool lock_process();
   void refuse(AttachRefusal why, std::string_view text);
   void refuse(const Status& status);
   // Why the library cannot enter; what is known from the block.
@@ -38,6 +40,7 @@ class AttachSequence {
   AttachTarget target_;
   std::optional<AttachBlock> block_;
   uint32_t flags_ = 0;
+  Fd lock_;
   Fd pidfd_;
   Answer answer_;
 };

@@ -56,6 +56,12 @@ std::optional<uint64_t> read_waiting_call(const std::string& task) {
   return std::strtoull(text->text.c_str(), nullptr, 10);
 }
 
+// What a call in the process failed with says nothing of the daemon's rights.
+Status refused_within(int64_t result, std::string_view call) {
+  const Status status = errno_status(static_cast<int>(-result), call);
+  return absl::AbortedError(std::string(status.message()));
+}
+
 }  // namespace
 
 Result<LibraryFile> read_library_file(int fd) {
@@ -163,6 +169,7 @@ Result<std::optional<EntryInto::Entered>> EntryInto::try_thread(pid_t tid) {
   if (absl::IsNotFound(seized)) return std::optional<Entered>();
   RETURN_IF_ERROR(seized);
   const Result<bool> safe = find_safe_point(thread);
+  if (absl::IsPermissionDenied(safe.status())) return safe.status();
   if (!safe.ok() || !*safe) {
     if (!safe.ok()) ++objections_["running again"];
     return std::optional<Entered>();
@@ -204,7 +211,7 @@ Result<std::array<int32_t, 2>> EntryInto::make_connection(HeldThread& thread) {
   ASSIGN_OR_RETURN(const int64_t result,
                    system_call(thread, {SYS_socketpair, AF_UNIX,
                                         SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, at}));
-  if (result < 0) return errno_status(static_cast<int>(-result), "socketpair in the process");
+  if (result < 0) return refused_within(result, "socketpair in the process");
   std::array<int32_t, 2> sockets{};
   RETURN_IF_ERROR(thread.read(at, std::as_writable_bytes(std::span(sockets))));
   made_fds_.insert(made_fds_.end(), sockets.begin(), sockets.end());
@@ -247,13 +254,13 @@ Result<std::array<int32_t, 2>> EntryInto::pass_files(HeldThread& thread, int32_t
       const int64_t result,
       system_call(thread, {SYS_recvmsg, static_cast<uint64_t>(socket),
                            base + offsetof(Scratch, message), MSG_CMSG_CLOEXEC | MSG_DONTWAIT}));
-  if (result < 0) return errno_status(static_cast<int>(-result), "recvmsg in the process");
+  if (result < 0) return refused_within(result, "recvmsg in the process");
   std::array<int32_t, 2> got{-1, -1};
   RETURN_IF_ERROR(thread.read(base + offsetof(Scratch, control) + CMSG_LEN(0),
                               std::as_writable_bytes(std::span(got))));
   made_fds_.insert(made_fds_.end(), got.begin(), got.end());
   if (got[0] < 0 || got[1] < 0) {
-    return absl::PermissionDeniedError(
+    return absl::AbortedError(
         "the process was given no descriptor of the library: a security module forbids it, or it "
         "has no descriptor left");
   }
@@ -269,7 +276,7 @@ Status EntryInto::map_block(HeldThread& thread, int32_t fd, gpuperf_attach_block
   ASSIGN_OR_RETURN(const int64_t result,
                    thread.call(setup_.libc.mmap, words, std::span(&number, 1)));
   if (result < 0 && result > -4096) {
-    return errno_status(static_cast<int>(-result), "mmap of the block in the process");
+    return refused_within(result, "mmap of the block in the process");
   }
   address = static_cast<uint64_t>(result);
   made_maps_.emplace_back(address, GPUPERF_ATTACH_BLOCK_BYTES);
@@ -285,9 +292,9 @@ Status EntryInto::map_stub(HeldThread& thread, int32_t fd, gpuperf_attach_block&
   ASSIGN_OR_RETURN(const int64_t result,
                    thread.call(setup_.libc.mmap, words, std::span(&number, 1)));
   if (result < 0 && result > -4096) {
-    return errno_status(static_cast<int>(-result),
-                        "mmap of the library in the process (a security module, or a file system "
-                        "mounted noexec, may forbid it)");
+    return refused_within(result,
+                          "mmap of the library in the process (a security module, or a file system "
+                          "mounted noexec, may forbid it)");
   }
   made_maps_.emplace_back(static_cast<uint64_t>(result), kStubBytes);
   block.stub = static_cast<uint64_t>(result) + setup_.library.stub_offset_bytes - offset;
@@ -304,7 +311,7 @@ Status EntryInto::start(HeldThread& thread, uint64_t begin, uint64_t block) {
                                       begin, block};
   ASSIGN_OR_RETURN(const int64_t result, thread.call(setup_.libc.pthread_create, words, clones));
   if (result > 0) return absl::OkStatus();
-  return errno_status(static_cast<int>(-result), "pthread_create in the process");
+  return refused_within(result, "pthread_create in the process");
 }
 
 void EntryInto::fill(gpuperf_attach_block& block) const {
@@ -316,6 +323,7 @@ void EntryInto::fill(gpuperf_attach_block& block) const {
   block.library_fd = block.block_fd = -1;
   block.offers = 0;
   block.detach = 0;
+  block.thread = 0;
   block.library_version = setup_.library.version;
   block.dlopen = setup_.libc.dlopen;
   block.dlsym = setup_.libc.dlsym;
@@ -335,7 +343,7 @@ Result<EntryInto::Entered> EntryInto::make_calls(HeldThread& thread) {
     entered.connection =
         Fd(static_cast<int>(syscall(SYS_pidfd_getfd, setup_.pidfd.get(), sockets[1], 0)));
     if (!entered.connection.valid()) {
-      return errno_status(errno, "take the connection from the process");
+      return errno_status(errno, "pidfd_getfd of the connection");
     }
     gpuperf_attach_block block = setup_.block ? setup_.block->copy : gpuperf_attach_block{};
     fill(block);

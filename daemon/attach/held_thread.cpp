@@ -99,7 +99,7 @@ Status HeldThread::seize() {
   (void)sigaddset(&stops, SIGCHLD);
   (void)pthread_sigmask(SIG_BLOCK, &stops, nullptr);
   if (trace(PTRACE_SEIZE, tid_, 0, as_data(PTRACE_O_TRACESYSGOOD)) != 0) {
-    return trace_error(errno, "seize the thread");
+    return trace_error(errno, "ptrace");
   }
   where_ = Where::kRunning;
   return absl::OkStatus();
@@ -191,7 +191,7 @@ Status write_memory(pid_t pid, uint64_t address, std::span<const std::byte> byte
   const iovec there{reinterpret_cast<void*>(address), bytes.size()};
   const ssize_t count = process_vm_writev(pid, &here, 1, &there, 1, 0);
   if (count == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
-  return trace_error(count < 0 ? errno : EFAULT, "write its memory");
+  return trace_error(count < 0 ? errno : EFAULT, "process_vm_writev");
 }
 
 Status HeldThread::write(uint64_t address, std::span<const std::byte> bytes) const {
@@ -204,7 +204,7 @@ Status HeldThread::read(uint64_t address, std::span<std::byte> bytes) const {
   const iovec there{reinterpret_cast<void*>(address), bytes.size()};
   const ssize_t count = process_vm_readv(tid_, &here, 1, &there, 1, 0);
   if (count == static_cast<ssize_t>(bytes.size())) return absl::OkStatus();
-  return trace_error(count < 0 ? errno : EFAULT, "read its memory");
+  return trace_error(count < 0 ? errno : EFAULT, "process_vm_readv");
 }
 
 Status HeldThread::begin_calls(uint64_t restorer, size_t scratch_bytes) {

@@ -1,6 +1,7 @@
 #include "daemon/attach/process_attacher.h"
 
 #include <fcntl.h>
+#include <linux/capability.h>
 #include <pthread.h>
 #include <spdlog/fmt/fmt.h>
 
@@ -13,6 +14,7 @@
 #include "daemon/base/clock_tick.h"
 #include "daemon/base/log.h"
 #include "daemon/base/proc_text.h"
+#include "daemon/base/process_status.h"
 
 namespace gpuperf {
 namespace {
@@ -123,11 +125,18 @@ AttachRow ProcessAttacher::make_row(uint32_t pid, const AttachReply& reply) cons
 Result<AttachRow> ProcessAttacher::attach(const AttachOrder& order) {
   const std::string path = setup_.find_library();
   const Fd library(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!library.valid()) return errno_status(errno, "injected library " + path);
+  if (!library.valid()) {
+    const Status status = errno_status(errno, "injected library " + path);
+    return Status(status.code(), std::string(status.message()) +
+                                     "; install libgpuperf-injector, or set ingest.injector_path");
+  }
   const AttachRequest request{.ask = AttachAsk::kAttach,
                               .pid = order.pid,
                               .accept_seccomp = order.accept_seccomp ? 1u : 0u};
-  ASSIGN_OR_RETURN(Answer answer, ask(request, &library));
+  Result<Answer> asked = ask(request, &library);
+  // A thread that the worker could not let go of in time is let go by the end of its tracer.
+  workers_.end_idle();
+  ASSIGN_OR_RETURN(Answer answer, std::move(asked));
   AttachRow row = make_row(order.pid, answer.reply);
   log_info(answer.reply.refusal == AttachRefusal::kNone ? "attached" : "not attached",
            {{"pid", std::to_string(order.pid)},
@@ -147,18 +156,19 @@ Result<AttachRow> ProcessAttacher::detach(uint32_t pid) {
   return row;
 }
 
-std::vector<AttachRow> ProcessAttacher::list() {
+Result<std::vector<AttachRow>> ProcessAttacher::list() {
+  if (!has_own_capability(CAP_SYS_PTRACE)) {
+    return absl::FailedPreconditionError(
+        "gpuperfd lacks CAP_SYS_PTRACE: it can neither see nor attach to processes; see "
+        "docs/attach.md#rights");
+  }
   std::vector<AttachRow> rows;
   const auto pids = list_pids(setup_.proc_root);
   for (const uint32_t pid : pids.ok() ? *pids : std::vector<uint32_t>()) {
     const auto answer = ask({.ask = AttachAsk::kLook, .pid = pid}, nullptr);
     if (!answer.ok()) continue;  // one that holds back its mappings
     const AttachReply& reply = answer->reply;
-    if (reply.state == AttachState::kNoCuda) continue;
-    const bool is_of_interest =
-        reply.refusal != AttachRefusal::kGone && reply.refusal != AttachRefusal::kStatic &&
-        reply.refusal != AttachRefusal::kMusl && reply.refusal != AttachRefusal::kArchitecture;
-    if (is_of_interest) rows.push_back(make_row(pid, reply));
+    if (reply.state != AttachState::kNoCuda) rows.push_back(make_row(pid, reply));
   }
   return rows;
 }

@@ -72,7 +72,7 @@ class ProcessAttacher {
   void hand_on(uint32_t pid, Answer& answer) const;
   Result<AttachRow> attach(const AttachOrder& order);
   Result<AttachRow> detach(uint32_t pid);
-  std::vector<AttachRow> list();
+  Result<std::vector<AttachRow>> list();
   bool adopt(uint32_t pid);
   AttachRow make_row(uint32_t pid, const AttachReply& reply) const;
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <filesystem>
+#include <system_error>
 
 #include "daemon/base/file_name.h"
 #include "daemon/base/process_status.h"
@@ -85,6 +87,19 @@ const MemoryMap* AttachTarget::find_block() const {
   return found == maps.end() ? nullptr : &*found;
 }
 
+bool has_thread(const ProcFiles& files, const AttachTarget& target, uint32_t inner_tid) {
+  const std::string folder = files.root() + "/" + std::to_string(target.pid) + "/task";
+  std::error_code error;
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const Result<std::string> status = read_status_text(entry->path().string());
+    const auto numbers =
+        status.ok() ? list_status_numbers(*status, "NSpid") : std::vector<uint32_t>();
+    if (!numbers.empty() && numbers.back() == inner_tid) return true;
+  }
+  return false;
+}
+
 Result<AttachTarget> read_attach_target(const ProcFiles& files, uint32_t pid) {
   ASSIGN_OR_RETURN(const std::string status,
                    read_status_text(files.root() + "/" + std::to_string(pid)));
@@ -144,10 +159,14 @@ Refused find_refusal(const ProcFiles& files, const AttachTarget& target) {
       return refuse(AttachRefusal::kArchitecture, "its program is not for x86-64");
     }
   }
-  if (target.find_library("ld-musl") != nullptr || target.find_library("libc.musl") != nullptr) {
+  const bool has_glibc =
+      target.find_library("libc.so.6") != nullptr || target.find_library("libc-2.") != nullptr;
+  // Alpine's is ld-musl-x86_64.so.1, Debian's libc.so.
+  if (target.find_library("ld-musl") != nullptr ||
+      (!has_glibc && target.find_library("libc.so") != nullptr)) {
     return refuse(AttachRefusal::kMusl, "its C library is musl");
   }
-  if (target.find_library("libc.so.6") == nullptr && target.find_library("libc-2.") == nullptr) {
+  if (!has_glibc) {
     return refuse(AttachRefusal::kStatic, "it has no C library: it is linked statically");
   }
   if (!target.has_cuda) return refuse(AttachRefusal::kNoCuda, "it has not loaded libcuda");

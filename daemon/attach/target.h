@@ -63,6 +63,9 @@ struct AttachTarget {
   const MemoryMap* find_block() const;
 };
 
+// Whether the process has a thread of that number in its own pid namespace.
+bool has_thread(const ProcFiles& files, const AttachTarget& target, uint32_t inner_tid);
+
 Result<AttachTarget> read_attach_target(const ProcFiles& files, uint32_t pid);
 
 // The library whose file name begins so, opened.

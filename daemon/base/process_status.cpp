@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstdlib>
 #include <utility>
 
 #include "daemon/base/proc_text.h"
@@ -39,6 +40,13 @@ std::vector<uint32_t> list_status_numbers(std::string_view status, std::string_v
 Result<std::string> read_status_text(const std::string& folder) {
   ASSIGN_OR_RETURN(BoundedText status, read_bounded_text(folder + "/status", kMaxFileBytes));
   return std::move(status.text);
+}
+
+bool has_own_capability(int capability) {
+  const Result<std::string> status = read_status_text("/proc/self");
+  if (!status.ok()) return false;
+  const std::string mask(find_status_field(*status, "CapEff"));
+  return (std::strtoull(mask.c_str(), nullptr, 16) >> capability & 1) != 0;
 }
 
 InnerId parse_inner_id(std::string_view status, uint32_t id) {

@@ -19,6 +19,9 @@ std::vector<uint32_t> list_status_numbers(std::string_view status, std::string_v
 // `folder`: "/proc/71", or "/proc/71/task/72" for a thread. NotFound when it is gone.
 Result<std::string> read_status_text(const std::string& folder);
 
+// Whether the calling thread's process has it in effect: CAP_SYS_PTRACE and the like.
+bool has_own_capability(int capability);
+
 // A process or thread as it sees itself.
 struct InnerId {
   uint32_t id = 0;  // in its own, the innermost, pid namespace

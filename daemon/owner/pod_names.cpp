@@ -44,6 +44,17 @@ PodNames::State PodNames::name(Owner& owner) {
   return State::kAsked;
 }
 
+PodNames::State PodNames::name_within(Owner& owner, std::chrono::milliseconds limit) {
+  constexpr std::chrono::milliseconds kBetweenLooks{5};
+  const auto deadline = std::chrono::steady_clock::now() + limit;
+  State state = name(owner);
+  while (state == State::kAsked && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    state = name(owner);
+  }
+  return state;
+}
+
 // An answered one; there is one, because fewer than max_names wait.
 void PodNames::forget_oldest() {
   const auto oldest = std::ranges::find_if(

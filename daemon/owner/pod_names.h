@@ -47,6 +47,8 @@ class PodNames {
   // Fills in pod and namespace where they are known, and has them asked for otherwise. An owner
   // without a pod is left alone: kUnnamed. Any thread.
   State name(Owner& owner);
+  // The same for a caller that can wait for the answer, for `limit` at most.
+  State name_within(Owner& owner, std::chrono::milliseconds limit);
   // How many wait to be asked about. Any thread.
   void fill(SelfReport& report) {
     const MutexLock lock(mutex_);

@@ -77,13 +77,6 @@ int64_t to_mono_ns(SteadyClock::time_point time) {
   return std::chrono::duration_cast<std::chrono::nanoseconds>(time.time_since_epoch()).count();
 }
 
-bool has_ptrace_capability() {
-  const Result<std::string> status = read_status_text("/proc/self");
-  if (!status.ok()) return false;
-  const std::string mask(find_status_field(*status, "CapEff"));
-  return (std::strtoull(mask.c_str(), nullptr, 16) >> CAP_SYS_PTRACE & 1) != 0;
-}
-
 }  // namespace
 
 Prober::Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
@@ -388,7 +381,7 @@ void Prober::explain_scan(const ScanReport& report) {
   std::vector<Problem> found;
   // With the capability, those few are refused to everybody by the kernel's or the sandbox's own
   // rules.
-  if (report.unreadable_processes > 0 && !has_ptrace_capability()) {
+  if (report.unreadable_processes > 0 && !has_own_capability(CAP_SYS_PTRACE)) {
     found.push_back({"discovery",
                      std::to_string(report.unreadable_processes) +
                          " processes cannot be inspected: their libraries are not probed",

@@ -7,6 +7,7 @@
 
 #include "bpf/hook_notes.h"
 #include "bpf/records.h"
+#include "injector/attach_abi.h"
 #include "injector/session_abi.h"
 
 #define STRUCT(structure, size) GPUPERF_ASSERT(sizeof(struct structure) == size);

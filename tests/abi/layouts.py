@@ -1,5 +1,5 @@
-"""The layouts of the binary contracts, bpf/*.h and injector/session_abi.h, as a compiler's debug information has
-them, and the recorded ones in layouts.inc, which every compiler that reads the contracts checks (layouts.h).
+"""The layouts of the binary contracts, bpf/*.h, injector/session_abi.h and injector/attach_abi.h, as a compiler's debug
+information has them, and the recorded ones in layouts.inc, which every compiler that reads the contracts checks (layouts.h).
 
 usage: layouts.py BPFTOOL CLANG FLAG...     adds what was appended to the contracts to layouts.inc
 
@@ -18,7 +18,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 RECORDED = HERE / "layouts.inc"
 SOURCE = HERE.parent.parent
-HEADERS = ("bpf/stack_records.h", "bpf/records.h", "bpf/hook_notes.h", "injector/session_abi.h")
+HEADERS = ("bpf/stack_records.h", "bpf/records.h", "bpf/hook_notes.h", "injector/session_abi.h",
+           "injector/attach_abi.h")
 
 
 def read_layouts(bpftool, clang):

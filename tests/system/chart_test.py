@@ -141,6 +141,27 @@ class SecurityTest(unittest.TestCase):
                 self.assertEqual((pod["hostPID"], pod["automountServiceAccountToken"], pod.get("hostNetwork"),
                                   pod.get("hostIPC")), (True, False, None, None))
 
+    def test_pod_and_unit_have_every_right_that_attaching_needs(self):
+        page = (SOURCE / "docs/attach.md").read_text(encoding="utf-8").partition("## Rights")[2].partition("\n## ")[0]
+        first_cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| ")]
+        needed = [cell for cell in first_cells if "CAP_" in cell and "only for" not in cell]
+        capabilities = re.findall(r"`CAP_(\w+)`", " ".join(needed))
+        calls = re.findall(r"`([a-z_]+)`", " ".join(cell for cell in first_cells if cell.startswith(" system calls")))
+        self.assertEqual((capabilities, len(calls)), (["SYS_PTRACE"], 3))
+        unit = (SOURCE / "deploy/systemd/gpuperfd.service").read_text(encoding="utf-8")
+        allowed = [word for line in re.findall(r"^SystemCallFilter=([^~].*)$", unit, re.M) for word in line.split()]
+        for arguments, row in get_rows():
+            with self.subTest(arguments=arguments):
+                pod = get_pod(render(*arguments))
+                self.assertTrue(pod["hostPID"])
+                if row["security.preset"] == "restricted":
+                    rights = pod["containers"][0]["securityContext"]
+                    self.assertLessEqual(set(capabilities), set(rights["capabilities"]["add"]))
+        for name in ("CapabilityBoundingSet", "AmbientCapabilities"):
+            (held,) = re.findall(rf"^{name}=(.*)$", unit, re.M)
+            self.assertLessEqual({f"CAP_{capability}" for capability in capabilities}, set(held.split()))
+        self.assertLessEqual(set(calls), set(allowed))
+
     def test_only_these_folders_of_the_host_are_mounted(self):
         pod = get_pod(render(*ALL_INJECTION))
         hosts = {volume["name"]: volume["hostPath"]["path"] for volume in pod["volumes"] if "hostPath" in volume}

@@ -9,7 +9,8 @@ import subprocess
 import tempfile
 import unittest
 
-from gpuperf_system import WORKLOADS, Daemon, finish_workload, get_calls, require_root, wait_until
+from gpuperf_system import (WORKLOADS, Cgroups, Daemon, find_cgroup_root, finish_workload, get_calls, require_root,
+                            wait_until)
 
 FUNCTIONS = ("count_fast", "count_status", "count_nested")
 CONFIG = {"custom_sym": {name: name for name in FUNCTIONS},
@@ -33,15 +34,6 @@ exec unshare --mount --pid --fork --kill-child sh -ec '
   pivot_root . old
   exec chroot . /usr/bin/sh -ec "umount -l /old; exec /app/count_calls \"\$@\"" sh "$@"' sh "$@"
 """
-
-
-def find_cgroup_root():
-    """Where the unified hierarchy of control groups can be written to."""
-    mounts = [line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
-    for mount in mounts:
-        if mount[2] == "cgroup2" and os.access(pathlib.Path(mount[1]) / "cgroup.procs", os.W_OK):
-            return pathlib.Path(mount[1])
-    raise unittest.SkipTest("no writable cgroup2 mount: containers cannot be told apart here")
 
 
 def check_overlay(folder):
@@ -68,9 +60,7 @@ class ContainersTest(unittest.TestCase):
     def setUp(self):
         self.folder = pathlib.Path(tempfile.mkdtemp(prefix="gpuperf-containers-"))
         self.addCleanup(shutil.rmtree, self.folder)
-        self.cgroups = find_cgroup_root() / f"gpuperf-test-{os.getpid()}.slice"
-        self.cgroups.mkdir()
-        self.addCleanup(self.cgroups.rmdir)
+        self.cgroups = self.enterContext(Cgroups())
         (self.folder / "shared").mkdir()
         self.go = self.folder / "shared/go"
         # The image: one layer that every container has below its own.
@@ -84,26 +74,6 @@ class ContainersTest(unittest.TestCase):
         for name in ("count_calls", "libcount_target.so"):
             shutil.copy(WORKLOADS / name, self.image / "app")
 
-    def make_cgroup(self, path):
-        """A control group below the test's own; removed with the test, once it is empty."""
-        cgroup = self.cgroups
-        for name in path.split("/"):
-            cgroup = cgroup / name
-            if not cgroup.exists():
-                cgroup.mkdir()
-                self.addCleanup(self.remove_cgroup, cgroup)
-        return cgroup
-
-    @staticmethod
-    def remove_cgroup(cgroup):
-        def remove():
-            try:
-                cgroup.rmdir()
-                return True
-            except OSError:  # busy: its last process is not reaped yet
-                return False
-        wait_until(f"{cgroup} is empty", remove)
-
     def start_container(self, cgroup_path, *arguments, copy_up=False, env=None):
         """count_calls in a container; ended with the test."""
         own = pathlib.Path(tempfile.mkdtemp(dir=self.folder))
@@ -113,7 +83,7 @@ class ContainersTest(unittest.TestCase):
         below.mkdir()
         (below / "usr").symlink_to("/usr")
         (below / "shared").symlink_to(self.folder / "shared")
-        variables = {"CGROUP": self.make_cgroup(cgroup_path), "LOWER": self.image, "OWN": own,
+        variables = {"CGROUP": self.cgroups.make(cgroup_path), "LOWER": self.image, "OWN": own,
                      "BELOW": below, "COPY_UP": "yes" if copy_up else ""}
         process = subprocess.Popen(
             ["sh", "-c", START, "sh", *map(str, arguments)], stdout=subprocess.PIPE, text=True,

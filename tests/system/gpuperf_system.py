@@ -121,6 +121,10 @@ class Daemon:
     def ctl(self, *arguments, check=True):
         return run_ctl("--address", f"unix:{self.socket}", *self.CTL_OPTIONS, *arguments, check=check)
 
+    def ctl_words(self, *arguments):
+        """Of a gpuperfctl that the test starts itself."""
+        return [str(word) for word in (GPUPERFCTL, "--address", f"unix:{self.socket}", *self.CTL_OPTIONS, *arguments)]
+
     def query(self, *arguments):
         return json.loads(self.ctl(*arguments, "-o", "json").stdout)
 
@@ -173,6 +177,49 @@ class SharedDaemonTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.daemon = cls.enterClassContext(Daemon(cls.CONFIG))
+
+
+def find_cgroup_root():
+    """Where the unified hierarchy of control groups can be written to."""
+    mounts = [line.split() for line in pathlib.Path("/proc/self/mounts").read_text().splitlines()]
+    for mount in mounts:
+        if mount[2] == "cgroup2" and os.access(pathlib.Path(mount[1]) / "cgroup.procs", os.W_OK):
+            return pathlib.Path(mount[1])
+    raise unittest.SkipTest("no writable cgroup2 mount: containers cannot be told apart here")
+
+
+class Cgroups:
+    """Control groups of a test's own; a context manager that removes them, once they are empty."""
+
+    def __init__(self):
+        self.root = find_cgroup_root() / f"gpuperf-test-{os.getpid()}.slice"
+        self.made = []
+
+    def make(self, path):
+        """One below the test's own: "a.slice/docker-ID.scope"."""
+        group = self.root
+        for name in path.split("/"):
+            group = group / name
+            if not group.exists():
+                group.mkdir()
+                self.made.append(group)
+        return group
+
+    def __enter__(self):
+        self.root.mkdir()
+        return self
+
+    def __exit__(self, *_):
+        for group in [*reversed(self.made), self.root]:
+            wait_until(f"{group} is empty", lambda group=group: self.remove(group))
+
+    @staticmethod
+    def remove(group):
+        try:
+            group.rmdir()
+            return True
+        except OSError:  # busy: its last process is not reaped yet
+            return False
 
 
 def run_ctl(*arguments, check=True, prefix=()):

@@ -10,6 +10,7 @@ import subprocess
 import unittest
 
 from gpuperf_system import BUILD, SOURCE, wait_until
+from injector_workload import FAKES, require_fakes
 from systemd_bed import WORKLOADS, SystemdBed, require_bed
 
 UNITS = SOURCE / "deploy/systemd"
@@ -70,7 +71,7 @@ class ServiceTest(unittest.TestCase):
 
     @staticmethod
     def install(root):
-        for component in ("gpuperfd", "gpuperfctl"):
+        for component in ("gpuperfd", "gpuperfctl", "libgpuperf-injector"):
             subprocess.run(["cmake", "--install", BUILD, "--prefix", "/usr", "--strip", "--component", component],
                            env={**os.environ, "DESTDIR": str(root)}, check=True, stdout=subprocess.DEVNULL)
         (root / "etc/gpuperf/config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
@@ -252,6 +253,52 @@ class ServiceTest(unittest.TestCase):
         (entry, *_) = wait_until("the refusal is in the journal", lambda: self.entries(f"MESSAGE_ID={NOT_RELOADED}"))
         self.assertEqual(entry["PRIORITY"], "3")
         self.assertIn("no_such_key", entry["GPUPERF_ERROR"])
+
+    def start_launching(self, unit, *properties):
+        """A program without the library that launches kernels, in a unit with these properties; its pid in the bed."""
+        fifo = f"/run/{unit}.fifo"
+        self.bed.run("mkfifo", "--mode=666", fifo)
+        self.addCleanup(self.bed.run, "systemctl", "stop", unit, check=False)
+        self.bed.run("systemd-run", f"--unit={unit}", f"--setenv=LD_LIBRARY_PATH={FAKES}:{FAKES}/cupti_13",
+                     *(f"--property={text}" for text in properties),
+                     "sh", "-c", f"exec {WORKLOADS}/injected <>{fifo}")
+        self.tell(unit, "init", "steady 2")
+        pid = int(self.bed.show(unit, "MainPID"))
+        self.assertNotEqual(pid, 0, self.bed.journal("-u", unit))
+        wait_until("it has loaded CUDA", lambda: "libcuda" in self.bed.run("cat", f"/proc/{pid}/maps").stdout)
+        return pid
+
+    def tell(self, unit, *lines):
+        # Opened once the program has; what is written before that would be lost.
+        self.bed.run("timeout", 60, "sh", "-c", f'printf "%s\\n" "$@" >/run/{unit}.fifo', "sh", *lines)
+
+    def change(self, verb, pid, *flags):
+        result = self.bed.run("gpuperfctl", verb, "--pid", pid, *flags, "-o", "json", check=False)
+        self.assertNotEqual(result.stdout, "", result.stderr)
+        return json.loads(result.stdout)[0]
+
+    def check_attaching(self, unit, *properties, flags=()):
+        pid = self.start_launching(unit, *properties)
+        if flags:
+            self.assertEqual(self.change("attach", pid)["reason"], "seccomp")
+        row = self.change("attach", pid, *flags)
+        self.assertEqual((row["state"], row["detail"]), ("attached", ""), row)
+        wait_until("its kernels are seen", lambda: self.query("kernels", "--pid", pid))
+        self.assertEqual(self.change("detach", pid)["state"], "can")
+        self.tell(unit, "halt", "quit exit")
+        wait_until("it ends", lambda: self.bed.run("systemctl", "is-active", unit, check=False).stdout != "active\n")
+        self.assertEqual(self.bed.run("systemctl", "is-failed", unit, check=False).stdout, "inactive\n")
+
+    def test_it_attaches_to_a_program_of_another_unit(self):
+        require_fakes()
+        self.check_attaching("plain")
+
+    def test_it_attaches_to_a_program_of_a_hardened_unit(self):
+        require_fakes()
+        self.check_attaching("hardened", "User=nobody", "NoNewPrivileges=yes", "ProtectSystem=strict", "PrivateTmp=yes",
+                             "ProtectProc=invisible", "MemoryDenyWriteExecute=yes", "RestrictNamespaces=yes",
+                             "CapabilityBoundingSet=", "SystemCallFilter=@system-service", "SystemCallErrorNumber=EPERM",
+                             flags=("--accept-seccomp",))
 
     def test_a_stop_leaves_nothing_but_the_store(self):
         self.wait_attached()

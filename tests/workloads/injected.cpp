@@ -18,7 +18,8 @@
 // profiler start PATH ARGUMENT | profiler stop
 // fail FUNCTION | untimed COUNT | reversed COUNT
 // truth | forget | state        what was done; nothing before now counts; what CUPTI says
-// fork [quiet] | exec | quit HOW  the child launches and exits, or exits only; exit, _exit, abort
+// fork [quiet [MS]] | exec | quit HOW  the child launches, or does not, and exits, after 100 ms or
+//                               so many; exit, _exit, abort
 
 #include <dlfcn.h>
 #include <sys/wait.h>
@@ -337,12 +338,13 @@ std::string tell_truth(std::istream&) {
 
 std::string fork_child(std::istream& line) {
   std::string how;
-  line >> how;
+  unsigned milliseconds = 0;
+  line >> how >> milliseconds;
   const pid_t child = fork();
   if (child == 0) {
     // A child that goes on for a while, launches included, and leaves as programs do.
     if (how != "quiet") (void)fake_launch({.name = kNames[0]}, 0, false);
-    usleep(100'000);
+    usleep(milliseconds != 0 ? milliseconds * 1'000 : 100'000);
     std::exit(7);
   }
   int status = 0;

@@ -31,6 +31,16 @@ bool is_inode(int fd, const MappedInode& expected) {
          found.st_ino == expected.inode;
 }
 
+// Of a file found by the path that the mapping has in its process. An overlay may tell of a file
+// another device than of its mapping: that of the layer it is in.
+bool is_file_of(int fd, const MappedInode& expected) {
+  struct stat found {};
+  struct statfs file_system {};
+  if (::fstat(fd, &found) != 0 || found.st_ino != expected.inode) return false;
+  return found.st_dev == expected.device ||
+         (::fstatfs(fd, &file_system) == 0 && file_system.f_type == OVERLAYFS_SUPER_MAGIC);
+}
+
 // What opens a file anew, whatever has become of its path.
 std::string get_link(const Fd& taken) { return "/proc/self/fd/" + std::to_string(taken.get()); }
 
@@ -109,7 +119,7 @@ Result<OpenedFile> open_mapped_file(const ProcFiles& files, uint32_t pid, const 
   const Fd root = take_root(files, pid);
   if (root.valid()) {
     const Result<Fd> taken = PathWalk(root.get()).find(mapping.path);
-    if (taken.ok() && is_inode(taken->get(), mapping.file)) return open_taken(*taken, name);
+    if (taken.ok() && is_file_of(taken->get(), mapping.file)) return open_taken(*taken, name);
   }
   const Fd host = take(mapping.path);
   if (host.valid() && is_inode(host.get(), mapping.file)) return open_taken(host, name);

@@ -101,12 +101,5 @@ TEST(AttachTargetTest, FindsItsBlockByNameSharingAndSize) {
   EXPECT_EQ(target.find_block(), nullptr);
 }
 
-TEST(AttachRefusalTest, EachHasANameAndSaysWhatToDo) {
-  for (size_t i = 1; i < kAttachRefusals; ++i) {
-    EXPECT_NE(get_refusal_name(static_cast<AttachRefusal>(i)), "");
-    EXPECT_NE(get_refusal_hint(static_cast<AttachRefusal>(i)), "");
-  }
-}
-
 }  // namespace
 }  // namespace gpuperf

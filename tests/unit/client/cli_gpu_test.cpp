@@ -136,7 +136,38 @@ TEST_F(CliGpuTest, ShowsSessions) {
   EXPECT_EQ(result.out,
             " PID  COMM     STATE         AGE  RECORDS  LOST  LEVEL\n"
             "4242  python3  collecting  2m10s    1,234     0  kernels,copies\n");
-  EXPECT_THAT(daemon_.requests(), ElementsAre("ListSessions: filter { } page { limit: 1000 }"));
+  EXPECT_THAT(daemon_.requests(),
+              ElementsAre("ListSessions: filter { } page { limit: 1000 }", "ListAttachable: "));
+}
+
+TEST_F(CliGpuTest, ShowsHowTheLibraryIsInEachProcessThatUsesCuda) {
+  const auto add = [this](uint32_t pid, const char* state, const char* detail) {
+    v1::Attachment& row = daemon_.answers.attachments.emplace_back();
+    row.set_pid(pid);
+    row.set_comm("python3");
+    row.set_state(state);
+    row.set_detail(detail);
+  };
+  add(4242, "injected", "");
+  add(4243, "attached", "");
+  add(4244, "can", "");
+  add(4245, "cannot", "pid 9 traces it");
+  v1::Session& attached =
+      daemon_.answers.sessions.emplace_back(v1::Session(daemon_.answers.sessions[0]));
+  attached.set_pid(4243);
+  attached.set_attached_unix_ns(5);
+  attached.set_attach_held_ns(1'400'000);
+
+  EXPECT_EQ(run({"sessions"}).out,
+            " PID  COMM     STATE         AGE  RECORDS  LOST  LEVEL           LIBRARY\n"
+            "4242  python3  collecting  2m10s    1,234     0  kernels,copies  from its start\n"
+            "4243  python3  collecting  2m10s    1,234     0  kernels,copies  attached: held a "
+            "thread 1.40 ms\n"
+            "\nProcesses that use CUDA without the library, by whether they can be attached to:\n"
+            " PID  COMM     STATE   WHY\n"
+            "4244  python3  can     -\n"
+            "4245  python3  cannot  pid 9 traces it\n");
+  EXPECT_THAT(run({"sessions", "--pid", "4242"}).out, Not(HasSubstr("without the library")));
 }
 
 TEST_F(CliGpuTest, ShowsWhatASessionDoesNotDoAndWhatItHolds) {

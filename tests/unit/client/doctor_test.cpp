@@ -537,5 +537,33 @@ TEST(DoctorSessionsTest, NamesWhatWasLost) {
                                 "run 7 --sample-every 10")));
 }
 
+TEST(DoctorSessionsTest, SaysOfEachProcessThatUsesCudaHowTheLibraryIsInItOrCanBe) {
+  DaemonAnswers answers = make_healthy();
+  const auto add = [&answers](uint32_t pid, const char* state) -> v1::Attachment& {
+    v1::Attachment& row = answers.attachments.emplace_back();
+    row.set_pid(pid);
+    row.set_comm("python3");
+    row.set_state(state);
+    return row;
+  };
+  add(7, "injected");
+  add(8, "attached").set_held_ns(1'400'000);
+  add(9, "can");
+  v1::Attachment& refused = add(10, "cannot");
+  refused.set_detail("another program traces it: pid 9");
+  refused.set_hint("end the debugger");
+
+  EXPECT_THAT(
+      check_sessions(answers),
+      ::testing::IsSupersetOf(
+          {is_check("attach", CheckState::kOk, "process 7 (python3) was injected at its start"),
+           is_check("attach", CheckState::kOk,
+                    "process 8 (python3) was attached to: one thread was held for 1.40 ms"),
+           is_check("attach", CheckState::kOk, "process 9 (python3) can be attached to"),
+           is_check("attach", CheckState::kHint,
+                    "process 10 (python3) cannot be attached to: another program traces it: pid 9",
+                    "end the debugger")}));
+}
+
 }  // namespace
 }  // namespace gpuperf::client

@@ -331,6 +331,42 @@ grpc::Status FakeDaemon::Control::SetSession(grpc::ServerContext*,
   return status.ok() ? daemon_.answers.control_failure : status;
 }
 
+grpc::Status FakeDaemon::Control::change_attachment(const char* method,
+                                                    const google::protobuf::Message& request,
+                                                    uint32_t pid, v1::Attachment* attachment) {
+  for (const v1::Attachment& known : daemon_.answers.attachments) {
+    if (known.pid() == pid) *attachment = known;
+  }
+  const grpc::Status status = daemon_.note(method, request);
+  if (!status.ok()) return status;
+  return attachment->pid() == pid ? daemon_.answers.control_failure
+                                  : grpc::Status(grpc::StatusCode::ABORTED, "its worker died");
+}
+
+grpc::Status FakeDaemon::Control::AttachProcess(grpc::ServerContext*,
+                                                const v1::AttachProcessRequest* request,
+                                                v1::AttachProcessResponse* response) {
+  return change_attachment("AttachProcess", *request, request->pid(),
+                           response->mutable_attachment());
+}
+
+grpc::Status FakeDaemon::Control::DetachProcess(grpc::ServerContext*,
+                                                const v1::DetachProcessRequest* request,
+                                                v1::DetachProcessResponse* response) {
+  return change_attachment("DetachProcess", *request, request->pid(),
+                           response->mutable_attachment());
+}
+
+grpc::Status FakeDaemon::Control::ListAttachable(grpc::ServerContext*,
+                                                 const v1::ListAttachableRequest* request,
+                                                 v1::ListAttachableResponse* response) {
+  for (const v1::Attachment& known : daemon_.answers.attachments) {
+    *response->add_attachments() = known;
+  }
+  const grpc::Status status = daemon_.note("ListAttachable", *request);
+  return status.ok() ? daemon_.answers.control_failure : status;
+}
+
 grpc::Status FakeDaemon::ListGpus(grpc::ServerContext*, const v1::ListGpusRequest* request,
                                   v1::ListGpusResponse* response) {
   *response = answers.gpus;

@@ -47,6 +47,7 @@ struct FakeAnswers {
   std::vector<v1::CaptureDiffRow> diff_rows;
   v1::ProbeChange change;  // of every call to Control that changes probes
   uint32_t told_sessions = 1;
+  std::vector<v1::Attachment> attachments;  // in lists, and of their pids when asked for
   grpc::Status control_failure = grpc::Status::OK;
   size_t largest_page = 1000;
   bool repeat_page_token = false;
@@ -136,6 +137,15 @@ class FakeDaemon final : public v1::Observe::Service {
                                    v1::SetOverheadDemandResponse*) override;
     grpc::Status SetSession(grpc::ServerContext*, const v1::SetSessionRequest*,
                             v1::SetSessionResponse*) override;
+    grpc::Status AttachProcess(grpc::ServerContext*, const v1::AttachProcessRequest*,
+                               v1::AttachProcessResponse*) override;
+    grpc::Status DetachProcess(grpc::ServerContext*, const v1::DetachProcessRequest*,
+                               v1::DetachProcessResponse*) override;
+    grpc::Status ListAttachable(grpc::ServerContext*, const v1::ListAttachableRequest*,
+                                v1::ListAttachableResponse*) override;
+    // What the answers say of that process.
+    grpc::Status change_attachment(const char* method, const google::protobuf::Message& request,
+                                   uint32_t pid, v1::Attachment* attachment);
     grpc::Status StartCapture(grpc::ServerContext*, const v1::StartCaptureRequest*,
                               v1::StartCaptureResponse*) override;
     grpc::Status StopCapture(grpc::ServerContext*, const v1::StopCaptureRequest*,

@@ -66,6 +66,17 @@ TEST_F(PodNamesTest, AsksOnceAndThenKnows) {
   EXPECT_EQ(runtime_.answers(), 1);
 }
 
+TEST_F(PodNamesTest, WaitsForTheAnswerOfOneThatCanAndNoLonger) {
+  PodNames names(runtime_.ask(), drops_);
+  Owner owner = make_owner("a");
+
+  EXPECT_EQ(names.name_within(owner, std::chrono::milliseconds(1)), State::kAsked);
+  EXPECT_EQ(owner.pod, "uid");
+  runtime_.answer();
+  EXPECT_EQ(names.name_within(owner, std::chrono::minutes(1)), State::kNamed);
+  EXPECT_EQ(owner.pod, "train-0");
+}
+
 TEST_F(PodNamesTest, LeavesContainersWithoutAPodAlone) {
   PodNames names(runtime_.ask(), drops_);
   Owner docker{.container = "a"};

@@ -65,6 +65,12 @@ class ControlServiceTest : public RpcFixture {
     expect_refused();
     control(&v1::Control::Stub::SetSlowThreshold, R"(function: "*" threshold_ns: 1)");
     expect_refused();
+    control(&v1::Control::Stub::AttachProcess, "pid: 7");
+    expect_refused();
+    control(&v1::Control::Stub::DetachProcess, "pid: 7");
+    expect_refused();
+    control(&v1::Control::Stub::ListAttachable);
+    expect_refused();
     EXPECT_THAT(port_.asked(), IsEmpty());
   }
 
@@ -178,6 +184,79 @@ TEST_F(ControlServiceTest, TellsSessionsWhatToCollect) {
                                                  .burst_ms = 5000}),
                           std::pair(SessionTarget{.session_id = 3},
                                     SessionOrder{.mode = SessionOrder::Mode::kOff})));
+}
+
+TEST_F(ControlServiceTest, AttachesDetachesAndListsWithAllThatIsKnown) {
+  port_.attachment = AttachRow{.process = {.pid = 7, .start_boot_ns = 5},
+                               .owner = {.comm = "py\xff",
+                                         .container = "0123456789ab",
+                                         .pod = "train-0",
+                                         .pod_namespace = "research"},
+                               .state = "cannot",
+                               .reason = "traced",
+                               .detail = "another program traces it: pid 9",
+                               .hint = "end it",
+                               .held_ns = 1,
+                               .longest_hold_ns = 2,
+                               .took_ns = 3,
+                               .attached_unix_ns = 4,
+                               .threads_tried = 5,
+                               .kept_kib = 6,
+                               .kept_fds = 7};
+  start_for_root();
+  if (IsSkipped()) return;
+  const std::string expected = parse_text<v1::Attachment>(R"(
+      pid: 7 comm: "py\357\277\275" state: "cannot" reason: "traced"
+      detail: "another program traces it: pid 9" hint: "end it" held_ns: 1 longest_hold_ns: 2
+      took_ns: 3 attached_unix_ns: 4 threads_tried: 5 kept_kib: 6 kept_fds: 7
+      container: "0123456789ab" pod: "train-0" namespace: "research")")
+                                   .DebugString();
+
+  EXPECT_EQ(control(&v1::Control::Stub::AttachProcess, "pid: 7").attachment().DebugString(),
+            expected);
+  EXPECT_EQ(control(&v1::Control::Stub::AttachProcess, "pid: 7 accept_seccomp: true")
+                .attachment()
+                .DebugString(),
+            expected);
+  EXPECT_EQ(control(&v1::Control::Stub::DetachProcess, "pid: 8").attachment().DebugString(),
+            expected);
+  const auto list = control(&v1::Control::Stub::ListAttachable);
+  ASSERT_EQ(list.attachments_size(), 2);
+  EXPECT_EQ(list.attachments(0).DebugString(), expected);
+  EXPECT_EQ(list.attachments(1).DebugString(),
+            parse_text<v1::Attachment>(R"(pid: 71 state: "injected")").DebugString());
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_THAT(port_.asked(), ElementsAre("attach 7", "attach 7 whatever its filter", "detach 8",
+                                         "list attachable"));
+}
+
+TEST_F(ControlServiceTest, AttachesToNoProcessThatIsNotNamed) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  control(&v1::Control::Stub::AttachProcess, "accept_seccomp: true");
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  control(&v1::Control::Stub::DetachProcess);
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
+  EXPECT_THAT(status_.error_message(), HasSubstr("pid: missing"));
+  EXPECT_THAT(port_.asked(), IsEmpty());
+}
+
+TEST_F(ControlServiceTest, SaysWhyNothingIsAttachedTo) {
+  port_.attachment = absl::FailedPreconditionError("sessions.attach is false");
+  start_for_root();
+  if (IsSkipped()) return;
+  const auto expect_forbidden = [&] {
+    EXPECT_EQ(status_.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+    EXPECT_EQ(status_.error_message(), "sessions.attach is false");
+  };
+
+  control(&v1::Control::Stub::AttachProcess, "pid: 7");
+  expect_forbidden();
+  control(&v1::Control::Stub::DetachProcess, "pid: 7");
+  expect_forbidden();
+  control(&v1::Control::Stub::ListAttachable);
+  expect_forbidden();
 }
 
 TEST_F(ControlServiceTest, PassesDemandsOnAndRefusesThoseThatWouldNotEnd) {

@@ -17,6 +17,7 @@ class FakeControlPort final : public ControlPort {
   Result<ProbeChange> result = ProbeChange{};  // set before the first call
   Result<size_t> told_sessions = 1;            // likewise
   Result<CaptureRow> capture = CaptureRow{};   // likewise
+  Result<AttachRow> attachment = AttachRow{};  // likewise
   bool answers_at_once = true;                 // likewise
 
   void post_reload(Done done) override { take("reload", std::move(done)); }
@@ -53,16 +54,20 @@ class FakeControlPort final : public ControlPort {
   }
 
   void post_attach(const AttachOrder& order, AttachDone done) override {
-    done(AttachRow{.process = {.pid = order.pid},
-                   .state = order.accept_seccomp ? "attached" : "cannot"});
+    take_attach("attach " + std::to_string(order.pid) +
+                (order.accept_seccomp ? " whatever its filter" : ""));
+    done(attachment);
   }
 
   void post_detach(uint32_t pid, AttachDone done) override {
-    done(AttachRow{.process = {.pid = pid}, .state = "can"});
+    take_attach("detach " + std::to_string(pid));
+    done(attachment);
   }
 
   void post_list_attachable(AttachListDone done) override {
-    done(std::vector<AttachRow>{{.process = {.pid = 71}, .state = "injected"}});
+    take_attach("list attachable");
+    if (!attachment.ok()) return done(attachment.status());
+    done(std::vector<AttachRow>{*attachment, {.process = {.pid = 71}, .state = "injected"}});
   }
 
   void post_start_capture(const CaptureOrder& order, CaptureDone done) override {
@@ -118,6 +123,10 @@ class FakeControlPort final : public ControlPort {
       asked_.push_back(std::move(what));
     }
     done(capture);
+  }
+  void take_attach(std::string what) {
+    const std::lock_guard lock(mutex_);
+    asked_.push_back(std::move(what));
   }
   void take(std::string what, Done done) {
     {
