@@ -209,10 +209,8 @@ void ProbingPart::restore_suspended(int64_t now_mono_ns) {
   carry_out(decision, now_mono_ns);
 }
 
-// Who asks for a capture wants all of it: no probe is suspended meanwhile.
 void ProbingPart::set_budget() {
-  const bool is_unlimited = tracing_->captures().needs_every_probe() ||
-                            core_.demand.kind == OverheadDemand::Kind::kDetail;
+  const bool is_unlimited = core_.demand.kind == OverheadDemand::Kind::kDetail;
   budget_.set_limits(is_unlimited ? OverheadLimits{.percent = 0}
                                   : config_.settings().overhead.budget);
 }

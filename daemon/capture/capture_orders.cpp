@@ -224,10 +224,6 @@ void CaptureOrders::answer_awaited(bool is_last_time) {
   });
 }
 
-bool CaptureOrders::needs_every_probe() const {
-  return std::ranges::any_of(wanted(), &Captures::Wanted::cpu);
-}
-
 void CaptureOrders::build(FinishedCapture finished) {
   const uint64_t id = finished.scope.id;
   CaptureRow known = *captures_.find(id);

@@ -60,8 +60,6 @@ class CaptureOrders {
   std::vector<Captures::Wanted> wanted() const {
     return captures_.wanted(static_cast<uint64_t>(sources_.clock.mono_ns()));
   }
-  // Probes are not to be suspended meanwhile.
-  bool needs_every_probe() const;
   std::vector<CaptureRow> rows() const { return captures_.rows(); }
   void fill(SelfReport& report) const {
     report.add(Bound::kRunningCaptures, captures_.count_running(), Captures::kMaxRunning);

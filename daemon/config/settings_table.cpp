@@ -215,9 +215,9 @@ constexpr SettingRow kRows[] = {
      "Overhead budget: the share of a process's time that probes, launch hooks and CUPTI together "
      "may take. Above it, the most expensive probes are attached for 50 ms at a time only, and the "
      "other calls are estimated. CUPTI may take half of it: a process that it would cost more, "
-     "because it waits for its launches and not for the GPU, is recorded for half a second at a "
-     "time, 5 s apart at first and 60 s to 10 min later, and during captures; in between CUPTI is "
-     "off, and ended once the process is two minutes old (needs ingest.hooked_calls). 0: no limit.",
+     "because it waits for its launches and not for the GPU, is recorded from its third minute on "
+     "for half a second at a time, 5 s apart at first and 60 s to 10 min later, and during "
+     "captures; in between CUPTI is ended (needs ingest.hooked_calls). 0: no limit.",
      Effect::kReload,
      NumberSetting{[](Settings& s) -> double& { return s.overhead.budget.percent; }, 0, 100}},
     {"overhead", "budget_percent_by_comm",

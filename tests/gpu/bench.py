@@ -183,7 +183,7 @@ class Workload:
 
         def make(is_bare, **more):
             return kind(bench, name, is_bare, ranks=ranks, **more) if kind is Steps else kind(bench, name, is_bare)
-        self.programs = {BARE: make(True), BARE_TOO: make(True), SHIPPED: make(False)}
+        self.programs = {BARE: make(True), BARE_TOO: make(True), SHIPPED: make(False), CAPTURE: make(False)}
         self.fresh = [make(False) for _ in range(FIRST_PROGRAMS)] if LIMITS.get(name, (0, 0, None))[2] else []
         if kind is Steps and ranks == 1:
             self.programs[PROFILER] = make(True, profiler="both")
@@ -222,9 +222,8 @@ class Workload:
         few = max(PAIRS // 6, 5)
         for number in range(few):
             self.measure(SHIPPED, self.programs[SHIPPED], PAIRS // few)
-            shipped = self.programs[SHIPPED]
-            with self.bench.capturing(shipped.pid()):
-                self.measure(CAPTURE, shipped, 1)
+            with self.bench.capturing(self.programs[CAPTURE].pid()):
+                self.measure(CAPTURE, self.programs[CAPTURE], 1)
             with self.bench.poller.polling() if self.bench.poller else contextlib.nullcontext():
                 if self.bench.poller:
                     self.measure(GPM, self.programs[BARE_TOO], 1)

@@ -13,6 +13,7 @@ from session_daemon import Peer
 
 GRAPH_TRACE = 51  # CUpti_ActivityKind
 NO_HOOKS = {"GPUPERF_LAUNCH_HOOKS": "0"}
+YOUNG = {"GPUPERF_SETTLE_MS": "60000"}
 # All kinds but records of calls, after which CUPTI is not ended.
 NO_CALLS = (1 << abi.KERNEL) | (1 << abi.MEMCPY) | (1 << abi.MEMSET) | (1 << abi.GRAPH) | (1 << abi.OVERHEAD)  # nor allocations
 ATTACHED, FINALISED, NEXT = "stays attached", "CUPTI is finalised", "finalised at the next launch"
@@ -25,6 +26,10 @@ def setUpModule():
 
 def count_descriptors(program):
     return len(os.listdir(f"/proc/{program.process.pid}/fd"))
+
+
+def later_peer():
+    return Peer(on_hello=lambda session: session.rule(abi.WELCOME, kinds=abi.ALL_KINDS | abi.LATER))
 
 
 def quiet_peer():
@@ -279,6 +284,28 @@ class ToldTest(unittest.TestCase):
 
             peer.wait("graphs", lambda: len(peer.last.records["graph"]) == 6)
             self.assertEqual([gap.id for gap in peer.last.records["gap"]], [abi.CAUSE_CONTROL])
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_told_to_record_later_it_leaves_cupti_alone_until_a_graph_is_made(self):
+        with later_peer() as peer, Workload(peer.path, environment=YOUNG) as program:
+            program.do("init", peer)
+            peer.wait_for_state(abi.PAUSED, cause=abi.CAUSE_CONTROL, level=0)
+            self.assertIn("records begin", peer.last.status.detail)
+            program.do("launch 30 1", peer)
+            self.assertEqual(program.state(peer)["kinds"], 0)
+            program.do("graph make early 4", peer)
+            peer.wait_for_state(abi.PAUSED, level=abi.LEVEL_GRAPHS | abi.LEVEL_CUPTI)
+            peer.last.rule()
+            peer.wait_for_state(abi.COLLECTING, cause=abi.CAUSE_NONE)
+            for line in ("graph launch early 6", "launch 10 1"):
+                program.do(line, peer)
+            peer.wait("graphs and kernels", lambda: len(peer.last.records["graph"]) == 6 and len(peer.last.records["kernel"]) == 10)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_where_no_hook_sees_graphs_it_records_at_once(self):
+        with later_peer() as peer, Workload(peer.path, environment=YOUNG | NO_HOOKS) as program:
+            program.do("init", peer)
+            peer.wait_for_state(abi.COLLECTING)
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
     def test_told_to_be_off_it_has_nothing_on_and_gives_its_memory_back(self):

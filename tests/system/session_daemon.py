@@ -18,6 +18,7 @@ HELLO, WELCOME, CONTROL, BATCH, STATUS, REFUSE = range(1, 7)
 (NAME, SHAPE, PLACE, GAP, KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY, OVERHEAD) = range(1, 13)
 KIND_NAMES = ("", "name", "shape", "place", "gap", "kernel", "memcpy", "memset", "api", "graph", "sync",
               "memory", "overhead")
+LATER = 1 << 62
 ALL_KINDS = sum(1 << kind for kind in (KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY, OVERHEAD))
 RUN, PAUSE, OFF = 1, 2, 3
 REFUSED_VERSION, REFUSED_FULL, REFUSED_IDENTITY, REFUSED_CONFIG = range(1, 5)
@@ -26,7 +27,7 @@ WAITING, COLLECTING, PAUSED, YIELDED, STATE_OFF, FAILED = range(1, 7)
 (CAUSE_NONE, CAUSE_CONTROL, CAUSE_OTHER_CLIENT, CAUSE_NSIGHT, CAUSE_NO_CUPTI, CAUSE_CUPTI_VERSION,
  CAUSE_CUPTI_ERROR, CAUSE_DAEMON_GONE, CAUSE_DEVICE_BUFFERS, CAUSE_BURST, CAUSE_GRAPHS_UNSEEN) = range(11)
 (LEVEL_KERNELS, LEVEL_GRAPHS, LEVEL_NODES, LEVEL_APIS, LEVEL_ALL_APIS, LEVEL_COPIES, LEVEL_SYNCS,
- LEVEL_MEMORY) = (1 << bit for bit in range(8))
+ LEVEL_MEMORY, LEVEL_HOOKED, LEVEL_CUPTI) = (1 << bit for bit in range(10))
 LOSSES = ("cupti_buffer", "device_buffer", "reversed", "queue_full", "no_daemon", "table_full", "sampled",
           "unknown_record", "pool_empty", "incomplete")
 
