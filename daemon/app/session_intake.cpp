@@ -28,6 +28,7 @@ Result<std::unique_ptr<SessionSource>> make_session_source(const Settings& setti
        .flush_interval_ms = static_cast<uint32_t>(ingest.flush_interval_ms),
        .find_owner = [proc = std::move(parts.proc)](
                          const ProcessKey& process) { return read_owner(proc, process, nullptr); },
+       .may_wait = std::move(parts.may_wait),
        .name_pod = [&names = parts.pod_names](
                        Owner& owner) { return names.name(owner) != PodNames::State::kAsked; },
        .on_batch = std::move(parts.on_batch)},

@@ -20,6 +20,7 @@ struct SessionParts {
   DropCounters& drops;
   PodNames& pod_names;
   ProcFiles proc;
+  std::function<bool()> may_wait;  // see SessionSource::Setup
   std::function<void()> on_batch;
 };
 

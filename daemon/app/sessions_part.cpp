@@ -47,6 +47,7 @@ Status SessionsPart::start() {
                                      .drops = core_.drops,
                                      .pod_names = *pod_names_,
                                      .proc = core_.reader.make_files(),
+                                     .may_wait = [this] { return windows_.may_wait(); },
                                      .on_batch = [this] { post_taking(); }});
   // Another daemon's processes are not to be taken over.
   if (absl::IsAlreadyExists(source.status())) return source.status();

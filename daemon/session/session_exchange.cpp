@@ -101,6 +101,7 @@ Status SessionSource::greet(OpenSession& session, std::span<const std::byte> pac
   session.phase_ends_mono_ns = now_ns + setup_.limits.naming_timeout.count();
   session.socket.expect_named_senders();
   session.unsent_order = order_;
+  if (order_.is_later) session.unsent_order->is_later = setup_.may_wait();
   send_order(session);
   name_or_open(session, now_ns);
   return absl::OkStatus();

@@ -62,6 +62,7 @@ class SessionSource {
     uint32_t flush_interval_ms = 250;
     std::string proc_root = "/proc";
     std::function<Owner(const ProcessKey&)> find_owner;
+    std::function<bool()> may_wait;        // whether `order` may say that new sessions record later
     std::function<bool(Owner&)> name_pod;  // false = the answer is still to come
     std::function<void()> on_batch;        // called on the ingest thread after each is queued
   };

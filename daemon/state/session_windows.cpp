@@ -245,6 +245,7 @@ bool SessionWindows::is_opening(const Target& target) const {
 
 void SessionWindows::hold_open(const std::vector<Target>& targets, int64_t now_mono_ns) {
   loop_thread_.check();
+  may_wait_ = targets.empty();
   for (const auto& [id, session] : sessions_) {
     session->is_held = std::ranges::any_of(targets, [&session = *session](const Target& target) {
       return is_of(session.entry.row(), target);

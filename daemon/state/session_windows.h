@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -79,6 +80,9 @@ class SessionWindows {
   void hold_open(const std::vector<Target>& targets, int64_t now_mono_ns);
   // Several times a second.
   void advance(int64_t now_mono_ns);
+  // False while something is captured: what is new then collects from its first launch on. Thread:
+  // any.
+  bool may_wait() const { return may_wait_.load(std::memory_order_relaxed); }
 
  private:
   enum class Phase {
@@ -135,6 +139,7 @@ class SessionWindows {
   OverheadDemand::Kind demand_ = OverheadDemand::Kind::kNone;
   LaunchCosts& costs_;
   const Order order_;
+  std::atomic<bool> may_wait_ = true;
   ThreadChecker loop_thread_;
   std::map<uint64_t, Session*> sessions_;  // open ones, by id
 };

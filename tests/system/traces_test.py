@@ -161,6 +161,33 @@ class WindowsTest(TracedTest):
         self.assertIn("graphs", self.session()["level"])
         self.assertEqual((self.workload.end(), self.workload.noise()), (0, ""))
 
+    def start_young(self):
+        young = self.enterContext(Workload(self.daemon.path / "run/ingest.sock", environment={"GPUPERF_SETTLE_MS": ""}))
+        young.do("init")
+        return young
+
+    def test_a_young_process_waits(self):
+        young = self.start_young()
+        def is_waiting():
+            young.do("paths 50 1")
+            rows = [row for row in self.daemon.query("sessions", "list") if row["pid"] == young.process.pid]
+            return rows and rows[0]["state"] == "paused" and rows[0]["detail"].startswith("records begin")
+        wait_until("it waits", is_waiting)
+        self.assertEqual(young.state()["kinds"], 0)
+        row = self.capture(young.process.pid, lambda: young.do("paths 500 1"))
+        self.assertEqual((row["work"], row["work_matched"], row["ambiguous"]), (500, 500, 0))
+        self.assertEqual((young.end(), young.noise()), (0, ""))
+
+    def test_what_begins_while_a_capture_runs_is_recorded_from_its_first_launch_on(self):
+        number = self.daemon.query("trace", "start")["id"]
+        wait_until("it runs", lambda: next(row for row in self.daemon.query("trace", "list") if row["id"] == number)["state"] == "running")
+        young = self.start_young()
+        young.do("paths 500 1")
+        time.sleep(0.1)
+        self.daemon.ctl("trace", "stop", number)
+        self.assertEqual(self.wait_stored(number)["work"], 500)
+        self.assertEqual((young.end(), young.noise()), (0, ""))
+
     def test_once_a_process_has_settled_cupti_is_ended_in_the_middle_of_a_rest(self):
         self.workload = self.start_workload(GPUPERF_SETTLE_MS="25000")
         for what, detail in (("it rests", "CUPTI stays attached at first: CUDA graphs may follow"),

@@ -168,6 +168,14 @@ TEST_F(WaitingSessionTest, ACaptureDoesNotWait) {
   EXPECT_EQ(told_, std::vector{Mode::kRun});
 }
 
+TEST_F(WaitingSessionTest, NothingNewWaitsWhileACaptureRuns) {
+  EXPECT_TRUE(windows_.may_wait());
+  windows_.hold_open({{.all_processes = false, .processes = {}}}, now_);
+  EXPECT_FALSE(windows_.may_wait());
+  windows_.hold_open({}, now_);
+  EXPECT_TRUE(windows_.may_wait());
+}
+
 TEST_F(WaitingSessionTest, NorOneWithoutABudget) {
   windows_.set_limits({.percent = 0});
   run(1);
