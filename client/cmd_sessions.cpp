@@ -101,7 +101,7 @@ Result<std::string> draw_sessions(Connection& connection, const View& view, cons
                 all ? "\nNo process is injected: gpuperfctl doctor\n"
                     : "\nNo process is injected. Sessions that have ended: gpuperfctl sessions "
                       "--all\n"));
-  // Every process is looked at for it: not again and again.
+  // It inspects every process of the host, so --watch leaves it out.
   const bool is_plain =
       view.format == Format::kTable && !has_filter(options) && !all && !options.watch_seconds;
   if (is_plain) text += draw_others(connection, view.style);

@@ -157,7 +157,7 @@ bool AttachSequence::lock_process() {
   if (request_.ask == AttachAsk::kLook || request_.ask == AttachAsk::kAdopt) return true;
   const std::string path = fmt::format("{}/{}/ns/mnt", files_.root(), request_.pid);
   lock_ = Fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  if (!lock_.valid()) return true;  // whoever reads the rest of it says why
+  if (!lock_.valid()) return true;  // read_target() says why
   const auto deadline = steady_clock::now() + kLockTimeout;
   while (::flock(lock_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return true;

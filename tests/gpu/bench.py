@@ -11,6 +11,7 @@ Prints a table per workload, checks the limits, and writes every step's length t
 
 import contextlib
 import ctypes
+import itertools
 import json
 import os
 import pathlib
@@ -22,10 +23,10 @@ import threading
 import time
 
 from hook_switch import find_middle
-from launch_cost import find_libcuda
+from launch_cost import find_libcuda, make_own_libcuda
 from session_coexist import NSYS, find_tool
 from session_rig import Report, Rig, Worker, find_runtime, run_checks, say_versions
-from trace_rig import Tracer, work_command
+from trace_rig import Tracer, list_ranks, work_command
 
 PAIRS = int(os.environ.get("PAIRS", "30"))  # of the shipped way; the others have a sixth
 SLICE_SECONDS = 1
@@ -43,18 +44,16 @@ PORT = 29541
 class Copies:
     """The libraries of PyTorch, CUDA and the driver once more: no probe is in them."""
 
-    def __init__(self, folder):
+    def __init__(self, rig, folder):
         runtime = find_runtime()
         self.site = runtime.parents[3]
-        self.python, self.driver = folder / "python", folder / "driver"
+        self.python = folder / "python"
         for name in ("torch", "nvidia"):
             shutil.copytree(self.site / name, self.python / name, ignore=shutil.ignore_patterns("include", "test", "*.a"))
-        self.driver.mkdir()
-        shutil.copy(find_libcuda(), self.driver / "libcuda.so.1")
-        self.runtime = self.python / runtime.parent.relative_to(self.site)
+        self.libraries = f"{make_own_libcuda(rig)}:{self.python / runtime.parent.relative_to(self.site)}"
 
     def environment(self):
-        return {"PYTHONPATH": str(self.python), "LD_LIBRARY_PATH": f"{self.driver}:{self.runtime}"}
+        return {"PYTHONPATH": str(self.python), "LD_LIBRARY_PATH": self.libraries}
 
     def probed(self):
         """The `libraries` of a configuration: the host's files alone."""
@@ -68,10 +67,9 @@ class Steps:
     def __init__(self, bench, part, is_bare, profiler="", prefix=(), ranks=1):
         more = bench.copies.environment() if is_bare else {}
         socket = None if is_bare else bench.tracer.socket
-        Steps.programs = getattr(Steps, "programs", 0) + 1
-        more |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(PORT + Steps.programs), "WORLD_SIZE": str(ranks)} if ranks > 1 else {}
         command = [*prefix, *work_command(part, *(["--profiler", profiler] if profiler else []))]
-        self.workers = [Worker(bench.rig, command, socket, pinned=ranks == 1, **more, RANK=str(rank)) for rank in range(ranks)]
+        self.workers = [Worker(bench.rig, command, socket, pinned=ranks == 1, **more, **rank)
+                        for rank in list_ranks(ranks, next(bench.ports))]
         self.part = part
 
     def wait_ready(self):
@@ -97,7 +95,7 @@ class Launches:
 
     def __init__(self, bench, _part, is_bare, **_):
         self.worker = Worker(bench.rig, [bench.rig.launcher, "serve"], None if is_bare else bench.tracer.socket,
-                             f"{bench.copies.driver}:{bench.copies.runtime}" if is_bare else None)
+                             bench.copies.libraries if is_bare else None)
 
     def wait_ready(self):
         self.worker.read(60)
@@ -120,7 +118,7 @@ class Processes:
 
     def __init__(self, bench, _part, is_bare, **_):
         self.rig, self.socket = bench.rig, None if is_bare else bench.tracer.socket
-        self.libraries = f"{bench.copies.driver}:{bench.copies.runtime}" if is_bare else None
+        self.libraries = bench.copies.libraries if is_bare else None
 
     def wait_ready(self):
         self.run(0)
@@ -143,7 +141,6 @@ class Processes:
 
 
 WORKLOADS = {"eager": Steps, "graph": Steps, "train": Steps, "compiled": Steps, "ddp": Steps, "launches": Launches, "processes": Processes}
-PYTHON = [name for name, kind in WORKLOADS.items() if kind is Steps]
 
 
 class GpmPoller:
@@ -224,8 +221,8 @@ class Workload:
             self.measure(SHIPPED, self.programs[SHIPPED], PAIRS // few)
             with self.bench.capturing(self.programs[CAPTURE].pid()):
                 self.measure(CAPTURE, self.programs[CAPTURE], 1)
-            with self.bench.poller.polling() if self.bench.poller else contextlib.nullcontext():
-                if self.bench.poller:
+            if self.bench.poller:
+                with self.bench.poller.polling():
                     self.measure(GPM, self.programs[BARE_TOO], 1)
             for way in (BARE_TOO, PROFILER, NSYS_WAY)[::-1 if number % 2 else 1]:
                 if way in self.programs:
@@ -249,15 +246,16 @@ class Workload:
 
 
 class Bench:
-    def __init__(self, rig, folder):
-        self.rig, self.copies = rig, Copies(folder)
+    def __init__(self, report, rig, folder):
+        self.rig, self.copies, self.ports = rig, Copies(rig, folder), itertools.count(PORT)
         config = {"libraries": self.copies.probed()}
         self.tracer = Tracer(rig, folder, budget_percent=None, more=config)
         self.tracer.start()
         try:
             self.poller = GpmPoller()
         except (OSError, RuntimeError, AttributeError) as error:
-            self.poller, self.no_gpm = None, str(error)
+            self.poller = None
+            report.say(f"     {GPM}: does not work here: {error}")
 
     def read_share(self, pid):
         return next((float(row["overhead_ratio"]) for row in self.tracer.query("processes") if int(row["pid"]) == pid), 0)
@@ -330,7 +328,7 @@ def main():
         rig = Rig(bundle, results, folder)
         rig.build()
         begin = time.monotonic()
-        Bench.shared = Bench(rig, pathlib.Path(folder))
+        Bench.shared = Bench(report, rig, pathlib.Path(folder))
         report.say(f"     libraries copied and gpuperfd started after {time.monotonic() - begin:.0f} s")
         try:
             run_checks(report, rig, CHECKS, wanted)

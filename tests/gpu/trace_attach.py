@@ -11,11 +11,12 @@ import time
 import torch
 from hook_switch import find_middle
 from session_rig import Worker, finish
-from trace_rig import Planted, capturing, save, start_tracer, work_command
+from trace_rig import Planted, capturing, list_ranks, save, start_tracer, work_command
 
 PARTS = ("eager", "train", "compiled", "triton", "lt", "graph")  # each in a process of its own
 LAUNCHERS = 16  # threads of a C++ program
 PROFILED = 4    # programs that torch.profiler records
+PORT = 29533
 RANKS = 2       # processes of a training, where there are as many GPUs
 CAPTURE_SECONDS = 5
 EDGE_SHARE = 1e-3  # of a capture's launches: their work was still to come when it ended
@@ -215,9 +216,7 @@ def start_programs(report, rig):
     parts = {part: ([Program(rig, work_command(part))], f"each {part} 0.5") for part in PARTS}
     gpus = torch.cuda.device_count()
     if gpus >= RANKS:
-        rendezvous = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29533", "WORLD_SIZE": str(RANKS)}
-        parts["ddp"] = [Program(rig, work_command("ddp"), RANK=str(rank), **rendezvous)
-                        for rank in range(RANKS)], "each ddp 0.5"
+        parts["ddp"] = [Program(rig, work_command("ddp"), **rank) for rank in list_ranks(RANKS, PORT)], "each ddp 0.5"
     else:
         report.say(f"     ddp: this host has {gpus} GPU, {RANKS} are needed")
     for programs, _ in parts.values():

@@ -185,6 +185,12 @@ def work_command(parts, *options):
     return [sys.executable, FOLDER / "trace_work.py", "serve", parts, *options]
 
 
+def list_ranks(count, port):
+    """Environment of each process of a training on so many GPUs."""
+    return [{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": str(count), "RANK": str(rank)}
+            for rank in range(count)]
+
+
 @contextlib.contextmanager
 def capturing(tracer, pid=None, nodes=False):
     """A capture around the block: of one process or of all. Yields a list that has its row in the end."""

@@ -1,12 +1,14 @@
 """What the tests of attaching share: programs without the library, and what gpuperfctl says of them."""
 
+import contextlib
 import json
 import os
 import pathlib
+import subprocess
 import sys
 
 from gpuperf_system import wait_until
-from injector_workload import Workload
+from injector_workload import FAKES, Workload
 
 # Puts a seccomp filter on itself, [[system call, answer]...], and becomes the program.
 FILTERED = """
@@ -31,6 +33,20 @@ def filtered(answers):
 def workload(prefix=(), **environment):
     """A program without the library."""
     return Workload("/nonexistent", environment={"CUDA_INJECTION64_PATH": "", **environment}, prefix=prefix)
+
+
+@contextlib.contextmanager
+def python_program(script):
+    """A Python program that has loaded the CUDA driver and said "ready"; it is killed in the end."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / 'cupti_13'}"}
+    with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                          env=environment) as program:
+        try:
+            if (line := program.stdout.readline()) != "ready\n":
+                raise AssertionError(f"the program said {line!r}")
+            yield program
+        finally:
+            program.kill()
 
 
 def pid_of(program):

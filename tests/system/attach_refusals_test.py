@@ -12,9 +12,9 @@ import sys
 import time
 import unittest
 
-from attach_programs import attach, filtered, folder_of, held_by, pid_of, session_of, workload
+from attach_programs import attach, filtered, folder_of, held_by, pid_of, python_program, session_of, workload
 from gpuperf_system import AS_NOBODY, Daemon, SharedDaemonTest, require_root, run_ctl, wait_until
-from injector_workload import FAKES, Workload, require_fakes
+from injector_workload import Workload, require_fakes
 
 
 def setUpModule():
@@ -149,10 +149,7 @@ class RefusalTest(SharedDaemonTest):
                   "child = os.fork()\n"
                   "print(child, flush=True) if child else None\n"
                   "sys.stdin.readline()\n")
-        environment = {**os.environ, "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / 'cupti_13'}"}
-        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                              env=environment) as program:
-            self.assertEqual(program.stdout.readline(), "ready\n")
+        with python_program(script) as program:
             self.assertEqual(attach(self.daemon, program.pid)["state"], "attached")
             program.stdin.write("\n")
             program.stdin.flush()
@@ -162,7 +159,6 @@ class RefusalTest(SharedDaemonTest):
                 self.assertEqual(attach(self.daemon, program.pid)["reason"], "attached")
             finally:
                 os.kill(child, signal.SIGKILL)
-                program.kill()
 
     def test_users_other_than_root(self):
         self.daemon.path.chmod(0o755)

@@ -15,8 +15,8 @@ import threading
 import time
 import unittest
 
-from attach_programs import (attach, detach, folder_of, held_by, launches_of, pid_of, session_of, wait_for_kernels,
-                             wait_for_state, workload)
+from attach_programs import (attach, detach, held_by, launches_of, pid_of, python_program, session_of,
+                             wait_for_kernels, wait_for_state, workload)
 from gpuperf_system import LONG, Daemon, SharedDaemonTest, require_root, wait_until
 from injector_workload import FAKES, require_fakes
 
@@ -254,17 +254,11 @@ class AttachTest(SharedDaemonTest):
                   "[t.join() for t in threads]\n"
                   "print(results, flush=True)\n"
                   "sys.stdin.readline()\n")
-        environment = {**os.environ, "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / 'cupti_13'}"}
-        with subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-                              env=environment) as program:
-            try:
-                self.assertEqual(program.stdout.readline(), "ready\n")
-                for _ in range(5):
-                    self.assertEqual(attach(self.daemon, program.pid)["state"], "attached")
-                    self.assertEqual(attach(self.daemon, program.pid, verb="detach")["state"], "can")
-                self.assertEqual(program.stdout.readline(), "[True, True, True, True]\n")
-            finally:
-                program.kill()
+        with python_program(script) as program:
+            for _ in range(5):
+                self.assertEqual(attach(self.daemon, program.pid)["state"], "attached")
+                self.assertEqual(attach(self.daemon, program.pid, verb="detach")["state"], "can")
+            self.assertEqual(program.stdout.readline(), "[True, True, True, True]\n")
 
     def test_a_loader_that_is_busy_for_long_is_waited_for_by_one_thread(self):
         if shutil.which("gcc") is None:
