@@ -44,8 +44,8 @@ constexpr std::array<Command, 22> kCommands = {{
      "Injected processes: what each collects, or why it does not; run, pause, off, burst",
      declare_sessions},
     {"overhead",
-     "What gpuperf costs each process; demand less or more of it for a time: stand-down, detail, "
-     "release",
+     "What gpuperf costs each process; measure it; demand less or more of it for a time: "
+     "stand-down, detail, release",
      declare_overhead},
     {"attach", "Attach to processes that run already, without restarting them (root)",
      declare_attach},

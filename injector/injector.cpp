@@ -46,6 +46,8 @@ void talk(Injector& self, uint64_t now_ms) {
     self.batch.set_limit(control.batch_bytes_max);
     if (!was_together) self.collector.set_connected(true, now_ms);
     self.collector.order(control, now_ms);
+    self.is_progress_wanted = (control.enabled_kinds & GPUPERF_SESSION_PROGRESS) != 0;
+    set_progress(self.is_progress_wanted);
     self.next_status_ms = now_ms;
   }
   if (self.link.state() != DaemonLink::State::kTogether) return;
@@ -61,6 +63,8 @@ void talk(Injector& self, uint64_t now_ms) {
 void notice_absence(Injector& self, uint64_t now_ms) {
   if (self.link.state() == DaemonLink::State::kTogether) return;
   self.collector.set_connected(false, now_ms);
+  self.is_progress_wanted = false;
+  set_progress(false);
   if (self.apart_since_ms == 0) self.apart_since_ms = now_ms;
   const uint32_t abandon_ms = self.link.control().abandon_ms;
   if (now_ms - self.apart_since_ms > (abandon_ms == 0 ? kAbandonMsDefault : abandon_ms)) {
@@ -116,6 +120,7 @@ void send_status(Injector& self, uint64_t now_ms) {
   status.header.kind = GPUPERF_MESSAGE_STATUS;
   status.header.length_bytes = sizeof(status);
   self.collector.fill_status(status);
+  if (self.is_progress_wanted) status.hooked_calls = get_progress();
   status.mono_ns = read_mono_ns();
   status.unix_ns = read_unix_ns();
   status.records_sent = self.batch.sent_records();

@@ -23,6 +23,7 @@ struct Injector {
   int wake_fd = -1;
   int gone_fd = -1;  // signalled when the final flush is done
   std::atomic<bool> is_ending = false;
+  bool is_progress_wanted = false;  // GPUPERF_SESSION_PROGRESS
   uint64_t apart_since_ms = 0;
   uint64_t next_flush_ms = 0;
   uint64_t next_status_ms = 0;

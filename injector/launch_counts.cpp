@@ -76,6 +76,15 @@ bool ThreadCounts::begin(gpuperf_hook_entry entry, uint64_t sp) {
   return true;
 }
 
+uint64_t ThreadCounts::get_calls() const {
+  uint64_t calls = __atomic_load_n(&uncounted_calls_, __ATOMIC_RELAXED);
+  for (uint32_t entry = 0; entry < GPUPERF_HOOK_COUNT; ++entry) {
+    const gpuperf_entry_counts* const counts = find(entry);
+    if (counts != nullptr) calls += __atomic_load_n(&counts->calls, __ATOMIC_RELAXED);
+  }
+  return calls;
+}
+
 void ThreadCounts::begin_watched(uint64_t sp) {
   drop_left_frames(sp);
   if (depth() < kDepthMax) frame(depth()) = {.sp = sp, .child_ns = 0, .counts = nullptr};

@@ -70,6 +70,10 @@ class alignas(64) ThreadCounts {
   }
   void take_back_plain() { set_depth(0); }
   void count_plain() { add(outer_.counts->calls, 1); }
+  // A call of which nothing else is counted.
+  void count_progress() { add(uncounted_calls_, 1); }
+  // All its calls so far, counted or not. Thread: any.
+  uint64_t get_calls() const;
   // A call that is followed but not counted.
   void begin_watched(uint64_t sp);
   void end_watched() {
@@ -233,6 +237,7 @@ class alignas(64) ThreadCounts {
   KnownStacks stacks_;
   CallRing ring_;
   uint32_t tid_ = 0;  // of the thread that uses this now
+  __u64 uncounted_calls_ = 0;
   std::atomic<uint32_t> made_count_ = 0;
   std::atomic<gpuperf_entry_counts*> chunks_[kChunksMax] = {};
 };

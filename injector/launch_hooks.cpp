@@ -145,6 +145,11 @@ WayIntoDriver begin_watched_call(CallFrame* frame) {
   return {reinterpret_cast<Word>(&gpuperf_front), hooked.stack_words};
 }
 
+void count_progress() {
+  ThreadCounts* const thread = is_special(kNotCounted) ? nullptr : find_thread();
+  if (thread != nullptr) thread->count_progress();
+}
+
 // A call that may need anything: begins it.
 __attribute__((noinline)) WayIntoDriver begin_any_call(CallFrame* frame) {
   gpuperf_noted_call& call = frame->call;
@@ -152,7 +157,10 @@ __attribute__((noinline)) WayIntoDriver begin_any_call(CallFrame* frame) {
   const auto entry = static_cast<gpuperf_hook_entry>(call.entry);
   const WayIntoDriver front_door{0, hooked.real};
   if (is_wanted(kAsked)) attend(entry);
-  if (!hooks_count()) return is_wanted(kWatched) ? begin_watched_call(frame) : front_door;
+  if (!hooks_count()) {
+    if (is_wanted(kProgress)) count_progress();
+    return is_wanted(kWatched) ? begin_watched_call(frame) : front_door;
+  }
   ThreadCounts* const thread = is_special(kNotCounted) ? nullptr : find_thread();
   if (thread == nullptr || !hooked.is_unchanged() ||
       !thread->begin(entry, reinterpret_cast<Word>(frame->caller_stack))) {
@@ -366,6 +374,16 @@ void set_attention(Attend attend) {
 
 void stop_counting_launches() { set_special(kNotCounted, true); }
 
+void set_progress(bool is_on) { set_flag(gpuperf_hook_flags.attention, kProgress, is_on); }
+
+uint64_t get_progress() {
+  uint64_t calls = 0;
+  for (uint32_t i = 0; g_is_installed && i < g_threads.count(); ++i) {
+    calls += g_threads.at(i).get_calls();
+  }
+  return calls;
+}
+
 uint32_t get_launch_memory_kib() {
   return g_is_installed ? static_cast<uint32_t>(g_threads.count() * sizeof(ThreadCounts) / 1024)
                         : 0;
@@ -375,6 +393,7 @@ bool remove_launch_hooks(uint64_t patience_ms) {
   if (!g_is_installed) return true;
   set_call_log(nullptr);
   watch_launches(false);
+  set_progress(false);
   // Calls that find the hook from now on go through the front door.
   set_special(kNotCounted, true);
   restore_entries(find_driver());

@@ -63,6 +63,12 @@ using TakeCall = void (*)(void* data, const LoggedCall& call);
 uint64_t take_logged_calls(TakeCall take, void* data);
 // Increases when hooked calls were counted.
 uint64_t get_noted_calls();
+// Whether calls that are not counted otherwise are counted as such: for get_progress(). Thread:
+// injector's, as for that.
+void set_progress(bool is_on);
+// Hooked calls of all threads since the process began, those included that were made while nothing
+// else was counted but progress was on.
+uint64_t get_progress();
 // What the counts of all threads take, which stay where they are.
 uint32_t get_launch_memory_kib();
 // For a forked child: nobody sends what its hooks would count.

@@ -28,8 +28,9 @@ void gpuperf_note_each(const void* nothing);
 
 // Why calls pass through gpuperf_count (hook_code.h) even if hooks do not count.
 enum Attention : uint16_t {
-  kAsked = 1,    // launching threads are asked for something: see launch_hooks.h
-  kWatched = 2,  // calls are followed from their beginning to their end
+  kAsked = 1,     // launching threads are asked for something: see launch_hooks.h
+  kWatched = 2,   // calls are followed from their beginning to their end
+  kProgress = 4,  // calls are counted as such; says nothing to those that hooks count otherwise
 };
 
 // Why counted calls take the long way.
@@ -75,11 +76,13 @@ inline void note_launches(const gpuperf_noted_launches& kept) { gpuperf_note_lau
 inline bool hooks_count() {
   return __atomic_load_n(&gpuperf_hook_flags.count_semaphore, __ATOMIC_RELAXED) != 0;
 }
-// Whether a call takes the long way: asked for attention, a capture is open, or any SpecialCall.
+// Whether a call takes the long way: hooks do not count, it is asked for attention, a capture is
+// open, or any SpecialCall.
 inline bool is_any_special() {
+  constexpr uint64_t kLooked = ~(uint64_t{kProgress} << 16);
   uint64_t words = 0;
   __asm__("mov %1, %0" : "=r"(words) : "m"(gpuperf_hook_flags));
-  return words >> 16 != 0;
+  return (words & kLooked) - 1 >= UINT16_MAX;
 }
 // Of `attention` and `special`. Sets nothing that is as it is to be: launches read that line.
 inline bool has_flag(const std::atomic<uint16_t>& flags, uint16_t flag) {

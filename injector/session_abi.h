@@ -69,6 +69,9 @@
 /* In gpuperf_control.enabled_kinds: where graphs would be seen and CUPTI could not be ended yet, the
  * injector acts as if told to pause, until the next order without it. */
 #define GPUPERF_SESSION_LATER (1ull << 62)
+/* In gpuperf_control.enabled_kinds: status.hooked_calls is wanted; hooks then count calls in it even
+ * while the daemon has them count nothing else. */
+#define GPUPERF_SESSION_PROGRESS (1ull << 61)
 
 /* Starts every message. Since 1. */
 struct gpuperf_message {
@@ -218,6 +221,8 @@ struct gpuperf_status {
 	__u32 buffer_mib;         /* host memory held for CUPTI's buffers */
 	char detail[96];          /* zero-terminated. For the cause: a library, a call, a reason; for
 	                           * PAUSED and OFF: what became of CUPTI in the process */
+	__u64 hooked_calls;       /* calls through launch hooks since the process began, whether or not
+	                           * they were counted otherwise; 0 = not asked for, see PROGRESS */
 };
 
 /* Records of one session, in the order they were decoded. Producer: injector. Consumer:

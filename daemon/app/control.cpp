@@ -4,6 +4,7 @@
 #include <variant>
 
 #include "daemon/app/attach_part.h"
+#include "daemon/app/overhead_part.h"
 #include "daemon/app/probing_part.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/app/tracing_part.h"
@@ -106,9 +107,19 @@ void Control::put_in_force(Result<ProbeChange> change, Done done) {
       "nothing can be probed: gpuperfctl status says why; the change is kept"));
 }
 
+void Control::post_measure_overhead(int64_t duration_ns, Done done) {
+  core_.loop->post([this, duration_ns, done = std::move(done)] {
+    const Status begun = overhead_.begin(duration_ns);
+    core_.publish();
+    if (!begun.ok()) return done(begun);
+    done(ProbeChange{});
+  });
+}
+
 void Control::post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns,
                                    std::string reason, Done done) {
   core_.loop->post([this, kind, duration_ns, reason = std::move(reason), done = std::move(done)] {
+    overhead_.end("a demand: " + (reason.empty() ? std::string("none any more") : reason));
     put_in_force(probing_.set_demand({.kind = kind,
                                       .until_mono_ns = core_.clock.mono_ns() + duration_ns,
                                       .reason = kind == OverheadDemand::Kind::kNone ? "" : reason}),
@@ -141,6 +152,7 @@ void Control::post_start_capture(const CaptureOrder& order, CaptureDone done) {
           "nothing is observed: somebody demanded that gpuperf stands down (" +
           core_.demand.reason + "); end that with gpuperfctl overhead release"));
     }
+    overhead_.end("a capture began");
     auto row = tracing_->captures().start(order);
     probing_.judge_budget(core_.clock.mono_ns());
     core_.publish();

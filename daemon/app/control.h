@@ -10,6 +10,7 @@
 namespace gpuperf {
 
 class AttachPart;
+class OverheadPart;
 class ProbingPart;
 class SessionsPart;
 class TracingPart;
@@ -19,8 +20,13 @@ class TracingPart;
 class Control final : public ControlPort {
  public:
   Control(Core& core, ProbingPart& probing, SessionsPart& sessions, AttachPart& attach,
-          TracingPart& tracing)
-      : core_(core), probing_(probing), sessions_(sessions), attach_(attach), tracing_(tracing) {}
+          TracingPart& tracing, OverheadPart& overhead)
+      : core_(core),
+        probing_(probing),
+        sessions_(sessions),
+        attach_(attach),
+        tracing_(tracing),
+        overhead_(overhead) {}
 
   void on_reload_signal();  // on the loop
 
@@ -31,6 +37,7 @@ class Control final : public ControlPort {
   void post_set_enabled(std::string category, std::string name, bool enabled, Done done) override;
   void post_set_threshold(std::string category, std::string name,
                           std::optional<uint64_t> threshold_ns, Done done) override;
+  void post_measure_overhead(int64_t duration_ns, Done done) override;
   void post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns, std::string reason,
                             Done done) override;
   void post_session_order(const SessionTarget& target, const SessionOrder& order,
@@ -54,6 +61,7 @@ class Control final : public ControlPort {
   SessionsPart& sessions_;
   AttachPart& attach_;
   TracingPart& tracing_;
+  OverheadPart& overhead_;
 };
 
 }  // namespace gpuperf

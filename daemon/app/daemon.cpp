@@ -16,6 +16,7 @@
 #include "daemon/app/kernel_part.h"
 #include "daemon/app/leaf_parts.h"
 #include "daemon/app/otlp_part.h"
+#include "daemon/app/overhead_part.h"
 #include "daemon/app/probing_part.h"
 #include "daemon/app/rights.h"
 #include "daemon/app/service_status.h"
@@ -102,7 +103,8 @@ struct Daemon::Parts {
   SessionsPart sessions{core};
   AttachPart attach{core, sessions};
   const std::unique_ptr<Part> injection = make_injection_part(core, sessions);
-  Control control{core, probing, sessions, attach, tracing};
+  OverheadPart overhead{core, probing, sessions};
+  Control control{core, probing, sessions, attach, tracing, overhead};
   const std::unique_ptr<Part> serving = make_serving_part(core, slow_calls, tracing, control);
   KernelPart kernel{core, slow_calls, tracing};
   KernelEventsPart kernel_events{core, {kernel, sessions, tracing, slow_calls, probing}};
@@ -124,6 +126,7 @@ struct Daemon::Parts {
       &kernel,
       &kernel_events,
       &probing,
+      &overhead,
       gpu_health.get(),
       watch.get(),
   };

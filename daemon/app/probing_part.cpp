@@ -83,6 +83,12 @@ ProbeChange ProbingPart::set_demand(OverheadDemand demand) {
   return config_.set_demand(core_.demand.kind);
 }
 
+bool ProbingPart::switch_all(bool is_off, std::function<void()> done) {
+  budget_.set_standing_down(is_off, core_.clock.mono_ns());
+  config_.set_demand(is_off ? OverheadDemand::Kind::kStandDown : OverheadDemand::Kind::kNone);
+  return post_plan(std::move(done));
+}
+
 void ProbingPart::advance(int64_t now_mono_ns) {
   if (now_mono_ns >= next_write_ns_) {
     next_write_ns_ = now_mono_ns + kWriteIntervalNs;

@@ -31,6 +31,13 @@ class ProbingPart final : public Part {
   LiveConfig& config() { return config_; }
   // To be followed by post_plan.
   ProbeChange set_demand(OverheadDemand demand);
+  // Probes and counts nothing, or as configured again, for the moment: no demand, and not logged.
+  // As post_plan.
+  bool switch_all(bool is_off, std::function<void()> done);
+  // By the last judgement.
+  const std::vector<OverheadRow>& overhead() const { return budget_.overhead(); }
+  // Where it and the estimate disagree, what the process's calls are taken to cost from now on.
+  void correct_estimate(const OverheadMeasurement& measured) { budget_.correct(measured); }
   // Puts the configuration in force; `done` is called on the loop, after the report of it. False:
   // nothing can be probed.
   bool post_plan(std::function<void()> done);

@@ -141,6 +141,10 @@ void SessionsPart::post_order(const SessionTarget& target, const SessionOrder& o
   send_order(target, order, std::move(done));
 }
 
+void SessionsPart::ask_progress(bool is_wanted) {
+  if (source_ != nullptr) source_->post_progress(is_wanted);
+}
+
 void SessionsPart::send_order(const SessionTarget& target, const SessionOrder& order,
                               ControlPort::SessionsDone done) {
   if (source_ == nullptr) {

@@ -34,6 +34,8 @@ class SessionsPart final : public Part {
   // On the loop; answers there, too.
   void post_order(const SessionTarget& target, const SessionOrder& order,
                   ControlPort::SessionsDone done);
+  // See SessionSource::post_progress.
+  void ask_progress(bool is_wanted);
   SessionWindows& windows() { return windows_; }
   LaunchCosts& launch_costs() { return launch_costs_; }
   // On the loop. A connection of a process that was attached to.

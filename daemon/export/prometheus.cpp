@@ -316,11 +316,19 @@ void PrometheusMetrics::add_overhead(const Snapshot& snapshot, MetricFamilies& f
         {.category = "",
          .function = "",
          .owner = {.comm = to_valid_utf8(row.owner.comm), .pod = to_valid_utf8(row.owner.pod)}})];
+    const auto measured = highest.measured;
     if (row.ratio >= highest.ratio) highest = row;
+    if (measured && (!row.measured || measured->ratio > row.measured->ratio)) {
+      highest.measured = measured;
+    }
   }
   for (const auto& [key, row] : most) {
     const std::string values[] = {key.owner.pod, key.owner.comm};
     families.add_gauge(Metric::kOverhead, values, row.ratio);
+    if (row.measured) {
+      families.add_gauge(Metric::kOverheadMeasured, values, row.measured->ratio);
+      families.add_gauge(Metric::kOverheadCorrection, values, row.correction);
+    }
     const std::pair<const char*, double> parts[] = {
         {"probes", row.probes_ratio()}, {"hooks", row.hooks_ratio}, {"cupti", row.cupti_ratio}};
     for (const auto& [name, ratio] : parts) {

@@ -61,6 +61,9 @@ class ControlPort {
   // Puts a demand in force for so long, in place of the one before.
   virtual void post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns,
                                     std::string reason, Done done) = 0;
+  // Begins to measure what gpuperf costs, for so long; answers at once with nothing changed.
+  // FailedPrecondition, NotFound: it cannot be measured now.
+  virtual void post_measure_overhead(int64_t duration_ns, Done done) = 0;
   // Tells the open sessions of the target what to collect. NotFound: there is none.
   // FailedPrecondition: this daemon takes no sessions.
   virtual void post_session_order(const SessionTarget& target, const SessionOrder& order,

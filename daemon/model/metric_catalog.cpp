@@ -374,6 +374,24 @@ constexpr MetricRow kMetricRows[] = {
      .labels = kPodCommAndComponent,
      .source = "see gpuperf_overhead_ratio",
      .help = "What gpuperf_overhead_ratio consists of, in the process that it is of."},
+    {.metric = Metric::kOverheadMeasured,
+     .name = "gpuperf_overhead_measured_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kPodAndComm,
+     .source = "gpuperfctl overhead measure",
+     .help = "Share of a process's time that probes and launch hooks took when that was last "
+             "measured by experiment; the highest of all running processes with these labels. "
+             "Absent where it was not."},
+    {.metric = Metric::kOverheadCorrection,
+     .name = "gpuperf_overhead_correction_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kPodAndComm,
+     .source = "gpuperfctl overhead measure",
+     .help = "By what the costs of probes and launch hooks are multiplied in "
+             "gpuperf_overhead_ratio, because a measurement showed another cost than calibration. "
+             "1 where they agree. Absent where it was not measured."},
     {.metric = Metric::kProcesses,
      .name = "gpuperf_processes",
      .type = MetricType::kGauge,

@@ -49,6 +49,8 @@ enum class Metric : size_t {
   kSuspendedFunctions,
   kOverhead,
   kOverheadComponent,
+  kOverheadMeasured,
+  kOverheadCorrection,
   kProcesses,
   kGpuInfo,
   kGpuUp,

@@ -183,6 +183,8 @@ struct SessionStatus {
   bool is_clock_foreign = false;
   uint32_t buffer_mib = 0;
   std::string detail;
+  uint64_t mono_ns = 0;       // by the sender's CLOCK_MONOTONIC
+  uint64_t hooked_calls = 0;  // calls through launch hooks; 0 = none, or not asked for
   // By the daemon's account.
   uint64_t received_records = 0;
   uint64_t rejected_records = 0;  // of records that made no sense; what and why: DropCounters

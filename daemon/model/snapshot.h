@@ -19,6 +19,7 @@
 #include "daemon/model/gpu_rows.h"
 #include "daemon/model/histogram.h"
 #include "daemon/model/overhead.h"
+#include "daemon/model/overhead_measurement.h"
 #include "daemon/model/self_report.h"
 
 namespace gpuperf {
@@ -274,6 +275,8 @@ struct OverheadRow {
   double cupti_ratio = 0;
   double thread_ratio = 0;  // of the time that passed, probes in the thread that pays most
   double budget_ratio = 0;  // what `ratio` may be; 0 = no limit
+  double correction = 1;    // by which the costs of probes and hooks were multiplied, as measured
+  std::optional<OverheadMeasurement> measured;
   double probes_ratio() const { return ratio - hooks_ratio - cupti_ratio; }
 };
 
@@ -287,6 +290,7 @@ struct Snapshot {
   int64_t taken_mono_ns = 0;
   int64_t totals_mono_ns = 0;  // when the kernel's totals last came in; 0 = not yet
   OverheadDemand demand;
+  OverheadTrialReport overhead_trial;
   std::shared_ptr<const DaemonFacts> daemon;
   std::shared_ptr<const ProbeReport> probes;
   std::shared_ptr<const FunctionList> functions;

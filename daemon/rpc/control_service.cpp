@@ -17,6 +17,8 @@ namespace {
 
 constexpr uint64_t kDemandNsMax = 86'400'000'000'000;
 constexpr size_t kReasonBytesMax = 256;
+constexpr uint64_t kTrialNsMin = 10'000'000'000;  // as the proto says
+constexpr uint64_t kTrialNsMax = 600'000'000'000;
 
 constexpr uint64_t kMaxThresholdNs = uint64_t{1} << 62;  // as the proto says
 
@@ -169,6 +171,25 @@ grpc::ServerUnaryReactor* ControlService::SetSlowThreshold(
     port.post_set_threshold(request->category(), request->function(), threshold_ns,
                             std::move(done));
   });
+}
+
+grpc::ServerUnaryReactor* ControlService::MeasureOverhead(grpc::CallbackServerContext*,
+                                                          const v1::MeasureOverheadRequest* request,
+                                                          v1::MeasureOverheadResponse* response) {
+  const auto call = DeferredCall<ProbeChange>::make(kGivenUp, budget_, *response,
+                                                    [](const ProbeChange& /*nothing changed*/) {});
+  Status status = check_caller();
+  if (request->duration_ns() < kTrialNsMin || request->duration_ns() > kTrialNsMax) {
+    status.Update(absl::InvalidArgumentError("duration_ns: from 10 s to 10 min"));
+  }
+  if (status.ok()) {
+    port_->post_measure_overhead(
+        static_cast<int64_t>(request->duration_ns()),
+        [call](const Result<ProbeChange>& result) { call->answer(result); });
+  } else {
+    call->answer(status);
+  }
+  return call.get();
 }
 
 grpc::ServerUnaryReactor* ControlService::SetOverheadDemand(

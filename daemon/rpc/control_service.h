@@ -57,6 +57,9 @@ class ControlService final : public v1::Control::CallbackService {
   grpc::ServerUnaryReactor* SetSlowThreshold(grpc::CallbackServerContext* context,
                                              const v1::SetSlowThresholdRequest* request,
                                              v1::SetSlowThresholdResponse* response) override;
+  grpc::ServerUnaryReactor* MeasureOverhead(grpc::CallbackServerContext* context,
+                                            const v1::MeasureOverheadRequest* request,
+                                            v1::MeasureOverheadResponse* response) override;
   grpc::ServerUnaryReactor* SetOverheadDemand(grpc::CallbackServerContext* context,
                                               const v1::SetOverheadDemandRequest* request,
                                               v1::SetOverheadDemandResponse* response) override;

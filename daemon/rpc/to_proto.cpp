@@ -228,7 +228,39 @@ v1::OverheadDemand to_proto(OverheadDemand::Kind kind) {
   return v1::OVERHEAD_DEMAND_NONE;
 }
 
+v1::OverheadMeasurement to_proto(const OverheadMeasurement& measured) {
+  v1::OverheadMeasurement message;
+  message.set_pid(measured.process.pid);
+  message.set_comm(to_valid_utf8(measured.owner.comm));
+  message.set_pod(to_valid_utf8(measured.owner.pod));
+  message.set_ratio(measured.ratio);
+  message.set_low_ratio(measured.low_ratio);
+  message.set_high_ratio(measured.high_ratio);
+  message.set_estimated_ratio(measured.estimated_ratio);
+  message.set_pairs(measured.pairs);
+  message.set_calls_per_second(measured.calls_per_second);
+  return message;
+}
+
+void set_overhead_trial(const OverheadTrialReport& report, int64_t now_mono_ns,
+                        v1::GetStatusResponse& response) {
+  if (report.end_mono_ns == 0) return;
+  v1::OverheadTrial& trial = *response.mutable_overhead_trial();
+  trial.set_running(report.is_running);
+  const int64_t left_ns = report.end_mono_ns - now_mono_ns;
+  if (report.is_running) {
+    trial.set_remaining_ns(static_cast<uint64_t>(std::max<int64_t>(left_ns, 1)));
+  } else {
+    trial.set_age_ns(static_cast<uint64_t>(std::max<int64_t>(-left_ns, 1)));
+  }
+  trial.set_stopped_by(to_valid_utf8(report.stopped_by));
+  for (const OverheadMeasurement& measured : report.measurements) {
+    *trial.add_measurements() = to_proto(measured);
+  }
+}
+
 void set_overhead(const Snapshot& snapshot, int64_t now_mono_ns, v1::GetStatusResponse& response) {
+  set_overhead_trial(snapshot.overhead_trial, now_mono_ns, response);
   for (const Suspension& suspension : snapshot.suspensions) {
     *response.add_suspensions() = to_proto(suspension, snapshot.functions.get(), now_mono_ns);
   }
@@ -337,6 +369,8 @@ v1::Process to_proto(const ProcessRow& row, const OverheadRow& overhead,
   process.set_overhead_cupti_ratio(overhead.cupti_ratio);
   process.set_overhead_budget_ratio(overhead.budget_ratio);
   process.set_overhead_thread_ratio(overhead.thread_ratio);
+  if (overhead.measured) *process.mutable_overhead_measured() = to_proto(*overhead.measured);
+  process.set_overhead_correction(overhead.correction);
   process.set_session_state(std::string(session_state));
   return process;
 }

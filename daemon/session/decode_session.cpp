@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstring>
 #include <string_view>
 #include <tuple>
 
@@ -59,8 +61,10 @@ Result<SessionHello> decode_session_hello(std::span<const std::byte> packet) {
 
 Result<std::optional<SessionStatus>> decode_session_status(std::span<const std::byte> packet,
                                                            uint64_t session_id) {
-  RETURN_IF_ERROR(check_length(packet, sizeof(gpuperf_status), "STATUS"));
-  const auto said = copy_as<gpuperf_status>(packet);
+  constexpr size_t kFirstBytes = offsetof(gpuperf_status, hooked_calls);  // up to 0.9
+  RETURN_IF_ERROR(check_length(packet, kFirstBytes, "STATUS"));
+  gpuperf_status said = {};
+  std::memcpy(&said, packet.data(), std::min(packet.size(), sizeof said));
   if (said.state < GPUPERF_SESSION_STATE_WAITING || said.state > GPUPERF_SESSION_STATE_FAILED ||
       said.cause >= GPUPERF_SESSION_CAUSE_COUNT || said.clock_foreign > 1) {
     return std::nullopt;
@@ -80,7 +84,9 @@ Result<std::optional<SessionStatus>> decode_session_status(std::span<const std::
                        .driver_version = said.driver_version,
                        .is_clock_foreign = said.clock_foreign == 1,
                        .buffer_mib = said.buffer_mib,
-                       .detail = copy_text(said.detail)};
+                       .detail = copy_text(said.detail),
+                       .mono_ns = said.mono_ns,
+                       .hooked_calls = said.hooked_calls};
   for (size_t i = 0; i < status.losses.size(); ++i) status.losses[i] = said.losses[i];
   return status;
 }

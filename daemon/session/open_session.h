@@ -50,6 +50,8 @@ struct OpenSession {
   uint64_t rejected_records = 0;
   // What is to be sent.
   std::optional<SessionOrder> unsent_order;
+  SessionOrder sent_order;
+  bool tells_progress = false;
   uint32_t sent_messages = 0;
   // Where it stands in the round.
   bool has_input = false;      // as far as is known: nothing was found missing since epoll said so

@@ -170,12 +170,35 @@ void SessionSource::post_order(SessionTarget target, SessionOrder order, OrderDo
   (void)eventfd_write(wake_.get(), 1);  // full only when a wake-up already waits
 }
 
+void SessionSource::post_progress(bool is_wanted) {
+  {
+    const MutexLock lock(mutex_);
+    posted_progress_ = is_wanted;
+  }
+  (void)eventfd_write(wake_.get(), 1);
+}
+
+// Tells each session once more what it was told last. A burst would begin anew, so those that were
+// told of one tell nothing.
+void SessionSource::ask_progress(bool is_wanted) {
+  for (const auto& [id, session] : sessions_) {
+    if (session->phase == OpenSession::Phase::kGreeting) continue;
+    if (session->sent_order.burst_flags != 0) continue;
+    session->tells_progress = is_wanted;
+    if (!session->unsent_order) session->unsent_order = session->sent_order;
+    send_order(*session);
+  }
+}
+
 void SessionSource::take_orders() {
   std::vector<PostedOrder> orders;
+  std::optional<bool> is_progress_wanted;
   {
     const MutexLock lock(mutex_);
     orders.swap(posted_);
+    is_progress_wanted = std::exchange(posted_progress_, std::nullopt);
   }
+  if (is_progress_wanted) ask_progress(*is_progress_wanted);
   for (PostedOrder& posted : orders) {
     const SessionTarget& target = posted.target;
     const bool is_for_all = target.session_id == 0 && target.pid == 0;
@@ -212,11 +235,13 @@ void SessionSource::send_order(OpenSession& session) {
   gpuperf_control message =
       make_session_control(kind, {.version = session.version, .sequence = session.sent_messages},
                            session.id, *session.unsent_order, setup_.flush_interval_ms);
+  if (session.tells_progress) message.enabled_kinds |= GPUPERF_SESSION_PROGRESS;
   if (setup_.hooked_calls) message.enabled_kinds |= GPUPERF_SESSION_HOOKED_CALLS;
   if (!setup_.allocations) message.enabled_kinds &= ~GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMORY);
   const auto sent = session.socket.send(std::as_bytes(std::span(&message, 1)));
   if (sent == SessionSocket::Sent::kNoRoom) return;
   ++session.sent_messages;
+  session.sent_order = *session.unsent_order;
   // Failed: the peer has gone, as the next look into the socket will show.
   session.unsent_order.reset();
 }

@@ -81,6 +81,9 @@ class SessionSource {
   size_t take_highest_queued() { return queue_.take_highest(); }  // any thread
   // Any thread. NOT_FOUND: no such session; RESOURCE_EXHAUSTED: too many orders wait.
   void post_order(SessionTarget target, SessionOrder order, OrderDone done);
+  // Any thread. Has each session that is open say at once, and then with each STATUS, how many
+  // calls its process makes (SessionStatus::hooked_calls), or no longer.
+  void post_progress(bool is_wanted);
   // Any thread. Takes a connection that was made in a process it was attached to, as if that had
   // connected. Closed where sessions are no longer taken.
   void post_connection(Fd connection, const AttachFacts& attach);
@@ -130,6 +133,7 @@ class SessionSource {
   void count_rejects(OpenSession& session, const SessionRejects& rejects);
 
   void take_orders();
+  void ask_progress(bool is_wanted);
   void send_order(OpenSession& session);
   void refuse(SessionSocket& socket, const SessionPeer& peer, gpuperf_session_refusal reason,
               std::string_view why);
@@ -167,6 +171,7 @@ class SessionSource {
   LogLimiter log_{1};
   Mutex mutex_;
   std::vector<PostedOrder> posted_ ABSL_GUARDED_BY(mutex_);
+  std::optional<bool> posted_progress_ ABSL_GUARDED_BY(mutex_);
   std::vector<PostedConnection> connections_ ABSL_GUARDED_BY(mutex_);
   bool is_running_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: it uses all of the above

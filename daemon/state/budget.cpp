@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "daemon/model/trace_event.h"
+
 namespace gpuperf {
 namespace {
 
@@ -52,7 +54,9 @@ void Budget::set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono
     state.allowed_ratio = limits_.get_least_percent() / 100;
     state.due_ns = now_mono_ns;
   }
-  if (!is_sampled && state.sampled && !state.suspension) end_sampling(function_id, now_mono_ns);
+  if (!is_sampled && state.sampled && !state.suspension && !state.is_standing_down) {
+    end_sampling(function_id, now_mono_ns);
+  }
 }
 
 std::optional<Suspension> Budget::restore(const Suspension& earlier, int64_t now_mono_ns) {
@@ -100,6 +104,7 @@ void Budget::apply(const CellDelta& delta) {
 void Budget::apply(const ProcessExited& exited) {
   loop_thread_.check();
   cpu_.erase(exited.process);
+  corrections_.erase(exited.process);
   thread_calls_.erase(exited.process);
   thread_shares_.erase(exited.process);
   for (auto& [function_id, state] : functions_) {
@@ -180,17 +185,19 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
                       .comm = made.owner.comm,
                       .time_ns = elapsed_ns,
                       .allowed_ratio = get_probes_ratio(process, made.owner)};
+    const double correction = get_correction(process);
     double all_ns = 0;
     double& in_ns = offender.in_ns;
     for (const auto& [function_id, calls] : made.calls) {
       const FunctionState& state = functions_[function_id];
-      const double cost_ns = static_cast<double>(calls) * static_cast<double>(state.cost_ns);
+      const double cost_ns =
+          correction * static_cast<double>(calls) * static_cast<double>(state.cost_ns);
       all_ns += cost_ns;
       if (state.sampled) continue;  // in a window, or before it was out
       in_ns += cost_ns;
       offender.costs.push_back({function_id, cost_ns});
     }
-    const double hooks_ns = static_cast<double>(made.hooked * kHookedCallCostNs);
+    const double hooks_ns = correction * static_cast<double>(made.hooked * kHookedCallCostNs);
     const double ratio = offender.allowed_ratio;
     const auto allow = [&](double time_ns) {
       return std::max(ratio * time_ns - hooks_ns, kProbesShareMin * ratio * time_ns);
@@ -212,7 +219,8 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
                                 .ratio = (all_ns + hooks_ns) / offender.time_ns,
                                 .hooks_ratio = hooks_ns / offender.time_ns,
                                 .thread_ratio = pays ? share->second.ratio : 0,
-                                .budget_ratio = limits_.get_ratio(made.owner.comm)});
+                                .budget_ratio = limits_.get_ratio(made.owner.comm),
+                                .correction = correction});
     if (ratio > 0 && in_ns > offender.allowed_ns) {
       reading.offenders.push_back(std::move(offender));
     }
@@ -230,6 +238,23 @@ double Budget::get_thread_ratio_in(const ThreadShare& share) const {
     if (!state.sampled) in_ns += cost_ns;
   }
   return all_ns > 0 ? share.ratio * in_ns / all_ns : 0;
+}
+
+double Budget::get_correction(const ProcessKey& process) const {
+  const auto known = corrections_.find(process);
+  return known == corrections_.end() ? 1 : known->second;
+}
+
+void Budget::correct(const OverheadMeasurement& measured) {
+  loop_thread_.check();
+  if (measured.agrees_with_estimate() || measured.estimated_ratio <= 0) return;
+  const auto row = std::ranges::find_if(overhead_, [&](const OverheadRow& known) {
+    return is_same_process(known.process, measured.process);
+  });
+  if (row == overhead_.end()) return;  // it has ended
+  const double factor = measured.ratio / measured.estimated_ratio;
+  corrections_[row->process] =
+      std::clamp(get_correction(row->process) * factor, kCorrectionMin, kCorrectionMax);
 }
 
 // Without a limit 0.
@@ -378,7 +403,7 @@ void Budget::resume(uint32_t function_id, int64_t now_mono_ns, Decision& decisio
 
 void Budget::resume_all(int64_t now_mono_ns, Decision& decision) {
   for (const auto& [function_id, state] : functions_) {
-    if (state.sampled) resume(function_id, now_mono_ns, decision);
+    if (state.sampled && !state.is_standing_down) resume(function_id, now_mono_ns, decision);
   }
 }
 

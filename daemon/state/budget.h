@@ -13,6 +13,7 @@
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/event.h"
 #include "daemon/model/overhead.h"
+#include "daemon/model/overhead_measurement.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/state/sampled_function.h"
 
@@ -65,6 +66,8 @@ class Budget {
   static constexpr double kWindowsShare = 0.2;  // of the budget, for all windows
   static constexpr uint32_t kCheapWindows = 8;
   static constexpr uint32_t kMostDoublings = 5;
+  static constexpr double kCorrectionMin = 0.5;
+  static constexpr double kCorrectionMax = 4;
   // CPU time a process has used since its start, of all its threads, nanoseconds; 0 when it is
   // gone. Asked for pid 0 too, which stands for many processes: the CPU time of the host.
   using ReadCpu = std::function<uint64_t(const ProcessKey&)>;
@@ -113,6 +116,12 @@ class Budget {
   static uint32_t get_alarm_mask(double budget_percent, uint64_t cost_ns);
 
   std::vector<Suspension> list_suspensions() const;
+  // By the last judgement.
+  const std::vector<OverheadRow>& overhead() const { return overhead_; }
+  // An experiment's result for a process. Where the estimate lies outside of its interval, the
+  // process's calls are taken to cost accordingly more or less from now on, within kCorrectionMin
+  // and kCorrectionMax of what is calibrated.
+  void correct(const OverheadMeasurement& measured);
   // Sets suspensions (by function id), overhead (between the last two readings; a process below the
   // budget is measured by that time alone, so its ratio is the most it can be) and coverage as of
   // snapshot.taken_mono_ns.
@@ -191,6 +200,7 @@ class Budget {
   // Of ThreadShare::ratio what functions cost that are in now, if threads call all functions alike.
   double get_thread_ratio_in(const ThreadShare& share) const;
   double get_probes_ratio(const ProcessKey& process, const Owner& owner) const;
+  double get_correction(const ProcessKey& process) const;
 
   // Loop thread only.
   ThreadChecker loop_thread_;
@@ -201,6 +211,7 @@ class Budget {
   std::map<uint32_t, FunctionState> functions_;
   std::map<ProcessKey, ProcessCalls> calls_;  // since the last reading
   std::map<ProcessKey, CpuReading> cpu_;
+  std::map<ProcessKey, double> corrections_;  // of what calls cost; missing = 1
   std::map<std::pair<ProcessKey, uint32_t>, uint64_t> thread_costs_ns_;  // by thread, as last read
   int64_t thread_costs_mono_ns_ = 0;                                     // 0 = never
   // Between the last two of those.

@@ -17,6 +17,7 @@ import os
 import pathlib
 import shutil
 import statistics
+import subprocess
 import sys
 import tempfile
 import threading
@@ -38,6 +39,8 @@ PROFILER, NSYS_WAY, GPM = "torch.profiler, CUDA and CPU", "nsys -t cuda", "GPM p
 # Most of bare: mean and 99th percentile of a step, mean in the first 10 s (issue: the budget covers everything).
 LIMITS = {"eager": (1.01, 1.02, 1.03), "graph": (1.005, None, None), "train": (1.003, None, 1.01)}
 PUBLISHED_POINTS, PUBLISHED_SHARE = 0.005, 0.3
+TOGETHER = {"graph": 50, "compiled": 10}  # so many make a step
+MEASURED_SECONDS = 60
 PORT = 29541
 
 
@@ -82,7 +85,7 @@ class Steps:
     def run(self, seconds):
         """Lengths of steps, us."""
         for worker in self.workers:
-            worker.give(f"each {self.part} {seconds}")
+            worker.give(f"each {self.part} {seconds} {TOGETHER.get(self.part, 1)}")
         return [length / 1e3 for _, length in [json.loads(worker.read(180)) for worker in self.workers][0]]
 
     def finish(self):
@@ -228,6 +231,17 @@ class Workload:
                 if way in self.programs:
                     self.measure(way, self.programs[way], 1)
 
+    def measure_itself(self):
+        """What gpuperf finds by experiment in its own program; {} = nothing."""
+        program = self.programs[SHIPPED]
+        with subprocess.Popen([*self.bench.tracer.ctl_words("overhead", "measure", "--for", f"{MEASURED_SECONDS}s", "-o", "json")],
+                              stdout=subprocess.PIPE, text=True) as measuring:
+            while measuring.poll() is None:
+                program.run(5 * SLICE_SECONDS)
+            answer = measuring.stdout.read()
+        rows = json.loads(answer)["measurements"] if measuring.returncode == 0 else []
+        return next((row for row in rows if row["pid"] == program.pid()), {})
+
     def compare(self, way, reduce=statistics.mean):
         """(median, low, high) of the ratios of neighbours."""
         return find_middle([reduce(mine) / statistics.mean((reduce(before), reduce(after))) for mine, before, after in self.pairs[way]])
@@ -303,11 +317,15 @@ def make_check(name):
             workload.wait_ready(report)
             bench.tracer.wait_for_probes()
             workload.measure_all()
+            itself = workload.measure_itself() if workload.programs[SHIPPED].pid() else {}
         finally:
             workload.finish()
         path = rig.results / "bench.json"
         results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-        results[name] = {"table": report_workload(report, workload), "said": workload.said, "rows": {
+        if itself:
+            report.say(f"     {name}: gpuperfctl overhead measure: probes and hooks take {itself['ratio']:.2%} ({itself['low_ratio']:.2%} to "
+                       f"{itself['high_ratio']:.2%}, {itself['pairs']} pairs), estimated {itself['estimated_ratio']:.2%}")
+        results[name] = {"table": report_workload(report, workload), "measured": itself, "said": workload.said, "rows": {
             way: [[statistics.mean(steps) for steps in row] for row in rows] for way, rows in workload.pairs.items()}}
         path.write_text(json.dumps(results), encoding="utf-8")
     return check

@@ -225,10 +225,11 @@ class Gpuperfd:
     def __exit__(self, *_):
         self.stop()
 
+    def ctl_words(self, *words):
+        return [self.rig.bundle / "bin/gpuperfctl", "--address", self.address, *map(str, words)]
+
     def ctl(self, *words):
-        return subprocess.run([self.rig.bundle / "bin/gpuperfctl", "--address", self.address,
-                               *map(str, words)],
-                              capture_output=True, text=True, check=False, timeout=60)
+        return subprocess.run(self.ctl_words(*words), capture_output=True, text=True, check=False, timeout=60)
 
     def query(self, *words):
         answer = self.ctl(*words, "-o", "json")

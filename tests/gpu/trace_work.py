@@ -18,7 +18,8 @@ PARTS, by commas:
 
 Orders: "PART COUNT [FILE]" does it and writes the truth to FILE; the answer is one JSON object with the times
 of its begin and end and what each marker means. "rate COUNT" decodes and answers with tokens per second.
-"each PART SECONDS" does it again and again for so long and answers with the begin and the length in ns of each.
+"each PART SECONDS [COUNT]" does it again and again for so long and answers with the begin and the length in ns of each, or
+of so many together.
 "switch COUNT NOTES" decodes so many tokens with the launch hooks' NOTES on and as many with them off, in pairs,
 and answers with the seconds of each.
 
@@ -431,14 +432,14 @@ def measure_rate(part, count, profiler):
         return count / (time.monotonic() - start)
 
 
-def measure_each(part, seconds, profiler):
-    """[begin on the monotonic clock, length] of each, in ns; each waits for the GPU."""
+def measure_each(part, seconds, count, profiler):
+    """[begin on the monotonic clock, length] of each `count` together, in ns; waits for the GPU after them."""
     with profile(**PROFILERS[profiler]) if profiler else contextlib.nullcontext():
         rows, end_ns = [], time.monotonic_ns() + int(seconds * 1e9)
         is_over = getattr(part, "is_over", lambda end_ns: time.monotonic_ns() >= end_ns)
         while not rows or not is_over(end_ns):
             begin_ns = time.monotonic_ns()
-            part.run(1)
+            part.run(count)
             synchronize()
             rows.append([begin_ns, time.monotonic_ns() - begin_ns])
     return rows
@@ -478,7 +479,8 @@ def serve(parts, truth, options):
             if name == "rate":
                 print(measure_rate(parts["eager"], int(count), options.profiler), file=answers, flush=True)
             elif name == "each":
-                print(json.dumps(measure_each(parts[count], float(path), options.profiler)), file=answers, flush=True)
+                together = int(order.split()[3]) if len(order.split()) > 3 else 1
+                print(json.dumps(measure_each(parts[count], float(path), together, options.profiler)), file=answers, flush=True)
             elif name == "switch":
                 rows = HookSwitch(path.split(",")).compare(int(count), lambda: measure_token(parts["eager"]))
                 print(json.dumps(rows), file=answers, flush=True)

@@ -19,6 +19,7 @@ HELLO, WELCOME, CONTROL, BATCH, STATUS, REFUSE = range(1, 7)
 KIND_NAMES = ("", "name", "shape", "place", "gap", "kernel", "memcpy", "memset", "api", "graph", "sync",
               "memory", "overhead")
 LATER = 1 << 62
+PROGRESS = 1 << 61
 ALL_KINDS = sum(1 << kind for kind in (KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY, OVERHEAD))
 RUN, PAUSE, OFF = 1, 2, 3
 REFUSED_VERSION, REFUSED_FULL, REFUSED_IDENTITY, REFUSED_CONFIG = range(1, 5)
@@ -53,11 +54,11 @@ BODY = {name: (struct.Struct(form), collections.namedtuple(name.title(), "id " +
 HELLO_FORM = struct.Struct("<4Q4I16s16s")
 Hello = collections.namedtuple("Hello", "capabilities process_start_ticks mono_ns unix_ns pid "
                                         "oldest_version connection pad injector_version comm")
-STATUS_FORM = struct.Struct("<4Q10Q4Q8I96s")
+STATUS_FORM = struct.Struct("<4Q10Q4Q8I96sQ")
 Status = collections.namedtuple(
     "Status", "enabled_kinds mono_ns unix_ns records_sent losses cupti_overhead_ns injector_cpu_ns "
               "clock_error_ns yields state cause level sample_every cupti_version driver_version "
-              "clock_foreign buffer_mib detail")
+              "clock_foreign buffer_mib detail hooked_calls")
 
 
 def cut_text(raw):
@@ -71,8 +72,8 @@ def decode_hello(body):
 
 def decode_status(body):
     values = STATUS_FORM.unpack(body)
-    return Status(*values[:4], dict(zip(LOSSES, values[4:14], strict=True)), *values[14:-1],
-                  cut_text(values[-1]))
+    status = Status(*values[:4], dict(zip(LOSSES, values[4:14], strict=True)), *values[14:])
+    return status._replace(detail=cut_text(status.detail))
 
 
 def decode_batch(body):

@@ -176,11 +176,11 @@ TEST_F(CliListTest, ShowsListsAsCsvThatOthersCanRead) {
     ["pid", "start_boot_ns", "comm", "container", "pod", "namespace", "functions", "calls",
      "slow_calls", "exited", "slurm_job", "slurm_rank", "overhead_ratio",
      "session_state", "overhead_hooks_ratio", "overhead_cupti_ratio",
-     "overhead_budget_ratio", "overhead_thread_ratio"],
+     "overhead_budget_ratio", "overhead_thread_ratio", "overhead_measured", "overhead_correction"],
     ["4242", "77000000000", "a,\"b\"\nc", "", "", "", "3", "1004608", "12", "false", "", "",
-     "0.0", "", "0.0", "0.0", "0.0", "0.0"],
+     "0.0", "", "0.0", "0.0", "0.0", "0.0", "", "0.0"],
     ["4100", "77000000000", "nvidia-smi", "", "", "", "3", "9", "0", "true", "", "", "0.0", "", "0.0",
-     "0.0", "0.0", "0.0"]])"));
+     "0.0", "0.0", "0.0", "", "0.0"]])"));
 }
 
 TEST_F(CliListTest, PutsErrorCountsIntoCsvAsJson) {

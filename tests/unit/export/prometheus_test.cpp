@@ -88,7 +88,9 @@ class PrometheusTest : public ::testing::Test {
                           .owner = rank,
                           .ratio = 0.0125,
                           .hooks_ratio = 0.0025,
-                          .cupti_ratio = 0.005}};
+                          .cupti_ratio = 0.005,
+                          .correction = 1.5,
+                          .measured = OverheadMeasurement{.ratio = 0.0075}}};
     snapshot.cpu_ns = 1'250'000'000;
     snapshot.resident_bytes = 24'000'000;
     builder_.probes().probes = {{.state = ProbeState::kAttached},
@@ -497,7 +499,9 @@ TEST_F(PrometheusTest, ShowsTheCoverageOfFunctionsThatWereOutOnly) {
 
 TEST_F(PrometheusTest, ShowsTheHighestOverheadOfProcessesWithTheSameLabels) {
   builder_.snapshot().overhead = {
-      {.owner = {.comm = "a", .pod = "p"}, .ratio = 0.25},
+      {.owner = {.comm = "a", .pod = "p"},
+       .ratio = 0.25,
+       .measured = OverheadMeasurement{.ratio = 0.375}},
       {.owner = {.comm = "a", .pod = "p"}, .ratio = 0.5, .hooks_ratio = 0.125, .cupti_ratio = 0.25},
       {.owner = {.comm = "a", .pod = "q"}, .ratio = 0.125}};
   const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
@@ -506,6 +510,8 @@ TEST_F(PrometheusTest, ShowsTheHighestOverheadOfProcessesWithTheSameLabels) {
 
   EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"p\",comm=\"a\"}"), 0.5);
   EXPECT_EQ(samples.at("gpuperf_overhead_ratio{pod=\"q\",comm=\"a\"}"), 0.125);
+  EXPECT_EQ(samples.at("gpuperf_overhead_measured_ratio{pod=\"p\",comm=\"a\"}"), 0.375);
+  EXPECT_FALSE(samples.contains("gpuperf_overhead_measured_ratio{pod=\"q\",comm=\"a\"}"));
   const std::string part = "gpuperf_overhead_component_ratio{pod=\"p\",comm=\"a\",component=";
   EXPECT_EQ(samples.at(part + "\"probes\"}"), 0.125);
   EXPECT_EQ(samples.at(part + "\"hooks\"}"), 0.125);

@@ -259,6 +259,34 @@ TEST_F(LaunchHooksTest, IsSwitchedOnAndOffWhileThreadsLaunch) {
   for (std::thread& thread : threads) thread.join();
 }
 
+TEST_F(LaunchHooksTest, TellsProgressWhetherADaemonListensOrNot) {
+  const auto launch = [](int count) {
+    for (int i = 0; i < count; ++i) (void)fake_runtime_launch(true, kFunction, 0);
+  };
+  const uint64_t before = get_progress();
+  launch(3);  // neither is on
+  EXPECT_EQ(get_progress(), before);
+  set_progress(true);
+  launch(5);
+  EXPECT_EQ(get_progress(), before + 5);
+  send_launch_counts(add_note);
+  EXPECT_EQ(g_calls, 0u) << "they are counted as progress alone";
+  set_listening(true);
+  launch(7);
+  std::thread([&] { launch(11); }).join();
+  EXPECT_EQ(get_progress(), before + 23);
+  send_launch_counts(add_note);
+  EXPECT_EQ(g_calls, 18u);
+  set_listening(false);
+  watch_launches(true);
+  launch(2);
+  EXPECT_EQ(get_progress(), before + 25) << "also of calls that are followed";
+  watch_launches(false);
+  set_progress(false);
+  launch(1);
+  EXPECT_EQ(get_progress(), before + 25);
+}
+
 TEST_F(LaunchHooksTest, AsksForAttentionBeforeTheLaunchWhetherADaemonListensOrNot) {
   set_attention(attend);
   EXPECT_EQ(fake_runtime_launch(true, kFunction, 0), CUDA_SUCCESS);

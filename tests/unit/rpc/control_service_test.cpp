@@ -55,6 +55,8 @@ class ControlServiceTest : public RpcFixture {
     expect_refused();
     control(&v1::Control::Stub::SetOverheadDemand, "demand: OVERHEAD_DEMAND_NONE");
     expect_refused();
+    control(&v1::Control::Stub::MeasureOverhead, "duration_ns: 60000000000");
+    expect_refused();
     control(&v1::Control::Stub::AddProbe, R"(section: "s_sym" name: "n" value_json: "\"f\"")");
     expect_refused();
     control(&v1::Control::Stub::RemoveProbe, R"(section: "s_sym" name: "n")");
@@ -280,6 +282,22 @@ TEST_F(ControlServiceTest, PassesDemandsOnAndRefusesThoseThatWouldNotEnd) {
     EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << request;
   }
   EXPECT_THAT(port_.asked(), SizeIs(3));
+}
+
+TEST_F(ControlServiceTest, MeasuresOverheadForAsLongAsThatSaysSomething) {
+  start_for_root();
+  if (IsSkipped()) return;
+
+  for (const char* request : {"duration_ns: 10000000000", "duration_ns: 600000000000"}) {
+    control(&v1::Control::Stub::MeasureOverhead, request);
+    EXPECT_TRUE(status_.ok()) << status_.error_message();
+  }
+  EXPECT_THAT(port_.asked(), ElementsAre("measure 10000000000", "measure 600000000000"));
+  for (const char* request : {"", "duration_ns: 9999999999", "duration_ns: 600000000001"}) {
+    control(&v1::Control::Stub::MeasureOverhead, request);
+    EXPECT_EQ(status_.error_code(), grpc::StatusCode::INVALID_ARGUMENT) << request;
+  }
+  EXPECT_THAT(port_.asked(), SizeIs(2));
 }
 
 TEST_F(ControlServiceTest, RefusesOrdersToSessionsThatMakeNoSense) {

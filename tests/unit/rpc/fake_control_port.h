@@ -38,6 +38,9 @@ class FakeControlPort final : public ControlPort {
          std::move(done));
   }
 
+  void post_measure_overhead(int64_t duration_ns, Done done) override {
+    take("measure " + std::to_string(duration_ns), std::move(done));
+  }
   void post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns, std::string reason,
                             Done done) override {
     take(std::string("demand ") + get_demand_name(kind) + " " + std::to_string(duration_ns) + " " +

@@ -209,12 +209,17 @@ TEST(ToProtoTest, ConvertsAProcess) {
                        .calls = 30,
                        .slow_calls = 1};
 
-  expect_message(
-      to_proto(row, {.ratio = 0.25, .hooks_ratio = 0.125, .cupti_ratio = 0.0625}, "yielded"), R"(
+  const OverheadRow overhead{.ratio = 0.25,
+                             .hooks_ratio = 0.125,
+                             .cupti_ratio = 0.0625,
+                             .correction = 2,
+                             .measured = OverheadMeasurement{.ratio = 0.5, .pairs = 6}};
+  expect_message(to_proto(row, overhead, "yielded"), R"(
       pid: 42 start_boot_ns: 9 comm: "python" container: "0123456789ab" pod: "train-0"
       namespace: "ml" functions: 2 calls: 30 slow_calls: 1 exited: true
       slurm_job: "4711" slurm_rank: "3" overhead_ratio: 0.25 session_state: "yielded"
-      overhead_hooks_ratio: 0.125 overhead_cupti_ratio: 0.0625)");
+      overhead_hooks_ratio: 0.125 overhead_cupti_ratio: 0.0625 overhead_correction: 2
+      overhead_measured { ratio: 0.5 pairs: 6 })");
 }
 
 TEST(ToProtoTest, ConvertsAProbeInEveryState) {
@@ -323,6 +328,28 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
       recorder {}
       overhead_demand: OVERHEAD_DEMAND_DETAIL overhead_demand_remaining_ns: 2000
       overhead_demand_reason: "bad\357\277\275")");
+}
+
+TEST(ToProtoTest, ShowsWhatMeasuringOverheadFound) {
+  Snapshot snapshot;
+  snapshot.overhead_trial = {.is_running = true, .end_mono_ns = 5'000};
+  EXPECT_EQ(to_proto(snapshot, DropCounters(), 1'000).overhead_trial().remaining_ns(), 4'000u);
+  EXPECT_EQ(to_proto(snapshot, DropCounters(), 9'000).overhead_trial().remaining_ns(), 1u);
+
+  snapshot.overhead_trial = {.end_mono_ns = 5'000,
+                             .stopped_by = kBadText,
+                             .measurements = {{.process = {.pid = 42},
+                                               .owner = {.comm = kBadText, .pod = "p"},
+                                               .ratio = 0.25,
+                                               .low_ratio = -0.5,
+                                               .high_ratio = 0.5,
+                                               .estimated_ratio = 0.125,
+                                               .pairs = 7,
+                                               .calls_per_second = 1.5}}};
+  expect_message(to_proto(snapshot, DropCounters(), 9'000).overhead_trial(), R"(
+      age_ns: 4000 stopped_by: "bad\357\277\275"
+      measurements { pid: 42 comm: "bad\357\277\275" pod: "p" ratio: 0.25 low_ratio: -0.5 high_ratio: 0.5
+                     estimated_ratio: 0.125 pairs: 7 calls_per_second: 1.5 })");
 }
 
 TEST(ToProtoTest, ConvertsAConfigError) {

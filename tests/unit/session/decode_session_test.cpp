@@ -441,12 +441,23 @@ TEST(DecodeSessionStatusTest, ReadsAll) {
                                      .driver_version = 13000,
                                      .is_clock_foreign = true,
                                      .buffer_mib = 32,
-                                     .detail = "libkineto"}));
+                                     .detail = "libkineto",
+                                     .mono_ns = 5,
+                                     .hooked_calls = 14}));
+}
+
+TEST(DecodeSessionStatusTest, TakesThoseOfTheFirstReleasesWhichLackTheLastField) {
+  const Packet full = make_message(GPUPERF_MESSAGE_STATUS, make_status());
+  const auto decoded =
+      decode_session_status(as_bytes(full.substr(0, offsetof(gpuperf_status, hooked_calls))), 9);
+  ASSERT_TRUE(decoded.ok() && decoded->has_value());
+  EXPECT_EQ((*decoded)->detail, "libkineto");
+  EXPECT_EQ((*decoded)->hooked_calls, 0u);
 }
 
 TEST(DecodeSessionStatusTest, TellsShortOnesFromThoseWithoutSense) {
   const Packet good = make_message(GPUPERF_MESSAGE_STATUS, make_status());
-  EXPECT_FALSE(decode_session_status(as_bytes(good.substr(0, good.size() - 8)), 9).ok());
+  EXPECT_FALSE(decode_session_status(as_bytes(good.substr(0, good.size() - 16)), 9).ok());
   const auto makes_sense = [](const std::function<void(gpuperf_status&)>& change) {
     gpuperf_status status = make_status();
     change(status);

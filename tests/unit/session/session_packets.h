@@ -173,7 +173,8 @@ inline gpuperf_status make_status() {
           .driver_version = 13000,
           .clock_foreign = 1,
           .buffer_mib = 32,
-          .detail = "libkineto"};
+          .detail = "libkineto",
+          .hooked_calls = 14};
 }
 
 }  // namespace gpuperf::session_packets

@@ -400,6 +400,36 @@ TEST_F(SessionSourceTest, GivesOrdersToSessionsByIdAndPidAndToThoseToCome) {
                   HasSubstr("sample_every"), HasSubstr("stopping")));
 }
 
+TEST_F(SessionSourceTest, AsksForProgressByWhatWasOrderedLast) {
+  start();
+  Peer peer = connect();
+  const uint64_t id = peer.greet().session_id;
+  const auto wants_progress = [](const gpuperf_control& control) {
+    return (control.enabled_kinds & GPUPERF_SESSION_PROGRESS) != 0;
+  };
+  source_->post_order({.session_id = id}, {.mode = SessionOrder::Mode::kPause, .sample_every = 3},
+                      [](const auto&) {});
+  EXPECT_FALSE(wants_progress(peer.receive_control()));
+
+  source_->post_progress(true);
+  const gpuperf_control asked = peer.receive_control();
+  EXPECT_TRUE(wants_progress(asked));
+  EXPECT_EQ(asked.mode, GPUPERF_SESSION_PAUSE);
+  EXPECT_EQ(asked.sample_every, 3u);
+  source_->post_order({.session_id = id}, {}, [](const auto&) {});
+  EXPECT_TRUE(wants_progress(peer.receive_control())) << "until it is no longer wanted";
+  source_->post_progress(false);
+  EXPECT_FALSE(wants_progress(peer.receive_control()));
+
+  source_->post_order({.session_id = id},
+                      {.burst_flags = GPUPERF_SESSION_BURST_NODES, .burst_ms = 500},
+                      [](const auto&) {});
+  EXPECT_EQ(peer.receive_control().burst_ms, 500u);
+  source_->post_progress(true);  // nothing to this one: its burst would begin anew
+  source_->post_order({.session_id = id}, {.sample_every = 9}, [](const auto&) {});
+  EXPECT_EQ(peer.receive_control().sample_every, 9u);
+}
+
 TEST_F(SessionSourceTest, SendsTheLatestOrderToOneThatReadsLate) {
   start();
   Peer peer = connect();

@@ -168,6 +168,18 @@ TEST_F(BudgetTest, TimeInWhichNothingWasProbedOnDemandIsNotCovered) {
   EXPECT_LT(snapshot.coverage[1], 0.1);  // out all the time but for the first two seconds
 }
 
+TEST_F(BudgetTest, NeitherIsItWithoutABudget) {
+  budget_.set_limits({.percent = 0});
+  end_window(seconds(30));
+  budget_.set_standing_down(true, now_ns_);
+  budget_.set_sampled(2, false, now_ns_);  // a report of before
+  end_window(seconds(60));
+  end_window(seconds(10));
+  budget_.set_standing_down(false, now_ns_);
+
+  EXPECT_DOUBLE_EQ(take().coverage.at(2), 0.3);
+}
+
 TEST_F(BudgetTest, WhatWasSuspendedWhenTheDaemonLastRanBeginsInWindows) {
   const auto restored =
       budget_.restore({.function_id = 3, .comm = "train", .share_ratio = 0.2, .times = 4}, now_ns_);
@@ -603,6 +615,42 @@ TEST_F(BudgetTest, ExtremeCountsAreJudgedAsAnyOther) {
   call(1, std::numeric_limits<uint64_t>::max());
 
   EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(1));
+}
+
+TEST_F(BudgetTest, TakesAMeasuredCostInPlaceOfTheCalibratedOneWhereTheyDisagree) {
+  const auto run_second = [&] {
+    call(1, 4'000);
+    end_window();
+    return take().overhead.at(0);
+  };
+  EXPECT_NEAR(run_second().ratio, 0.004, 1e-9);
+  OverheadMeasurement measured{.process = kTrainer,
+                               .ratio = 0.006,
+                               .low_ratio = 0.003,
+                               .high_ratio = 0.009,
+                               .estimated_ratio = 0.004};
+  budget_.correct(measured);
+  EXPECT_EQ(run_second().correction, 1) << "the estimate is within the interval";
+  measured.low_ratio = 0.005;
+  budget_.correct(measured);
+  EXPECT_NEAR(run_second().correction, 1.5, 1e-9);
+  EXPECT_NEAR(run_second().ratio, 0.006, 1e-9);
+  measured = {.process = kTrainer,
+              .ratio = 0.9,
+              .low_ratio = 0.8,
+              .high_ratio = 0.95,
+              .estimated_ratio = 0.006};
+  budget_.correct(measured);
+  EXPECT_EQ(run_second().correction, Budget::kCorrectionMax);
+  EXPECT_THAT(get_ids(budget_.list_suspensions()), ElementsAre(1)) << "so it is over the budget";
+  measured = {.process = kTrainer, .ratio = -1, .low_ratio = -2, .estimated_ratio = 0.1};
+  budget_.correct(measured);
+  EXPECT_EQ(run_second().correction, Budget::kCorrectionMin);
+  call(1, 4'000, kServer);
+  end_window();
+  EXPECT_EQ(take().overhead.at(0).correction, 1) << "of another process";
+  budget_.apply(ProcessExited{.process = kTrainer});
+  EXPECT_EQ(run_second().correction, 1) << "of another with the same id";
 }
 
 }  // namespace
