@@ -123,6 +123,7 @@ class ValveTest(unittest.TestCase):
             self.assertIn("nothing is probed or recorded for another", daemon.ctl("status").stdout)
             for name in FUNCTIONS:
                 daemon.wait_for_probe(name, "disabled")
+            time.sleep(1)  # what was counted before comes with the readings after
             calls = {name: daemon.functions("--pid", process.pid)[name]["calls"] for name in FUNCTIONS}
             refused = daemon.ctl("trace", "start", "--duration", "1s", check=False)
             self.assertEqual(refused.returncode, 1)
