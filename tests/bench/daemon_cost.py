@@ -6,6 +6,7 @@ usage: GPUPERF_BUILD=build tests/bench/daemon_cost.py [--seconds N] [--minutes N
 steady    calls at a known rate
 attach    many functions in many files; a reload with one changed line; the stop
 scrape    a large one
+idle      the shipped configuration with nothing to do
 records   kernels of four injected processes, on a fake driver, beside probed calls
 torch     PyTorch programs as they come: a first, another, one after a restart; with Debian's python3-torch: /usr/bin/python3
 growth    everything at once for --minutes: whether memory grows
@@ -176,6 +177,7 @@ def main():
         parts = {"steady": lambda: measure_steady_calls(folder, arguments.seconds),
                  "attach": lambda: measure_attach(folder, library),
                  "scrape": lambda: measure_scrape(library),
+                 "idle": lambda: daemon_loads.measure_idle(report, arguments.seconds),
                  "records": lambda: daemon_loads.measure_records(report, arguments.seconds),
                  "torch": lambda: daemon_loads.measure_torch(report, folder),
                  "growth": lambda: daemon_loads.measure_growth(report, arguments.minutes)}

@@ -119,16 +119,32 @@ def run_torch(report, daemon, which, libraries):
     report("highest resident so far", memory["peak"], "MiB", 128)
 
 
+def make_shipped_daemon():
+    """With the shipped functions and settings, but for where it listens and writes."""
+    daemon = Daemon({})
+    shipped = {key: daemon.settings[key] for key in ("grpc", "metrics", "storage")}
+    daemon.config.write_text(json.dumps(shipped), encoding="utf-8")
+    return daemon
+
+
+def measure_idle(report, seconds):
+    with make_shipped_daemon() as daemon:
+        time.sleep(SETTLE_SECONDS)
+        before, begin = Usage(daemon.process.pid), time.monotonic()
+        time.sleep(seconds)
+        _, children, threads = Usage(daemon.process.pid).since(before)
+        elapsed, memory = time.monotonic() - begin, read_memory(daemon.process.pid)
+    report("idle, CPU", 100 * (sum(threads.values()) + children) / elapsed, "% of a core")
+    print(f"  {describe(threads, '% of a core', 100 / elapsed)}; {describe(memory, 'MiB')}")
+
+
 def measure_torch(report, folder):
     """The shipped configuration; programs of 30 s, with what the daemon does besides in that time."""
     if subprocess.run([sys.executable, "-c", "import torch"], check=False, stderr=subprocess.DEVNULL).returncode != 0:
         print("PyTorch: not measured: this python has none (Debian package python3-torch)")
         return
     libraries = make_large_libraries(folder)
-    daemon = Daemon({})
-    shipped = {key: daemon.settings[key] for key in ("grpc", "metrics", "storage")}
-    daemon.config.write_text(json.dumps(shipped), encoding="utf-8")
-    with daemon:
+    with make_shipped_daemon() as daemon:
         run_torch(report, daemon, "a first process", libraries)
         run_torch(report, daemon, "another", libraries)
         slow = len(daemon.query("slow", "list", "--limit", 1000))
