@@ -1,6 +1,8 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "daemon/app/part.h"
 #include "daemon/capture/tracing.h"
@@ -27,11 +29,14 @@ class TracingPart final : public Part {
   Tracing* operator->() const { return tracing_.get(); }
 
  private:
+  void set_period();
+
   const OtlpPart& otlp_;
   SlowCallsPart& slow_calls_;
   SessionsPart& sessions_;
   ProbingPart& probing_;
   std::unique_ptr<Tracing> tracing_;
+  std::optional<size_t> timer_;  // of the loop, once started
 };
 
 }  // namespace gpuperf

@@ -19,6 +19,15 @@ RealtimeOffset::RealtimeOffset(const Clock& clock) : clock_(clock) {
                        .from_mono_ns = before_ns,
                        .offset = {unix_ns - after_ns, unix_ns - before_ns}});
   last_mono_ns_ = after_ns;
+  settle();
+}
+
+void RealtimeOffset::settle() {
+  const Segment& last = segments_.back();
+  newest_ns_ = last.offset.middle_ns();
+  if (segments_.size() == 1) return;
+  const int64_t before_ns = segments_[segments_.size() - 2].offset.middle_ns();
+  settled_unix_ns_ = last.from_mono_ns + std::max(newest_ns_, before_ns) + 1;
 }
 
 std::optional<RealtimeOffset::Step> RealtimeOffset::sample() {
@@ -32,19 +41,22 @@ std::optional<RealtimeOffset::Step> RealtimeOffset::sample() {
   last_mono_ns_ = after_ns;
   if (apart_ns <= 0) {
     known = {std::max(known.low_ns, seen.low_ns), std::min(known.high_ns, seen.high_ns)};
+    settle();
     return std::nullopt;
   }
   if (apart_ns <= kSmallestStepNs) {
     known = {std::min(known.low_ns, seen.low_ns), std::max(known.high_ns, seen.high_ns)};
+    settle();
     return std::nullopt;
   }
   const Step step{.mono_ns = after_ns, .step_ns = seen.middle_ns() - known.middle_ns()};
   segments_.push_back({.after_mono_ns = last_ns, .from_mono_ns = after_ns, .offset = seen});
   if (segments_.size() > kMaxSegments) segments_.pop_front();
+  settle();
   return step;
 }
 
-RealtimeOffset::Moment RealtimeOffset::mono_from_unix_ns(int64_t unix_ns) const {
+RealtimeOffset::Moment RealtimeOffset::convert(int64_t unix_ns) const {
   for (size_t i = segments_.size() - 1; i > 0; --i) {
     const Segment& segment = segments_[i];
     const int64_t mono_ns = unix_ns - segment.offset.middle_ns();

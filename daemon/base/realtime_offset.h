@@ -37,7 +37,10 @@ class RealtimeOffset {
   // Costs three clock reads. The step, when there was one since the last sample.
   std::optional<Step> sample();
   // |unix_ns| must be below 2^62.
-  Moment mono_from_unix_ns(int64_t unix_ns) const;
+  Moment mono_from_unix_ns(int64_t unix_ns) const {
+    if (unix_ns >= settled_unix_ns_) return {unix_ns - newest_ns_, false};
+    return convert(unix_ns);
+  }
   // A converted stamp is off by no more, steps aside.
   int64_t error_ns() const;
 
@@ -53,7 +56,13 @@ class RealtimeOffset {
     Interval offset;
   };
 
+  Moment convert(int64_t unix_ns) const;
+  void settle();
+
   const Clock& clock_;
+  // Stamps from here on can only be of after the last step: all of them, but while one is new.
+  int64_t settled_unix_ns_ = INT64_MIN;
+  int64_t newest_ns_ = 0;         // the newest offset
   std::deque<Segment> segments_;  // ascending, never empty
   int64_t last_mono_ns_ = 0;      // of the last sample
 };

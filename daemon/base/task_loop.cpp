@@ -28,11 +28,21 @@ std::chrono::nanoseconds find_delay(int timer, std::chrono::nanoseconds period, 
   return static_cast<int64_t>(missed) * period - remaining;
 }
 
+Status set_timer(int timer, std::chrono::milliseconds period) {
+  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(period);
+  const timespec every{.tv_sec = seconds.count(),
+                       .tv_nsec = std::chrono::nanoseconds(period - seconds).count()};
+  const itimerspec spec{.it_interval = every, .it_value = every};
+  if (timerfd_settime(timer, 0, &spec, nullptr) == 0) return absl::OkStatus();
+  return errno_status(errno, "loop: timerfd_settime");
+}
+
 }  // namespace
 
 struct TaskLoop::Watch {
   Fd owned;  // timers and signals own theirs; readers do not
   std::function<void()> on_ready;
+  std::chrono::milliseconds period{0};  // of a timer
 };
 
 Result<std::unique_ptr<TaskLoop>> TaskLoop::make() {
@@ -83,26 +93,37 @@ Status TaskLoop::add_reader(int fd, std::function<void()> on_readable) {
 }
 
 Status TaskLoop::add_timer(std::chrono::milliseconds period, std::function<void()> on_tick) {
+  return make_timer(period, std::move(on_tick)).status();
+}
+
+Result<size_t> TaskLoop::make_timer(std::chrono::milliseconds period,
+                                    std::function<void()> on_tick) {
   Fd timer(timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!timer.valid()) return errno_status(errno, "loop: timerfd_create");
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(period);
-  const timespec every{.tv_sec = seconds.count(),
-                       .tv_nsec = std::chrono::nanoseconds(period - seconds).count()};
-  const itimerspec spec{.it_interval = every, .it_value = every};
-  if (timerfd_settime(timer.get(), 0, &spec, nullptr) != 0) {
-    return errno_status(errno, "loop: timerfd_settime");
-  }
+  RETURN_IF_ERROR(set_timer(timer.get(), period));
   const int fd = timer.get();
+  const size_t number = watches_.size();
   RETURN_IF_ERROR(
-      add_reader(fd, [this, fd, period, is_first = true, tick = std::move(on_tick)]() mutable {
+      add_reader(fd, [this, fd, number, is_first = true, tick = std::move(on_tick)]() mutable {
         uint64_t missed = 0;
         if (::read(fd, &missed, sizeof missed) != sizeof missed) return;
         // The first may have been due before the loop ran.
-        if (!std::exchange(is_first, false)) timer_delays_.add(find_delay(fd, period, missed));
+        if (!std::exchange(is_first, false)) {
+          timer_delays_.add(find_delay(fd, watches_[number]->period, missed));
+        }
         tick();
       }));
   watches_.back()->owned = std::move(timer);
-  return absl::OkStatus();
+  watches_.back()->period = period;
+  return number;
+}
+
+void TaskLoop::set_period(size_t timer, std::chrono::milliseconds period) {
+  assert(on_loop());
+  Watch& watch = *watches_[timer];
+  if (watch.period == period) return;
+  watch.period = period;
+  (void)set_timer(watch.owned.get(), period);  // cannot fail for our own timer
 }
 
 Status TaskLoop::add_signals(std::initializer_list<int> signals,

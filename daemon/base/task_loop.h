@@ -33,6 +33,10 @@ class TaskLoop {
   void stop();                            // any thread; async-signal-safe it is not
 
   Status add_timer(std::chrono::milliseconds period, std::function<void()> on_tick);
+  // One whose period may change: by the number that is returned.
+  Result<size_t> make_timer(std::chrono::milliseconds period, std::function<void()> on_tick);
+  // The next tick is that far away; nothing changes where it is the period already.
+  void set_period(size_t timer, std::chrono::milliseconds period);
   Status add_reader(int fd, std::function<void()> on_readable);  // fd stays the caller's
   // Blocks `signals` in this thread (threads made later inherit that) and calls back on the loop.
   Status add_signals(std::initializer_list<int> signals, std::function<void(int)> on_signal);

@@ -1,5 +1,8 @@
 #include "daemon/base/work_watch.h"
 
+#include <pthread.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstdint>
@@ -77,6 +80,9 @@ Work::Work(const char* thread, std::chrono::seconds limit)
   own.limit = limit;
   own.thread = thread;
   if (own.counted == thread) return;
+  // For those who look at threads; the main one has the program's name. All names fit.
+  const bool is_main = gettid() == getpid();
+  if (own.counted == nullptr && !is_main) (void)pthread_setname_np(pthread_self(), thread);
   own.counted = thread;
   own.times = get_times(thread);
 }

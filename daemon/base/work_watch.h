@@ -11,7 +11,7 @@ namespace gpuperf {
 
 // One piece of work that a thread is at, for as long as this lives: so that others can tell a
 // thread that hangs. Made where a thread begins what it does next; what it waits for in between is
-// no work.
+// no work. Top and perf show a thread by the name of its first piece of work.
 //
 // Thread: any; destroyed on the one that made it. Takes a lock only for a thread's first. Of work
 // within work the outer counts.

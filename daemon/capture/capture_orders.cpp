@@ -154,6 +154,7 @@ Result<CaptureRow> CaptureOrders::freeze(const FreezeOrder& order) {
   ASSIGN_OR_RETURN(auto processes, find_processes(order.target, order.requester_uid));
   auto row = captures_.freeze(order, std::move(processes), read_now(sources_.clock));
   keep_unfinished();
+  parts_.on_wanted();
   return row;
 }
 

@@ -60,6 +60,8 @@ class CaptureOrders {
   std::vector<Captures::Wanted> wanted() const {
     return captures_.wanted(static_cast<uint64_t>(sources_.clock.mono_ns()));
   }
+  // Whether some are to begin, to end or to be built.
+  bool has_unfinished() const { return !captures_.unfinished().empty(); }
   std::vector<CaptureRow> rows() const { return captures_.rows(); }
   void fill(SelfReport& report) const {
     report.add(Bound::kRunningCaptures, captures_.count_running(), Captures::kMaxRunning);

@@ -120,6 +120,7 @@ void Tracing::order_traces() {
     hold_sessions(wanted);
   }
   ordered_ = wanted;
+  if (parts_.on_orders) parts_.on_orders();
   if (programs_ == nullptr) return;
   const gpuperf_trace_order everyone = make_order_for_everyone(settings_, wanted);
   programs_->set_trace(everyone);

@@ -40,6 +40,7 @@ class Tracing {
     std::function<void()> on_change;  // on the loop: something to publish
     // On the loop, as often as it likes: what launch hooks are to report.
     std::function<void(gpuperf_launch_reports)> on_launch_reports;
+    std::function<void()> on_orders;  // on the loop: captures have begun, or are to begin or end
     // Of how much time a profile is made, one after the other; 0 = of none.
     uint64_t profile_period_ns = 0;
     Profiles::OnProfile on_profile;

@@ -11,8 +11,9 @@
 
 namespace gpuperf {
 
-// Takes records out of BPF rings. Unlike libbpf's it maps of a ring what it reads, while it reads
-// it: mapped pages count as resident memory, and libbpf maps every page twice.
+// Takes records out of BPF rings. Unlike libbpf's it maps of a ring only a part at a time, once
+// there is something in it: mapped pages count as resident memory, and libbpf maps every page
+// twice.
 //
 // Thread: one. The rings' descriptors must outlive it.
 // Promises: a ring's records in order, each once; those that came before consume() was called,

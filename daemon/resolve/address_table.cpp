@@ -12,6 +12,10 @@ namespace {
 
 // Functions that begin inside others (hand-written assembly, cold parts) are few and near.
 constexpr size_t kMaxNesting = 16;
+// Names of more bytes than this, and than may be kept, are not read to see whether those of
+// functions can be kept: of a library of PyTorch's they would take most of the memory, for a
+// moment.
+constexpr uint64_t kManyNameBytes = uint64_t{16} << 20;
 constexpr uint64_t kMaxU32 = UINT32_MAX;
 
 size_t count_bytes(const std::vector<SortedSymbol>& functions, size_t entry_bytes) {
@@ -80,14 +84,18 @@ AddressTable AddressTable::load(int fd, size_t max_bytes, size_t max_kept_bytes)
   max_bytes = std::min<size_t>(max_bytes, kMaxU32);  // offsets of names
   for (const auto tables : {ElfSymbols::Tables::kBoth, ElfSymbols::Tables::kDynamic}) {
     // As read, symbols that are no functions come on top.
-    const Result<ElfSymbols> symbols = ElfSymbols::load(fd, tables, 2 * max_bytes);
+    Result<ElfSymbols> symbols =
+        ElfSymbols::load(fd, tables, 2 * max_bytes, ElfSymbols::Names::kLeft);
+    const bool is_small =
+        symbols.ok() && symbols->name_bytes() <= std::max<uint64_t>(kManyNameBytes, max_kept_bytes);
+    if (is_small) symbols = ElfSymbols::load(fd, tables, 2 * max_bytes);
     // Stripped, damaged or too large: the next try, or no names.
     if (!symbols.ok()) continue;
     const std::vector<SortedSymbol> functions = symbols->sort_functions();
-    if (count_bytes(functions, sizeof(Entry)) <= max_kept_bytes) {
+    if (is_small && count_bytes(functions, sizeof(Entry)) <= max_kept_bytes) {
       return make(functions, symbols->segments());
     }
-    if (functions.size() * sizeof(Entry) > max_bytes) continue;
+    if (functions.empty() || functions.size() * sizeof(Entry) > max_bytes) continue;
     return refer(functions, symbols->segments());
   }
   const Result<ElfFile> file = ElfFile::open(fd);

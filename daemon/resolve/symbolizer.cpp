@@ -1,7 +1,5 @@
 #include "daemon/resolve/symbolizer.h"
 
-#include <pthread.h>
-
 #include <chrono>
 #include <string>
 #include <utility>
@@ -186,8 +184,6 @@ void Symbolizer::sweep() {
 }
 
 void Symbolizer::walk_all() {
-  // Only for those who look at threads; the names fit, so it cannot fail.
-  (void)pthread_setname_np(pthread_self(), "walk");
   while (auto turn = queue_.pop()) {
     const uint64_t begun_ns = read_thread_cpu_ns();
     std::visit([&](auto& known) { walk(turn->owner, known); }, turn->value);
@@ -222,7 +218,6 @@ bool Symbolizer::name(const Prepare& task) {
 }
 
 void Symbolizer::name_all() {
-  (void)pthread_setname_np(pthread_self(), "resolve");
   while (auto turn = walked_.pop()) {
     const uint64_t begun_ns = read_thread_cpu_ns();
     const bool is_done = std::visit([this](auto& known) { return name(known); }, turn->value);

@@ -352,6 +352,22 @@ Fault BatchReader::take_overhead(Bytes bytes) {
   });
 }
 
+// Room for what the records are, so that no list is moved while it grows.
+void reserve(Bytes records, SessionBatch& batch) {
+  size_t counts[GPUPERF_SESSION_KIND_COUNT] = {};
+  while (records.size() >= sizeof(gpuperf_session_record)) {
+    const auto record = copy_as<gpuperf_session_record>(records);
+    if (record.length_bytes < sizeof record || record.length_bytes > records.size()) break;
+    if (record.kind < GPUPERF_SESSION_KIND_COUNT) ++counts[record.kind];
+    records = records.subspan(record.length_bytes);
+  }
+  batch.kernels.reserve(counts[GPUPERF_SESSION_KERNEL]);
+  batch.apis.reserve(counts[GPUPERF_SESSION_API]);
+  batch.copies.reserve(counts[GPUPERF_SESSION_MEMCPY] + counts[GPUPERF_SESSION_MEMSET]);
+  batch.syncs.reserve(counts[GPUPERF_SESSION_SYNC]);
+  batch.memory.reserve(counts[GPUPERF_SESSION_MEMORY]);
+}
+
 Status check_front(Bytes packet, const gpuperf_batch& front) {
   if (front.records_bytes > packet.size() - sizeof front || front.records_bytes % 8 != 0 ||
       packet.size() % 8 != 0) {
@@ -375,6 +391,7 @@ Result<DecodedBatch> decode_session_batch(Bytes packet, const SessionContext& co
   BatchReader reader(context, tables, decoded);
   // What a later version adds to the front stands before the records.
   Bytes rest = packet.last(front.records_bytes);
+  reserve(rest, decoded.batch);
   uint32_t count = 0;
   for (; rest.size() >= sizeof(gpuperf_session_record); ++count) {
     const auto record = copy_as<gpuperf_session_record>(rest);

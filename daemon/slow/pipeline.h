@@ -58,6 +58,7 @@ class SlowCallPipeline {
   void follow(SessionRegistry& sessions) { held_.follow(sessions); }
   // Call often: held calls move on.
   void advance();
+  size_t held_count() const { return held_.count(); }
   // Lets the held calls go on, and holds no more.
   void stop_holding();
   void fill(Snapshot& snapshot) const {

@@ -6,6 +6,8 @@ namespace gpuperf {
 namespace {
 
 constexpr int64_t kLookPeriodNs = 1'000'000'000;
+// A look passes over the whole table: at a larger one, that many bytes a second on average.
+constexpr int64_t kLookBytes = int64_t{1} << 20;
 
 uint32_t get_duration_ns(const LaunchJoin::Api& api) {
   return static_cast<uint32_t>(std::min<uint64_t>(api.end_ns - api.start_ns, UINT32_MAX));
@@ -115,7 +117,8 @@ void LaunchJoin::count_lost(const Entry& entry, bool is_full) {
 std::vector<LaunchJoin::Match> LaunchJoin::expire(int64_t now_mono_ns) {
   loop_thread_.check();
   std::vector<Match> settled;
-  if (now_mono_ns - looked_mono_ns_ < kLookPeriodNs) return settled;
+  const int64_t periods = 1 + static_cast<int64_t>(entries_.bytes()) / kLookBytes;
+  if (now_mono_ns - looked_mono_ns_ < periods * kLookPeriodNs) return settled;
   looked_mono_ns_ = now_mono_ns;
   const uint32_t now_ms = to_ms(now_mono_ns);
   entries_.erase_if([&](uint32_t, const Entry& entry) {

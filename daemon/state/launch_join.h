@@ -66,7 +66,8 @@ class LaunchJoin {
   // Say so some records ahead of `add`: where many wait, looking for one costs most of the time.
   void prefetch(uint32_t correlation_id) const { entries_.prefetch(correlation_id); }
 
-  // Lets old entries go; the graph launches that are settled by now. Looks at most once a second.
+  // Lets old entries go; the graph launches that are settled by now. Looks at most once a second,
+  // less often where very many wait.
   std::vector<Match> expire(int64_t now_mono_ns);
   // CUPTI began anew and gives ids again: what began before has nothing to do with what comes.
   void forget_before(uint64_t mono_ns);

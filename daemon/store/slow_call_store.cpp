@@ -1,6 +1,5 @@
 #include "daemon/store/slow_call_store.h"
 
-#include <pthread.h>
 #include <sqlite3.h>
 
 #include <algorithm>
@@ -115,8 +114,6 @@ bool SlowCallStore::is_stopping() const {
 }
 
 void SlowCallStore::run() {
-  // Only for those who look at threads; the name fits, so it cannot fail.
-  (void)pthread_setname_np(pthread_self(), "store");
   // To the end: with a lowered bound, the first write would have to remove all that is too much.
   while (pruning_ && !is_stopping()) prune_when_due();
   while (true) {

@@ -1,17 +1,24 @@
 #!/usr/bin/env python3
-"""What the daemon itself costs: CPU and memory at a known rate of calls, attaching many functions to
-many files, reloading one changed line, a large scrape. Prints a table with the aims.
+"""What the daemon itself costs: CPU and memory, by thread and with its children, with the aims.
 
-usage: GPUPERF_BUILD=build tests/bench/daemon_cost.py [SECONDS]     root; needs a C compiler
+usage: GPUPERF_BUILD=build tests/bench/daemon_cost.py [--seconds N] [--minutes N] [PART...]     root; needs a C compiler
+
+steady    calls at a known rate
+attach    many functions in many files; a reload with one changed line; the stop
+scrape    a large one
+idle      the shipped configuration with nothing to do
+records   kernels of four injected processes, on a fake driver, beside probed calls
+torch     PyTorch programs as they come: a first, another, one after a restart; with Debian's python3-torch: /usr/bin/python3
+growth    everything at once for --minutes: whether memory grows
 """
 
+import argparse
 import ctypes
 import datetime
 import json
 import mmap
 import os
 import pathlib
-import re
 import shutil
 import subprocess
 import sys
@@ -20,10 +27,11 @@ import time
 import urllib.request
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "system"))
+import daemon_loads  # noqa: E402
+from daemon_usage import Usage, read_memory  # noqa: E402
 from gpuperf_system import (WORKLOADS, Daemon, finish_workload,  # noqa: E402
                             start_workload, wait_until)
 
-SECONDS = int(sys.argv[1]) if len(sys.argv) > 1 else 20
 PROCESSES = 8
 CALLS_PER_SECOND = 200_000
 SYMBOLS = 1000
@@ -38,16 +46,6 @@ def report(what, value, unit, aim=None):
     met = "" if aim is None else f"aim {aim:g}: {'met' if value <= aim else 'not met'}"
     ROWS.append((what, value, unit, aim))
     print(f"{what:<52} {value:>10.2f} {unit:<12} {met}", flush=True)
-
-
-def read_cpu_seconds(pid):
-    fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def read_resident_mib(pid):
-    status = pathlib.Path(f"/proc/{pid}/status").read_text()
-    return int(re.search(r"VmRSS:\s+(\d+) kB", status).group(1)) / 1024
 
 
 def scrape(daemon):
@@ -69,7 +67,7 @@ def make_library(folder):
     return library
 
 
-def measure_steady_calls(folder):
+def measure_steady_calls(folder, seconds):
     library = folder / "libcount_target.so"
     shutil.copy(WORKLOADS / library.name, library)
     # By return probes, as CUDA's functions are: exits are stepped, and two cores would not keep up.
@@ -80,17 +78,17 @@ def measure_steady_calls(folder):
     with Daemon(config) as daemon:
         go = daemon.path / "go"
         programs = [start_workload(
-            "steady_calls", "--per-second", CALLS_PER_SECOND // PROCESSES, "--seconds", SECONDS + 2,
+            "steady_calls", "--per-second", CALLS_PER_SECOND // PROCESSES, "--seconds", seconds + 2,
             "--wait-for-file", go, env=os.environ | {"LD_LIBRARY_PATH": str(folder)})
             for _ in range(PROCESSES)]
         daemon.wait_attached("count_fast")
         go.touch()
         time.sleep(1)  # settled: every process is known
-        before, started = read_cpu_seconds(daemon.process.pid), time.monotonic()
-        time.sleep(SECONDS)
-        used = read_cpu_seconds(daemon.process.pid) - before
+        before, started = Usage(daemon.process.pid), time.monotonic()
+        time.sleep(seconds)
+        used, _, _ = Usage(daemon.process.pid).since(before)
         elapsed = time.monotonic() - started
-        resident = read_resident_mib(daemon.process.pid)
+        resident = read_memory(daemon.process.pid)["resident"]
         truths = [finish_workload(program)[0] for program in programs]
 
         rate = sum(truth["calls"]["count_fast"]["calls"] / truth["elapsed_ns"] * 1e9
@@ -168,12 +166,26 @@ def measure_scrape(library):
 
 
 def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=int, default=20, help="of a steady rate")
+    parser.add_argument("--minutes", type=float, default=3, help="of growth; 60: an hour, as a release is measured")
+    parser.add_argument("parts", nargs="*", metavar="PART")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpuperf-daemon-cost-") as name:
         folder = pathlib.Path(name)
         library = make_library(folder)
-        measure_steady_calls(folder)
-        measure_attach(folder, library)
-        measure_scrape(library)
+        parts = {"steady": lambda: measure_steady_calls(folder, arguments.seconds),
+                 "attach": lambda: measure_attach(folder, library),
+                 "scrape": lambda: measure_scrape(library),
+                 "idle": lambda: daemon_loads.measure_idle(report, arguments.seconds),
+                 "records": lambda: daemon_loads.measure_records(report, arguments.seconds),
+                 "torch": lambda: daemon_loads.measure_torch(report, folder),
+                 "growth": lambda: daemon_loads.measure_growth(report, arguments.minutes)}
+        unknown = set(arguments.parts) - set(parts)
+        if unknown:
+            parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(parts)}")
+        for part in arguments.parts or parts:
+            parts[part]()
     print(json.dumps({"bench": "daemon_cost", "rows": [
         {"what": what, "value": round(value, 3), "unit": unit, "aim": aim}
         for what, value, unit, aim in ROWS]}))

@@ -7,6 +7,10 @@
 namespace gpuperf {
 namespace {
 
+// Of the names that are left in the file, at once. The symbols are passed over once for each piece,
+// 2 ms for a million of them.
+constexpr uint64_t kPieceBytes = uint64_t{8} << 20;
+
 constexpr Elf64_Half kHiddenVersion = 0x8000;  // VERSYM_HIDDEN: not the default version
 
 bool is_typed(const Elf64_Sym& symbol) {
@@ -43,9 +47,9 @@ SplitName split_version(std::string_view text) {
 // Reads tables out of the sections, within one budget of bytes.
 class ElfSymbols::Sections {
  public:
-  static Result<Sections> read(const ElfFile& file, uint64_t max_bytes) {
+  static Result<Sections> read(const ElfFile& file, uint64_t max_bytes, Names names) {
     ASSIGN_OR_RETURN(std::vector<Elf64_Shdr> headers, file.read_sections());
-    return Sections(file, std::move(headers), max_bytes);
+    return Sections(file, std::move(headers), max_bytes, names);
   }
 
   // Appends the table of `type`, if there is one.
@@ -59,10 +63,16 @@ class ElfSymbols::Sections {
       return absl::ResourceExhaustedError("too large: more than " + std::to_string(kMaxSymbols) +
                                           " symbols");
     }
-    Table table{.strings_offset_bytes = headers_[header->sh_link].sh_offset,
+    const Elf64_Shdr& strings = headers_[header->sh_link];
+    Table table{.strings_offset_bytes = strings.sh_offset,
+                .strings_bytes = strings.sh_size,
                 .is_dynamic = type == SHT_DYNSYM};
     RETURN_IF_ERROR(read_section(*header, table.symbols));
-    RETURN_IF_ERROR(read_section(headers_[header->sh_link], table.strings));
+    if (names_ == Names::kRead) {
+      RETURN_IF_ERROR(read_section(strings, table.strings));
+    } else {
+      RETURN_IF_ERROR(take_section<char>(strings));
+    }
     const auto versions = std::ranges::find(headers_, SHT_GNU_versym, &Elf64_Shdr::sh_type);
     if (table.is_dynamic && versions != headers_.end()) {
       RETURN_IF_ERROR(read_section(*versions, table.versions));
@@ -74,11 +84,12 @@ class ElfSymbols::Sections {
   }
 
  private:
-  Sections(const ElfFile& file, std::vector<Elf64_Shdr> headers, uint64_t max_bytes)
-      : file_(file), headers_(std::move(headers)), budget_bytes_(max_bytes) {}
+  Sections(const ElfFile& file, std::vector<Elf64_Shdr> headers, uint64_t max_bytes, Names names)
+      : file_(file), headers_(std::move(headers)), budget_bytes_(max_bytes), names_(names) {}
 
+  // Whether it can be read, within the budget.
   template <typename T>
-  Status read_section(const Elf64_Shdr& header, std::vector<T>& values) {
+  Status take_section(const Elf64_Shdr& header) {
     if ((header.sh_flags & SHF_COMPRESSED) != 0) {
       return absl::UnimplementedError("compressed symbol table");
     }
@@ -92,6 +103,12 @@ class ElfSymbols::Sections {
       return absl::ResourceExhaustedError("too large: its symbol tables");
     }
     budget_bytes_ -= header.sh_size;
+    return absl::OkStatus();
+  }
+
+  template <typename T>
+  Status read_section(const Elf64_Shdr& header, std::vector<T>& values) {
+    RETURN_IF_ERROR(take_section<T>(header));
     values.resize(header.sh_size / sizeof(T));
     return file_.read(header.sh_offset, std::as_writable_bytes(std::span(values)));
   }
@@ -99,11 +116,12 @@ class ElfSymbols::Sections {
   const ElfFile& file_;
   std::vector<Elf64_Shdr> headers_;
   uint64_t budget_bytes_;
+  const Names names_;
 };
 
-Result<ElfSymbols> ElfSymbols::load(int fd, Tables tables, uint64_t max_table_bytes) {
+Result<ElfSymbols> ElfSymbols::load(int fd, Tables tables, uint64_t max_table_bytes, Names names) {
   ASSIGN_OR_RETURN(const ElfFile file, ElfFile::open(fd));
-  ASSIGN_OR_RETURN(Sections sections, Sections::read(file, max_table_bytes));
+  ASSIGN_OR_RETURN(Sections sections, Sections::read(file, max_table_bytes, names));
   ElfSymbols symbols;
   if (tables != Tables::kStatic) {
     RETURN_IF_ERROR(sections.add_table(SHT_DYNSYM, symbols.tables_));
@@ -113,18 +131,46 @@ Result<ElfSymbols> ElfSymbols::load(int fd, Tables tables, uint64_t max_table_by
   }
   if (symbols.tables_.empty()) return absl::NotFoundError("stripped: no symbol table");
   symbols.segments_ = file.segments();
+  if (names == Names::kLeft) symbols.file_ = file;
   return symbols;
 }
 
 Result<ElfSymbols> ElfSymbols::load_debug(int fd, std::vector<LoadSegment> segments,
                                           uint64_t max_table_bytes) {
   ASSIGN_OR_RETURN(const ElfFile file, ElfFile::open(fd, ElfFile::Kind::kDebug));
-  ASSIGN_OR_RETURN(Sections sections, Sections::read(file, max_table_bytes));
+  ASSIGN_OR_RETURN(Sections sections, Sections::read(file, max_table_bytes, Names::kRead));
   ElfSymbols symbols;
   RETURN_IF_ERROR(sections.add_table(SHT_SYMTAB, symbols.tables_));
   if (symbols.tables_.empty()) return absl::NotFoundError("debug file without symbol table");
   symbols.segments_ = std::move(segments);
   return symbols;
+}
+
+uint64_t ElfSymbols::name_bytes() const {
+  uint64_t bytes = 0;
+  for (const Table& table : tables_) bytes += table.strings_bytes;
+  return bytes;
+}
+
+// Calls `visit` with names that begin at `begin` to `end` of the table's strings, at least
+// `longest_bytes` of each, until all were there. A file that was cut meanwhile has no more.
+void ElfSymbols::visit_names(const Table& table, size_t longest_bytes,
+                             const VisitNames& visit) const {
+  if (!file_) return visit({table.strings.data(), table.strings.size()}, 0, table.strings.size());
+  std::vector<char> piece;
+  for (uint64_t begin = 0; begin < table.strings_bytes; begin += kPieceBytes) {
+    const uint64_t left = table.strings_bytes - begin;
+    piece.resize(std::min(left, kPieceBytes + longest_bytes));
+    const Status read =
+        file_->read(table.strings_offset_bytes + begin, std::as_writable_bytes(std::span(piece)));
+    if (!read.ok()) return;
+    visit({piece.data(), piece.size()}, begin, begin + std::min(left, kPieceBytes));
+  }
+}
+
+bool ElfSymbols::has_name(const Table& table, const Elf64_Sym& symbol) const {
+  if (file_) return symbol.st_name != 0 && symbol.st_name < table.strings_bytes;
+  return !get_name(table, symbol, 1).empty();
 }
 
 // At most `max_bytes` of the name; empty when it lies outside the strings.
@@ -186,12 +232,15 @@ std::vector<std::optional<FunctionSymbol>> ElfSymbols::find_all(
     longest = std::max(longest, name.size());
   }
   wanted.erase("");
-  for (const Table& table : tables_) {
+  const auto look_at = [&](const Table& table, std::string_view strings, uint64_t begin,
+                           uint64_t end) {
     for (size_t i = 0; i < table.symbols.size(); ++i) {
       const Elf64_Sym& symbol = table.symbols[i];
+      if (symbol.st_name < begin || symbol.st_name >= end) continue;
       // Two bytes more than the longest: for the "@@" of its version, and so that a longer name
       // does not match by its beginning.
-      const SplitName split = split_version(get_name(table, symbol, longest + 2));
+      const std::string_view rest = strings.substr(symbol.st_name - begin, longest + 2);
+      const SplitName split = split_version(rest.substr(0, rest.find('\0')));
       const auto entry = wanted.find(split.name);
       if (entry == wanted.end()) continue;
       const int rank = get_preference(table, i, split.is_default_version);
@@ -199,6 +248,11 @@ std::vector<std::optional<FunctionSymbol>> ElfSymbols::find_all(
       const std::optional<FunctionSymbol> function = find_code(symbol);
       if (function) entry->second = {.rank = rank, .function = *function};
     }
+  };
+  for (const Table& table : tables_) {
+    visit_names(table, longest + 2, [&](std::string_view strings, uint64_t begin, uint64_t end) {
+      look_at(table, strings, begin, end);
+    });
   }
   std::vector<std::optional<FunctionSymbol>> found(names.size());
   for (size_t i = 0; i < names.size(); ++i) {
@@ -237,7 +291,7 @@ std::vector<ElfSymbols::SortKey> ElfSymbols::make_sort_keys() const {
   for (size_t t = 0; t < tables_.size(); ++t) {
     for (size_t i = 0; i < tables_[t].symbols.size(); ++i) {
       const Elf64_Sym& symbol = tables_[t].symbols[i];
-      if (!find_code(symbol) || get_name(tables_[t], symbol, 1).empty()) continue;
+      if (!find_code(symbol) || !has_name(tables_[t], symbol)) continue;
       keys.push_back({.vaddr = symbol.st_value,
                       .symbol = static_cast<uint32_t>(i),
                       .table = static_cast<uint8_t>(t),

@@ -49,11 +49,12 @@ struct NamedFunction {
 
 // The defined functions in an ELF file's symbol tables.
 //
-// Value; holds a private copy of the tables, so nothing that happens to the file later matters. The
-// file is hostile input: see ElfFile for the bounds and errors; added here: NotFound = stripped,
-// none of the wanted tables is there; ResourceExhausted = tables beyond kMaxTableBytes together. A
-// symbol is skipped when it is undefined, no function (untyped ones in executable segments count as
-// functions), outside the executable segments, or when its name lies outside the string table.
+// Value; holds a private copy of the tables, so nothing that happens to the file later matters, but
+// for names left in it. The file is hostile input: see ElfFile for the bounds and errors; added
+// here: NotFound = stripped, none of the wanted tables is there; ResourceExhausted = tables beyond
+// kMaxTableBytes together. A symbol is skipped when it is undefined, no function (untyped ones in
+// executable segments count as functions), outside the executable segments, or when its name lies
+// outside the string table.
 class ElfSymbols {
  public:
   // Derived: 2 million symbols (48 MiB) with names of 100 bytes; seen: those of libtorch_cpu 1.13
@@ -69,7 +70,15 @@ class ElfSymbols {
     kStatic,   // .symtab: every symbol, unless stripped
     kBoth,     // those that are there
   };
-  static Result<ElfSymbols> load(int fd, Tables tables, uint64_t max_table_bytes = kMaxTableBytes);
+  // Of a large library, names take five times as much as all else.
+  enum class Names {
+    kRead,
+    // Left in the file, which must stay open: find_all() reads them in pieces, sort_functions()
+    // gives their places only, and nothing else may be called.
+    kLeft,
+  };
+  static Result<ElfSymbols> load(int fd, Tables tables, uint64_t max_table_bytes = kMaxTableBytes,
+                                 Names names = Names::kRead);
   // The .symtab of a separate debug file of the file with these segments.
   static Result<ElfSymbols> load_debug(int fd, std::vector<LoadSegment> segments,
                                        uint64_t max_table_bytes = kMaxTableBytes);
@@ -91,19 +100,25 @@ class ElfSymbols {
   std::vector<SortedSymbol> sort_functions() const;
 
   const std::vector<LoadSegment>& segments() const { return segments_; }
+  // Of the names of all tables, read or left.
+  uint64_t name_bytes() const;
 
  private:
   struct Table {
     std::vector<Elf64_Sym> symbols;
-    std::vector<Elf64_Half> versions;  // empty, or one per symbol
-    std::vector<char> strings;
+    std::vector<Elf64_Half> versions;   // empty, or one per symbol
+    std::vector<char> strings;          // empty where they were left
     uint64_t strings_offset_bytes = 0;  // in the file
+    uint64_t strings_bytes = 0;
     bool is_dynamic = false;
   };
   class Sections;
 
   struct SortKey;
+  using VisitNames = std::function<void(std::string_view strings, uint64_t begin, uint64_t end)>;
 
+  void visit_names(const Table& table, size_t longest_bytes, const VisitNames& visit) const;
+  bool has_name(const Table& table, const Elf64_Sym& symbol) const;
   std::optional<FunctionSymbol> find_code(const Elf64_Sym& symbol) const;
   std::vector<SortKey> make_sort_keys() const;
   static int get_preference(const Table& table, size_t index, bool is_default_version);
@@ -111,6 +126,7 @@ class ElfSymbols {
 
   std::vector<Table> tables_;  // .dynsym first
   std::vector<LoadSegment> segments_;
+  std::optional<ElfFile> file_;  // where names were left in it
 };
 
 }  // namespace gpuperf

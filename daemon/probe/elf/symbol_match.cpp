@@ -94,6 +94,11 @@ class SymbolMatcher {
     }
   }
 
+  // Patterns are held against every name, exact ones looked up.
+  ElfSymbols::Names names() const {
+    return patterns_.empty() ? ElfSymbols::Names::kLeft : ElfSymbols::Names::kRead;
+  }
+
   // Whether a further table may add anything.
   bool wants_more() const { return !patterns_.empty() || !unanswered_.empty(); }
 
@@ -182,7 +187,8 @@ Status match_symbol_tables(int fd, SymbolMatcher& matcher, Status* unread) {
     // .symtab only for what .dynsym may not hold: most libraries' is the larger by far.
     if (i == 1 && statuses[0].ok() && !matcher.wants_more()) break;
     const auto table = i == 0 ? ElfSymbols::Tables::kDynamic : ElfSymbols::Tables::kStatic;
-    const Result<ElfSymbols> symbols = ElfSymbols::load(fd, table);
+    const Result<ElfSymbols> symbols =
+        ElfSymbols::load(fd, table, ElfSymbols::kMaxTableBytes, matcher.names());
     statuses[i] = symbols.ok() ? matcher.visit(*symbols) : symbols.status();
   }
   if (!statuses[0].ok() && !statuses[1].ok()) {

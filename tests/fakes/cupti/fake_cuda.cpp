@@ -276,6 +276,8 @@ CUresult cuDeviceGet(CUdevice* device, int ordinal) {
 // cuDeviceGetUuid_v2, as cuda.h calls it.
 CUresult cuDeviceGetUuid(CUuuid* uuid, CUdevice device) {
   for (int i = 0; i < 16; ++i) uuid->bytes[i] = static_cast<char>(0xa0 + i);
+  // Which GPU of a host's it is: a number.
+  if (const char* number = std::getenv("FAKE_CUDA_GPU")) uuid->bytes[0] = *number;
   return device == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE;
 }
 

@@ -63,6 +63,19 @@ TEST_F(TaskLoopTest, RunsWhatWasPostedBeforeItStops) {
   EXPECT_THAT(seen, ElementsAre(1, 2));
 }
 
+TEST_F(TaskLoopTest, TicksAsOftenAsItWasLastTold) {
+  int ticks = 0;
+  const auto timer = loop_->make_timer(std::chrono::hours(1), [&] {
+    if (++ticks == 3) loop_->stop();
+  });
+  ASSERT_TRUE(timer.ok()) << timer.status();
+
+  loop_->set_period(*timer, std::chrono::milliseconds(1));
+  loop_->run();
+
+  EXPECT_EQ(ticks, 3);
+}
+
 TEST_F(TaskLoopTest, TakesTasksFromOtherThreads) {
   int sum = 0;  // changed on the loop only
   std::vector<std::thread> threads;

@@ -2,7 +2,9 @@
 
 #include <dlfcn.h>
 #include <fcntl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <map>
 #include <memory>
@@ -80,6 +82,46 @@ TEST(ElfSymbolsTest, PrefersTheDefaultVersionWhicheverComesFirst) {
     ASSERT_TRUE(function.has_value());
     EXPECT_EQ(function->file_offset_bytes, ElfImage::kCodeOffset + 16);
   }
+}
+
+// Longer than a piece in which they are read, with names on both sides of where pieces meet.
+TEST(ElfSymbolsTest, FindsTheSameWhereNamesAreLeftInTheFile) {
+  std::vector<Symbol> all;
+  std::vector<std::string> names = {"none", "f7"};
+  for (uint64_t i = 0; i < 5'000; ++i) {
+    names.push_back("f" + std::to_string(i) + "_" + std::string(1'000 + i % 3'000, 'x'));
+    all.push_back({names.back(), ElfImage::kCodeVaddr + i % 0x100, 8});
+  }
+  const Fd file = make_file(ElfImage(all).build());
+  const auto read = ElfSymbols::load(file.get(), Tables::kStatic);
+  ASSERT_TRUE(read.ok()) << read.status();
+  const auto left = ElfSymbols::load(file.get(), Tables::kStatic, ElfSymbols::kMaxTableBytes,
+                                     ElfSymbols::Names::kLeft);
+  ASSERT_TRUE(left.ok()) << left.status();
+  ASSERT_GT(left->name_bytes(), uint64_t{9} << 20);
+
+  const auto found = left->find_all(names);
+
+  EXPECT_EQ(found, read->find_all(names));
+  EXPECT_EQ(std::ranges::count_if(found, [](const auto& one) { return !one; }), 2);
+  const auto sorted = left->sort_functions(), expected = read->sort_functions();
+  ASSERT_EQ(sorted.size(), expected.size());
+  for (size_t i = 0; i < sorted.size(); ++i) {
+    EXPECT_EQ(sorted[i].vaddr, expected[i].vaddr);
+    EXPECT_EQ(sorted[i].name_offset_bytes, expected[i].name_offset_bytes);
+    EXPECT_EQ(sorted[i].name, "");
+  }
+}
+
+TEST(ElfSymbolsTest, FindsNoNamesInAFileThatHasBecomeShorter) {
+  const Fd file = make_file(ElfImage({{"foo", ElfImage::kCodeVaddr, 8}}).build());
+  const auto left = ElfSymbols::load(file.get(), Tables::kStatic, ElfSymbols::kMaxTableBytes,
+                                     ElfSymbols::Names::kLeft);
+  ASSERT_TRUE(left.ok()) << left.status();
+
+  ASSERT_EQ(ftruncate(file.get(), 100), 0);
+
+  EXPECT_EQ(left->find_function("foo"), std::nullopt);
 }
 
 TEST(ElfSymbolsTest, SkipsImportedFunctionsAndData) {

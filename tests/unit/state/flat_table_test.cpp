@@ -58,6 +58,20 @@ TEST(FlatTableTest, KeepsWhatAMapKeeps) { compare_with_map<0>(); }
 
 TEST(FlatTableTest, KeepsWhatAMapKeepsInRuns) { compare_with_map<4>(); }
 
+// As a hostile process could send them: all with one home, and before a long run of others. By the
+// time that it takes: with every key moved past every other, minutes.
+TEST(FlatTableTest, TakesKeysThatFallTogether) {
+  constexpr uint32_t kCount = 100'000;
+  FlatTable<uint32_t, uint32_t, 4> table;
+  for (uint32_t i = 0; i < kCount; ++i) table.get(i) = i;
+
+  for (uint32_t i = 1; i < 0x3f00; ++i) table.get(i << 18) = i;
+
+  EXPECT_EQ(table.size(), kCount + 0x3effu);
+  for (uint32_t i = 0; i < kCount; ++i) ASSERT_EQ(*table.find(i), i);
+  for (uint32_t i = 1; i < 0x3f00; ++i) ASSERT_EQ(*table.find(i << 18), i);
+}
+
 TEST(FlatTableTest, TakesTheLargestKeys) {
   FlatTable<uint64_t, int, 4> table;
 
