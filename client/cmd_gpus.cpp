@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "client/gpu_counter_table.h"
 #include "client/gpu_table.h"
 #include "client/view.h"
 
@@ -18,6 +19,7 @@ Result<std::string> draw_gpus(Connection& connection, const View& view) {
   const std::vector<v1::Gpu> gpus(response.gpus().begin(), response.gpus().end());
   if (view.format != Format::kTable) return render_rows(gpus, view.format, view.shape, view.style);
   std::string text = render_gpu_table(gpus, read_wall_clock_ns(), view.style);
+  text += render_gpu_counter_table(gpus, view.style);
   if (gpus.empty()) {
     text += paint(fmt::format("\nNo GPU: {}\n", make_printable(response.reason())), Tone::kDim,
                   view.style);

@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <set>
+#include <string>
+
 #include "client/doctor.h"
 #include "client/text.h"
 
@@ -10,6 +13,29 @@ namespace {
 bool is_worth_saying(const v1::Gpu& gpu) {
   const bool said = gpu.state() == v1::GPU_STATE_FAILING || gpu.state() == v1::GPU_STATE_LOST;
   return !said && !gpu.hint().empty();
+}
+
+// Counters that a GPU cannot have are no trouble; those that fail are.
+void check_counters(const v1::Gpu& gpu, const std::string& instance,
+                    const v1::GpuCounters& counters, std::vector<Check>& checks) {
+  if (counters.reason().empty()) return;
+  checks.push_back(
+      {"gpus", counters.failing() ? CheckState::kHint : CheckState::kOk,
+       fmt::format("GPU {}{}: no hardware counters: {}", gpu.index(), instance, counters.reason()),
+       counters.failing()
+           ? "end the profiler that uses this GPU (ncu, CUPTI, DCGM), or run gpuperfd "
+             "as root on the host"
+           : ""});
+}
+
+void check_counters(const v1::Gpu& gpu, std::vector<Check>& checks) {
+  std::set<uint32_t> seen;
+  for (const v1::GpuMigInstance& instance : gpu.mig_instances()) {
+    if (!instance.has_counters() || !seen.insert(instance.gpu_instance()).second) continue;
+    check_counters(gpu, fmt::format(", instance {}", instance.gpu_instance()), instance.counters(),
+                   checks);
+  }
+  if (seen.empty()) check_counters(gpu, "", gpu.counters(), checks);
 }
 
 }  // namespace
@@ -26,6 +52,7 @@ std::vector<Check> check_gpus(const v1::ListGpusResponse& response) {
     checks.push_back({"gpus", CheckState::kHint,
                       fmt::format("GPU {}: {}", gpu.index(), gpu.verdict()), gpu.hint()});
   }
+  for (const v1::Gpu& gpu : response.gpus()) check_counters(gpu, checks);
   if (!response.events_problem().empty()) {
     checks.push_back({"gpus", CheckState::kHint,
                       "the driver does not report GPU errors (XID): " + response.events_problem(),

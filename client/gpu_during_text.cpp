@@ -111,6 +111,33 @@ std::string render_own(const v1::GpuDuringCall& gpu, const TextStyle& style) {
   return wrap(line, style.columns, kIndent);
 }
 
+// "GPU 0 as a whole, all processes, average of 1.00 s around the call: SMs 97 %, tensor pipe 3 %"
+std::string render_counters(const v1::GpuDeviceTime& row, const TextStyle& style) {
+  if (!row.has_counters()) return "";
+  const v1::GpuCounters& counters = row.counters();
+  std::vector<std::string> parts;
+  const auto add = [&](std::string_view name, bool is_known, double ratio) {
+    if (is_known) parts.push_back(fmt::format("{} {:.0f} %", name, ratio * 100));
+  };
+  const auto add_rate = [&](std::string_view name, uint64_t bytes_per_second) {
+    if (bytes_per_second == 0) return;
+    parts.push_back(fmt::format("{} {}/s", name, format_bytes(bytes_per_second)));
+  };
+  add("SMs", counters.has_sm_active_ratio(), counters.sm_active_ratio());
+  add("occupancy", counters.has_sm_occupancy_ratio(), counters.sm_occupancy_ratio());
+  add("tensor pipe", counters.has_tensor_active_ratio(), counters.tensor_active_ratio());
+  add("DRAM", counters.has_dram_active_ratio(), counters.dram_active_ratio());
+  add_rate("PCIe sent", counters.pcie_transmit_bytes_per_second());
+  add_rate("PCIe received", counters.pcie_receive_bytes_per_second());
+  add_rate("NVLink sent", counters.nvlink_transmit_bytes_per_second());
+  add_rate("NVLink received", counters.nvlink_receive_bytes_per_second());
+  if (parts.empty()) return "";
+  return wrap(
+      fmt::format("GPU {} as a whole, all processes, average of {} around the call: {}",
+                  row.number(), format_duration(counters.window_ns()), absl::StrJoin(parts, ", ")),
+      style.columns, kIndent);
+}
+
 std::string render_devices(const v1::SlowCall& call, const TextStyle& style) {
   const v1::GpuDuringCall& gpu = call.gpu();
   std::string text;
@@ -121,6 +148,7 @@ std::string render_devices(const v1::SlowCall& call, const TextStyle& style) {
                           format_ratio(get_ratio(row.busy_ns(), call.duration_ns())));
     }
   }
+  for (const v1::GpuDeviceTime& row : gpu.devices()) text += render_counters(row, style);
   if (gpu.others_ns() == 0) return text;
   std::vector<std::string> others;
   for (const v1::GpuOtherProcess& row : gpu.others()) {

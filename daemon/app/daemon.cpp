@@ -109,7 +109,7 @@ struct Daemon::Parts {
   KernelPart kernel{core, slow_calls, tracing};
   KernelEventsPart kernel_events{core, {kernel, sessions, tracing, slow_calls, probing}};
   ProbingPart probing{core, kernel, tracing, std::move(config)};
-  const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core);
+  const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core, tracing);
   const std::unique_ptr<Part> watch = make_watch_part(core);
 
   const std::vector<Part*> in_order{

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "daemon/app/leaf_parts.h"
+#include "daemon/app/tracing_part.h"
 #include "daemon/gpu/gpu_source.h"
 
 namespace gpuperf {
@@ -15,15 +16,18 @@ constexpr std::chrono::milliseconds kFastestInterval{100};
 // How the GPUs are, by NVIDIA's driver.
 class GpuHealthPart final : public Part {
  public:
-  using Part::Part;
+  GpuHealthPart(Core& core, TracingPart& tracing) : Part(core), tracing_(tracing) {}
 
   Status start() override {
     const std::chrono::milliseconds interval(core_.settings.stats.gpu_interval_ms);
     if (interval.count() == 0) return absl::OkStatus();
     source_ = std::make_unique<GpuSource>(
-        GpuSource::Options{.interval = std::max(interval, kFastestInterval)}, [this](auto report) {
+        GpuSource::Options{.interval = std::max(interval, kFastestInterval),
+                           .counters = core_.settings.stats.gpu_counters},
+        [this](auto report) {
           core_.loop->post([this, report = std::move(report)] {
             gpus_ = report;
+            tracing_->apply(*report);
             core_.changed = true;
           });
         });
@@ -53,6 +57,7 @@ class GpuHealthPart final : public Part {
   }
 
  private:
+  TracingPart& tracing_;
   std::unique_ptr<GpuSource> source_;            // null = switched off
   std::shared_ptr<const GpuHealthReport> gpus_;  // null = none yet
   std::optional<Problem> stall_;                 // as of the last advance()
@@ -60,8 +65,8 @@ class GpuHealthPart final : public Part {
 
 }  // namespace
 
-std::unique_ptr<Part> make_gpu_health_part(Core& core) {
-  return std::make_unique<GpuHealthPart>(core);
+std::unique_ptr<Part> make_gpu_health_part(Core& core, TracingPart& tracing) {
+  return std::make_unique<GpuHealthPart>(core, tracing);
 }
 
 }  // namespace gpuperf

@@ -119,6 +119,7 @@ class CaptureBuilder {
   void read_call(const TraceEvent& event, const Epoch& epoch, uint32_t process_index);
   void read_work(const TraceEvent& event, Epoch& epoch, uint32_t process_index);
   void read_gap(const TraceEvent& event, uint32_t process_index);
+  void read_gpu_counters();
   bool is_in_window(const TraceEvent& event) const;
   bool is_without_work(const LaunchCall& call, const std::vector<uint32_t>& with_work);
 

@@ -213,6 +213,18 @@ void TraceRecorder::apply(const TraceBatch& batch) {
   }
 }
 
+// Kept for the recorder's span, and as long as a capture needs.
+void TraceRecorder::apply(const GpuHealthReport& report) {
+  loop_thread_.check();
+  const auto now = static_cast<uint64_t>(report.read_mono_ns);
+  uint64_t wanted_from_ns = now > options_.span_ns ? now - options_.span_ns : 0;
+  for (const std::weak_ptr<Pin>& weak : pins_) {
+    if (const auto pin = weak.lock()) wanted_from_ns = std::min(wanted_from_ns, pin->from_mono_ns);
+  }
+  gpu_counters_.expire(wanted_from_ns);
+  gpu_counters_.add(report, drops_);
+}
+
 void TraceRecorder::follow(SessionRegistry& sessions) {
   sessions.add(
       [this](const SessionEntry& entry) { return std::make_unique<Session>(*this, entry); });
@@ -439,6 +451,7 @@ std::shared_ptr<TraceRecorder::Pin> TraceRecorder::pin(uint64_t from_mono_ns, ui
   loop_thread_.check();
   auto pin = std::make_shared<Pin>();
   pin->max_bytes = max_bytes;
+  pin->from_mono_ns = from_mono_ns;
   const auto is_older = [&](const std::shared_ptr<Chunk>& chunk) {
     return is_full(chunk->events) && chunk->newest_mono_ns < from_mono_ns;
   };
@@ -459,7 +472,9 @@ std::shared_ptr<TraceRecorder::Pin> TraceRecorder::pin(uint64_t from_mono_ns, ui
 TraceWindow TraceRecorder::take(std::span<const std::shared_ptr<Pin>> pins) {
   loop_thread_.check();
   std::map<uint64_t, std::shared_ptr<Chunk>> chunks;
+  uint64_t from_mono_ns = UINT64_MAX;
   for (const std::shared_ptr<Pin>& pin : pins) {
+    from_mono_ns = std::min(from_mono_ns, pin->from_mono_ns);
     for (const auto& chunk : pin->chunks) chunks.emplace(chunk->number, chunk);
     pin->chunks.clear();
     std::erase_if(pins_, [&pin](const std::weak_ptr<Pin>& other) { return other.lock() == pin; });
@@ -478,6 +493,7 @@ TraceWindow TraceRecorder::take(std::span<const std::shared_ptr<Pin>> pins) {
   }
   for (const auto& [id, site] : sites_) window.sites.push_back(site.site);
   std::ranges::sort(window.sites, {}, &TraceSite::site_id);
+  window.gpu_counters = gpu_counters_.list(from_mono_ns);
   return window;
 }
 
@@ -485,6 +501,7 @@ void TraceRecorder::fill(SelfReport& report) const {
   const uint64_t table_bytes = count_table_bytes();
   report.add(Bound::kTraceTables, table_bytes, kMaxTableBytes);
   report.add(Bound::kTraceSites, sites_.size(), kMaxSites);
+  report.add(Bound::kGpuCounterHistory, gpu_counters_.size(), GpuCounterHistory::kMaxRecords);
   report.add(MemoryPart::kTraceTables, table_bytes);
   report.add(MemoryPart::kRecorder, chunks_.size() * kChunkEvents * sizeof(TraceEvent));
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/base/thread_checker.h"
+#include "daemon/capture/gpu_counter_history.h"
 #include "daemon/capture/graph_sites.h"
 #include "daemon/model/capture_order.h"
 #include "daemon/model/drops.h"
@@ -57,6 +58,7 @@ class TraceRecorder {
   // What a capture holds on to: every chunk since it was made.
   struct Pin {
     uint64_t max_bytes = 0;
+    uint64_t from_mono_ns = 0;
     std::vector<std::shared_ptr<Chunk>> chunks;
     uint64_t lost_events = 0;
     bool is_for_capture = true;  // its losses are counted as those of captures
@@ -69,6 +71,7 @@ class TraceRecorder {
 
   void apply(const TraceBatch& batch);
   void apply(const ProcessExited& exited) { graphs_.apply(exited); }
+  void apply(const GpuHealthReport& report);
   void follow(SessionRegistry& sessions);
   void expire(int64_t now_mono_ns);
 
@@ -159,6 +162,7 @@ class TraceRecorder {
   std::vector<std::weak_ptr<Pin>> pins_;
   std::unordered_map<uint64_t, Site> sites_;
   GraphSites graphs_;
+  GpuCounterHistory gpu_counters_;
   uint64_t complete_mono_ns_ = 0;
   uint64_t newest_mono_ns_ = 0;
   uint64_t forgotten_mono_ns_ = 0;

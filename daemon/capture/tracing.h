@@ -63,6 +63,7 @@ class Tracing {
   void follow(SessionRegistry& sessions) { recorder_.follow(sessions); }
   void apply(const TraceBatch& batch) { recorder_.apply(batch); }
   void apply(const ProcessExited& exited) { recorder_.apply(exited); }
+  void apply(const GpuHealthReport& report) { recorder_.apply(report); }
   void apply(const ChildStarted& child) { captures_.apply(child); }
   // A slow call may freeze the recorder.
   void note_slow_call(const SlowCall& call);

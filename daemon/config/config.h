@@ -37,6 +37,7 @@ struct Settings {
     uint64_t max_exited_processes = 1000;
     uint64_t summary_interval_seconds = 60;  // 0 = no summary in the log
     uint64_t gpu_interval_ms = 1000;         // how often GPUs are read; 0 = never
+    bool gpu_counters = true;                // hardware counters of GPUs are read, too
   } stats;
   struct {
     bool enabled = true;

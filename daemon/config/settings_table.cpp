@@ -86,6 +86,12 @@ constexpr SettingRow kRows[] = {
      "driver; values below 100 mean 100. 0: never.",
      Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.stats.gpu_interval_ms; }, 0, 60'000}},
+    {"stats", "gpu_counters",
+     "Whether hardware counters of GPUs (tensor pipe, SM occupancy, memory bandwidth and "
+     "others) are read, through NVML's GPM: once a second, or each stats.gpu_interval_ms where "
+     "that "
+     "is longer. Hopper and later have them.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.stats.gpu_counters; }}},
     {"ingest", "enabled", "Whether injected processes may connect and report what their GPU does.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.enabled; }}},
     {"ingest", "socket",

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/model/display_text.h"
+#include "daemon/model/gpu_counter_metrics.h"
 
 namespace gpuperf {
 namespace {
@@ -65,6 +66,25 @@ void add_values(const GpuHealth& gpu, const GpuSeries& series) {
   }
 }
 
+// `gpu_instance`: empty = the whole GPU.
+void add_counters(const GpuCounterState& state, std::string_view gpu_instance,
+                  const GpuSeries& series) {
+  if (state.samples == 0) return;
+  series.add_counter(Metric::kGpuCounterSamples, std::optional(state.samples), 1, {gpu_instance});
+  series.add_counter(Metric::kGpuCounterFailures, std::optional(state.failed_samples), 1,
+                     {gpu_instance});
+  for (const GpuCounterMetricRow& row : gpu_counter_metric_rows()) {
+    const bool is_ratio = gpu_counter_rows()[static_cast<size_t>(row.counter)].is_ratio;
+    const auto& value = state.window.values[static_cast<size_t>(row.counter)];
+    const double units = is_ratio ? kRatioMillion : 1;
+    if (row.label.empty()) {
+      series.add_gauge(row.metric, value, units, {gpu_instance});
+    } else {
+      series.add_gauge(row.metric, value, units, {gpu_instance, row.label});
+    }
+  }
+}
+
 void add_errors(const GpuHealth& gpu, const GpuSeries& series) {
   for (const auto& [code, count] : gpu.xids) {
     series.add_counter(Metric::kGpuXids, std::optional(count.count), 1, {std::to_string(code)});
@@ -86,7 +106,13 @@ void add_gpu_health_metrics(const GpuHealthReport& report, MetricFamilies& famil
                             to_valid_utf8(gpu.pci_bus_id)}),
         1);
     families.add_gauge(Metric::kGpuUp, series.make_labels({}), gpu.is_lost ? 0 : 1);
-    if (!gpu.is_lost) add_values(gpu, series);
+    if (!gpu.is_lost) {
+      add_values(gpu, series);
+      add_counters(gpu.counters, "", series);
+      for (const auto& [instance, state] : gpu.instance_counters) {
+        add_counters(state, std::to_string(instance), series);
+      }
+    }
     add_errors(gpu, series);
   }
 }

@@ -25,6 +25,9 @@ constexpr Row kRows[] = {
     {GpuCall::kEcc, "memory errors", std::chrono::seconds(10)},
     {GpuCall::kProcesses, "processes", std::chrono::seconds(10)},
     {GpuCall::kPcie, "PCIe link", std::chrono::seconds(10)},
+    // The shortest window that GPM's counters are exact for is 100 ms; a second costs a tenth of
+    // it.
+    {GpuCall::kCounters, "hardware counters", std::chrono::seconds(1)},
     {GpuCall::kRepair, "remapped rows", std::chrono::seconds(60)},
     {GpuCall::kInventory, "inventory", std::chrono::seconds(60)},
 };

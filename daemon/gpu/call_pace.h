@@ -22,6 +22,7 @@ enum class GpuCall : size_t {
   kEcc,
   kProcesses,
   kPcie,
+  kCounters,  // hardware counters, through GPM
   kRepair,
   kInventory,  // names, limits and MIG layout
   kCount,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -30,18 +31,20 @@ std::string make_text(const char (&buffer)[kBytes]) {
 
 }  // namespace
 
-GpuReader::GpuReader(std::chrono::nanoseconds interval, std::shared_ptr<CallWatch> watch)
-    : pace_(interval), watch_(std::move(watch)) {}
+GpuReader::GpuReader(std::chrono::nanoseconds interval, std::shared_ptr<CallWatch> watch,
+                     bool reads_counters)
+    : pace_(interval), watch_(std::move(watch)), reads_counters_(reads_counters) {}
 
 // Every call of the driver goes through here: measured, watched, and judged.
 template <typename... Parameters, typename... Arguments>
-NvmlReturn GpuReader::call(GpuCall kind, const char* name,
+NvmlReturn GpuReader::call(std::optional<GpuCall> kind, const char* name,
                            const std::function<NvmlReturn(Parameters...)>& function,
                            Arguments... arguments) {
   if (!function || is_lost_ || broken_ != kNvmlSuccess) return kNvmlFunctionNotFound;
   watch_->enter(name);
   const NvmlReturn code = function(arguments...);
-  pace_.add(kind, watch_->leave());
+  const std::chrono::nanoseconds duration = watch_->leave();
+  if (kind) pace_.add(*kind, duration);
   if (is_gpu_lost(code)) is_lost_ = true;
   if (is_broken(code)) broken_ = code;
   return code;
@@ -130,6 +133,7 @@ void GpuReader::open_device(unsigned index) {
 
 void GpuReader::close() {
   if (!api_) return;
+  free_counters();
   watch_->enter("nvmlShutdown");
   (void)api_->shutdown();  // nothing could be done about an error
   (void)watch_->leave();
@@ -138,7 +142,10 @@ void GpuReader::close() {
 
 void GpuReader::leave() {
   api_.reset();
-  for (auto& [uuid, gpu] : gpus_) gpu.device = nullptr;
+  for (auto& [uuid, gpu] : gpus_) {
+    gpu.device = nullptr;
+    gpu.counters.clear();
+  }
 }
 
 std::vector<GpuHandle> GpuReader::handles() const {
@@ -173,6 +180,7 @@ void GpuReader::read_gpu(Gpu& gpu, int64_t now_mono_ns) {
   GpuHealth& health = gpu.health;
   GpuHealth before = health;
   if (is_due(GpuCall::kInventory)) read_inventory(gpu);
+  if (is_due(GpuCall::kCounters)) read_counters(gpu, now_mono_ns);
   if (is_due(GpuCall::kFields)) read_power(gpu);
   if (is_due(GpuCall::kUtilization)) {
     NvmlUtilization percent;
@@ -396,6 +404,58 @@ void GpuReader::read_mig(Gpu& gpu) {
     instance.compute_instance = read(api_->compute_instance, "nvmlDeviceGetComputeInstanceId");
     read_memory(device, instance.memory_used_bytes, instance.memory_total_bytes);
     health.mig_instances.push_back(std::move(instance));
+  }
+}
+
+// In MIG mode there is a reader for each GPU instance that has a compute instance; those of
+// instances that are gone are freed.
+void GpuReader::read_counters(Gpu& gpu, int64_t now_mono_ns) {
+  GpuHealth& health = gpu.health;
+  if (!reads_counters_) {
+    health.counters.reason = "switched off: stats.gpu_counters";
+    return;
+  }
+  std::set<std::optional<uint32_t>> wanted;
+  for (const MigInstance& instance : health.mig_instances) wanted.insert(instance.gpu_instance);
+  const bool is_mig = health.is_mig_enabled.value_or(false);
+  if (is_mig) {
+    health.counters.window = {};
+    health.counters.reason = "in MIG mode, they are read per GPU instance";
+    health.counters.has_failed = false;
+  } else {
+    wanted = {std::nullopt};
+  }
+  const GpuCounterReader::Call call_driver = [this](bool is_regular, const char* name,
+                                                    const auto& function) {
+    return call(is_regular ? std::optional(GpuCall::kCounters) : std::nullopt, name, function);
+  };
+  for (auto reader = gpu.counters.begin(); reader != gpu.counters.end();) {
+    if (wanted.contains(reader->first)) {
+      ++reader;
+      continue;
+    }
+    reader->second.free_samples(call_driver);
+    reader = gpu.counters.erase(reader);
+  }
+  std::erase_if(health.instance_counters,
+                [&](const auto& entry) { return !is_mig || !wanted.contains(entry.first); });
+  for (const std::optional<uint32_t>& instance : wanted) {
+    const auto [reader, is_new] = gpu.counters.try_emplace(instance, api_, gpu.device, instance);
+    reader->second.read(call_driver, now_mono_ns,
+                        instance ? health.instance_counters[*instance] : health.counters);
+  }
+}
+
+void GpuReader::free_counters() {
+  for (auto& [uuid, gpu] : gpus_) {
+    for (auto& [instance, reader] : gpu.counters) {
+      reader.free_samples([this](bool, const char* name, const auto& function) {
+        watch_->enter(name);
+        const NvmlReturn code = function();
+        (void)watch_->leave();
+        return code;
+      });
+    }
   }
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/base/result.h"
 #include "daemon/gpu/call_pace.h"
 #include "daemon/gpu/call_watch.h"
+#include "daemon/gpu/gpu_counter_reader.h"
 #include "daemon/gpu/limit_window.h"
 #include "daemon/gpu/nvml_api.h"
 #include "daemon/model/gpu_health.h"
@@ -37,8 +38,9 @@ class GpuReader {
   static constexpr unsigned kMaxProcesses = 256;
   static constexpr unsigned kMaxMigInstances = 16;
 
-  // `watch` sees every call.
-  GpuReader(std::chrono::nanoseconds interval, std::shared_ptr<CallWatch> watch);
+  // `watch` sees every call. `reads_counters`: hardware counters, too.
+  GpuReader(std::chrono::nanoseconds interval, std::shared_ptr<CallWatch> watch,
+            bool reads_counters = true);
 
   // UNAVAILABLE with the driver's words where the driver cannot be reached. No GPU is no error.
   Status open(std::shared_ptr<const NvmlApi> api);
@@ -64,10 +66,13 @@ class GpuReader {
     LimitWindow::Look look;
     unsigned thermal_field = 0;  // first of the three: see find_thermal_fields; 0 = none
     bool knows_thermal_field = false;
+    // Of this session: by GPU instance; empty = the whole GPU.
+    std::map<std::optional<uint32_t>, GpuCounterReader> counters;
   };
 
+  // Without a kind it says nothing of the pace.
   template <typename... Parameters, typename... Arguments>
-  NvmlReturn call(GpuCall kind, const char* name,
+  NvmlReturn call(std::optional<GpuCall> kind, const char* name,
                   const std::function<NvmlReturn(Parameters...)>& function, Arguments... arguments);
   std::optional<uint64_t> ask(GpuCall kind, const char* name,
                               const std::function<NvmlReturn(NvmlDevice, int, unsigned*)>& function,
@@ -89,9 +94,12 @@ class GpuReader {
   void read_repair(Gpu& gpu);
   void read_inventory(Gpu& gpu);
   void read_mig(Gpu& gpu);
+  void read_counters(Gpu& gpu, int64_t now_mono_ns);
+  void free_counters();
 
   CallPace pace_;
   const std::shared_ptr<CallWatch> watch_;
+  const bool reads_counters_;
   std::shared_ptr<const NvmlApi> api_;
   std::string driver_version_;
   std::map<GpuUuid, Gpu> gpus_;

@@ -1,5 +1,6 @@
 #include "daemon/gpu/gpu_source.h"
 
+#include <pthread.h>
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
@@ -86,10 +87,11 @@ class GpuSource::Worker {
   Worker(std::shared_ptr<Shared> shared, std::shared_ptr<LeavableThread::Signal> signal)
       : shared_(std::move(shared)),
         signal_(std::move(signal)),
-        reader_(shared_->options.interval, shared_->watch),
+        reader_(shared_->options.interval, shared_->watch, shared_->options.counters),
         retry_(shared_->options.first_retry) {}
 
   void run() {
+    (void)pthread_setname_np(pthread_self(), "gpu");  // nothing depends on it
     std::chrono::nanoseconds pause{0};
     do {
       pause = reader_.is_open() ? read() : open();

@@ -27,6 +27,7 @@ class GpuSource {
  public:
   struct Options {
     std::chrono::milliseconds interval{1000};
+    bool counters = true;  // hardware counters are read, too
     std::function<Result<std::shared_ptr<const NvmlApi>>()> load = [] { return load_nvml(); };
     std::string pci_devices = kPciDevices;
     std::chrono::milliseconds first_retry{2'000};

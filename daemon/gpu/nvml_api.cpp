@@ -59,6 +59,15 @@ void find_mig_symbols(void* library, NvmlApi& api) {
   find_symbol(library, {"nvmlDeviceGetComputeInstanceId"}, api.compute_instance);
 }
 
+void find_gpm_symbols(void* library, NvmlApi& api) {
+  find_symbol(library, {"nvmlGpmQueryDeviceSupport"}, api.gpm_support);
+  find_symbol(library, {"nvmlGpmSampleAlloc"}, api.gpm_sample_alloc);
+  find_symbol(library, {"nvmlGpmSampleFree"}, api.gpm_sample_free);
+  find_symbol(library, {"nvmlGpmSampleGet"}, api.gpm_sample);
+  find_symbol(library, {"nvmlGpmMigSampleGet"}, api.gpm_mig_sample);
+  find_symbol(library, {"nvmlGpmMetricsGet"}, api.gpm_metrics);
+}
+
 void find_event_symbols(void* library, NvmlApi& api) {
   find_symbol(library, {"nvmlEventSetCreate"}, api.event_set_create);
   find_symbol(library, {"nvmlEventSetFree"}, api.event_set_free);
@@ -87,6 +96,7 @@ Result<std::shared_ptr<const NvmlApi>> load_nvml(const std::string& library) {
   find_symbol(handle, {"nvmlSystemGetDriverVersion"}, api->system_driver_version);
   find_device_symbols(handle, *api);
   find_mig_symbols(handle, *api);
+  find_gpm_symbols(handle, *api);
   find_event_symbols(handle, *api);
   if (!api->init || !api->shutdown || !api->device_count || !api->device_by_index || !api->uuid) {
     return absl::UnavailableError(library + ": has not the functions of NVML");

@@ -46,6 +46,12 @@ struct NvmlApi {
   std::function<NvmlReturn(NvmlDevice, unsigned, NvmlDevice*)> mig_by_index;
   std::function<NvmlReturn(NvmlDevice, unsigned*)> gpu_instance;
   std::function<NvmlReturn(NvmlDevice, unsigned*)> compute_instance;
+  std::function<NvmlReturn(NvmlDevice, NvmlGpmSupport*)> gpm_support;
+  std::function<NvmlReturn(NvmlGpmSample*)> gpm_sample_alloc;
+  std::function<NvmlReturn(NvmlGpmSample)> gpm_sample_free;
+  std::function<NvmlReturn(NvmlDevice, NvmlGpmSample)> gpm_sample;
+  std::function<NvmlReturn(NvmlDevice, unsigned, NvmlGpmSample)> gpm_mig_sample;
+  std::function<NvmlReturn(NvmlGpmMetricsGet*)> gpm_metrics;
   std::function<NvmlReturn(NvmlEventSet*)> event_set_create;
   std::function<NvmlReturn(NvmlEventSet)> event_set_free;
   std::function<NvmlReturn(NvmlDevice, unsigned long long*)> supported_events;

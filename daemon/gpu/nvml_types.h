@@ -14,6 +14,9 @@ using NvmlDevice = NvmlDeviceObject*;      // nvmlDevice_t
 struct NvmlEventSetObject;                 // nvmlEventSet_st, opaque
 using NvmlEventSet = NvmlEventSetObject*;  // nvmlEventSet_t
 
+struct NvmlGpmSampleObject;                  // nvmlGpmSample_st, opaque
+using NvmlGpmSample = NvmlGpmSampleObject*;  // nvmlGpmSample_t
+
 // nvmlReturn_t: an open set, newer drivers have more.
 using NvmlReturn = int;
 inline constexpr NvmlReturn kNvmlSuccess = 0;
@@ -101,6 +104,48 @@ struct NvmlEventData {  // nvmlEventData_t
   unsigned long long event_data = 0;  // of an XID event: the XID
   unsigned gpu_instance_id = 0;
   unsigned compute_instance_id = 0;
+};
+
+struct NvmlGpmSupport {  // nvmlGpmSupport_t
+  unsigned version = 1;  // in; NVML_GPM_SUPPORT_VERSION
+  unsigned is_supported_device = 0;
+};
+
+struct NvmlGpmMetric {       // nvmlGpmMetric_t
+  unsigned metric_id = 0;    // in
+  NvmlReturn result = 0;     // value is valid only on success
+  double value = 0;          // NaN where a counter cannot be computed
+  const char* short_name{};  // metricInfo; texts of the library
+  const char* long_name{};
+  const char* unit{};
+};
+
+// nvmlGpmMetricsGet_t. NVIDIA's has room for NVML_GPM_METRIC_MAX metrics, a number that grows with
+// its header; the library reads and writes only `count` of them.
+inline constexpr size_t kGpmMetricsAtOnce = 13;
+struct NvmlGpmMetricsGet {
+  unsigned version = 1;  // in; NVML_GPM_METRICS_GET_VERSION
+  unsigned count = 0;    // in
+  NvmlGpmSample sample1 = nullptr;
+  NvmlGpmSample sample2 = nullptr;
+  NvmlGpmMetric metrics[kGpmMetricsAtOnce];
+};
+
+// nvmlGpmMetricId_t: percent, and MiB per second for PCIe and NVLink
+enum NvmlGpmMetricId : unsigned {
+  kGpmGraphics = 1,
+  kGpmSm = 2,
+  kGpmSmOccupancy = 3,
+  kGpmInteger = 4,
+  kGpmAnyTensor = 5,
+  kGpmDram = 10,
+  kGpmFp64 = 11,
+  kGpmFp32 = 12,
+  kGpmFp16 = 13,
+  kGpmPcieTransmit = 20,
+  kGpmPcieReceive = 21,
+  kGpmNvlinkReceive = 60,
+  kGpmNvlinkTransmit = 61,
 };
 
 // nvmlEventType*

@@ -45,6 +45,7 @@ enum class Bound : size_t {
   kGpuSeries,
   kTraceTables,
   kTraceSites,
+  kGpuCounterHistory,
   kRunningCaptures,
   kBuildQueue,
   kCaptureStore,

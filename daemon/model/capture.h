@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/model/function.h"
+#include "daemon/model/gpu_counters.h"
 #include "daemon/model/gpu_uuid.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/stack.h"
@@ -208,6 +209,8 @@ struct Capture {
   // Launches that were captured and became nodes of graphs: mostly long before the window. One row
   // for all of one site. In no order.
   std::vector<CaptureLaunch> capture_sites;
+  // Hardware counters of every GPU of the host in the window, by start.
+  std::vector<GpuCounterRecord> gpu_counters;
   CaptureMatches matches;
   bool operator==(const Capture&) const = default;
 };

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/model/gpu_counters.h"
 #include "daemon/model/gpu_uuid.h"
 
 namespace gpuperf {
@@ -63,6 +64,8 @@ struct GpuDeviceTime {
   uint64_t busy_ns = 0;    // by this process: the union of its work
   uint64_t idle_ns = 0;    // the rest
   uint64_t others_ns = 0;  // busy by other processes that have sessions: the union of their work
+  // Of the whole GPU, all processes together, over the seconds that contain the call.
+  GpuCounterWindow counters;
   bool operator==(const GpuDeviceTime&) const = default;
 };
 

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "daemon/model/gpu_counters.h"
 #include "daemon/model/gpu_uuid.h"
 
 namespace gpuperf {
@@ -148,10 +149,12 @@ struct GpuHealth {
   RepairState repair;
   std::optional<bool> is_mig_enabled;
   std::vector<MigInstance> mig_instances;
-  std::vector<GpuProcessMemory> processes;  // most memory first
-  std::map<uint32_t, XidCount> xids;        // by code; those that make no sense under 0
-  std::vector<XidEvent> recent_xids;        // the last kRecentXids, oldest first
-  uint64_t ecc_events = 0;                  // notices of memory errors since the daemon started
+  GpuCounterState counters;                               // of the whole GPU; not read in MIG mode
+  std::map<uint32_t, GpuCounterState> instance_counters;  // by GPU instance, in MIG mode
+  std::vector<GpuProcessMemory> processes;                // most memory first
+  std::map<uint32_t, XidCount> xids;  // by code; those that make no sense under 0
+  std::vector<XidEvent> recent_xids;  // the last kRecentXids, oldest first
+  uint64_t ecc_events = 0;            // notices of memory errors since the daemon started
   bool operator==(const GpuHealth&) const = default;
 };
 

@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "daemon/model/drops.h"
+#include "daemon/model/gpu_counter_metrics.h"
 #include "daemon/model/self_report.h"
 
 namespace gpuperf {
@@ -27,7 +28,8 @@ constexpr MetricLabelRow kLabelRows[] = {
      "name of the code in its own library, the number where no name is known, `other` for codes "
      "beyond the six told apart per function and process"},
     {L::kDirection, "direction",
-     "as `kind`; `plain` for bytes without a direction: allocated, filled by memset, or sent"},
+     "as `kind`; `plain` for bytes without a direction: allocated, filled by memset, or sent. For "
+     "links of a GPU: `transmit`, `receive`, as the GPU sees it"},
     {L::kKind, "kind",
      "`host_to_host`, `host_to_device`, `device_to_host`, `device_to_device`; `default` if the "
      "call leaves it to the driver. For bytes that GPUs copied, also `peer_to_peer`, kinds with "
@@ -66,6 +68,10 @@ constexpr MetricLabelRow kLabelRows[] = {
      "`loop_delay`: from when a timer of the loop was due until it ran; `store_write`: a batch of "
      "slow calls; `store_sync`: their file, to disk; `capture_write`: a capture, to disk; or the "
      "name of a thread ([architecture.md](architecture.md#threads)): one piece of its work"},
+    {L::kGpuInstance, "gpu_instance", "id of the GPU instance in MIG mode; empty: the whole GPU"},
+    {L::kPipe, "pipe",
+     "execution pipe of the SMs: `tensor`, `fp64`, `fp32`, `fp16` (without tensor operations), "
+     "`integer`"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -99,6 +105,9 @@ constexpr L kGpuAndClock[] = {L::kGpu, L::kUuid, L::kClock};
 constexpr L kGpuAndReason[] = {L::kGpu, L::kUuid, L::kReason};
 constexpr L kGpuAndXid[] = {L::kGpu, L::kUuid, L::kXid};
 constexpr L kGpuAndKind[] = {L::kGpu, L::kUuid, L::kKind};
+constexpr L kGpuPart[] = {L::kGpu, L::kUuid, L::kGpuInstance};
+constexpr L kGpuPartAndPipe[] = {L::kGpu, L::kUuid, L::kGpuInstance, L::kPipe};
+constexpr L kGpuPartAndDirection[] = {L::kGpu, L::kUuid, L::kGpuInstance, L::kDirection};
 constexpr L kBoundOnly[] = {L::kBound};
 constexpr L kPartOnly[] = {L::kPart};
 constexpr L kStepOnly[] = {L::kStep};
@@ -530,6 +539,74 @@ constexpr MetricRow kMetricRows[] = {
      .labels = kGpuOnly,
      .source = "NVML, NVML_FI_DEV_PCIE_REPLAY_COUNTER",
      .help = "PCIe packets that were sent again between GPU and host."},
+    {.metric = Metric::kGpuGraphicsEngineActive,
+     .name = "gpuperf_gpu_graphics_engine_active_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kGpuPart,
+     .source = "NVML GPM, GRAPHICS_UTIL",
+     .help = "Share of the last second during which the graphics or compute engine was busy. "
+             "Hardware counters need Hopper or later; see below for DCGM's names."},
+    {.metric = Metric::kGpuSmActive,
+     .name = "gpuperf_gpu_sm_active_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kGpuPart,
+     .source = "NVML GPM, SM_UTIL",
+     .help = "Share of the last second during which an SM had at least one warp, averaged over all "
+             "SMs."},
+    {.metric = Metric::kGpuSmOccupancy,
+     .name = "gpuperf_gpu_sm_occupancy_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kGpuPart,
+     .source = "NVML GPM, SM_OCCUPANCY",
+     .help = "Warps resident on the SMs as a share of the most that fit, averaged over the last "
+             "second and all SMs."},
+    {.metric = Metric::kGpuPipeActive,
+     .name = "gpuperf_gpu_pipe_active_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kGpuPartAndPipe,
+     .source = "NVML GPM, ANY_TENSOR_UTIL, FP64_UTIL, FP32_UTIL, FP16_UTIL, INTEGER_UTIL",
+     .help = "Share of the cycles of the last second in which the pipe was active, averaged over "
+             "all SMs."},
+    {.metric = Metric::kGpuDramActive,
+     .name = "gpuperf_gpu_dram_active_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kGpuPart,
+     .source = "NVML GPM, DRAM_BW_UTIL",
+     .help = "Bandwidth of device memory used in the last second, as a share of its peak."},
+    {.metric = Metric::kGpuPcieRate,
+     .name = "gpuperf_gpu_pcie_bytes_per_second",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytesPerSecond,
+     .labels = kGpuPartAndDirection,
+     .source = "NVML GPM, PCIE_TX_PER_SEC, PCIE_RX_PER_SEC",
+     .help = "Rate of bytes over PCIe in the last second, headers included. Resolution 1 MiB/s."},
+    {.metric = Metric::kGpuNvlinkRate,
+     .name = "gpuperf_gpu_nvlink_bytes_per_second",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytesPerSecond,
+     .labels = kGpuPartAndDirection,
+     .source = "NVML GPM, NVLINK_TOTAL_TX_PER_SEC, NVLINK_TOTAL_RX_PER_SEC",
+     .help = "Rate of bytes over all NVLinks of the GPU in the last second."},
+    {.metric = Metric::kGpuCounterSamples,
+     .name = "gpuperf_gpu_counter_samples_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSamples,
+     .labels = kGpuPart,
+     .source = "the daemon",
+     .help = "Samples of the GPU's hardware counters that were tried."},
+    {.metric = Metric::kGpuCounterFailures,
+     .name = "gpuperf_gpu_counter_failures_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSamples,
+     .labels = kGpuPart,
+     .source = "the daemon",
+     .help = "Of them, those that failed or had no value, for example while a profiler held the "
+             "counters. `gpuperfctl gpus` says why."},
     {.metric = Metric::kDropped,
      .name = "gpuperf_dropped_total",
      .type = MetricType::kCounter,
@@ -609,7 +686,9 @@ consteval bool rows_are_sound() {
     const bool seconds = row.name.find("_seconds") != std::string_view::npos;
     const bool bytes = row.name.find("_bytes") != std::string_view::npos;
     if (seconds != (row.unit == MetricUnit::kSeconds)) return false;
-    if (bytes != (row.unit == MetricUnit::kBytes)) return false;
+    const bool rate = row.name.ends_with("_bytes_per_second");
+    if (rate != (row.unit == MetricUnit::kBytesPerSecond)) return false;
+    if (bytes != (rate || row.unit == MetricUnit::kBytes)) return false;
     if (row.name.ends_with("_ratio") != (row.unit == MetricUnit::kRatio)) return false;
   }
   for (size_t i = 0; i < std::size(kLabelRows); ++i) {
@@ -677,6 +756,10 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "rows";
     case MetricUnit::kPackets:
       return "packets";
+    case MetricUnit::kBytesPerSecond:
+      return "bytes per second";
+    case MetricUnit::kSamples:
+      return "samples";
     case MetricUnit::kOfBound:
       return "as the table of limits says";
     case MetricUnit::kInfo:
@@ -804,7 +887,8 @@ std::string render_metrics_markdown() {
   for (const DropRow& row : drop_rows()) {
     text += fmt::format("| `{}` | `{}` | {} |\n", row.stage, row.reason, row.meaning);
   }
-  text += "\n" + render_bounds_markdown() + "\n" + render_memory_markdown();
+  text += "\n" + render_dcgm_markdown() + "\n" + render_bounds_markdown() + "\n" +
+          render_memory_markdown();
   return text;
 }
 

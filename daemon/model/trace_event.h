@@ -13,6 +13,7 @@
 #include "daemon/base/clock_tick.h"
 #include "daemon/model/event.h"
 #include "daemon/model/function.h"
+#include "daemon/model/gpu_counters.h"
 #include "daemon/model/gpu_uuid.h"
 #include "daemon/model/session.h"
 #include "daemon/model/snapshot.h"
@@ -120,7 +121,8 @@ struct TraceWindow {
     std::shared_ptr<const TraceEvents> events;
   };
   std::vector<Part> parts;
-  std::vector<TraceSite> sites;  // by site_id
+  std::vector<TraceSite> sites;                // by site_id
+  std::vector<GpuCounterRecord> gpu_counters;  // by end
 };
 
 // /proc gives a process's start in clock ticks, the kernel in ns: orders the two forms as one.

@@ -55,6 +55,10 @@ std::string_view get_unit(MetricUnit unit) {
       return "{error}";
     case MetricUnit::kRows:
       return "{row}";
+    case MetricUnit::kBytesPerSecond:
+      return "By/s";
+    case MetricUnit::kSamples:
+      return "{sample}";
     case MetricUnit::kPackets:
       return "{packet}";
     case MetricUnit::kEvents:

@@ -1,6 +1,7 @@
 // What the GPU did during a slow call, as a message of gpuperf.v1; see to_proto.h.
 
 #include "daemon/model/display_text.h"
+#include "daemon/rpc/gpu_counters_to_proto.h"
 #include "daemon/rpc/gpu_to_proto.h"
 
 namespace gpuperf {
@@ -46,6 +47,7 @@ v1::GpuDeviceTime to_proto(const GpuDeviceTime& row) {
   message.set_busy_ns(row.busy_ns);
   message.set_idle_ns(row.idle_ns);
   message.set_others_ns(row.others_ns);
+  if (row.counters.end_mono_ns != 0) *message.mutable_counters() = to_proto(row.counters);
   return message;
 }
 

@@ -8,6 +8,7 @@
 
 #include "daemon/model/display_text.h"
 #include "daemon/model/xids.h"
+#include "daemon/rpc/gpu_counters_to_proto.h"
 
 namespace gpuperf {
 namespace {
@@ -120,7 +121,7 @@ void set_pcie(const PcieState& state, v1::GpuPcie& pcie) {
   set(pcie, &v1::GpuPcie::set_replays, state.replays);
 }
 
-void add_parts(const GpuHealth& gpu, v1::Gpu& message) {
+void add_parts(const GpuHealth& gpu, int64_t now_mono_ns, v1::Gpu& message) {
   set(message, &v1::Gpu::set_mig_enabled, gpu.is_mig_enabled);
   for (const MigInstance& instance : gpu.mig_instances) {
     v1::GpuMigInstance& part = *message.add_mig_instances();
@@ -129,6 +130,9 @@ void add_parts(const GpuHealth& gpu, v1::Gpu& message) {
     part.set_compute_instance(instance.compute_instance);
     set(part, &v1::GpuMigInstance::set_memory_used_bytes, instance.memory_used_bytes);
     set(part, &v1::GpuMigInstance::set_memory_total_bytes, instance.memory_total_bytes);
+    const auto counters = gpu.instance_counters.find(instance.gpu_instance);
+    if (counters == gpu.instance_counters.end()) continue;
+    *part.mutable_counters() = to_proto(counters->second, now_mono_ns);
   }
   for (const GpuProcessMemory& process : gpu.processes) {
     v1::GpuProcess& row = *message.add_processes();
@@ -169,7 +173,8 @@ v1::Gpu to_proto(const GpuHealth& gpu, int64_t now_mono_ns) {
   set_memory_health(gpu, message);
   add_xids(gpu, message);
   set_pcie(gpu.pcie, *message.mutable_pcie());
-  add_parts(gpu, message);
+  add_parts(gpu, now_mono_ns, message);
+  *message.mutable_counters() = to_proto(gpu.counters, now_mono_ns);
   message.set_age_ns(get_age_ns(gpu.read_mono_ns, now_mono_ns));
   return message;
 }

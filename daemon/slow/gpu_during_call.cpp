@@ -106,6 +106,7 @@ class CaptureReader {
 
  private:
   void add_busy(const CallInCapture& call, GpuDuringCall& gpu) const;
+  GpuCounterWindow average_counters(const GpuUuid& uuid, const CallInCapture& call) const;
   void add_kernels(const CallInCapture& call, GpuDuringCall& gpu);
   void add_copies(const CallInCapture& call, GpuDuringCall& gpu) const;
   void add_others(const CallInCapture& call, GpuDuringCall& gpu) const;
@@ -152,8 +153,38 @@ void CaptureReader::add_busy(const CallInCapture& call, GpuDuringCall& gpu) cons
     gpu.devices.push_back({.uuid = format_gpu_uuid(capture_.devices[i].uuid),
                            .number = capture_.devices[i].number,
                            .busy_ns = devices[i].total_ns(),
-                           .idle_ns = call.duration_ns - devices[i].total_ns()});
+                           .idle_ns = call.duration_ns - devices[i].total_ns(),
+                           .counters = average_counters(capture_.devices[i].uuid, call)});
   }
+}
+
+// Over whole windows: all that have a part of the call in them.
+GpuCounterWindow CaptureReader::average_counters(const GpuUuid& uuid,
+                                                 const CallInCapture& call) const {
+  GpuCounterWindow average;
+  std::array<double, kGpuCounters> sums{};
+  std::array<double, kGpuCounters> weights{};
+  for (const GpuCounterRecord& record : capture_.gpu_counters) {
+    const GpuCounterWindow& window = record.window;
+    const bool overlaps =
+        static_cast<uint64_t>(
+            window.start_mono_ns)<call.start_mono_ns +
+                                  call.duration_ns&& static_cast<uint64_t>(window.end_mono_ns)>
+            call.start_mono_ns;
+    if (!overlaps || record.uuid != uuid || record.gpu_instance) continue;
+    if (average.end_mono_ns == 0) average.start_mono_ns = window.start_mono_ns;
+    average.end_mono_ns = window.end_mono_ns;
+    const auto weight = static_cast<double>(window.end_mono_ns - window.start_mono_ns);
+    for (size_t i = 0; i < kGpuCounters; ++i) {
+      if (!window.values[i]) continue;
+      sums[i] += static_cast<double>(*window.values[i]) * weight;
+      weights[i] += weight;
+    }
+  }
+  for (size_t i = 0; i < kGpuCounters; ++i) {
+    if (weights[i] > 0) average.values[i] = static_cast<uint64_t>(sums[i] / weights[i] + 0.5);
+  }
+  return average;
 }
 
 void CaptureReader::add_kernels(const CallInCapture& call, GpuDuringCall& gpu) {

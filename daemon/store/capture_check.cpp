@@ -104,6 +104,16 @@ void check_work(const Capture& capture, Checker& check) {
   }
 }
 
+// A negative time is one beyond the end of time, as an unsigned one.
+void check_gpu_counters(const Capture& capture, Checker& check) {
+  for (size_t i = 0; i < capture.gpu_counters.size(); ++i) {
+    const GpuCounterWindow& window = capture.gpu_counters[i].window;
+    const auto start_ns = static_cast<uint64_t>(window.start_mono_ns);
+    check.time("hardware counters", i, start_ns,
+               static_cast<uint64_t>(window.end_mono_ns) - start_ns);
+  }
+}
+
 }  // namespace
 
 Status check_capture(const Capture& capture) {
@@ -112,6 +122,7 @@ Status check_capture(const Capture& capture) {
   check_tables(capture, check);
   check_host_events(capture, check);
   check_work(capture, check);
+  check_gpu_counters(capture, check);
   return check.status();
 }
 

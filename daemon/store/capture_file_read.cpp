@@ -80,6 +80,7 @@ void CaptureReader::take_head(const v1::StoredHead& head) {
   reserve(capture_.waits, counts_.waits(), 5);
   reserve(capture_.gaps, counts_.gaps(), 5);
   reserve(capture_.capture_sites, counts_.capture_sites(), 8);
+  reserve(capture_.gpu_counters, counts_.gpu_counters(), 20);  // a UUID, and four columns
 }
 
 void CaptureReader::take(const Piece& piece) {
@@ -120,6 +121,11 @@ void CaptureReader::take(const Piece& piece) {
       if (parse(piece, gaps)) take_gaps(gaps);
       return;
     }
+    case StoredCapture::kGpuCountersFieldNumber: {
+      v1::StoredGpuCounters counters;
+      if (parse(piece, counters)) take_gpu_counters(counters);
+      return;
+    }
     default:  // a later version's: nothing this one shows
       return;
   }
@@ -130,7 +136,8 @@ Result<Capture> CaptureReader::finish() {
       capture_.calls.size() == counts_.calls() && capture_.launches.size() == counts_.launches() &&
       capture_.work.size() == counts_.work() && capture_.waits.size() == counts_.waits() &&
       capture_.gaps.size() == counts_.gaps() &&
-      capture_.capture_sites.size() == counts_.capture_sites();
+      capture_.capture_sites.size() == counts_.capture_sites() &&
+      capture_.gpu_counters.size() == counts_.gpu_counters();
   if (!is_complete) fail("fewer or more events than it says");
   RETURN_IF_ERROR(problem_);
   if (const Status checked = check_capture(capture_); !checked.ok()) {

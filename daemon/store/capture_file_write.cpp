@@ -278,6 +278,22 @@ std::string write_gaps(const std::vector<CaptureGap>& gaps, TextNumbers& texts) 
   return bytes;
 }
 
+void append_gpu_counters(std::string& bytes, const std::vector<GpuCounterRecord>& records) {
+  append_rows<v1::StoredGpuCounters>(
+      bytes, StoredCapture::kGpuCountersFieldNumber, std::span<const GpuCounterRecord>(records),
+      [](const GpuCounterRecord& row, v1::StoredGpuCounters& piece, Differences& before) {
+        const auto start_ns = static_cast<uint64_t>(row.window.start_mono_ns);
+        piece.add_start_mono_ns(subtract(start_ns, before.start_ns));
+        piece.add_duration_ns(static_cast<uint64_t>(row.window.end_mono_ns) - start_ns);
+        piece.mutable_gpu_uuid()->append(reinterpret_cast<const char*>(row.uuid.data()),
+                                         row.uuid.size());
+        piece.add_gpu(row.gpu);
+        piece.add_gpu_instance(row.gpu_instance ? *row.gpu_instance + 1 : 0);
+        piece.set_counters(kGpuCounters);
+        for (const auto& value : row.window.values) piece.add_value(value ? *value + 1 : 0);
+      });
+}
+
 v1::StoredHead make_head(const Capture& capture, const CaptureRow& row) {
   v1::StoredHead head;
   head.set_format(kStoredFormat);
@@ -299,6 +315,7 @@ v1::StoredHead make_head(const Capture& capture, const CaptureRow& row) {
   head.mutable_counts()->set_waits(capture.waits.size());
   head.mutable_counts()->set_gaps(capture.gaps.size());
   head.mutable_counts()->set_capture_sites(capture.capture_sites.size());
+  head.mutable_counts()->set_gpu_counters(capture.gpu_counters.size());
   return head;
 }
 
@@ -309,8 +326,9 @@ Status check_count(const char* what, size_t count, size_t most) {
 }
 
 Status check_sizes(const Capture& capture) {
-  for (const size_t count : {capture.calls.size(), capture.launches.size(), capture.work.size(),
-                             capture.waits.size(), capture.gaps.size()}) {
+  for (const size_t count :
+       {capture.calls.size(), capture.launches.size(), capture.work.size(), capture.waits.size(),
+        capture.gaps.size(), capture.gpu_counters.size()}) {
     RETURN_IF_ERROR(check_count("events", count, kMaxCaptureEvents));
   }
   for (const size_t count :
@@ -358,6 +376,7 @@ Result<std::string> encode_capture(const Capture& capture, const CaptureRow& row
   append_waits(bytes, capture.waits);
   bytes += gaps;
   append_launches(bytes, StoredCapture::kCaptureSitesFieldNumber, capture.capture_sites);
+  append_gpu_counters(bytes, capture.gpu_counters);
   RETURN_IF_ERROR(check_count("bytes", bytes.size() + kCaptureTrailerBytes, kMaxCaptureFileBytes));
   bytes += make_capture_trailer(bytes);
   return bytes;

@@ -93,6 +93,7 @@ class CaptureReader {
   void take_work(const v1::StoredWork& piece);
   void take_waits(const v1::StoredWaits& piece);
   void take_gaps(const v1::StoredGaps& piece);
+  void take_gpu_counters(const v1::StoredGpuCounters& piece);
 
   const size_t file_bytes_;
   Status problem_;

@@ -1,5 +1,8 @@
 // Reading blocks of events.
 
+#include <algorithm>
+#include <cstring>
+
 #include "daemon/store/capture_reader.h"
 
 namespace gpuperf {
@@ -107,6 +110,36 @@ void CaptureReader::take_gaps(const v1::StoredGaps& piece) {
                              .process = minus_one(piece.process(i)),
                              .cause = get_text(piece.cause(i)),
                              .count = piece.count(i)});
+  }
+}
+
+void CaptureReader::take_gpu_counters(const v1::StoredGpuCounters& piece) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(rows, {piece.duration_ns_size(), piece.gpu_size(), piece.gpu_instance_size()})) {
+    return;
+  }
+  constexpr size_t kUuidBytes = sizeof(GpuUuid);
+  const size_t counters = piece.counters();
+  if (piece.gpu_uuid().size() != rows * kUuidBytes ||
+      static_cast<uint64_t>(piece.value_size()) != uint64_t{rows} * counters) {
+    return fail("columns of different lengths");
+  }
+  uint64_t before_ns = 0;
+  for (size_t i = 0; i < rows; ++i) {
+    const auto at = static_cast<int>(i);
+    const uint64_t start_ns = add(before_ns, piece.start_mono_ns(at));
+    GpuCounterRecord row{.gpu = piece.gpu(at)};
+    std::memcpy(row.uuid.data(), piece.gpu_uuid().data() + i * kUuidBytes, kUuidBytes);
+    const uint32_t instance = piece.gpu_instance(at);
+    if (instance != 0) row.gpu_instance = instance - 1;
+    row.window.start_mono_ns = static_cast<int64_t>(start_ns);
+    row.window.end_mono_ns = static_cast<int64_t>(start_ns + piece.duration_ns(at));
+    // A later version's have more, an earlier one's fewer.
+    for (size_t k = 0; k < std::min(counters, kGpuCounters); ++k) {
+      const uint64_t value = piece.value(static_cast<int>(i * counters + k));
+      if (value != 0) row.window.values[k] = value - 1;
+    }
+    capture_.gpu_counters.push_back(row);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 #include <utility>
 
@@ -132,7 +133,16 @@ class TimelineMaker {
     for (uint32_t i = 0; i < capture_.devices.size(); ++i) {
       const CaptureDevice& device = capture_.devices[i];
       timeline_.groups.push_back(
-          {fmt::format("GPU {} {}", device.number, format_gpu_uuid(device.uuid)), ids_.make(), i});
+          {fmt::format("GPU {} {}", device.number, format_gpu_uuid(device.uuid)), ids_.make(), i,
+           device.uuid});
+    }
+    std::set<GpuUuid> known;
+    for (const CaptureDevice& device : capture_.devices) known.insert(device.uuid);
+    for (const GpuCounterRecord& record : capture_.gpu_counters) {
+      if (!known.insert(record.uuid).second) continue;
+      timeline_.groups.push_back(
+          {fmt::format("GPU {} {}", record.gpu, format_gpu_uuid(record.uuid)), ids_.make(),
+           kNoIndex, record.uuid});
     }
   }
 

@@ -39,6 +39,7 @@ struct TraceGroup {
   std::string name;
   uint32_t id = 0;  // a pid; unlike that of every other group
   uint32_t device = kNoIndex;
+  GpuUuid gpu_uuid{};  // of a GPU, also of one that no process of the capture used
 };
 
 struct TraceCounter {

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <optional>
 #include <utility>
 
 #include "daemon/view/device_busy.h"
@@ -68,6 +70,36 @@ std::vector<QueueStep> to_shares(const Capture& capture,
   return steps;
 }
 
+uint32_t to_step(const GpuCounterRow& row, uint64_t value) {
+  const uint64_t unit = row.is_ratio ? kRatioMillion / 100 : 1'000'000;
+  return static_cast<uint32_t>(std::min<uint64_t>((value + unit / 2) / unit, UINT32_MAX));
+}
+
+// Windows of one GPU, or of one GPU instance of it, by start.
+void add_hardware_counters(const Capture& capture,
+                           const std::vector<const GpuCounterRecord*>& records, uint32_t group,
+                           std::vector<TraceCounter>& counters) {
+  const uint64_t last_ns = capture.start_mono_ns + capture.duration_ns;
+  for (const GpuCounterRow& row : gpu_counter_rows()) {
+    std::vector<QueueStep> steps;
+    uint64_t end_ns = 0;  // of the window before
+    for (const GpuCounterRecord* record : records) {
+      const auto& value = record->window.values[static_cast<size_t>(row.counter)];
+      if (!value) continue;
+      const uint64_t start_ns =
+          std::max(static_cast<uint64_t>(record->window.start_mono_ns), capture.start_mono_ns);
+      if (end_ns != 0 && start_ns > end_ns) steps.push_back({end_ns, 0});
+      steps.push_back({start_ns, to_step(row, *value)});
+      end_ns = static_cast<uint64_t>(record->window.end_mono_ns);
+    }
+    if (steps.empty()) continue;
+    if (end_ns < last_ns) steps.push_back({end_ns, 0});
+    std::string name = fmt::format("{} {}", row.words, row.is_ratio ? "percent" : "MB/s");
+    if (records[0]->gpu_instance) name += fmt::format(", instance {}", *records[0]->gpu_instance);
+    counters.push_back({std::move(name), group, std::move(steps)});
+  }
+}
+
 }  // namespace
 
 std::string make_stream_name(const Capture& capture, uint32_t stream) {
@@ -100,6 +132,19 @@ std::vector<TraceCounter> make_counters(const Capture& capture, const Timeline& 
     if (queues[i].empty() || device >= device_groups.size()) continue;
     counters.push_back({"queue depth: " + make_stream_name(capture, i), device_groups[device],
                         thin_queue(capture, std::move(queues[i]))});
+  }
+  std::map<std::pair<GpuUuid, std::optional<uint32_t>>, std::vector<const GpuCounterRecord*>> gpus;
+  for (const GpuCounterRecord& record : capture.gpu_counters) {
+    gpus[{record.uuid, record.gpu_instance}].push_back(&record);
+  }
+  std::map<GpuUuid, uint32_t> gpu_groups;
+  for (uint32_t i = 0; i < timeline.groups.size(); ++i) {
+    gpu_groups.emplace(timeline.groups[i].gpu_uuid, i);
+  }
+  for (const auto& [gpu, records] : gpus) {
+    const auto group = gpu_groups.find(gpu.first);
+    if (group == gpu_groups.end()) continue;  // make_timeline has one for each
+    add_hardware_counters(capture, records, group->second, counters);
   }
   return counters;
 }

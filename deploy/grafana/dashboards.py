@@ -217,6 +217,7 @@ SLOW_CALLS = [
               (top(10, total("stage, reason", "gpuperf_dropped_total", HOST + ',stage=~"slow|store|watch|log|stacks|symbols"')), "{{stage}} {{reason}}"))]),
 ]
 
+GPU_NAME = "{{instance}} GPU {{gpu}} {{gpu_instance}}"
 KERNELS = [
     ("Now", 4, [
         stat("GPU busy", "percentunit", 4, "Mean share of time that injected processes keep a GPU busy.", f"avg({busy(BUSY)})"),
@@ -233,6 +234,17 @@ KERNELS = [
                 (("", "any"), ("kernel_", "kernels"), ("copy_", "copies and memsets"), ("graph_", "graphs"))), reach=1),
         lines("Utilization by the driver", "percentunit", 8, "Share of the last second during which a kernel of any process ran. If it is higher than GPU busy, some processes are not injected.",
               (f"gpuperf_gpu_utilization_ratio{{{GPU}}}", "{{instance}} GPU {{gpu}}"), reach=1)]),
+    ("What the GPUs are busy with", 8, [
+        lines("SMs", "percentunit", 6, "From hardware counters (NVML GPM), Hopper and later. Active: an SM has a warp. Low with a busy GPU: kernels too small to fill it.",
+              (f"gpuperf_gpu_sm_active_ratio{{{GPU}}}", f"{GPU_NAME} active"),
+              (f"gpuperf_gpu_sm_occupancy_ratio{{{GPU}}}", f"{GPU_NAME} occupancy"), reach=1),
+        lines("Tensor pipe", "percentunit", 6, "Share of cycles in which the tensor pipes were active. DCGM_FI_PROF_PIPE_TENSOR_ACTIVE.",
+              (f'gpuperf_gpu_pipe_active_ratio{{{GPU},pipe="tensor"}}', GPU_NAME), reach=1),
+        lines("Memory bandwidth", "percentunit", 6, "Of the peak of the device memory. High with a low tensor pipe: the GPU waits for its memory.",
+              (f"gpuperf_gpu_dram_active_ratio{{{GPU}}}", GPU_NAME), reach=1),
+        lines("PCIe and NVLink", "Bps", 6, "As the GPU sees it: receive is from the host or another GPU.",
+              (f"gpuperf_gpu_pcie_bytes_per_second{{{GPU}}}", f"{GPU_NAME} PCIe {{{{direction}}}}"),
+              (f"gpuperf_gpu_nvlink_bytes_per_second{{{GPU}}}", f"{GPU_NAME} NVLink {{{{direction}}}}"))]),
     ("Launches", 8, [
         heatmap("From launch to start on the GPU", "s", 12, "Launches per second by latency. Microseconds: the GPU waits for the host. Milliseconds: work queues on the GPU.", LATENCY, HOST),
         heatmap("Durations of kernels", "s", 12, "Kernels per second by their time on the GPU. Many below 10 us: launches cost more than the work.", KERNEL, HOST)]),

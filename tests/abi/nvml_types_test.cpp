@@ -53,6 +53,35 @@ SAME_PLACE(NvmlEventData, device, nvmlEventData_t, device);
 SAME_PLACE(NvmlEventData, event_type, nvmlEventData_t, eventType);
 SAME_PLACE(NvmlEventData, event_data, nvmlEventData_t, eventData);
 
+#ifdef NVML_GPM_METRICS_GET_VERSION  // since CUDA 11.8
+SAME_SIZE(NvmlGpmSample, nvmlGpmSample_t);
+SAME_SIZE(NvmlGpmSupport, nvmlGpmSupport_t);
+SAME_PLACE(NvmlGpmSupport, version, nvmlGpmSupport_t, version);
+SAME_PLACE(NvmlGpmSupport, is_supported_device, nvmlGpmSupport_t, isSupportedDevice);
+SAME_SIZE(NvmlGpmMetric, nvmlGpmMetric_t);
+SAME_PLACE(NvmlGpmMetric, metric_id, nvmlGpmMetric_t, metricId);
+SAME_PLACE(NvmlGpmMetric, result, nvmlGpmMetric_t, nvmlReturn);
+SAME_PLACE(NvmlGpmMetric, value, nvmlGpmMetric_t, value);
+SAME_PLACE(NvmlGpmMetricsGet, version, nvmlGpmMetricsGet_t, version);
+SAME_PLACE(NvmlGpmMetricsGet, count, nvmlGpmMetricsGet_t, numMetrics);
+SAME_PLACE(NvmlGpmMetricsGet, sample1, nvmlGpmMetricsGet_t, sample1);
+SAME_PLACE(NvmlGpmMetricsGet, sample2, nvmlGpmMetricsGet_t, sample2);
+static_assert(offsetof(NvmlGpmMetricsGet, metrics) == offsetof(nvmlGpmMetricsGet_t, metrics) &&
+              kGpmMetricsAtOnce <= NVML_GPM_METRIC_MAX);
+static_assert(NvmlGpmSupport().version == NVML_GPM_SUPPORT_VERSION &&
+              NvmlGpmMetricsGet().version == NVML_GPM_METRICS_GET_VERSION);
+static_assert(kGpmGraphics == NVML_GPM_METRIC_GRAPHICS_UTIL && kGpmSm == NVML_GPM_METRIC_SM_UTIL &&
+              kGpmSmOccupancy == NVML_GPM_METRIC_SM_OCCUPANCY &&
+              kGpmInteger == NVML_GPM_METRIC_INTEGER_UTIL &&
+              kGpmAnyTensor == NVML_GPM_METRIC_ANY_TENSOR_UTIL &&
+              kGpmDram == NVML_GPM_METRIC_DRAM_BW_UTIL && kGpmFp64 == NVML_GPM_METRIC_FP64_UTIL &&
+              kGpmFp32 == NVML_GPM_METRIC_FP32_UTIL && kGpmFp16 == NVML_GPM_METRIC_FP16_UTIL &&
+              kGpmPcieTransmit == NVML_GPM_METRIC_PCIE_TX_PER_SEC &&
+              kGpmPcieReceive == NVML_GPM_METRIC_PCIE_RX_PER_SEC &&
+              kGpmNvlinkReceive == NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC &&
+              kGpmNvlinkTransmit == NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC);
+#endif
+
 static_assert(kNvmlSuccess == NVML_SUCCESS && kNvmlUninitialized == NVML_ERROR_UNINITIALIZED &&
               kNvmlInvalidArgument == NVML_ERROR_INVALID_ARGUMENT &&
               kNvmlNotSupported == NVML_ERROR_NOT_SUPPORTED &&

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """The GPU tests: gpuperfd beside real PyTorch work, its counts against torch.profiler's.
 
-usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth | causes | stacks | nvml
+usage: checks.py BUNDLE RESULTS_FOLDER [CHECK...]      CHECK: cuda_calls | kernels | libraries | truth | causes | stacks | nvml | gpm
 
 Starts the bundle's daemon, runs each check, prints PASS or FAIL per claim and writes what it saw to
 the results folder. The last line is "N passed, N failed"; exit code 1 when something failed.
@@ -18,6 +18,7 @@ import tempfile
 import time
 import urllib.request
 
+from gpm_check import check_counter_cost, check_counters
 from session_rig import Report
 
 BUNDLE = pathlib.Path(sys.argv[1]).resolve()
@@ -31,7 +32,7 @@ LAUNCHES = ["cuLaunchKernel", "cuLaunchKernel_ptsz", "cuLaunchKernelEx", "cuLaun
 class Daemon:
     """The bundle's gpuperfd with a runtime folder of its own."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, **stats):
         self.folder = pathlib.Path(folder)
         self.address = f"unix:{self.folder}/api.sock"
         with open(BUNDLE / "config.json", encoding="utf-8") as file:
@@ -52,12 +53,12 @@ class Daemon:
         config.setdefault("libraries", {})["custom_sym"] = [str(self.folder / "libstall.so")]
         # Counts are compared with the truth: nothing may be taken out.
         config.setdefault("overhead", {})["budget_percent"] = 0
-        config.setdefault("stats", {})["interval_ms"] = 250
+        config["stats"] = config.get("stats", {}) | {"interval_ms": 250} | stats
         config.setdefault("metrics", {})["listen"] = METRICS_ADDRESS
         config.setdefault("grpc", {})["listen"] = self.address
         config["storage"] = {"path": str(self.folder) + "/store"}
         (self.folder / "config.json").write_text(json.dumps(config, indent=2), encoding="utf-8")
-        self.log = open(RESULTS / "gpuperfd.log", "w", encoding="utf-8")
+        self.log = open(RESULTS / "gpuperfd.log", "a", encoding="utf-8")
         self.process = subprocess.Popen(
             [BUNDLE / "bin/gpuperfd", "--config", self.folder / "config.json",
              "--runtime-dir", self.folder], stdout=self.log, stderr=subprocess.STDOUT)
@@ -598,7 +599,7 @@ def write_views(report, daemon):
 
 
 def main():
-    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth", "causes", "stacks", "nvml"]
+    wanted = sys.argv[3:] or ["cuda_calls", "kernels", "libraries", "truth", "causes", "stacks", "nvml", "gpm"]
     report = Report(RESULTS / "summary.txt")
     version = (BUNDLE / "VERSION").read_text(encoding="utf-8").strip()
     gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"],
@@ -622,10 +623,14 @@ def main():
                 check_stacks(report, daemon, folder)
             if "nvml" in wanted:
                 check_nvml(report, daemon)
+            if "gpm" in wanted:
+                check_counters(report, daemon, BUNDLE)
             write_views(report, daemon)
         finally:
             code = daemon.stop()
         report.check("gpuperfd stops on SIGTERM", code == 0, f"exit code {code}")
+        if "gpm" in wanted:
+            check_counter_cost(report, BUNDLE, lambda counters: Daemon(folder, gpu_counters=counters))
     report.say(f"{report.passed} passed, {report.failed} failed")
     sys.exit(1 if report.failed else 0)
 

@@ -2,6 +2,7 @@
 """GPU health end to end on hosts without a GPU: the daemon, the CLI and the metrics with a
 libnvidia-ml.so.1 that answers what a script says (tests/fakes/nvml)."""
 
+import json
 import os
 import re
 import signal
@@ -57,6 +58,10 @@ class FakeDriver(gs.Daemon):
 
     def wait_for_first(self, index=0):
         return self.wait_for_gpu("a GPU that was read", lambda gpu: gpu["age_ns"] > 0, index)
+
+    def wait_for_counters(self, index=0, seconds=20):
+        return self.wait_for_gpu("hardware counters", lambda gpu: gpu["counters"]["window_ns"] > 0,
+                                 index, seconds)
 
     def metrics(self):
         with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics", timeout=10) as answer:
@@ -215,6 +220,115 @@ class GpusTest(unittest.TestCase):
             daemon.wait_for_gpu("the GPU back", lambda row: row["state"] == "ok")
 
             self.assertEqual(daemon.query("status")["problems"], [])
+
+    def test_shows_hardware_counters(self):
+        with FakeDriver() as daemon:
+            gpu = daemon.wait_for_counters()
+
+            counters = gpu["counters"]
+            self.assertEqual(
+                {name: value for name, value in counters.items() if value is not None
+                 and name.endswith(("_ratio", "_per_second"))},
+                {"graphics_engine_active_ratio": 0.985, "sm_active_ratio": 0.9725,
+                 "sm_occupancy_ratio": 0.1275, "tensor_active_ratio": 0.835,
+                 "fp32_active_ratio": 0.005, "fp16_active_ratio": 0, "dram_active_ratio": 0.145,
+                 "pcie_transmit_bytes_per_second": 12 << 20,
+                 "pcie_receive_bytes_per_second": 2 << 30})
+            self.assertAlmostEqual(counters["window_ns"], 1e9, delta=3e8)
+            self.assertEqual((counters["reason"], counters["failed_samples"]), ("", 0))
+            whole = {"gpu": "0", "uuid": gpu["uuid"], "gpu_instance": ""}
+            for metric, value in {"graphics_engine_active_ratio": 0.985, "sm_active_ratio": 0.9725,
+                                  "sm_occupancy_ratio": 0.1275, "dram_active_ratio": 0.145}.items():
+                self.assertEqual(daemon.metric("gpuperf_gpu_" + metric, **whole), value)
+            self.assertEqual(daemon.metric("gpuperf_gpu_pipe_active_ratio", pipe="tensor", **whole),
+                             0.835)
+            self.assertIsNone(daemon.metric("gpuperf_gpu_pipe_active_ratio", pipe="fp64"))
+            self.assertEqual(daemon.metric("gpuperf_gpu_pcie_bytes_per_second",
+                                           direction="receive", **whole), 2 << 30)
+            self.assertIsNone(daemon.metric("gpuperf_gpu_nvlink_bytes_per_second"))
+            table = daemon.ctl("gpus").stdout
+            self.assertRegex(table, r"GPU +ENGINE +SM +OCCUPANCY +TENSOR")
+            self.assertRegex(table, r"0 +98\.5 % +97\.2 % +12\.8 % +83\.5 % +- ")
+
+    def test_captures_hold_hardware_counters(self):
+        with FakeDriver() as daemon:
+            daemon.wait_for_counters()
+            time.sleep(2)
+            capture = daemon.query("trace", "freeze", "--last", "3s")
+            capture = capture[0] if isinstance(capture, list) else capture
+
+            chrome = json.loads(daemon.ctl("trace", "fetch", str(capture["id"]), "--format", "chrome").stdout)
+
+            values = {event["args"]["value"] for event in chrome["traceEvents"]
+                      if event["ph"] == "C" and event["name"] == "tensor pipe percent"}
+            self.assertIn(84, values)
+            names = {event["args"]["name"] for event in chrome["traceEvents"]
+                     if event["name"] == "process_name"}
+            self.assertIn("GPU 0 GPU-0123abcd-0000-1111-2222-000000000000", names)
+
+    def test_says_that_a_gpu_has_no_hardware_counters(self):
+        with FakeDriver(gpus=2, **{"1.gpm_supported": 0}) as daemon:
+            daemon.wait_for_counters()
+            text = "GPU 1: no hardware counters: this GPU has none"
+
+            counters = daemon.gpus()[1]["counters"]
+            self.assertEqual((counters["samples"], counters["failing"]), (0, False))
+            self.assertIn(text, daemon.ctl("gpus").stdout)
+            self.assertRegex(daemon.ctl("doctor", check=False).stdout, rf"ok +gpus +{text}")
+            self.assertIsNone(daemon.metric("gpuperf_gpu_sm_active_ratio", gpu="1"))
+            self.assertIsNone(daemon.metric("gpuperf_gpu_counter_samples_total", gpu="1"))
+
+    def test_does_without_gpm_in_the_driver(self):
+        with FakeDriver(**{"return.nvmlGpmQueryDeviceSupport": 13}) as daemon:
+            gpu = daemon.wait_for_gpu("a reason", lambda row: row["counters"]["reason"])
+
+            self.assertIn("driver cannot read them", gpu["counters"]["reason"])
+            self.assertFalse(gpu["counters"]["failing"])
+            self.assertEqual(gpu["verdict"], "healthy")
+            self.assertEqual(daemon.query("status")["problems"], [])
+
+    def test_comes_back_when_a_profiler_gives_the_counters_back(self):
+        with FakeDriver() as daemon:
+            daemon.wait_for_counters()
+            daemon.set(**{"return.nvmlGpmSampleGet": 999})
+            daemon.wait_for_gpu("a failed sample", lambda row: row["counters"]["failing"])
+            self.assertIsNone(daemon.metric("gpuperf_gpu_sm_active_ratio"))
+            self.assertRegex(daemon.ctl("doctor", check=False).stdout,
+                             r"hint +gpus +GPU 0: no hardware counters: nvmlGpmSampleGet: Unknown")
+            # Samples work, their values do not.
+            daemon.set(**{"return.nvmlGpmSampleGet": None, **{
+                f"0.gpm.{metric}": "nan" for metric in (1, 2, 3, 5, 10, 12, 13, 20, 21)}})
+            daemon.wait_for_gpu("values that are none",
+                                lambda row: "has no values" in row["counters"]["reason"])
+            daemon.set(**{f"0.gpm.{metric}": None for metric in (1, 2, 3, 5, 10, 12, 13, 20, 21)})
+
+            gpu = daemon.wait_for_counters(seconds=40)
+
+            self.assertGreaterEqual(gpu["counters"]["failed_samples"], 2)
+            self.assertEqual(daemon.metric("gpuperf_gpu_counter_failures_total", gpu="0"),
+                             daemon.gpus()[0]["counters"]["failed_samples"])
+            self.assertEqual(daemon.metric("gpuperf_gpu_sm_active_ratio", gpu="0"), 0.9725)
+
+    def test_reads_hardware_counters_of_gpu_instances(self):
+        with FakeDriver(**{"0.mig": 1}) as daemon:
+            gpu = daemon.wait_for_gpu("counters of an instance", lambda row: [
+                part for part in row["mig_instances"] if part["counters"]
+                and part["counters"]["window_ns"] > 0])
+
+            part = gpu["mig_instances"][0]
+            self.assertEqual(part["gpu_instance"], 3)
+            self.assertEqual(part["counters"]["sm_active_ratio"], 0.5)
+            self.assertIn("per GPU instance", gpu["counters"]["reason"])
+            self.assertEqual(daemon.metric("gpuperf_gpu_sm_active_ratio", gpu_instance="3"), 0.5)
+            self.assertIsNone(daemon.metric("gpuperf_gpu_sm_active_ratio", gpu_instance=""))
+            self.assertRegex(daemon.ctl("gpus").stdout, r"GPU +INSTANCE +ENGINE")
+
+    def test_can_leave_hardware_counters_out(self):
+        with FakeDriver({"stats": {"gpu_interval_ms": 100, "gpu_counters": False}}) as daemon:
+            daemon.wait_for_first()
+
+            self.assertEqual(daemon.gpus()[0]["counters"]["samples"], 0)
+            self.assertIn("switched off: stats.gpu_counters", daemon.ctl("gpus").stdout)
 
     def test_backs_off_from_slow_calls(self):
         with FakeDriver(**{"delay.nvmlDeviceGetClockInfo": 120}) as daemon:

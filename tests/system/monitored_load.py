@@ -50,7 +50,8 @@ class Load(contextlib.ExitStack):
     def __enter__(self):
         super().__enter__()
         try:
-            self.daemon = FakeDriver(None, gpus=2, **{"0.thermal_field": 269, "0.reasons": 0x48})
+            self.daemon = FakeDriver(None, gpus=2, **{"0.thermal_field": 269, "0.reasons": 0x48,
+                                                          "0.gpm.60": 4096, "0.gpm.61": 2048})
             settings = json.loads(self.daemon.config.read_text(encoding="utf-8"))
             for section, values in {**make_config(self.daemon.path), **self.config}.items():
                 settings[section] = {**settings.get(section, {}), **values}

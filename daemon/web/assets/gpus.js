@@ -53,6 +53,26 @@ async function refreshKernels() {
 
 export const kernelsView = {name: 'kernels', title: 'Kernels', node: kernelNode, refresh: refreshKernels};
 
+// Hardware counters of a GPU, or of its GPU instances in MIG mode.
+const COUNTERS = [['Engine', 'graphics_engine_active_ratio'], ['SMs', 'sm_active_ratio'], ['SM occupancy', 'sm_occupancy_ratio'], ['Tensor pipe', 'tensor_active_ratio'],
+  ['DRAM', 'dram_active_ratio'], ['FP64 pipe', 'fp64_active_ratio'], ['FP32 pipe', 'fp32_active_ratio'], ['FP16 pipe', 'fp16_active_ratio'], ['Integer pipe', 'integer_active_ratio']];
+const LINKS = [['PCIe', 'pcie'], ['NVLink', 'nvlink']];
+
+function counters(told, title) {
+  if (!told || (!num(told.window_ns) && !told.reason)) return null;
+  if (!num(told.window_ns)) return h('p.dim', {}, `${title}: none, ${told.reason}`);
+  const links = LINKS.filter(([, key]) => told[`${key}_transmit_bytes_per_second`] !== undefined).map(([name, key]) => [name,
+    `${bytes(num(told[`${key}_transmit_bytes_per_second`]))}/s sent, ${bytes(num(told[`${key}_receive_bytes_per_second`]))}/s received`]);
+  return h('div.counters', {}, h('span.dim', {title: 'From the GPU’s hardware counters (NVML GPM), all processes together'}, `${title}, average of ${duration(told.window_ns)}`),
+    facts([...COUNTERS.filter(([, key]) => told[key] !== undefined).map(([name, key]) => [name, [percent(num(told[key])), share(told[key])]]), ...links]));
+}
+
+function allCounters(gpu) {
+  const instances = new Map(gpu.mig_instances.filter((part) => part.counters).map((part) => [part.gpu_instance, part.counters]));
+  if (!instances.size) return [counters(gpu.counters, 'Hardware counters')];
+  return [...instances].map(([id, told]) => counters(told, `Hardware counters of GPU instance ${id}`));
+}
+
 const TONES = {ok: 'good', limited: '', slowed: 'warn', failing: 'bad', lost: 'bad'};
 
 function card(gpu) {
@@ -65,7 +85,7 @@ function card(gpu) {
     h('span.dim', {}, `Memory ${value('memory_used_bytes', bytes)} of ${value('memory_total_bytes', bytes)}`), h('div.gpu-bar', {}, h('i', {style: {width: `${used * 100}%`}})),
     facts([['Power', gpu.power_watts === undefined ? '' : `${num(gpu.power_watts).toFixed(0)} of ${num(gpu.power_limit_watts).toFixed(0)} W`],
       ['Temperature', value('temperature_celsius', (v) => `${v} °C`)], ['Clock', value('sm_clock_hz', (v) => `${(v / 1e6).toFixed(0)} of ${(num(gpu.sm_clock_max_hz) / 1e6).toFixed(0)} MHz`)],
-      ['Throttled by', gpu.limited_by], ['XIDs', gpu.xids.map((x) => `${x.xid} (${count(x.count)} ×, ${x.meaning})`).join('; ')]]));
+      ['Throttled by', gpu.limited_by], ['XIDs', gpu.xids.map((x) => `${x.xid} (${count(x.count)} ×, ${x.meaning})`).join('; ')]]), allCounters(gpu));
 }
 
 const TONE_OF_STATE = {collecting: 'good', failed: 'bad', yielded: 'warn', paused: 'warn'};

@@ -72,6 +72,10 @@ function showWait(wait) {
 const launcher = (who) => who && (who.frame || who.operation || who.function)
   ? [who.operation, who.frame].filter(Boolean).join(' · ') || who.function : '';
 
+const describeCounters = (device) => `GPU ${device.number} as a whole, all processes, average of ${duration(device.counters.window_ns)} around the call: `
+  + [['SMs', 'sm_active_ratio'], ['occupancy', 'sm_occupancy_ratio'], ['tensor pipe', 'tensor_active_ratio'], ['DRAM', 'dram_active_ratio']]
+    .filter(([, key]) => device.counters[key] !== undefined).map(([name, key]) => `${name} ${percent(num(device.counters[key]))}`).join(', ');
+
 function showGpu(gpu, whole) {
   if (!gpu) return null;
   const busy = num(gpu.busy_ns), idle = num(gpu.idle_ns);
@@ -85,6 +89,7 @@ function showGpu(gpu, whole) {
     rows.length ? h('div.scroll', {}, h('table', {}, h('tbody', {}, rows.map(([name, ns, times, who]) => h('tr', {}, h('td.wide.mono', {}, name),
       h('td.number', {}, duration(ns)), h('td.number.dim', {}, `${times} ×`), h('td.wide.dim', {}, who)))))) : null,
     num(gpu.others_ns) ? h('p', {}, `Other processes had the GPU for ${duration(gpu.others_ns)}: ${gpu.others.map((o) => `${o.comm} (${o.pid})`).join(', ')}`) : null,
+    gpu.devices.map((device) => device.counters ? h('p', {}, describeCounters(device)) : null),
     gpu.missing.map((text) => h('p.warn', {}, text))];
 }
 

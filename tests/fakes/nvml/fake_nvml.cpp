@@ -10,6 +10,11 @@
 //   N.lost=1                      GPU N answers "GPU is lost" to everything
 //   N.FIELD=VALUE                 a value of GPU N, see kDefaults; "-" = not supported
 //   N.field.ID=VALUE              a field value that has no name here, unsigned long long
+//   N.gpm.ID=VALUE                metric ID of GPM of GPU N, in the units of nvml.h; "nan" = NaN
+//   N.gpm_supported=0             GPU N has no GPM
+//   N.mig=1                       GPU N is in MIG mode with one instance, GPU instance 3; its
+//   metrics are
+//                                 those of N.mig_gpm.ID
 //   events=0:8:79,1:2:0           notices, as GPU:event type:data; each is told once, in order
 
 #include <unistd.h>
@@ -68,6 +73,18 @@ const Script kDefaults = {
     {"power_brake_ns", "0"},
     {"thermal_field", "251"},
     {"mig", "-"},
+    {"gpm_supported", "1"},
+    {"gpm.1", "98.5"},    // graphics engine
+    {"gpm.2", "97.25"},   // SMs
+    {"gpm.3", "12.75"},   // occupancy
+    {"gpm.5", "83.5"},    // tensor
+    {"gpm.10", "14.5"},   // DRAM
+    {"gpm.12", "0.5"},    // FP32
+    {"gpm.13", "0"},      // FP16
+    {"gpm.20", "12"},     // PCIe sent, MiB/s
+    {"gpm.21", "2048"},   // PCIe received, MiB/s
+    {"mig_gpm.2", "50"},  // SMs of the MIG instance
+    {"mig_gpm.5", "25"},
     {"process_pid", "0"},
     {"process_memory", "1073741824"},
 };
@@ -160,6 +177,24 @@ std::string get_field_key(unsigned index, unsigned id) {
   return name == kNames.end() ? "field." + std::to_string(id) : name->second;
 }
 
+constexpr unsigned kMigBit = 1u << 16;  // of a device that is a MIG instance
+constexpr unsigned kFakeGpuInstance = 3;
+
+// What a sample remembers: the GPU it is of.
+struct FakeSample {
+  unsigned gpu = 0;
+  bool is_mig = false;
+  bool is_taken = false;
+};
+FakeSample* get_sample(NvmlGpmSample sample) { return reinterpret_cast<FakeSample*>(sample); }
+
+void answer_metric(const FakeSample& sample, NvmlGpmMetric& metric) {
+  const std::string key = (sample.is_mig ? "mig_gpm." : "gpm.") + std::to_string(metric.metric_id);
+  const auto value = find_value(sample.gpu, key);
+  metric.result = value ? kNvmlSuccess : kNvmlNotSupported;
+  if (value) metric.value = std::strtod(value->c_str(), nullptr);
+}
+
 std::atomic<size_t> told_events = 0;
 
 // The next notice that was not told yet.
@@ -222,7 +257,8 @@ EXPORTED NvmlReturn nvmlDeviceGetName(NvmlDevice device, char* buffer, unsigned 
 EXPORTED NvmlReturn nvmlDeviceGetUUID(NvmlDevice device, char* buffer, unsigned bytes) {
   if (const auto code = enter("nvmlDeviceGetUUID", device)) return *code;
   char text[64];
-  std::snprintf(text, sizeof text, "GPU-0123abcd-0000-1111-2222-%012x", get_index(device));
+  std::snprintf(text, sizeof text, "%s-0123abcd-0000-1111-2222-%012x",
+                (get_index(device) & kMigBit) != 0 ? "MIG" : "GPU", get_index(device));
   return copy_text(text, buffer, bytes);
 }
 EXPORTED NvmlReturn nvmlDeviceGetPciInfo_v3(NvmlDevice device, NvmlPciInfo* pci) {
@@ -289,6 +325,61 @@ EXPORTED NvmlReturn nvmlDeviceGetCurrPcieLinkWidth(NvmlDevice device, unsigned* 
 EXPORTED NvmlReturn nvmlDeviceGetMigMode(NvmlDevice device, unsigned* current, unsigned* pending) {
   *pending = 0;
   return answer("nvmlDeviceGetMigMode", device, "mig", current);
+}
+EXPORTED NvmlReturn nvmlDeviceGetMaxMigDeviceCount(NvmlDevice device, unsigned* count) {
+  if (const auto code = enter("nvmlDeviceGetMaxMigDeviceCount", device)) return *code;
+  *count = 7;
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlDeviceGetMigDeviceHandleByIndex(NvmlDevice device, unsigned index,
+                                                        NvmlDevice* mig) {
+  if (const auto code = enter("nvmlDeviceGetMigDeviceHandleByIndex", device)) return *code;
+  if (index != 0) return 6;  // NVML_ERROR_NOT_FOUND
+  *mig = make_device(get_index(device) | kMigBit);
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlDeviceGetGpuInstanceId(NvmlDevice, unsigned* id) {
+  *id = kFakeGpuInstance;
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlDeviceGetComputeInstanceId(NvmlDevice, unsigned* id) {
+  *id = 0;
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlGpmQueryDeviceSupport(NvmlDevice device, NvmlGpmSupport* support) {
+  if (support->version != 1) return kNvmlInvalidArgument;
+  return answer("nvmlGpmQueryDeviceSupport", device, "gpm_supported",
+                &support->is_supported_device);
+}
+EXPORTED NvmlReturn nvmlGpmSampleAlloc(NvmlGpmSample* sample) {
+  if (const auto code = enter("nvmlGpmSampleAlloc")) return *code;
+  *sample = reinterpret_cast<NvmlGpmSample>(new FakeSample());
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlGpmSampleFree(NvmlGpmSample sample) {
+  delete get_sample(sample);
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlGpmSampleGet(NvmlDevice device, NvmlGpmSample sample) {
+  if (const auto code = enter("nvmlGpmSampleGet", device)) return *code;
+  *get_sample(sample) = {.gpu = get_index(device), .is_taken = true};
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlGpmMigSampleGet(NvmlDevice device, unsigned gpu_instance,
+                                        NvmlGpmSample sample) {
+  if (const auto code = enter("nvmlGpmMigSampleGet", device)) return *code;
+  if (gpu_instance != kFakeGpuInstance) return kNvmlInvalidArgument;
+  *get_sample(sample) = {.gpu = get_index(device), .is_mig = true, .is_taken = true};
+  return kNvmlSuccess;
+}
+EXPORTED NvmlReturn nvmlGpmMetricsGet(NvmlGpmMetricsGet* request) {
+  if (const auto code = enter("nvmlGpmMetricsGet")) return *code;
+  const FakeSample& newest = *get_sample(request->sample2);
+  if (request->version != 1 || !newest.is_taken || !get_sample(request->sample1)->is_taken) {
+    return kNvmlInvalidArgument;
+  }
+  for (unsigned i = 0; i < request->count; ++i) answer_metric(newest, request->metrics[i]);
+  return kNvmlSuccess;
 }
 EXPORTED NvmlReturn nvmlDeviceGetComputeRunningProcesses_v3(NvmlDevice device, unsigned* count,
                                                             NvmlProcessInfo* infos) {

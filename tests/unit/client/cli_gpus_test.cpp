@@ -94,6 +94,46 @@ TEST_F(CliGpusTest, SaysWhyThereAreNone) {
   EXPECT_THAT(result.out, HasSubstr("\nNo GPU: there is no NVIDIA GPU on this host\n"));
 }
 
+TEST_F(CliGpusTest, ShowsHardwareCountersBelow) {
+  auto& counters = *gpu().mutable_counters();
+  counters.set_graphics_engine_active_ratio(0.985);
+  counters.set_tensor_active_ratio(0.835);
+  counters.set_dram_active_ratio(0);
+  counters.set_pcie_receive_bytes_per_second(uint64_t{2} << 30);
+  counters.set_window_ns(1'000'000'000);
+
+  EXPECT_THAT(
+      run({"gpus"}).out,
+      HasSubstr("\n\nGPU  ENGINE  SM  OCCUPANCY  TENSOR  FP64  FP32  FP16  INTEGER    DRAM  PCIE TX"
+                "     PCIE RX\n"
+                "  0  98.5 %   -          -  83.5 %     -     -     -        -  0.00 %        -"
+                "  2.00 GiB/s\n"));
+}
+
+TEST_F(CliGpusTest, ShowsHardwareCountersOfGpuInstancesOnce) {
+  gpu().mutable_counters()->set_reason("in MIG mode, they are read per GPU instance");
+  for (uint32_t i = 0; i < 2; ++i) {
+    auto& part = *gpu().add_mig_instances();
+    part.set_gpu_instance(3);
+    part.set_compute_instance(i);
+    part.mutable_counters()->set_sm_active_ratio(0.5);
+    part.mutable_counters()->set_window_ns(1'000'000'000);
+  }
+
+  const std::string out = run({"gpus"}).out;
+
+  EXPECT_THAT(out, HasSubstr("\n\nGPU  INSTANCE  ENGINE      SM  "));
+  EXPECT_THAT(out, HasSubstr("\n  0         3       -  50.0 %  "));
+  EXPECT_THAT(out, Not(HasSubstr("no hardware counters")));
+}
+
+TEST_F(CliGpusTest, SaysWhyThereAreNoHardwareCounters) {
+  gpu().mutable_counters()->set_reason("switched off: stats.gpu_counters");
+
+  EXPECT_THAT(run({"gpus"}).out,
+              HasSubstr("\n\nGPU 0: no hardware counters: switched off: stats.gpu_counters\n"));
+}
+
 TEST_F(CliGpusTest, IsAnArrayAsJsonAndRowsAsCsv) {
   EXPECT_EQ(ordered_json::parse(run({"gpus", "-o", "json"}).out),
             ordered_json::array({to_json(gpu())}));
@@ -124,6 +164,22 @@ TEST(DoctorGpusTest, NamesGpusThatAreSlowedButNotThoseSaidAlready) {
                           Check{"gpus", CheckState::kHint,
                                 "GPU 1: slowed: power brake, 43 % of the last minute",
                                 "check power supplies"}));
+}
+
+TEST(DoctorGpusTest, HintsAtHardwareCountersThatFailAndNotAtThoseThatThereAreNot) {
+  v1::ListGpusResponse response;
+  for (uint32_t i = 0; i < 2; ++i) *response.add_gpus() = make_gpu(i);
+  response.mutable_gpus(0)->mutable_counters()->set_reason("this GPU has none");
+  response.mutable_gpus(1)->mutable_counters()->set_reason("nvmlGpmSampleGet: Unknown Error");
+  response.mutable_gpus(1)->mutable_counters()->set_failing(true);
+
+  const std::vector<Check> checks = check_gpus(response);
+
+  ASSERT_EQ(checks.size(), 3u);
+  EXPECT_EQ(checks[1],
+            (Check{"gpus", CheckState::kOk, "GPU 0: no hardware counters: this GPU has none", ""}));
+  EXPECT_EQ(checks[2].state, CheckState::kHint);
+  EXPECT_EQ(checks[2].message, "GPU 1: no hardware counters: nvmlGpmSampleGet: Unknown Error");
 }
 
 TEST(DoctorGpusTest, SaysThatErrorsAreNotToldOfAndThatReadingIsSlow) {

@@ -49,6 +49,22 @@ TEST(GpuDuringTextTest, ShowsTheKernelsAndWhoLaunchedThem) {
       "cudaLaunchKernel (600 ms of it)\n");
 }
 
+TEST(GpuDuringTextTest, SaysThatHardwareCountersAreOfTheWholeGpuAndOfWhichTime) {
+  v1::SlowCall call = make_explained_call();
+  v1::GpuCounters& counters = *call.mutable_gpu()->add_devices()->mutable_counters();
+  counters.set_tensor_active_ratio(0.031);
+  counters.set_dram_active_ratio(0.71);
+  counters.set_pcie_receive_bytes_per_second(uint64_t{3} << 30);
+  counters.set_window_ns(1'000 * kMs);
+
+  const std::string text = render_gpu(call, {});
+
+  EXPECT_NE(text.find("\n  GPU 0 as a whole, all processes, average of 1.00 s around the call: "
+                      "tensor pipe 3 %, DRAM 71 %, PCIe received 3.00 GiB/s\n"),
+            std::string::npos)
+      << text;
+}
+
 TEST(GpuDuringTextTest, ShowsAllThatMayBeKnown) {
   v1::SlowCall call = make_explained_call();
   v1::GpuDuringCall& gpu = *call.mutable_gpu();

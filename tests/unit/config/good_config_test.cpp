@@ -117,7 +117,8 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "keep_exited_seconds": 60,
     "max_exited_processes": 10,
     "summary_interval_seconds": 0,
-    "gpu_interval_ms": 0
+    "gpu_interval_ms": 0,
+    "gpu_counters": false
   },
   "ingest": {
     "enabled": false,

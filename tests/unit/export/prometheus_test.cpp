@@ -155,6 +155,13 @@ class PrometheusTest : public ::testing::Test {
                   .pcie = {.replays = 5},
                   .repair = {.remapped_corrected = 1, .remapped_uncorrected = 0},
                   .xids = {{31, {.count = 3}}}};
+    GpuCounterValues values;
+    for (size_t i = 0; i < kGpuCounters; ++i) values[i] = 10'000 * (i + 1);
+    gpu.counters = {.window = {.start_mono_ns = 1, .end_mono_ns = 2, .values = values},
+                    .samples = 9,
+                    .failed_samples = 2};
+    gpu.instance_counters[3] = {.window = {.start_mono_ns = 1, .end_mono_ns = 2}, .samples = 2};
+    gpu.instance_counters[3].window.values[static_cast<size_t>(GpuCounter::kSm)] = 500'000;
     ClockLimitState& capped = gpu.clock_limits[static_cast<size_t>(ClockLimit::kPowerCap)];
     capped.is_active = true;
     capped.total_ns = 1'500'000'000;

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstring>
+#include <deque>
+#include <iterator>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -23,12 +25,21 @@ struct FakeField {
   unsigned type = kNvmlUnsignedLongLong;
 };
 
+// The GPM of one GPU, or of one GPU instance: answers of the next calls.
+struct FakeGpm {
+  bool is_supported = true;
+  NvmlReturn sample_answer = kNvmlSuccess;
+  std::map<unsigned, double> metrics = {{kGpmAnyTensor, 83.5}, {kGpmPcieReceive, 2}};
+};
+
 struct FakeGpu {
   std::string uuid = "GPU-0123abcd-0000-1111-2222-000000000001";
   std::map<unsigned, FakeField> fields;
   unsigned long long limit_bits = 0;
   unsigned sm_mhz = 1755;
   bool is_lost = false;
+  FakeGpm gpm;
+  std::map<unsigned, FakeGpm> gpm_of_instances;  // MIG mode is on where there are any
 };
 
 // GPUs behind a table of functions. Functions that a test does not need stay empty, as with a
@@ -41,11 +52,75 @@ struct FakeGpus {
   int inits = 0;
   int shutdowns = 0;
   std::multiset<std::string> calls;
+  std::deque<FakeGpm*> samples;  // what each was last taken of
+  unsigned asked_instance = 0;
 
   static NvmlDevice make_device(size_t index) {
     return reinterpret_cast<NvmlDevice>(static_cast<uintptr_t>(index + 1));
   }
   FakeGpu& get(NvmlDevice device) { return gpus[reinterpret_cast<uintptr_t>(device) - 1]; }
+
+  // Adds GPM and MIG to the table.
+  void add_gpm(NvmlApi& api) {
+    api.gpm_support = [this](NvmlDevice device, NvmlGpmSupport* support) {
+      calls.insert("gpm_support");
+      support->is_supported_device = get(device).gpm.is_supported;
+      return kNvmlSuccess;
+    };
+    api.gpm_sample_alloc = [this](NvmlGpmSample* sample) {
+      *sample = reinterpret_cast<NvmlGpmSample>(&samples.emplace_back(nullptr));
+      calls.insert("gpm_alloc");
+      return kNvmlSuccess;
+    };
+    api.gpm_sample_free = [this](NvmlGpmSample) {
+      calls.insert("gpm_free");
+      return kNvmlSuccess;
+    };
+    const auto take = [this](FakeGpm& gpm, NvmlGpmSample sample) {
+      calls.insert("gpm_sample");
+      *reinterpret_cast<FakeGpm**>(sample) = &gpm;
+      return gpm.sample_answer;
+    };
+    api.gpm_sample = [this, take](NvmlDevice device, NvmlGpmSample sample) {
+      return take(get(device).gpm, sample);
+    };
+    api.gpm_mig_sample = [this, take](NvmlDevice device, unsigned instance, NvmlGpmSample sample) {
+      const auto gpm = get(device).gpm_of_instances.find(instance);
+      if (gpm == get(device).gpm_of_instances.end()) return kNvmlInvalidArgument;
+      return take(gpm->second, sample);
+    };
+    api.gpm_metrics = [this](NvmlGpmMetricsGet* request) {
+      calls.insert("gpm_metrics");
+      const FakeGpm& gpm = **reinterpret_cast<FakeGpm**>(request->sample2);
+      for (unsigned i = 0; i < request->count; ++i) {
+        const auto found = gpm.metrics.find(request->metrics[i].metric_id);
+        request->metrics[i].result = found == gpm.metrics.end() ? kNvmlNotSupported : kNvmlSuccess;
+        if (found != gpm.metrics.end()) request->metrics[i].value = found->second;
+      }
+      return kNvmlSuccess;
+    };
+  }
+  // MIG instances, one compute instance in each GPU instance; their devices follow the GPUs'.
+  void add_mig(NvmlApi& api) {
+    api.mig_mode = [this](NvmlDevice device, unsigned* current, unsigned*) {
+      *current = get(device).gpm_of_instances.empty() ? 0 : kNvmlFeatureEnabled;
+      return kNvmlSuccess;
+    };
+    api.max_mig_count = [](NvmlDevice, unsigned* count) {
+      *count = 7;
+      return kNvmlSuccess;
+    };
+    api.mig_by_index = [this](NvmlDevice device, unsigned index, NvmlDevice* mig) {
+      *mig = device;
+      if (index >= get(device).gpm_of_instances.size()) return kNvmlInvalidArgument;
+      asked_instance = std::next(get(device).gpm_of_instances.begin(), index)->first;
+      return kNvmlSuccess;
+    };
+    api.gpu_instance = [this](NvmlDevice, unsigned* id) {
+      *id = asked_instance;
+      return kNvmlSuccess;
+    };
+  }
 
   // The fake must outlive the table.
   std::shared_ptr<NvmlApi> make_api() {

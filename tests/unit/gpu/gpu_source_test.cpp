@@ -231,8 +231,8 @@ TEST(NvmlApiTest, TakesTheOlderNameWhereTheNewerIsMissing) {
   const auto api = load_nvml(GPUPERF_FAKE_NVML_LIBRARY);
 
   ASSERT_TRUE(api.ok()) << api.status();
-  EXPECT_TRUE((*api)->clock_limits);   // as nvmlDeviceGetCurrentClocksThrottleReasons
-  EXPECT_FALSE((*api)->mig_by_index);  // by no name
+  EXPECT_TRUE((*api)->clock_limits);     // as nvmlDeviceGetCurrentClocksThrottleReasons
+  EXPECT_FALSE((*api)->power_usage_mw);  // by no name
 }
 
 }  // namespace

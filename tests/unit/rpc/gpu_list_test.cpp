@@ -18,7 +18,7 @@ Snapshot make_snapshot(GpuHealthReport report) {
 TEST(GpuListTest, LeavesOutWhatAGpuDoesNotTell) {
   expect_message(to_proto(GpuHealth{.index = 2, .uuid_text = "GPU-\xFF"}, kNowNs), R"(
       index: 2 uuid: "GPU-\357\277\275" state: GPU_STATE_OK verdict: "healthy"
-      ecc {} pcie {} repair {})");
+      ecc {} pcie {} repair {} counters {})");
 }
 
 TEST(GpuListTest, ShowsWhatAGpuTells) {
@@ -69,7 +69,34 @@ TEST(GpuListTest, ShowsWhatAGpuTells) {
     mig_enabled: false
     processes { pid: 7 memory_bytes: 9 }
     processes { pid: 8 }
-    age_ns: 1000000000)pb");
+    age_ns: 1000000000
+    counters {}
+  )pb");
+}
+
+TEST(GpuListTest, ShowsHardwareCountersWithTheirAgeAndThoseOfInstances) {
+  GpuHealth gpu{.mig_instances = {{.gpu_instance = 3}, {.gpu_instance = 4}}};
+  gpu.counters = {.window = {.start_mono_ns = 3'000'000'000, .end_mono_ns = 4'000'000'000},
+                  .samples = 9,
+                  .failed_samples = 2};
+  gpu.counters.window.values[static_cast<size_t>(GpuCounter::kTensor)] = 835'000;
+  gpu.counters.window.values[static_cast<size_t>(GpuCounter::kNvlinkReceive)] = 7;
+  gpu.instance_counters[3] = {.reason = "none", .has_failed = true, .samples = 1};
+
+  const v1::Gpu message = to_proto(gpu, kNowNs);
+
+  expect_message(message.counters(), R"pb(
+    tensor_active_ratio: 0.835
+    nvlink_receive_bytes_per_second: 7
+    window_ns: 1000000000
+    age_ns: 1000000000
+    samples: 9
+    failed_samples: 2
+  )pb");
+  expect_message(message.mig_instances(0).counters(), R"pb(
+    reason: "none" samples: 1 failing: true
+  )pb");
+  EXPECT_FALSE(message.mig_instances(1).has_counters());
 }
 
 TEST(GpuListTest, SaysWhatLimitsTheClocksMostImportantFirst) {

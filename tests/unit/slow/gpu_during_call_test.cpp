@@ -387,5 +387,29 @@ TEST_F(GpuDuringCallTest, HoldsWhateverIndexesTheCaptureHas) {
   EXPECT_EQ(gpu.kernels.size(), 2);
 }
 
+TEST_F(GpuDuringCallTest, AveragesTheCountersOfTheSecondsThatContainTheCall) {
+  const auto add = [&](GpuUuid uuid, uint64_t start_ms, uint64_t end_ms, uint64_t millionths) {
+    GpuCounterRecord record{.uuid = uuid,
+                            .window = {.start_mono_ns = static_cast<int64_t>(start_ms * kMs),
+                                       .end_mono_ns = static_cast<int64_t>(end_ms * kMs)}};
+    record.window.values[static_cast<size_t>(GpuCounter::kDram)] = millionths;
+    capture_.gpu_counters.push_back(record);
+  };
+  add(kUuid, 0, 1'000, 999'999);  // ends as the call begins
+  add(kUuid, 800, 1'800, 100'000);
+  add(kOtherUuid, 900, 2'900, 710'000);
+  add(kUuid, 1'800, 3'800, 400'000);
+  capture_.gpu_counters.push_back(capture_.gpu_counters.back());
+  capture_.gpu_counters.back().gpu_instance = 3;
+
+  const GpuDuringCall gpu = read();
+
+  GpuCounterValues first, second;
+  first[static_cast<size_t>(GpuCounter::kDram)] = 300'000;
+  second[static_cast<size_t>(GpuCounter::kDram)] = 710'000;
+  EXPECT_EQ(gpu.devices[0].counters, (GpuCounterWindow{800 * kMs, 3'800 * kMs, first}));
+  EXPECT_EQ(gpu.devices[1].counters, (GpuCounterWindow{900 * kMs, 2'900 * kMs, second}));
+}
+
 }  // namespace
 }  // namespace gpuperf

@@ -40,6 +40,7 @@ class RandomCapture {
     add_tables(capture, sizes.names);
     add_host_events(capture, sizes);
     add_work(capture, sizes.work);
+    add_gpu_counters(capture, sizes.gaps);
     capture.matches = {.launches = {sizes.launches, 1, 2, 3},
                        .work = sizes.work,
                        .work_matched = sizes.work / 2,
@@ -148,6 +149,21 @@ class RandomCapture {
                               .process = index(sizes.names),
                               .cause = text("records_lost", i % 2),
                               .count = below(100)});
+    }
+  }
+
+  void add_gpu_counters(Capture& capture, size_t rows) {
+    auto time_ns = static_cast<int64_t>(capture.start_mono_ns);
+    for (size_t i = 0; i < rows; ++i) {
+      GpuCounterRecord row{.uuid = {static_cast<uint8_t>(i % 3)},
+                           .gpu = static_cast<uint32_t>(i % 3),
+                           .window = {.start_mono_ns = time_ns}};
+      row.window.end_mono_ns = time_ns += 1 + static_cast<int64_t>(below(1'000'000'000));
+      if (i % 4 == 1) row.gpu_instance = static_cast<uint32_t>(below(14));
+      for (auto& value : row.window.values) {
+        if (below(5) > 0) value = below(1'000'000);
+      }
+      capture.gpu_counters.push_back(row);
     }
   }
 

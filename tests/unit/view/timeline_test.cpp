@@ -3,6 +3,7 @@
 #include "daemon/view/trace_counters.h"
 #include "tests/fakes/captures/example_capture.h"
 #include "tests/unit/matchers.h"
+#include "tests/unit/view/capture_builder.h"
 
 namespace gpuperf {
 namespace {
@@ -102,6 +103,35 @@ TEST(TimelineTest, CountsQueuesAndBusyDevices) {
   EXPECT_THAT(timeline.counters[3].steps,
               ElementsAre(QueueStep{kWindowNs, 1}, QueueStep{kWindowNs + 5'000, 0},
                           QueueStep{kWindowNs + 170'000, 1}, QueueStep{kWindowNs + 250'000, 0}));
+}
+
+TEST(TimelineTest, ShowsHardwareCountersWithinTheWindowOfGpusNobodyUsedToo) {
+  Capture capture = testing::CaptureBuilder().made;
+  const auto add = [&](uint8_t gpu, uint64_t start_ns, uint64_t end_ns, uint64_t millionths) {
+    GpuCounterRecord record{.uuid = {gpu},
+                            .gpu = gpu,
+                            .window = {.start_mono_ns = static_cast<int64_t>(start_ns),
+                                       .end_mono_ns = static_cast<int64_t>(end_ns)}};
+    record.window.values[static_cast<size_t>(GpuCounter::kTensor)] = millionths;
+    capture.gpu_counters.push_back(record);
+  };
+  const uint64_t start_ns = capture.start_mono_ns;
+  add(1, start_ns - 500'000, start_ns + 100, 835'000);
+  add(2, start_ns, start_ns + 100, 4'900);
+  capture.gpu_counters[1].gpu_instance = 3;
+  add(1, start_ns + 100, start_ns + 200, 0);
+  add(1, start_ns + 300, start_ns + 2'000'000'000, 1'000'000);
+
+  const Timeline timeline = make_timeline(capture);
+
+  ASSERT_EQ(timeline.counters.size(), 2u);
+  EXPECT_EQ(timeline.counters[0].name, "tensor pipe percent");
+  EXPECT_EQ(timeline.groups[timeline.counters[0].group].device, 0u);
+  EXPECT_THAT(timeline.counters[0].steps,
+              ElementsAre(QueueStep{start_ns, 84}, QueueStep{start_ns + 100, 0},
+                          QueueStep{start_ns + 200, 0}, QueueStep{start_ns + 300, 100}));
+  EXPECT_EQ(timeline.counters[1].name, "tensor pipe percent, instance 3");
+  EXPECT_THAT(timeline.groups[timeline.counters[1].group].name, StartsWith("GPU 2 GPU-02"));
 }
 
 TEST(TimelineTest, CountersOfManyChangesAreThinnedToTheDeepestAndTheShare) {
