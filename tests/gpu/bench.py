@@ -209,10 +209,11 @@ class Workload:
         bare = self.programs[BARE]
         before = bare.run(SLICE_SECONDS)
         for _ in range(count):
-            mine = program.run(seconds)
-            if way in self.said and program.pid():
-                self.said[way].append(self.bench.read_share(program.pid()))
-            after = bare.run(SLICE_SECONDS)
+            with self.bench.adding_shares(program.pid() if way in self.said else 0) as shares:
+                mine = program.run(seconds)
+                after = bare.run(SLICE_SECONDS)
+            if shares:
+                self.said[way].append(sum(shares) / seconds)
             self.pairs.setdefault(way, []).append((mine, before, after))
             before = after
 
@@ -273,6 +274,27 @@ class Bench:
 
     def read_share(self, pid):
         return next((float(row["overhead_ratio"]) for row in self.tracer.query("processes") if int(row["pid"]) == pid), 0)
+
+    @contextlib.contextmanager
+    def adding_shares(self, pid):
+        """Seconds that gpuperf says the process lost meanwhile. What it publishes comes up to two seconds late, so this goes on
+        while the process rests."""
+        shares, is_over = [], threading.Event()
+
+        def add():
+            last = time.monotonic()
+            while not is_over.wait(0.2):
+                share, now = self.read_share(pid), time.monotonic()
+                shares.append(share * (now - last))
+                last = now
+        if pid == 0:
+            yield shares
+            return
+        thread = threading.Thread(target=add)
+        thread.start()
+        yield shares
+        is_over.set()
+        thread.join()
 
     @contextlib.contextmanager
     def capturing(self, pid):
