@@ -119,7 +119,7 @@ void Control::post_measure_overhead(int64_t duration_ns, Done done) {
 void Control::post_overhead_demand(OverheadDemand::Kind kind, int64_t duration_ns,
                                    std::string reason, Done done) {
   core_.loop->post([this, kind, duration_ns, reason = std::move(reason), done = std::move(done)] {
-    overhead_.end("a demand: " + (reason.empty() ? std::string("none any more") : reason));
+    overhead_.end(kind == OverheadDemand::Kind::kNone ? "release" : "a demand: " + reason);
     put_in_force(probing_.set_demand({.kind = kind,
                                       .until_mono_ns = core_.clock.mono_ns() + duration_ns,
                                       .reason = kind == OverheadDemand::Kind::kNone ? "" : reason}),

@@ -103,6 +103,9 @@ class OverheadTest(unittest.TestCase):
         self.assertIn("(night)", refused.stderr)
         self.daemon.ctl("overhead", "release")
         self.daemon.wait_attached("cuLaunchKernel")
+        process = self.start_measuring("10m")
+        self.daemon.ctl("overhead", "release")
+        self.assertEqual(json.loads(process.communicate(timeout=20)[0])["stopped_by"], "release")
 
     def test_it_is_refused_where_it_would_say_nothing(self):
         for arguments, code, words in (
