@@ -288,7 +288,7 @@ HEALTH = [
         overhead(4, HOST),
         stat("Drops", "cps", 4, "Data not kept because a limit was reached or input was bad.", total("", "gpuperf_dropped_total", HOST), (0.1, 10))]),
     ("What it costs", 8, [
-        lines("Share of processes' time", "percentunit", 8, "Probes, launch hooks and CUPTI; the ten highest.", (f"topk(10, max by (comm, component) (gpuperf_overhead_component_ratio{{{HOST}}}))", "{{comm}} {{component}}"), (f"topk(10, max by (comm) (gpuperf_overhead_measured_ratio{{{HOST}}}))", "{{comm}} probes and hooks, measured"), steps=(0.01,)),
+        lines("Share of processes' time", "percentunit", 8, "Probes, launch hooks and CUPTI; the ten highest.", (f"topk(10, max by (comm, component) (gpuperf_overhead_component_ratio{{{HOST}}}))", "{{comm}} {{component}}"), steps=(0.01,)),
         lines("CPU of the daemon", "percentunit", 8, "Share of one CPU.", (rate("gpuperf_daemon_cpu_seconds_total", HOST), "{{instance}}")),
         lines("Memory of the daemon", "bytes", 8, "Resident.", (f"gpuperf_daemon_resident_bytes{{{HOST}}}", "{{instance}}"))]),
     ("Whether it sees everything", 8, [

@@ -277,7 +277,7 @@ class GpusTest(unittest.TestCase):
             self.assertIn(text, daemon.ctl("gpus").stdout)
             self.assertRegex(daemon.ctl("doctor", check=False).stdout, rf"ok +gpus +{text}")
             self.assertIsNone(daemon.metric("gpuperf_gpu_sm_active_ratio", gpu="1"))
-            self.assertIsNone(daemon.metric("gpuperf_gpu_counter_samples_total", gpu="1"))
+            self.assertIsNone(daemon.metric("gpuperf_gpu_gpm_samples_total", gpu="1"))
 
     def test_does_without_gpm_in_the_driver(self):
         with FakeDriver(**{"return.nvmlGpmQueryDeviceSupport": 13}) as daemon:
@@ -306,7 +306,7 @@ class GpusTest(unittest.TestCase):
             gpu = daemon.wait_for_counters(seconds=40)
 
             self.assertGreaterEqual(gpu["counters"]["failed_samples"], 2)
-            self.assertEqual(daemon.metric("gpuperf_gpu_counter_failures_total", gpu="0"),
+            self.assertEqual(daemon.metric("gpuperf_gpu_gpm_failures_total", gpu="0"),
                              daemon.gpus()[0]["counters"]["failed_samples"])
             self.assertEqual(daemon.metric("gpuperf_gpu_sm_active_ratio", gpu="0"), 0.9725)
 
