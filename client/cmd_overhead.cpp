@@ -10,6 +10,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "client/capture_wait.h"
@@ -145,6 +146,17 @@ Status run_measure(const Invocation& invocation, const std::optional<uint64_t>& 
   return invocation.output.write(render_message(trial, format, JsonShape::kIndented, style));
 }
 
+// Of --for; `words` says what it may be.
+uint64_t parse_length_ns(const std::string& text, uint64_t least_ns, uint64_t most_ns,
+                         std::string_view words) {
+  const Result<uint64_t> parsed = parse_duration_ns(text);
+  if (!parsed.ok()) throw CLI::ValidationError("--for", std::string(parsed.status().message()));
+  if (*parsed < least_ns || *parsed > most_ns) {
+    throw CLI::ValidationError("--for", fmt::format("\"{}\": {}", text, words));
+  }
+  return *parsed;
+}
+
 void declare_measure(CLI::App& app, Invocation& invocation) {
   CLI::App& command = *app.add_subcommand(
       "measure", "Measure it: switch probes and launch hooks off and on for a while (root)");
@@ -155,12 +167,9 @@ void declare_measure(CLI::App& app, Invocation& invocation) {
   command.add_flag("--last", *is_last, "Measure nothing, show the result of the last time");
   command.callback([&app, &invocation, length, is_last] {
     refuse_list_flags(app);
-    const Result<uint64_t> parsed = parse_duration_ns(*length);
-    if (!parsed.ok()) throw CLI::ValidationError("--for", std::string(parsed.status().message()));
-    if (*parsed < kTrialNsMin || *parsed > kTrialNsMax) {
-      throw CLI::ValidationError("--for", fmt::format("\"{}\": from 10s to 10m", *length));
-    }
-    invocation.run = [&invocation, duration_ns = *parsed, is_last] {
+    const uint64_t duration_ns =
+        parse_length_ns(*length, kTrialNsMin, kTrialNsMax, "from 10s to 10m");
+    invocation.run = [&invocation, duration_ns, is_last] {
       return run_measure(invocation, *is_last ? std::nullopt : std::optional(duration_ns));
     };
   });
@@ -185,12 +194,7 @@ void declare_demand(CLI::App& app, Invocation& invocation, const char* verb, con
   command.callback([&app, &invocation, request, length, verb] {
     refuse_list_flags(app);
     if (!length->empty()) {
-      const Result<uint64_t> parsed = parse_duration_ns(*length);
-      if (!parsed.ok()) throw CLI::ValidationError("--for", std::string(parsed.status().message()));
-      if (*parsed == 0 || *parsed > kLongestNs) {
-        throw CLI::ValidationError("--for", fmt::format("\"{}\": at most 1d, not 0", *length));
-      }
-      request->set_duration_ns(*parsed);
+      request->set_duration_ns(parse_length_ns(*length, 1, kLongestNs, "at most 1d, not 0"));
       if (request->reason().empty()) request->set_reason("gpuperfctl");
     }
     invocation.run = [&invocation, request, verb] {

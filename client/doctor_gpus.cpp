@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
-#include <set>
 #include <string>
 
 #include "client/doctor.h"
+#include "client/gpu_counter_table.h"
 #include "client/text.h"
 
 namespace gpuperf::client {
@@ -29,13 +29,11 @@ void check_counters(const v1::Gpu& gpu, const std::string& instance,
 }
 
 void check_counters(const v1::Gpu& gpu, std::vector<Check>& checks) {
-  std::set<uint32_t> seen;
-  for (const v1::GpuMigInstance& instance : gpu.mig_instances()) {
-    if (!instance.has_counters() || !seen.insert(instance.gpu_instance()).second) continue;
-    check_counters(gpu, fmt::format(", instance {}", instance.gpu_instance()), instance.counters(),
-                   checks);
+  const auto instances = list_instance_counters(gpu);
+  if (instances.empty()) check_counters(gpu, "", gpu.counters(), checks);
+  for (const auto& [id, counters] : instances) {
+    check_counters(gpu, fmt::format(", instance {}", id), *counters, checks);
   }
-  if (seen.empty()) check_counters(gpu, "", gpu.counters(), checks);
 }
 
 }  // namespace

@@ -2,20 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <map>
 #include <utility>
 
 namespace gpuperf::client {
 namespace {
-
-// GPU instances of a GPU by id: compute instances of one have the same counters.
-std::map<uint32_t, const v1::GpuCounters*> list_instances(const v1::Gpu& gpu) {
-  std::map<uint32_t, const v1::GpuCounters*> instances;
-  for (const v1::GpuMigInstance& instance : gpu.mig_instances()) {
-    if (instance.has_counters()) instances[instance.gpu_instance()] = &instance.counters();
-  }
-  return instances;
-}
 
 std::vector<Cell> make_row(std::string gpu, std::string instance, const v1::GpuCounters& counters) {
   const auto ratio = [](bool is_known, double value) {
@@ -43,6 +33,14 @@ std::vector<Cell> make_row(std::string gpu, std::string instance, const v1::GpuC
 }
 
 }  // namespace
+
+std::map<uint32_t, const v1::GpuCounters*> list_instance_counters(const v1::Gpu& gpu) {
+  std::map<uint32_t, const v1::GpuCounters*> instances;
+  for (const v1::GpuMigInstance& instance : gpu.mig_instances()) {
+    if (instance.has_counters()) instances[instance.gpu_instance()] = &instance.counters();
+  }
+  return instances;
+}
 
 std::string render_gpu_counter_table(const std::vector<v1::Gpu>& gpus, const TextStyle& style) {
   constexpr auto kRight = Column::Align::kRight;
@@ -75,7 +73,7 @@ std::string render_gpu_counter_table(const std::vector<v1::Gpu>& gpus, const Tex
                            make_printable(counters.reason()));
   };
   for (const v1::Gpu& gpu : gpus) {
-    const auto instances = list_instances(gpu);
+    const auto instances = list_instance_counters(gpu);
     if (instances.empty()) add(gpu, "", gpu.counters());
     for (const auto& [id, counters] : instances) add(gpu, std::to_string(id), *counters);
   }

@@ -108,9 +108,9 @@ ProbePlan LiveConfig::make_plan() const {
           .launch_hooks = file_.settings.overhead.launch_hooks && !is_standing_down_};
 }
 
-ProbeChange LiveConfig::set_demand(OverheadDemand::Kind demand) {
+ProbeChange LiveConfig::set_standing_down(bool is_standing_down) {
   const ProbeConfig before = merge();
-  is_standing_down_ = demand == OverheadDemand::Kind::kStandDown;
+  is_standing_down_ = is_standing_down;
   return compare_probes(before, merge());
 }
 

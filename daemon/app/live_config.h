@@ -20,7 +20,8 @@ class LiveConfig {
   explicit LiveConfig(Config config) : file_(std::move(config)) {}
 
   const Settings& settings() const { return file_.settings; }
-  ProbeChange set_demand(OverheadDemand::Kind demand);
+  // Whether nothing is to be probed, whatever else is configured.
+  ProbeChange set_standing_down(bool is_standing_down);
   const Config& file() const { return file_; }
   // What the prober is to do.
   ProbePlan make_plan() const;
@@ -43,7 +44,7 @@ class LiveConfig {
   std::vector<ProbeSpec> added_;
   std::vector<ProbeOverride> overrides_;
   std::vector<ThresholdOverride> thresholds_;
-  bool is_standing_down_ = false;  // demanded: nothing is probed
+  bool is_standing_down_ = false;
 };
 
 // How two configurations differ, function by function; restart_needed stays empty.

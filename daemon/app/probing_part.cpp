@@ -78,14 +78,16 @@ ProbeChange ProbingPart::set_demand(OverheadDemand demand) {
   log_warn("overhead demand",
            {{"demand", get_demand_name(demand.kind)}, {"reason", demand.reason}});
   core_.demand = std::move(demand);
-  budget_.set_standing_down(core_.demand.kind == OverheadDemand::Kind::kStandDown,
-                            core_.clock.mono_ns());
-  return config_.set_demand(core_.demand.kind);
+  return stand_down(core_.demand.kind == OverheadDemand::Kind::kStandDown);
+}
+
+ProbeChange ProbingPart::stand_down(bool is_standing_down) {
+  budget_.set_standing_down(is_standing_down, core_.clock.mono_ns());
+  return config_.set_standing_down(is_standing_down);
 }
 
 bool ProbingPart::switch_all(bool is_off, std::function<void()> done) {
-  budget_.set_standing_down(is_off, core_.clock.mono_ns());
-  config_.set_demand(is_off ? OverheadDemand::Kind::kStandDown : OverheadDemand::Kind::kNone);
+  stand_down(is_off);
   return post_plan(std::move(done));
 }
 

@@ -57,6 +57,7 @@ class ProbingPart final : public Part {
   std::vector<Budget::Estimate> take_missed() { return std::exchange(missed_, {}); }
 
  private:
+  ProbeChange stand_down(bool is_standing_down);
   void set_budget();
   void carry_out(const Budget::Decision& decision, int64_t now_mono_ns);
   std::string get_suspended_path() const;

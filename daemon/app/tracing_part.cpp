@@ -14,8 +14,8 @@ namespace {
 
 // A capture that hosts make together begins that much later at most.
 constexpr std::chrono::milliseconds kTracePeriod{20};
-// While there is no capture to begin or end and no slow call is held. Waking up costs more than
-// what there is to do: at 50 a second, 0.3 % of a core.
+// While there is no capture to begin or end and no slow call is held: waking up 50 times a second
+// costs 0.3 % of a core.
 constexpr std::chrono::milliseconds kRestPeriod{100};
 
 }  // namespace

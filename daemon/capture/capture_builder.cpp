@@ -31,10 +31,9 @@ CaptureBuilder::CaptureBuilder(const TraceWindow& window, const CaptureScope& sc
 void CaptureBuilder::read_gpu_counters() {
   if (!scope_.gpu) return;
   for (const GpuCounterRecord& record : window_.gpu_counters) {
-    const bool overlaps = static_cast<uint64_t>(record.window.start_mono_ns)<
-                              scope_.end_mono_ns&& static_cast<uint64_t>(record.window.end_mono_ns)>
-                              scope_.start_mono_ns;
-    if (overlaps) capture_.gpu_counters.push_back(record);
+    if (record.window.overlaps(scope_.start_mono_ns, scope_.end_mono_ns)) {
+      capture_.gpu_counters.push_back(record);
+    }
   }
   std::ranges::stable_sort(capture_.gpu_counters, {}, [](const GpuCounterRecord& record) {
     return record.window.start_mono_ns;

@@ -89,8 +89,7 @@ constexpr SettingRow kRows[] = {
     {"stats", "gpu_counters",
      "Whether hardware counters of GPUs (tensor pipe, SM occupancy, memory bandwidth and "
      "others) are read, through NVML's GPM: once a second, or each stats.gpu_interval_ms where "
-     "that "
-     "is longer. Hopper and later have them.",
+     "that is longer. Hopper and later have them.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.stats.gpu_counters; }}},
     {"ingest", "enabled", "Whether injected processes may connect and report what their GPU does.",
      Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.ingest.enabled; }}},

@@ -52,6 +52,13 @@ struct GpuCounterWindow {
   int64_t end_mono_ns = 0;  // 0 = there is no window
   GpuCounterValues values{};
   bool operator==(const GpuCounterWindow&) const = default;
+
+  // Whether it has any of the time from `begin_mono_ns` to `other_end_mono_ns` in it.
+  bool overlaps(uint64_t begin_mono_ns, uint64_t other_end_mono_ns) const {
+    const auto own_start_ns = static_cast<uint64_t>(start_mono_ns);
+    const auto own_end_ns = static_cast<uint64_t>(end_mono_ns);
+    return own_start_ns < other_end_mono_ns && own_end_ns > begin_mono_ns;
+  }
 };
 
 // A GPU, or an instance of it in MIG mode.

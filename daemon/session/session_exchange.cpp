@@ -178,8 +178,8 @@ void SessionSource::post_progress(bool is_wanted) {
   (void)eventfd_write(wake_.get(), 1);
 }
 
-// Tells each session once more what it was told last. A burst would begin anew, so those that were
-// told of one tell nothing.
+// Repeats the last order of each session. A repeated order would start a burst again, so sessions
+// whose last order was a burst are left out: they report no progress.
 void SessionSource::ask_progress(bool is_wanted) {
   for (const auto& [id, session] : sessions_) {
     if (session->phase == OpenSession::Phase::kGreeting) continue;

@@ -167,10 +167,7 @@ GpuCounterWindow CaptureReader::average_counters(const GpuUuid& uuid,
   for (const GpuCounterRecord& record : capture_.gpu_counters) {
     const GpuCounterWindow& window = record.window;
     const bool overlaps =
-        static_cast<uint64_t>(
-            window.start_mono_ns)<call.start_mono_ns +
-                                  call.duration_ns&& static_cast<uint64_t>(window.end_mono_ns)>
-            call.start_mono_ns;
+        window.overlaps(call.start_mono_ns, call.start_mono_ns + call.duration_ns);
     if (!overlaps || record.uuid != uuid || record.gpu_instance) continue;
     if (average.end_mono_ns == 0) average.start_mono_ns = window.start_mono_ns;
     average.end_mono_ns = window.end_mono_ns;

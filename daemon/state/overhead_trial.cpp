@@ -9,18 +9,17 @@
 namespace gpuperf {
 namespace {
 
-// How many of `pairs` sorted values lie outside of the 95 % interval of the median, at either end:
-// the most that leave 2.5 % at most to chance there, by the binomial distribution.
+// How many of `pairs` sorted values, of kPairsMin at least, lie outside of the 95 % interval of the
+// median, at either end: the most that leave 2.5 % at most to chance there, by the binomial
+// distribution.
 uint32_t count_outside(uint32_t pairs) {
-  double probability = std::pow(0.5, pairs);  // that so few lie below the true median
+  double probability = std::pow(0.5, pairs);  // that so many lie below the true median
   double sum = probability;
-  uint32_t outside = 0;
-  while (sum <= 0.025 && 2 * (outside + 1) < pairs) {
-    ++outside;
-    probability *= static_cast<double>(pairs - outside + 1) / outside;
+  for (uint32_t outside = 0;; ++outside) {
+    probability *= static_cast<double>(pairs - outside) / (outside + 1);
     sum += probability;
+    if (sum > 0.025) return outside;
   }
-  return outside == 0 ? 0 : outside - 1;
 }
 
 }  // namespace
@@ -49,20 +48,7 @@ void OverheadTrial::end_slice() {
   if (!std::exchange(is_in_slice_, false)) return;
   ++slices_;
   for (auto& [key, process] : processes_) {
-    std::optional<double>& rate = process.rates[is_observed_ ? 1 : 0];
-    rate.reset();
-    if (process.slice) {
-      const auto& [first, last] = *process.slice;
-      if (last.mono_ns >= first.mono_ns + kSliceNsMin && last.calls > first.calls) {
-        const auto calls = static_cast<double>(last.calls - first.calls);
-        const double seconds = static_cast<double>(last.mono_ns - first.mono_ns) / 1e9;
-        rate = calls / seconds;
-        if (!is_observed_) {
-          process.calls += calls;
-          process.seconds += seconds;
-        }
-      }
-    }
+    end_slice(process);
     if (slices_ % 2 != 0) continue;  // half a pair
     if (process.rates[0] && process.rates[1]) {
       process.lost_ratios.push_back(1 - *process.rates[1] / *process.rates[0]);
@@ -70,6 +56,20 @@ void OverheadTrial::end_slice() {
     process.rates[0].reset();
     process.rates[1].reset();
   }
+}
+
+void OverheadTrial::end_slice(Process& process) const {
+  std::optional<double>& rate = process.rates[is_observed_ ? 1 : 0];
+  rate.reset();
+  if (!process.slice) return;
+  const auto& [first, last] = *process.slice;
+  if (last.mono_ns < first.mono_ns + kSliceNsMin || last.calls <= first.calls) return;
+  const auto calls = static_cast<double>(last.calls - first.calls);
+  const double seconds = static_cast<double>(last.mono_ns - first.mono_ns) / 1e9;
+  rate = calls / seconds;
+  if (is_observed_) return;
+  process.calls += calls;
+  process.seconds += seconds;
 }
 
 std::vector<OverheadMeasurement> OverheadTrial::measure() const {

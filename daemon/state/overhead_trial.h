@@ -61,6 +61,8 @@ class OverheadTrial {
     uint32_t count = 0;
   };
 
+  void end_slice(Process& process) const;
+
   std::map<ProcessKey, Process> processes_;
   std::map<ProcessKey, Estimate> estimates_;
   bool is_in_slice_ = false;
