@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "client/kernel_text.h"
 #include "client/kernels_by.h"
 #include "client/pages.h"
 #include "client/view.h"
@@ -48,6 +49,7 @@ Table make_kernel_table(bool per_process) {
 struct KernelFlags {
   bool per_process = false;
   bool full_names = false;
+  bool stalls = false;
 };
 
 // Short names that several kernels of the table have: overloads, and equal names in namespaces.
@@ -139,8 +141,46 @@ Result<std::string> draw_kernels(Connection& connection, const View& view, const
   v1::GetStatusResponse status;
   RETURN_IF_ERROR(connection.call("read the status", v1::GetStatusRequest(), &status));
   const std::string notes = render_notes(rows, status, has_filter(options));
-  return fmt::format("{}{}{}", render_table(rows, flags, view.style), notes.empty() ? "" : "\n",
+  const std::string table = flags.stalls ? render_stalls_table(rows, flags.full_names, view.style)
+                                         : render_table(rows, flags, view.style);
+  return fmt::format("{}{}{}", table, notes.empty() ? "" : "\n",
                      paint(notes, Tone::kDim, view.style));
+}
+
+// The kernel with the most time of those that the name matches.
+Result<std::string> draw_kernel(Connection& connection, const View& view, const Options& options) {
+  ListKernelsRequest request;
+  ASSIGN_OR_RETURN(*request.mutable_filter(), make_filter(options, read_wall_clock_ns()));
+  ASSIGN_OR_RETURN(const std::vector<KernelStats> rows,
+                   read_pages(connection, kListKernels, request, 2));
+  if (rows.empty()) {
+    return absl::NotFoundError(fmt::format(
+        "no kernel matches \"{}\"; all that were seen: gpuperfctl kernels", options.function));
+  }
+  if (view.format != Format::kTable) {
+    return render_message(rows.front(), view.format, view.shape, view.style);
+  }
+  const std::string more =
+      rows.size() > 1 ? "\nOther kernels match, too: this one took the most time. Give more of its "
+                        "name for another.\n"
+                      : "";
+  return render_kernel(rows.front(), view.style) + paint(more, Tone::kDim, view.style);
+}
+
+void declare_show(CLI::App& kernels, Invocation& invocation) {
+  CLI::App& app = *kernels.add_subcommand("show", "Show what limits one kernel");
+  add_process_flags(app, invocation.options);
+  app.add_option("NAME", invocation.options.function,
+                 "Its name, short or full; * matches any characters")
+      ->required()
+      ->check(make_text_check());
+  app.callback([&invocation] {
+    invocation.run = [&invocation] {
+      return run_view(invocation, [&](Connection& connection, const View& view) {
+        return draw_kernel(connection, view, invocation.options);
+      });
+    };
+  });
 }
 
 }  // namespace
@@ -158,9 +198,13 @@ void declare_kernels(CLI::App& app, Invocation& invocation) {
   app.add_flag("--per-process", flags->per_process, "One row per kernel and process");
   app.add_flag("--full-names", flags->full_names,
                "Show kernel names with return type, namespaces and parameters");
+  app.add_flag("--stalls", flags->stalls,
+               "Show what limits them: occupancy, and what their warps wait for, once sampled");
+  declare_show(app, invocation);
   const auto by = std::make_shared<KernelsBy>();
   add_kernels_by_flags(app, *by);
   app.callback([&invocation, flags, by] {
+    if (invocation.run) return;  // a subcommand's callback came first
     if (!by->by.empty()) {
       invocation.run = [&invocation, flags, by] {
         return run_kernels_by(invocation, *by, flags->full_names);

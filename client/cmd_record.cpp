@@ -33,6 +33,7 @@ struct Record {
   bool cpu_only = false;
   bool gpu_only = false;
   bool nodes = false;
+  bool samples = false;
 };
 
 // One file to write.
@@ -70,6 +71,7 @@ v1::StartCaptureRequest make_request(const Record& asked, const std::vector<std:
   if (asked.cpu_only) request.set_parts(v1::CAPTURE_PARTS_CPU);
   if (asked.gpu_only) request.set_parts(v1::CAPTURE_PARTS_GPU);
   request.set_nodes(asked.nodes);
+  request.set_samples(asked.samples);
   return request;
 }
 
@@ -210,6 +212,9 @@ void declare_record(CLI::App& app, Invocation& invocation) {
   app.add_flag("--gpu-only", asked->gpu_only, "Record GPU work only: no stacks, no probed calls")
       ->excludes(cpu);
   app.add_flag("--nodes", asked->nodes, "Also record each kernel inside CUDA graphs")
+      ->excludes(cpu);
+  app.add_flag("--sampling", asked->samples,
+               "Also sample what the warps of kernels wait for: gpuperfctl kernels --stalls has it")
       ->excludes(cpu);
   app.add_option("--injector", asked->injector, "Path of libgpuperf_injector.so")
       ->envname("GPUPERF_INJECTOR")

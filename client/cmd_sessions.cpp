@@ -175,11 +175,14 @@ void declare_burst(CLI::App& app, Invocation& invocation) {
   command.add_flag_callback(
       "--all-apis", [request] { request->set_burst_all_apis(true); },
       "Record every call of the CUDA runtime and driver");
+  command.add_flag_callback(
+      "--samples", [request] { request->set_burst_samples(true); },
+      "Sample what the warps of kernels wait for: gpuperfctl kernels --stalls has it");
   command.add_option("--for", *length, "How long to collect, at most 1m")->type_name("5s|500ms|1m");
   command.callback([&app, &invocation, request, length] {
     refuse_list_flags(app);
-    if (!request->burst_nodes() && !request->burst_all_apis()) {
-      throw CLI::ValidationError("burst", "give --nodes, --all-apis, or both");
+    if (!request->burst_nodes() && !request->burst_all_apis() && !request->burst_samples()) {
+      throw CLI::ValidationError("burst", "give --nodes, --all-apis or --samples");
     }
     const Result<uint64_t> parsed = parse_duration_ns(*length);
     if (!parsed.ok()) throw CLI::ValidationError("--for", std::string(parsed.status().message()));

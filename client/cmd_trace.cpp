@@ -25,6 +25,7 @@ struct Order {
   bool cpu_only = false;
   bool gpu_only = false;
   bool nodes = false;
+  bool samples = false;
   bool wait = false;
 };
 
@@ -39,6 +40,7 @@ Result<v1::StartCaptureRequest> make_start(const Options& options, const Order& 
   if (order.cpu_only) request.set_parts(v1::CAPTURE_PARTS_CPU);
   if (order.gpu_only) request.set_parts(v1::CAPTURE_PARTS_GPU);
   request.set_nodes(order.nodes);
+  request.set_samples(order.samples);
   return request;
 }
 
@@ -170,6 +172,9 @@ void declare_start(CLI::App& trace, Invocation& invocation) {
       ->excludes(cpu);
   app.add_flag("--nodes", order->nodes,
                "Also capture each kernel inside CUDA graphs, if the process allows it");
+  app.add_flag(
+      "--sampling", order->samples,
+      "Also sample what the warps of kernels wait for: gpuperfctl kernels --stalls has it");
   app.add_flag("--wait", order->wait, "Wait until the capture is stored, then show it");
   app.callback([&invocation, order] {
     invocation.run = [&invocation, order] { return run_start(invocation, *order); };

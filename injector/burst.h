@@ -1,7 +1,7 @@
 #pragma once
 
-// The current burst: for a limited time, records more: kernels inside graphs (by node) or every API
-// call.
+// The current burst: for a limited time, more is collected: kernels inside graphs (by node), every
+// API call, or what the warps of kernels do.
 //
 // Thread: under the collector's lock.
 
@@ -28,6 +28,7 @@ class Burst {
   bool is_on() const { return flags_ != 0; }
   bool is_over(uint64_t now_ms) const { return is_on() && now_ms >= end_ms_; }
   bool is_by_node() const { return (flags_ & GPUPERF_SESSION_BURST_NODES) != 0; }
+  bool has_samples() const { return (flags_ & GPUPERF_SESSION_BURST_SAMPLES) != 0; }
   bool has_all_apis() const { return (flags_ & GPUPERF_SESSION_BURST_ALL_APIS) != 0; }
 
  private:

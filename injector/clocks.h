@@ -1,6 +1,8 @@
 #pragma once
 
+#include <sys/syscall.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <cstdint>
 
@@ -27,5 +29,11 @@ inline uint64_t read_mono_to_unix_ns() {
   return offset_ns;
 }
 inline uint64_t read_mono_ms() { return read_mono_ns() / 1'000'000; }
+// Until the next look at what is awaited. Unlike libc's functions, not a cancellation point for the
+// workload's threads.
+inline void sleep_until_next_look() {
+  const timespec length = {.tv_sec = 0, .tv_nsec = 50'000};
+  (void)syscall(SYS_nanosleep, &length, nullptr);
+}
 
 }  // namespace gpuperf::injector

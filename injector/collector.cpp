@@ -34,10 +34,11 @@ constexpr uint64_t kTripPauseMs = 5'000;
 constexpr uint64_t kSilentKernels = 1'000;
 // How long to wait for cuptiFinalize, which holds the thread that it runs on for 2 to 3 ms.
 constexpr uint64_t kFinalizeMs = 100;
-// How long a launch may take that hooks did not see begin.
-constexpr uint64_t kUnseenMs = 1'000;
 // How often to look for a missing libcupti again: a library loaded later may bring it.
 constexpr uint64_t kFindAgainMs = 10'000;
+// How often to try to end sampling before another client begins, which could not record kernels.
+// Each try takes up to 0.1 s.
+constexpr int kEndSamplingTries = 5;
 
 // Of the code at this address, without its folder.
 const char* name_library(const void* code) {
@@ -219,6 +220,7 @@ Collector::Want Collector::choose_kinds(uint64_t now_ms) const {
       device_buffer_trips_ < kDeviceBufferTripsMax) {
     want.kinds |= kKindKernels;
   }
+  want.samples = burst_.has_samples();
   return want;
 }
 
@@ -244,6 +246,7 @@ void Collector::apply(uint64_t now_ms) {
     records_.drop_hooked_calls();
   }
   follow_launches(now_ms);
+  if (!burst_.has_samples() && !switch_sampling(false, now_ms)) return;  // at the next check
   if (must_wait_for_hooks(now_ms)) return;
   if (wants_any() && !take_cupti()) return;  // it is being finalized: continues at the next check
   if (control_.mode == GPUPERF_SESSION_OFF && !is_prepared_) {
@@ -271,8 +274,11 @@ void Collector::apply(uint64_t now_ms) {
   const bool is_change =
       want.kinds != active_.all() || (want.kinds != 0 && want.all_apis != active_.all_apis());
   if (is_change && !can_switch(now_ms)) return;  // at the next check
+  // Kinds cannot be switched on while it samples.
+  if ((is_change || !want.samples) && !switch_sampling(false, now_ms)) return;
   switch_kinds(want, now_ms);
   if (!can_collect()) return;
+  (void)switch_sampling(want.samples, now_ms);
   // Launches could not be held back: retries at the next check.
   if (want.hooked_calls && !records_.are_calls_hooked()) return;
   if (has_yielded_) return;  // the state says so already
@@ -296,6 +302,9 @@ void Collector::apply(uint64_t now_ms) {
     } else if (burst_.refuses_nodes()) {
       cause = GPUPERF_SESSION_CAUSE_BURST;
       detail = "no burst by node: the process does not allow it (GPUPERF_NODE_BURSTS=1)";
+    } else if (burst_.has_samples() && why_not_sampled_[0] != '\0') {
+      cause = GPUPERF_SESSION_CAUSE_BURST;
+      detail = why_not_sampled_;
     } else if (why_lost_ != nullptr && !records_.are_calls_hooked()) {
       std::snprintf(lost, sizeof(lost), "CUPTI records calls: %s", why_lost_);
       detail = lost;
@@ -372,7 +381,9 @@ const char* Collector::find_why_not_to_end() const {
 const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (!is_prepared_) return is_finalised_ ? "CUPTI is finalised" : "";
   if (const char* why_not = find_why_not_to_end()) return why_not;
-  if (active_.all() != 0) return "CUPTI stays attached: it cannot be finalised";
+  if (active_.all() != 0 || sampler_.is_on()) {
+    return "CUPTI stays attached: it cannot be finalised";
+  }
   if (control_.mode != GPUPERF_SESSION_OFF && is_young(now_ms)) {
     return "CUPTI stays attached at first: CUDA graphs may follow";
   }
@@ -450,7 +461,7 @@ bool Collector::retire(bool is_last, uint64_t now_ms, const char*& fate) {
   if (is_last) switch_off(active_.all(), now_ms);
   drain(true, now_ms);
   const bool may_still_end = is_prepared_ && !has_yielded_ && can_collect() && can_end();
-  if ((may_still_end || active_.all() != 0) && !is_last) return false;
+  if ((may_still_end || active_.all() != 0 || sampler_.is_on()) && !is_last) return false;
   if (!take_cupti() && !is_last) return false;
   buffers_.shrink();
   use_left_ = read_cupti_use();
@@ -559,6 +570,8 @@ void Collector::step_aside(const char* whom) {
   ++yields_;
   begin_gap(GPUPERF_SESSION_CAUSE_OTHER_CLIENT);
   burst_.end();
+  for (int i = 0; i < kEndSamplingTries && !switch_sampling(false, read_mono_ms()); ++i) {
+  }
   control_.burst_flags = 0;
   {
     const HeldLaunches held;
@@ -665,6 +678,10 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     clock_.check(read_cupti_clock);
   }
   drain(active_.all() == 0, now_ms);
+  if (flush && sampler_.is_on()) {
+    records_.expect_samples(is_connected_, now_ms);
+    sampler_.take(api_, records_);
+  }
   if (is_connected_) records_.join_calls(flush, now_ms);
   if (flush && is_prepared_ && !has_yielded_) judge_records(now_ms);
   if (settle_end_ms_ != 0 && now_ms >= settle_end_ms_) {
@@ -715,6 +732,11 @@ void Collector::fill_status(gpuperf_status& status) const {
                                !burst_.is_by_node();
   active_.fill_level(status, active_.has(kKindGraphs) || will_see_graphs);
   if (is_prepared_) status.level |= GPUPERF_SESSION_LEVEL_CUPTI;
+  if (sampler_.is_on()) {
+    status.level |= GPUPERF_SESSION_LEVEL_SAMPLES;
+    status.enabled_kinds |=
+        GPUPERF_SESSION_BIT(GPUPERF_SESSION_STALLS) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_SAMPLING);
+  }
   if (records_.are_calls_hooked()) {
     status.level |=
         GPUPERF_SESSION_LEVEL_APIS | GPUPERF_SESSION_LEVEL_SYNCS | GPUPERF_SESSION_LEVEL_HOOKED;

@@ -38,6 +38,7 @@
 #include "injector/cupti_use.h"
 #include "injector/finalizer.h"
 #include "injector/foreign_clients.h"
+#include "injector/pc_sampler.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf::injector {
@@ -109,6 +110,7 @@ class Collector {
     uint32_t kinds = 0;  // kKind* bits
     bool all_apis = false;
     bool hooked_calls = false;  // hooks record calls, not CUPTI
+    bool samples = false;
   };
 
   Want choose_kinds(uint64_t now_ms) const;
@@ -135,6 +137,10 @@ class Collector {
   bool can_switch(uint64_t now_ms) const;
   void switch_off(uint32_t kinds, uint64_t now_ms);
   void switch_on(const Want& want, bool holds);
+  const char* find_why_not_to_sample(uint64_t now_ms) const;
+  bool switch_sampling(bool is_on, uint64_t now_ms);
+  void begin_sampling(uint64_t now_ms);
+  bool end_sampling(uint64_t now_ms);
   void begin_gap(gpuperf_session_cause cause);
   void end_gap(uint64_t now_ms);
   void set_state(gpuperf_session_state state, gpuperf_session_cause cause, const char* detail);
@@ -182,6 +188,8 @@ class Collector {
   Finalizer finalizer_;
   bool is_finalised_ = false;  // CUPTI has been finalized at least once
   CuptiUse use_left_;          // when the library was detached
+  // How long a launch may take that hooks did not see begin.
+  static constexpr uint64_t kUnseenMs = 1'000;
   // Launches were under way when CUPTI was to be finalized: each try holds others for 3 ms.
   static constexpr uint64_t kEndPauseMs = 250, kEndPauseMsMax = 8'000;
   uint64_t end_again_ms_ = 0;
@@ -206,6 +214,9 @@ class Collector {
   uint64_t seen_untimed_ = 0;
   uint32_t device_buffer_trips_ = 0;
   Burst burst_;
+  PcSampler sampler_;
+  char why_not_sampled_[96] = "";  // the last attempt failed, or none can be made
+  uint64_t sample_again_ms_ = 0;
   uint64_t settle_end_ms_ = 0;  // nothing is on until then: graphs lose their instrumentation
   ForeignClients foreign_;
   bool has_yielded_ = false;

@@ -3,6 +3,7 @@
 #include "injector/clocks.h"
 #include "injector/collector.h"
 #include "injector/launch_hooks.h"
+#include "injector/mapping_hooks.h"
 
 // Switches CUPTI kinds, and decides when hooks record calls instead of CUPTI.
 
@@ -21,6 +22,33 @@ constexpr int kHoldTries = 3;
 // How long launches are followed before kinds are switched. Shorter than before CUPTI is finalized:
 // records are waited for.
 constexpr uint64_t kUnseenSwitchMs = 300;
+
+// How long to wait before PC sampling is tried again.
+constexpr uint64_t kSampleAgainMs = 1'000;
+// Beginning to sample took up to 0.45 s (H200). A call that goes on before may hang.
+constexpr uint64_t kDriverPatienceMs = 100, kDriverHeldMsMax = 5'000;
+
+// No other thread gives the driver work or changes what it has mapped while it lives.
+class HeldDriver {
+ public:
+  HeldDriver() : is_held_(hold_mapping_calls(kDriverPatienceMs, kDriverHeldMsMax)) {
+    if (is_held_ && !hold_launches(kDriverPatienceMs, kDriverHeldMsMax)) {
+      release_mapping_calls();
+      is_held_ = false;
+    }
+  }
+  ~HeldDriver() {
+    if (!is_held_) return;
+    (void)release_launches();
+    release_mapping_calls();
+  }
+  HeldDriver(const HeldDriver&) = delete;
+  HeldDriver& operator=(const HeldDriver&) = delete;
+  bool is_held() const { return is_held_; }
+
+ private:
+  bool is_held_ = false;
+};
 
 // Whether launches wait from now on.
 bool hold_patiently() {
@@ -184,6 +212,65 @@ void Collector::switch_on(const Want& want, bool holds) {
     std::snprintf(what, sizeof(what), "cuptiActivityEnable(%d)", static_cast<int>(refusal.kind));
     fail(GPUPERF_SESSION_CAUSE_CUPTI_ERROR, what, refusal.result);
   }
+}
+
+// --- PC sampling
+
+// Why nobody may be sampled in this process now; null = it may be begun.
+const char* Collector::find_why_not_to_sample(uint64_t now_ms) const {
+  if (graphs_.load() == Graphs::kUnknown) return "no PC sampling: launches are not hooked";
+  if (const char* why_not = PcSampler::find_why_not(api_)) return why_not;
+  // Launches that began before they were followed are over soon.
+  const bool are_all_seen = followed_since_ms_ != 0 && now_ms - followed_since_ms_ >= kUnseenMs;
+  return are_all_seen ? nullptr : "PC sampling is about to begin";
+}
+
+// Begins and ends it, with nobody else in the driver: it would hang (mapping_hooks.h). False: it is
+// still on, since threads were there all the time.
+bool Collector::switch_sampling(bool is_on, uint64_t now_ms) {
+  if (is_on == sampler_.is_on()) return true;
+  if (!is_on) return end_sampling(now_ms);
+  if (now_ms >= sample_again_ms_) begin_sampling(now_ms);
+  return true;
+}
+
+void Collector::begin_sampling(uint64_t now_ms) {
+  const auto put_off = [this, now_ms](const char* why) {
+    std::snprintf(why_not_sampled_, sizeof(why_not_sampled_), "%s", why);
+    sample_again_ms_ = now_ms + kSampleAgainMs;
+  };
+  if (const char* why_not = find_why_not_to_sample(now_ms)) return put_off(why_not);
+  const uint64_t start_unix_ns = read_unix_ns();
+  const HeldDriver held;
+  if (!held.is_held()) return put_off("PC sampling waits: other threads are in the driver");
+  is_clean_ = false;
+  const PcSampler::Failure failure = sampler_.begin(api_);
+  records_.begin_sampling();
+  records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
+  if (failure.call == nullptr) {
+    why_not_sampled_[0] = '\0';
+  } else if (failure.call[0] == '\0') {
+    put_off("no PC sampling: no device has an active primary context");
+  } else if (failure.result == CUPTI_ERROR_HARDWARE_BUSY) {
+    put_off("PC sampling waits: another program samples or profiles this GPU");
+  } else if (failure.result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES) {
+    put_off("no PC sampling: the driver lets only root (NVreg_RestrictProfiling)");
+  } else {
+    char why[sizeof(why_not_sampled_)];
+    std::snprintf(why, sizeof(why), "%s: CUPTI error %d", failure.call,
+                  static_cast<int>(failure.result));
+    put_off(why);
+  }
+}
+
+bool Collector::end_sampling(uint64_t now_ms) {
+  const uint64_t start_unix_ns = read_unix_ns();
+  const HeldDriver held;
+  if (!held.is_held()) return false;
+  records_.expect_samples(is_connected_, now_ms);
+  sampler_.end(api_, records_);
+  records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
+  return true;
 }
 
 }  // namespace gpuperf::injector

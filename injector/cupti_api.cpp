@@ -18,6 +18,10 @@ using DriverVersion = int (*)(int*);
 using DeviceGet = int (*)(int*, int);
 using DeviceUuid = int (*)(void*, int);
 using DeviceCount = int (*)(int*);
+using DeviceAttribute = int (*)(int*, int, int);
+using PrimaryState = int (*)(int, unsigned*, int*);
+using PrimaryRetain = int (*)(CUcontext*, int);
+using PrimaryRelease = int (*)(int);
 
 // The first mapped file whose name starts with one of the prefixes.
 struct MappedFile {
@@ -167,6 +171,52 @@ void read_device_uuid(uint32_t ordinal, uint8_t (&uuid)[16]) {
   if (get_device == nullptr || get_uuid == nullptr) return;
   if (get_device(&device, static_cast<int>(ordinal)) != 0) return;
   if (get_uuid(uuid, device) != 0) std::memset(uuid, 0, sizeof(uuid));
+}
+
+void read_sm_limits(gpuperf_session_place& place) {
+  const auto get_device = find_in_driver<DeviceGet>("cuDeviceGet");
+  const auto get_attribute = find_in_driver<DeviceAttribute>("cuDeviceGetAttribute");
+  int device = 0;
+  if (get_device == nullptr || get_attribute == nullptr ||
+      get_device(&device, static_cast<int>(place.device)) != 0) {
+    return;
+  }
+  const auto read = [&](CUdevice_attribute attribute) -> uint32_t {
+    int value = 0;
+    return get_attribute(&value, attribute, device) == 0 && value > 0 ? static_cast<uint32_t>(value)
+                                                                      : 0;
+  };
+  place.sm_count = read(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+  place.threads_per_sm = read(CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR);
+  place.blocks_per_sm = read(CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR);
+  place.registers_per_sm = read(CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR);
+  place.shared_memory_per_sm_bytes = read(CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR);
+  place.shared_memory_reserved_bytes = read(CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK);
+}
+
+uint32_t list_primary_contexts(CUcontext* contexts, uint32_t* ordinals, uint32_t max) {
+  const auto get_count = find_in_driver<DeviceCount>("cuDeviceGetCount");
+  const auto get_device = find_in_driver<DeviceGet>("cuDeviceGet");
+  const auto get_state = find_in_driver<PrimaryState>("cuDevicePrimaryCtxGetState");
+  const auto retain = find_in_driver<PrimaryRetain>("cuDevicePrimaryCtxRetain");
+  const auto release = find_in_driver<PrimaryRelease>("cuDevicePrimaryCtxRelease_v2");
+  int devices = 0;
+  if (get_count == nullptr || get_device == nullptr || get_state == nullptr || retain == nullptr ||
+      release == nullptr || get_count(&devices) != 0) {
+    return 0;
+  }
+  uint32_t count = 0;
+  for (int ordinal = 0; ordinal < devices && count < max; ++ordinal) {
+    int device = 0, is_active = 0;
+    unsigned flags = 0;
+    if (get_device(&device, ordinal) != 0 || get_state(device, &flags, &is_active) != 0 ||
+        is_active == 0 || retain(&contexts[count], device) != 0) {
+      continue;
+    }
+    (void)release(device);  // the program holds it, too
+    ordinals[count++] = static_cast<uint32_t>(ordinal);
+  }
+  return count;
 }
 
 bool is_cuda_up() {

@@ -7,6 +7,7 @@
 // version has it (each struct family has only grown at the end).
 
 #include <cupti.h>
+#include <cupti_pcsampling.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -29,10 +30,18 @@ namespace gpuperf::injector {
   X(cuptiGetVersion)                   \
   X(cuptiSetThreadIdType)
 // Only in newer versions: null where missing.
-#define GPUPERF_CUPTI_NEWER_FUNCTIONS(X) \
-  X(cuptiActivityEnableDriverApi)        \
-  X(cuptiActivityEnableRuntimeApi)       \
-  X(cuptiFinalize)                       \
+#define GPUPERF_CUPTI_NEWER_FUNCTIONS(X)      \
+  X(cuptiActivityEnableDriverApi)             \
+  X(cuptiActivityEnableRuntimeApi)            \
+  X(cuptiFinalize)                            \
+  X(cuptiPCSamplingDisable)                   \
+  X(cuptiPCSamplingEnable)                    \
+  X(cuptiPCSamplingGetData)                   \
+  X(cuptiPCSamplingGetNumStallReasons)        \
+  X(cuptiPCSamplingGetStallReasons)           \
+  X(cuptiPCSamplingSetConfigurationAttribute) \
+  X(cuptiPCSamplingStart)                     \
+  X(cuptiPCSamplingStop)                      \
   X(cuptiGetStreamIdEx)
 
 struct CuptiApi {
@@ -58,6 +67,11 @@ bool is_cupti_mapped();
 
 // cuDriverGetVersion(); 0 = no driver mapped.
 uint32_t read_driver_version();
+// Fills in the device's limits of a multiprocessor; what the driver does not tell stays 0.
+void read_sm_limits(gpuperf_session_place& place);
+// The active primary contexts, one per device: those of the CUDA runtime, and so of PyTorch.
+// Returns how many; at most `max`.
+uint32_t list_primary_contexts(CUcontext* contexts, uint32_t* ordinals, uint32_t max);
 // UUID of the device with this ordinal, or of the MIG instance where it is one. Zero = unknown.
 // CUDA must be initialized.
 void read_device_uuid(uint32_t ordinal, uint8_t (&uuid)[16]);

@@ -102,19 +102,40 @@ uint32_t CuptiRecords::take_id(uint32_t correlation_id) {
   return id;
 }
 
+uint32_t CuptiRecords::find_name(const char* text) {
+  bool is_new = false;
+  size_t text_bytes = 0;
+  const uint32_t name_id = names_.find_or_add(text, text_bytes, is_new);
+  if (!is_new) return name_id;
+  gpuperf_session_name name = {};
+  const size_t padded_bytes = (text_bytes + 7) / 8 * 8;
+  name.record = {GPUPERF_SESSION_NAME, static_cast<uint16_t>(sizeof(name) + padded_bytes), name_id};
+  name.text_bytes = static_cast<uint16_t>(text_bytes);
+  name.cut = text_bytes == GPUPERF_NAME_BYTES_MAX && text[text_bytes] != '\0';
+  alignas(8) uint8_t entry[sizeof(name) + GPUPERF_NAME_BYTES_MAX] = {};
+  std::memcpy(entry, &name, sizeof(name));
+  std::memcpy(entry + sizeof(name), text, text_bytes);
+  batch_.make_room(name.record.length_bytes, now_ms_);
+  batch_.add_entry(entry, name.record.length_bytes);
+  return name_id;
+}
+
 uint32_t CuptiRecords::find_place(uint32_t device, uint32_t context, uint32_t stream) {
   gpuperf_session_place place = {};
+  if (device < std::size(devices_)) {
+    gpuperf_session_place& known = devices_[device];
+    if (!is_device_known_[device]) {
+      known.device = device;
+      read_device_uuid(device, known.device_uuid);
+      read_sm_limits(known);
+      is_device_known_[device] = true;
+    }
+    place = known;
+  }
   place.record = {GPUPERF_SESSION_PLACE, sizeof(place), 0};
   place.device = device;
   place.context = context;
   place.stream = stream;
-  if (device < 64) {
-    if (!has_uuid_[device]) {
-      read_device_uuid(device, uuids_[device]);
-      has_uuid_[device] = true;
-    }
-    std::memcpy(place.device_uuid, uuids_[device], sizeof(place.device_uuid));
-  }
   bool is_new = false;
   uint32_t id = places_.find_or_add(place, is_new, kPlacesOfAnyStream);
   if (id == 0) {  // the process has had many streams: this one is not told from other late ones
@@ -174,6 +195,56 @@ void CuptiRecords::add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns,
   batch_.add_entry(&gap, sizeof(gap));
 }
 
+void CuptiRecords::expect_samples(bool is_connected, uint64_t now_ms) {
+  now_ms_ = now_ms;
+  sampled_since_unix_ns_ = sampled_until_unix_ns_;
+  sampled_until_unix_ns_ = read_unix_ns();
+  has_sample_reader_ = is_connected;
+}
+
+void CuptiRecords::take(const PcSampler::Instruction& instruction) {
+  if (!has_sample_reader_) {
+    ++losses_[GPUPERF_SESSION_LOSS_NO_DAEMON];
+    return;
+  }
+  const uint32_t name_id = find_name(instruction.function);
+  if (name_id == 0) {
+    ++losses_[GPUPERF_SESSION_LOSS_TABLE_FULL];
+    return;
+  }
+  struct {
+    gpuperf_session_stalls head;
+    gpuperf_session_stall stalls[GPUPERF_STALL_COUNT];
+  } record = {};
+  const size_t count = std::min(instruction.stalls.size(), std::size(record.stalls));
+  const size_t length_bytes = sizeof(record.head) + count * sizeof(record.stalls[0]);
+  record.head.record = {GPUPERF_SESSION_STALLS, static_cast<uint16_t>(length_bytes), name_id};
+  record.head.cubin_crc = instruction.cubin_crc;
+  record.head.pc_offset_bytes = static_cast<uint32_t>(instruction.pc_offset_bytes);
+  record.head.count = static_cast<uint32_t>(count);
+  std::copy_n(instruction.stalls.begin(), count, record.stalls);
+  batch_.make_room(length_bytes, now_ms_);
+  batch_.add_record(&record, length_bytes);
+}
+
+void CuptiRecords::take(const PcSampler::Total& total) {
+  if (!has_sample_reader_) {
+    ++losses_[GPUPERF_SESSION_LOSS_NO_DAEMON];
+    return;
+  }
+  gpuperf_session_sampling record = {};
+  record.start_unix_ns = sampled_since_unix_ns_;
+  record.duration_ns =
+      sampled_until_unix_ns_ - std::min(sampled_since_unix_ns_, sampled_until_unix_ns_);
+  record.samples = total.samples;
+  record.dropped_samples = total.dropped_samples;
+  record.other_samples = total.other_samples;
+  record.period = PcSampler::kPeriod;
+  record.flags = total.was_full ? GPUPERF_SAMPLING_BUFFER_FULL : 0;
+  const uint32_t place_id = find_place(total.device, 0, kNoStream);
+  if (place_id != 0) put(record, GPUPERF_SESSION_SAMPLING, place_id);
+}
+
 void CuptiRecords::take(const CUpti_Activity* activity) {
   switch (static_cast<uint32_t>(activity->kind)) {
     case CUPTI_ACTIVITY_KIND_KERNEL:
@@ -214,23 +285,8 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
             {to_length(kernel->blockX), to_length(kernel->blockY), to_length(kernel->blockZ)}));
   }
   if (is_left_out(id)) return;
+  const uint32_t name_id = find_name(kernel->name != nullptr ? kernel->name : "");
   bool is_new = false;
-  size_t text_bytes = 0;
-  const char* text = kernel->name != nullptr ? kernel->name : "";
-  const uint32_t name_id = names_.find_or_add(text, text_bytes, is_new);
-  if (is_new) {
-    gpuperf_session_name name = {};
-    const size_t padded_bytes = (text_bytes + 7) / 8 * 8;
-    name.record = {GPUPERF_SESSION_NAME, static_cast<uint16_t>(sizeof(name) + padded_bytes),
-                   name_id};
-    name.text_bytes = static_cast<uint16_t>(text_bytes);
-    name.cut = text_bytes == GPUPERF_NAME_BYTES_MAX && text[text_bytes] != '\0';
-    alignas(8) uint8_t entry[sizeof(name) + GPUPERF_NAME_BYTES_MAX] = {};
-    std::memcpy(entry, &name, sizeof(name));
-    std::memcpy(entry + sizeof(name), text, text_bytes);
-    batch_.make_room(name.record.length_bytes, now_ms_);
-    batch_.add_entry(entry, name.record.length_bytes);
-  }
   gpuperf_session_shape shape = {};
   shape.record = {GPUPERF_SESSION_SHAPE, sizeof(shape), 0};
   shape.grid[0] = static_cast<uint32_t>(kernel->gridX);

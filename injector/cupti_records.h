@@ -10,9 +10,11 @@
 
 #include "injector/batch.h"
 #include "injector/call_join.h"
+#include "injector/clocks.h"
 #include "injector/cupti_api.h"
 #include "injector/cupti_clock.h"
 #include "injector/dictionary.h"
+#include "injector/pc_sampler.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf::injector {
@@ -41,7 +43,7 @@ struct CallClasses {
 };
 CallClass classify_call(const char* name);
 
-class CuptiRecords : private CallJoin::Sink {
+class CuptiRecords : public PcSampler::Sink, private CallJoin::Sink {
  public:
   CuptiRecords(const CuptiApi& api, const CuptiClock& clock, const CallClasses& calls, Batch& batch)
       : api_(api), clock_(clock), calls_(calls), batch_(batch) {}
@@ -85,6 +87,14 @@ class CuptiRecords : private CallJoin::Sink {
   void add_gap(gpuperf_session_cause cause, uint64_t start_unix_ns, uint64_t end_unix_ns,
                uint64_t now_ms);
 
+  // Devices are sampled from now on.
+  void begin_sampling() { sampled_until_unix_ns_ = read_unix_ns(); }
+  // What PcSampler hands over next is from the time since then, or since the last call. Without a
+  // connection it is counted as lost.
+  void expect_samples(bool is_connected, uint64_t now_ms);
+  void take(const PcSampler::Instruction& instruction) override;
+  void take(const PcSampler::Total& total) override;
+
   const uint64_t* losses() const { return losses_; }
   uint64_t cupti_overhead_ns() const { return cupti_overhead_ns_; }
   // Since the process began, over all decoded records: kernels that ran as nodes of a graph,
@@ -114,6 +124,7 @@ class CuptiRecords : private CallJoin::Sink {
   void put_sync(uint32_t type, uint64_t start_unix_ns, uint64_t duration_ns, uint32_t id);
   void take(const CallJoin::Call& call, uint32_t correlation_id) override;
   void put_call(const CallJoin::Call& call, uint32_t id, uint16_t flags);
+  uint32_t find_name(const char* text);
   uint32_t find_place(uint32_t device, uint32_t context, uint32_t stream);
   void take(const CUpti_Activity* activity);
   void take_kernel(const CUpti_Activity* activity);
@@ -151,8 +162,11 @@ class CuptiRecords : private CallJoin::Sink {
   NameDictionary names_;
   Dictionary<gpuperf_session_shape, GPUPERF_SHAPES_MAX - 1> shapes_;
   Dictionary<gpuperf_session_place, GPUPERF_PLACES_MAX - 1> places_;
-  uint8_t uuids_[64][16] = {};  // by CUDA ordinal
-  bool has_uuid_[64] = {};
+  gpuperf_session_place devices_[64] = {};  // what is the same in all places of a CUDA ordinal
+  bool is_device_known_[64] = {};
+  uint64_t sampled_since_unix_ns_ = 0;
+  uint64_t sampled_until_unix_ns_ = 0;
+  bool has_sample_reader_ = false;
 };
 
 }  // namespace gpuperf::injector

@@ -7,6 +7,7 @@
 
 #include "injector/graph_hooks.h"
 #include "injector/hook_code.h"
+#include "injector/mapping_hooks.h"
 #include "injector/pointer_patch.h"
 #include "injector/wait_hooks.h"
 
@@ -25,9 +26,10 @@ constexpr uint32_t kStackWords[] = {
 #undef GPUPERF_STACK_WORDS
 };
 
-// Everything to replace: the entries, the functions that create graphs or wait, and those that
+// Everything to replace: the entries, the functions that create graphs, wait or map, and those that
 // return their addresses.
-PointerReplacement g_replacements[GPUPERF_HOOK_COUNT + kGraphHooksMax + kWaitHooksMax + 2];
+PointerReplacement
+    g_replacements[GPUPERF_HOOK_COUNT + kGraphHooksMax + kWaitHooksMax + kMappingHooksMax + 2];
 size_t g_replacement_count = 0;
 
 // Replaces what cuGetProcAddress found.
@@ -90,6 +92,8 @@ bool list_entries(void* driver) {
       list_graph_hooks(driver, std::span(g_replacements).subspan(g_replacement_count));
   g_replacement_count +=
       list_wait_hooks(driver, std::span(g_replacements).subspan(g_replacement_count));
+  g_replacement_count +=
+      list_mapping_hooks(driver, std::span(g_replacements).subspan(g_replacement_count));
   g_look_up = reinterpret_cast<LookUp>(dlsym(driver, "cuGetProcAddress"));
   g_look_up_v2 = reinterpret_cast<LookUpV2>(dlsym(driver, "cuGetProcAddress_v2"));
   if (g_look_up != nullptr) {

@@ -2,7 +2,6 @@
 
 #include <linux/membarrier.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,12 +19,6 @@ bool have_all_threads_see() {
   if (order(MEMBARRIER_CMD_PRIVATE_EXPEDITED)) return true;
   return order(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) &&
          order(MEMBARRIER_CMD_PRIVATE_EXPEDITED);
-}
-
-// Unlike libc's functions, not a cancellation point for the workload's threads.
-void sleep_until_next_look() {
-  const timespec length = {.tv_sec = 0, .tv_nsec = 50'000};
-  (void)syscall(SYS_nanosleep, &length, nullptr);
 }
 
 }  // namespace

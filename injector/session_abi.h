@@ -52,11 +52,14 @@
 #define GPUPERF_SESSION_SYNC 10u
 #define GPUPERF_SESSION_MEMORY 11u
 #define GPUPERF_SESSION_OVERHEAD 12u
-#define GPUPERF_SESSION_KIND_COUNT 13u
+#define GPUPERF_SESSION_STALLS 13u
+#define GPUPERF_SESSION_SAMPLING 14u
+#define GPUPERF_SESSION_KIND_COUNT 15u
 
 /* The bit of a record kind in capability and control masks. */
 #define GPUPERF_SESSION_BIT(kind) (1ull << (kind))
-/* The kinds that a mask may request; the others come with them. */
+/* The kinds that a mask may request. STALLS and SAMPLING come with a burst of samples, the others
+ * with these. */
 #define GPUPERF_SESSION_ALL_KINDS                                                          \
 	(GPUPERF_SESSION_BIT(GPUPERF_SESSION_KERNEL) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMCPY) | \
 	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMSET) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_API) |    \
@@ -124,6 +127,7 @@ enum gpuperf_session_mode {
 /* struct gpuperf_control.burst_flags: more expensive detail for a limited time. */
 #define GPUPERF_SESSION_BURST_NODES 1u     /* the kernels inside graphs */
 #define GPUPERF_SESSION_BURST_ALL_APIS 2u  /* every runtime and driver API call */
+#define GPUPERF_SESSION_BURST_SAMPLES 4u   /* PC sampling: what the warps of kernels wait for */
 #define GPUPERF_SESSION_BURST_MS_MAX 60000u
 
 /* Accepts the session and controls it: as WELCOME once, in answer to HELLO, and as CONTROL at any
@@ -181,6 +185,7 @@ enum gpuperf_session_cause {
 #define GPUPERF_SESSION_LEVEL_MEMORY 128u
 #define GPUPERF_SESSION_LEVEL_HOOKED 256u  /* calls and waits are recorded by hooks */
 #define GPUPERF_SESSION_LEVEL_CUPTI 512u   /* launches pay for CUPTI, whatever is recorded */
+#define GPUPERF_SESSION_LEVEL_SAMPLES 1024u /* PC sampling is on */
 
 /* struct gpuperf_status.losses: what was lost, and where. In records unless stated otherwise. */
 enum gpuperf_session_loss {
@@ -270,6 +275,13 @@ struct gpuperf_session_place {
 	__u32 pad;
 	__u8 device_uuid[16];     /* same in every process; of the MIG instance where there is one;
 	                           * zero = unknown */
+	/* Limits of one multiprocessor (SM) of the device; 0 = unknown. From cuDeviceGetAttribute. */
+	__u32 sm_count;
+	__u32 threads_per_sm;
+	__u32 blocks_per_sm;
+	__u32 registers_per_sm;
+	__u32 shared_memory_per_sm_bytes;
+	__u32 shared_memory_reserved_bytes; /* of each block, by the driver */
 };
 
 /* A period in which nothing, or less, was collected; sent when it is over. id = enum
@@ -443,4 +455,71 @@ struct gpuperf_session_overhead {
 	__u64 duration_ns;
 	__u32 type;               /* GPUPERF_OVERHEAD_* */
 	__u32 pad;
+};
+
+/* Why a warp did not issue its next instruction, or that it did (selected): X(name in CUPTI's
+ * metric smsp__pcsamp_warps_issue_stalled_NAME). */
+#define GPUPERF_STALLS(X)  \
+	X(other)           \
+	X(barrier)         \
+	X(branch_resolving) \
+	X(dispatch_stall)  \
+	X(drain)           \
+	X(imc_miss)        \
+	X(lg_throttle)     \
+	X(long_scoreboard) \
+	X(math_pipe_throttle) \
+	X(membar)          \
+	X(mio_throttle)    \
+	X(misc)            \
+	X(no_instructions) \
+	X(not_selected)    \
+	X(selected)        \
+	X(short_scoreboard) \
+	X(sleeping)        \
+	X(tex_throttle)    \
+	X(wait)            \
+	X(warpgroup_arrive)
+
+/* struct gpuperf_session_stall.stall. Append only. */
+enum gpuperf_stall {
+#define GPUPERF_STALL_ID(name) GPUPERF_STALL_##name,
+	GPUPERF_STALLS(GPUPERF_STALL_ID)
+#undef GPUPERF_STALL_ID
+	GPUPERF_STALL_COUNT
+};
+
+/* In what state warps were found at one instruction of a kernel. Follows struct
+ * gpuperf_session_stalls. */
+struct gpuperf_session_stall {
+	__u32 stall;              /* enum gpuperf_stall */
+	__u32 samples;
+	__u32 idle_samples;       /* of those: while no warp of the scheduler issued an instruction */
+	__u32 pad;
+};
+
+/* Samples of one instruction since the last such record. id = name id of the kernel. Source:
+ * cuptiPCSamplingGetData. Since 1. */
+struct gpuperf_session_stalls {
+	struct gpuperf_session_record record;
+	__u64 cubin_crc;          /* CUPTI's CRC of the module that the kernel is from */
+	__u32 pc_offset_bytes;    /* of the instruction, from the kernel's beginning */
+	__u32 count;              /* of struct gpuperf_session_stall that follow; at most
+	                           * GPUPERF_STALL_COUNT */
+};
+
+/* struct gpuperf_session_sampling.flags */
+#define GPUPERF_SAMPLING_BUFFER_FULL 1u /* the hardware's buffer was full: samples are missing */
+
+/* A time in which a device was sampled, sent after its samples. id = place id of the device. Since
+ * 1. */
+struct gpuperf_session_sampling {
+	struct gpuperf_session_record record;
+	__u64 start_unix_ns;
+	__u64 duration_ns;
+	__u64 samples;            /* all, those of the two next lines included */
+	__u64 dropped_samples;    /* by the hardware */
+	__u64 other_samples;      /* of kernels that CUPTI does not tell: its own and the driver's */
+	__u32 period;             /* each SM sampled every 2^this cycles; 5 to 31 */
+	__u32 flags;              /* GPUPERF_SAMPLING_* */
 };

@@ -284,7 +284,8 @@ std::vector<Captures::Wanted> Captures::wanted(uint64_t now_mono_ns) const {
                       .with_children = running.order.target.with_children,
                       .cpu = running.order.cpu,
                       .gpu = running.order.gpu,
-                      .nodes = running.order.nodes});
+                      .nodes = running.order.nodes,
+                      .samples = running.order.samples});
   }
   return wanted;
 }

@@ -57,6 +57,7 @@ class Captures {
     bool cpu = true;
     bool gpu = true;
     bool nodes = false;
+    bool samples = false;
     bool operator==(const Wanted&) const = default;
   };
 

@@ -140,12 +140,13 @@ void Tracing::order_traces() {
   }
 }
 
-// Sessions of new captures that want the kernels inside graphs.
+// Sessions of new captures that want the kernels inside graphs, or samples.
 void Tracing::order_bursts(const std::vector<Captures::Wanted>& wanted) {
   for (const Captures::Wanted& one : wanted) {
-    if (!one.nodes || std::ranges::find(ordered_, one) != ordered_.end()) continue;
-    const SessionOrder burst{.burst_flags = GPUPERF_SESSION_BURST_NODES,
-                             .burst_ms = GPUPERF_SESSION_BURST_MS_MAX};
+    const uint32_t flags = (one.nodes ? GPUPERF_SESSION_BURST_NODES : 0) |
+                           (one.samples ? GPUPERF_SESSION_BURST_SAMPLES : 0);
+    if (flags == 0 || std::ranges::find(ordered_, one) != ordered_.end()) continue;
+    const SessionOrder burst{.burst_flags = flags, .burst_ms = GPUPERF_SESSION_BURST_MS_MAX};
     if (one.all_processes) parts_.post_session_order({}, burst);
     for (const ProcessKey& process : one.processes) {
       parts_.post_session_order({.pid = process.pid}, burst);

@@ -33,6 +33,7 @@ struct CaptureOrder {
   bool cpu = true;             // probed calls, launches with their stacks
   bool gpu = true;             // what sessions tell
   bool nodes = false;          // the kernels inside graphs, where the process allows it
+  bool samples = false;        // what the warps of kernels do
   uint32_t requester_uid = 0;  // whose processes may be captured; 0 = everybody's
   bool operator==(const CaptureOrder&) const = default;
 };

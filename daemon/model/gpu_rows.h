@@ -12,6 +12,7 @@
 
 #include "daemon/model/function.h"
 #include "daemon/model/histogram.h"
+#include "daemon/model/kernel_stalls.h"
 #include "daemon/model/session.h"
 #include "injector/session_abi.h"
 
@@ -66,6 +67,9 @@ struct KernelRow {
   bool exited = false;  // its last session has ended
   bool folded = false;  // no room among the series: metrics count it under "other"
   KernelTotals totals;
+  LaunchShape shape;  // of a launch, the last one where they differ; id 0 = none was seen
+  SmLimits sm;        // of the GPU that it ran on
+  std::shared_ptr<const KernelStalls> stalls;  // null = it was never sampled
 };
 
 struct CopyTotals {
@@ -170,6 +174,16 @@ struct LaunchCost {
   bool operator==(const LaunchCost&) const = default;
 };
 
+// What PC sampling found in a session.
+struct SamplingTotals {
+  uint64_t duration_ns = 0;  // sampled, over all of its GPUs
+  uint64_t samples = 0;
+  uint64_t dropped_samples = 0;  // of those: by the hardware
+  uint64_t other_samples = 0;    // of those: of kernels that CUPTI does not tell
+  uint64_t full_count = 0;       // readings that found the hardware's buffer full
+  bool operator==(const SamplingTotals&) const = default;
+};
+
 struct SessionRow {
   SessionOpened facts;
   SessionStatus status;  // newest; state 0 = none came yet
@@ -184,6 +198,7 @@ struct SessionRow {
   LaunchCost launch_cost;
   std::array<GapTotals, GPUPERF_SESSION_CAUSE_COUNT> gaps{};  // by enum gpuperf_session_cause
   JoinTotals join;
+  SamplingTotals sampling;
 };
 
 // How long an open session has collected.

@@ -121,13 +121,53 @@ struct LaunchShape {
   bool operator==(const LaunchShape&) const = default;
 };
 
+// What one multiprocessor (SM) of a device has room for. 0 = unknown.
+struct SmLimits {
+  uint32_t count = 0;  // of SMs
+  uint32_t threads = 0;
+  uint32_t blocks = 0;
+  uint32_t registers = 0;
+  uint32_t shared_memory_bytes = 0;
+  uint32_t shared_memory_reserved_bytes = 0;  // of each block, by the driver
+  bool operator==(const SmLimits&) const = default;
+};
+
 struct Place {
   uint32_t id = 0;
   uint32_t device = 0;  // CUDA ordinal in that process
   uint32_t context = 0;
   uint32_t stream = 0;  // UINT32_MAX = none, or not known
   GpuUuid device_uuid{};
+  SmLimits sm;
   bool operator==(const Place&) const = default;
+};
+
+// Of one instruction of a kernel: how often warps were found there, and in what state.
+struct StallRecord {
+  struct Count {
+    uint32_t stall = 0;  // enum gpuperf_stall
+    uint32_t samples = 0;
+    uint32_t idle_samples = 0;  // of those: while no warp of the scheduler issued
+    bool operator==(const Count&) const = default;
+  };
+  uint32_t name_id = 0;
+  uint32_t pc_offset_bytes = 0;  // from the kernel's beginning
+  uint64_t cubin_crc = 0;        // of its module, by CUPTI
+  std::vector<Count> counts;
+  bool operator==(const StallRecord&) const = default;
+};
+
+// A time in which a device was sampled.
+struct SamplingRecord {
+  uint64_t start_mono_ns = 0;
+  uint64_t duration_ns = 0;
+  uint64_t samples = 0;          // all
+  uint64_t dropped_samples = 0;  // of those: by the hardware
+  uint64_t other_samples = 0;    // of those: of kernels that CUPTI does not tell
+  uint32_t place_id = 0;
+  uint32_t period = 0;  // each SM every 2^this cycles
+  bool was_full = false;
+  bool operator==(const SamplingRecord&) const = default;
 };
 
 struct SessionOpened {
@@ -156,12 +196,15 @@ struct SessionBatch {
   std::vector<MemoryRecord> memory;
   std::vector<OverheadRecord> overheads;
   std::vector<SessionGap> gaps;
+  std::vector<StallRecord> stalls;
+  std::vector<SamplingRecord> samplings;
   bool operator==(const SessionBatch&) const = default;
 };
 
 inline uint64_t count_records(const SessionBatch& batch) {
   return batch.kernels.size() + batch.copies.size() + batch.apis.size() + batch.graphs.size() +
-         batch.syncs.size() + batch.memory.size() + batch.overheads.size() + batch.gaps.size();
+         batch.syncs.size() + batch.memory.size() + batch.overheads.size() + batch.gaps.size() +
+         batch.stalls.size() + batch.samplings.size();
 }
 
 // How a session is, by its own account; counts since its process began.

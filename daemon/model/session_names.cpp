@@ -19,8 +19,10 @@ constexpr std::string_view kCauses[] = {
 constexpr std::string_view kLosses[] = {
     "cupti_buffer", "device_buffer", "reversed",       "queue_full", "no_daemon",
     "table_full",   "sampled",       "unknown_record", "pool_empty", "incomplete"};
-constexpr std::string_view kLevels[] = {"kernels", "graphs", "nodes",  "apis",        "all_apis",
-                                        "copies",  "syncs",  "memory", "hooked_calls"};
+// By bit; empty = not among what is collected.
+constexpr std::string_view kLevels[] = {"kernels",      "graphs", "nodes",  "apis",
+                                        "all_apis",     "copies", "syncs",  "memory",
+                                        "hooked_calls", "",       "samples"};
 constexpr std::string_view kDirections[] = {
     kUnknown,           "host_to_device", "device_to_host",  "host_to_array",
     "array_to_host",    "array_to_array", "array_to_device", "device_to_array",
@@ -53,7 +55,7 @@ std::string_view get_session_loss_name(size_t loss) { return get_name(kLosses, l
 std::vector<std::string_view> list_session_levels(uint32_t level) {
   std::vector<std::string_view> names;
   for (size_t bit = 0; bit < std::size(kLevels); ++bit) {
-    if (level >> bit & 1) names.push_back(kLevels[bit]);
+    if ((level >> bit & 1) != 0 && !kLevels[bit].empty()) names.push_back(kLevels[bit]);
   }
   return names;
 }

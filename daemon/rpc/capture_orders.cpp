@@ -47,6 +47,10 @@ Result<CaptureOrder> make_capture_order(const v1::StartCaptureRequest& request, 
   if (request.nodes() && request.parts() == v1::CAPTURE_PARTS_CPU) {
     return absl::InvalidArgumentError("nodes: are GPU work, which CAPTURE_PARTS_CPU leaves out");
   }
+  if (request.samples() && request.parts() == v1::CAPTURE_PARTS_CPU) {
+    return absl::InvalidArgumentError(
+        "samples: are of the GPU, which CAPTURE_PARTS_CPU leaves out");
+  }
   return CaptureOrder{.name = request.name(),
                       .target = from_proto(request.target()),
                       .duration_ms = request.duration_ms(),
@@ -54,6 +58,7 @@ Result<CaptureOrder> make_capture_order(const v1::StartCaptureRequest& request, 
                       .cpu = request.parts() != v1::CAPTURE_PARTS_GPU,
                       .gpu = request.parts() != v1::CAPTURE_PARTS_CPU,
                       .nodes = request.nodes(),
+                      .samples = request.samples(),
                       .requester_uid = uid};
 }
 

@@ -46,11 +46,13 @@ Result<SessionOrder> make_order(const v1::SetSessionRequest& request) {
   order.sample_every = std::max<uint32_t>(request.sample_every(), 1);
   if (request.burst_nodes()) order.burst_flags |= GPUPERF_SESSION_BURST_NODES;
   if (request.burst_all_apis()) order.burst_flags |= GPUPERF_SESSION_BURST_ALL_APIS;
+  if (request.burst_samples()) order.burst_flags |= GPUPERF_SESSION_BURST_SAMPLES;
   order.burst_ms = request.burst_ms();
   const bool has_burst = order.burst_flags != 0;
   if (has_burst != (order.burst_ms != 0)) {
     return absl::InvalidArgumentError(
-        "burst_ms: a burst has a length and says of what: burst_nodes or burst_all_apis");
+        "burst_ms: a burst has a length and says of what: burst_nodes, burst_all_apis or "
+        "burst_samples");
   }
   if (order.burst_ms > GPUPERF_SESSION_BURST_MS_MAX) {
     return absl::InvalidArgumentError("burst_ms: more than 60000");

@@ -5,6 +5,7 @@
 
 #include "daemon/model/display_text.h"
 #include "daemon/model/session_names.h"
+#include "daemon/rpc/kernel_limits.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf {
@@ -145,6 +146,7 @@ v1::KernelStats to_proto(const KernelRow& row) {
   stats.set_pid(row.process.pid);
   set_owner(row.owner, stats);
   stats.set_exited(row.exited);
+  set_limits(row.shape, row.sm, row.stalls.get(), stats);
   return stats;
 }
 
@@ -152,6 +154,11 @@ v1::Session to_proto(const SessionRow& row, const GpuProcessRow* process, int64_
   const SessionStatus& status = row.status;
   const int64_t end_mono_ns = row.open ? now_mono_ns : row.closed_mono_ns;
   v1::Session session;
+  session.set_sampled_ns(row.sampling.duration_ns);
+  session.set_samples(row.sampling.samples);
+  session.set_dropped_samples(row.sampling.dropped_samples);
+  session.set_other_samples(row.sampling.other_samples);
+  session.set_sample_buffer_full(row.sampling.full_count);
   session.set_id(row.facts.session_id);
   session.set_pid(row.facts.process.pid);
   set_owner(row.facts.owner, session);

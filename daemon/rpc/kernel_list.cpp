@@ -2,9 +2,11 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <tuple>
 
 #include "daemon/rpc/gpu_to_proto.h"
+#include "daemon/rpc/kernel_limits.h"
 #include "daemon/rpc/number_sort.h"
 
 namespace gpuperf {
@@ -28,12 +30,20 @@ std::vector<KernelStats> list_summed(const GpuReport& report, const RowFilter& f
   struct Sum {
     KernelTextPtr name;
     KernelTotals totals;
+    const KernelRow* longest = nullptr;  // with the most time
+    std::optional<KernelStalls> stalls;
   };
   std::map<uint64_t, Sum> sums;  // by serial
   const auto add = [&](const KernelRow& row) {
     Sum& sum = sums[row.name->serial];
     sum.name = row.name;
     merge_totals(sum.totals, row.totals);
+    const bool is_longer = sum.longest == nullptr ||
+                           row.totals.duration.total_ns > sum.longest->totals.duration.total_ns;
+    if (row.shape.id != 0 && is_longer) sum.longest = &row;
+    if (row.stalls == nullptr) return;
+    if (!sum.stalls) sum.stalls.emplace();
+    merge_stalls(*sum.stalls, *row.stalls);
   };
   for (const auto& row : report.kernels) {
     if (matches(filter, *row) && filter.matches(row->process)) add(*row);
@@ -45,7 +55,12 @@ std::vector<KernelStats> list_summed(const GpuReport& report, const RowFilter& f
   }
   std::vector<KernelStats> kernels;
   kernels.reserve(sums.size());
-  for (const auto& [serial, sum] : sums) kernels.push_back(to_proto(*sum.name, sum.totals));
+  for (const auto& [serial, sum] : sums) {
+    KernelStats& kernel = kernels.emplace_back(to_proto(*sum.name, sum.totals));
+    const KernelRow nowhere;
+    const KernelRow& launched = sum.longest != nullptr ? *sum.longest : nowhere;
+    set_limits(launched.shape, launched.sm, sum.stalls ? &*sum.stalls : nullptr, kernel);
+  }
   return kernels;
 }
 

@@ -17,7 +17,7 @@ namespace {
 
 static_assert(std::tuple_size_v<decltype(SessionStatus::losses)> == GPUPERF_SESSION_LOSS_COUNT);
 
-constexpr uint32_t kKnownLevels = 2 * GPUPERF_SESSION_LEVEL_CUPTI - 1;
+constexpr uint32_t kKnownLevels = 2 * GPUPERF_SESSION_LEVEL_SAMPLES - 1;
 
 Status check_length(std::span<const std::byte> packet, size_t needed, std::string_view what) {
   if (packet.size() >= needed) return absl::OkStatus();

@@ -1,6 +1,8 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -26,6 +28,8 @@ struct MonoSpan {
   uint64_t start_mono_ns = 0;
   uint64_t duration_ns = 0;
 };
+
+constexpr size_t kPlaceBytesMin = offsetof(gpuperf_session_place, sm_count);  // up to 0.9
 
 constexpr size_t round_up_to_8(size_t bytes) { return (bytes + 7) & ~size_t{7}; }
 
@@ -61,6 +65,8 @@ class BatchReader {
   Fault take_sync(Bytes record);
   Fault take_memory(Bytes record);
   Fault take_overhead(Bytes record);
+  Fault take_stalls(Bytes record);
+  Fault take_sampling(Bytes record);
 
   bool is_place(uint32_t id) const { return id != 0 && id <= tables_.places; }
   std::optional<MonoSpan> find_span(uint64_t start_unix_ns, uint64_t duration_ns,
@@ -85,7 +91,7 @@ const BatchReader::Row BatchReader::kRows[GPUPERF_SESSION_KIND_COUNT] = {
     {0, nullptr},  // there is no kind 0
     {sizeof(gpuperf_session_name), &BatchReader::take_name},
     {sizeof(gpuperf_session_shape), &BatchReader::take_shape},
-    {sizeof(gpuperf_session_place), &BatchReader::take_place},
+    {kPlaceBytesMin, &BatchReader::take_place},
     {sizeof(gpuperf_session_gap), &BatchReader::take_gap},
     {sizeof(gpuperf_session_kernel), &BatchReader::take_kernel},
     {sizeof(gpuperf_session_memcpy), &BatchReader::take_memcpy},
@@ -95,6 +101,8 @@ const BatchReader::Row BatchReader::kRows[GPUPERF_SESSION_KIND_COUNT] = {
     {sizeof(gpuperf_session_sync), &BatchReader::take_sync},
     {sizeof(gpuperf_session_memory), &BatchReader::take_memory},
     {sizeof(gpuperf_session_overhead), &BatchReader::take_overhead},
+    {sizeof(gpuperf_session_stalls), &BatchReader::take_stalls},
+    {sizeof(gpuperf_session_sampling), &BatchReader::take_sampling},
 };
 
 Status BatchReader::take(Bytes record, uint16_t kind) {
@@ -190,14 +198,23 @@ Fault BatchReader::take_shape(Bytes bytes) {
 }
 
 Fault BatchReader::take_place(Bytes bytes) {
-  const auto said = copy_as<gpuperf_session_place>(bytes);
+  gpuperf_session_place said = {};
+  std::memcpy(&said, bytes.data(), std::min(bytes.size(), sizeof said));
   if (said.record.id != tables_.places + 1 || said.record.id > GPUPERF_PLACES_MAX ||
       said.pad != 0) {
     return Fault::kMalformed;
   }
   ++tables_.places;
-  Place place{
-      .id = said.record.id, .device = said.device, .context = said.context, .stream = said.stream};
+  Place place{.id = said.record.id,
+              .device = said.device,
+              .context = said.context,
+              .stream = said.stream,
+              .sm = {.count = said.sm_count,
+                     .threads = said.threads_per_sm,
+                     .blocks = said.blocks_per_sm,
+                     .registers = said.registers_per_sm,
+                     .shared_memory_bytes = said.shared_memory_per_sm_bytes,
+                     .shared_memory_reserved_bytes = said.shared_memory_reserved_bytes}};
   std::ranges::copy(said.device_uuid, place.device_uuid.begin());
   batch_.places.push_back(place);
   return Fault::kNone;
@@ -375,6 +392,49 @@ Status check_front(Bytes packet, const gpuperf_batch& front) {
                                                   packet.size(), front.records_bytes));
   }
   return absl::OkStatus();
+}
+
+Fault BatchReader::take_stalls(Bytes bytes) {
+  const auto said = copy_as<gpuperf_session_stalls>(bytes);
+  const Bytes counts = bytes.subspan(sizeof said);
+  if (said.count > GPUPERF_STALL_COUNT ||
+      counts.size() < said.count * sizeof(gpuperf_session_stall)) {
+    return Fault::kBadValue;
+  }
+  if (said.record.id == 0 || said.record.id > tables_.names) return Fault::kUnknownId;
+  StallRecord record{.name_id = said.record.id,
+                     .pc_offset_bytes = said.pc_offset_bytes,
+                     .cubin_crc = said.cubin_crc};
+  record.counts.reserve(said.count);
+  for (uint32_t i = 0; i < said.count; ++i) {
+    const auto count =
+        copy_as<gpuperf_session_stall>(counts.subspan(i * sizeof(gpuperf_session_stall)));
+    if (count.stall >= GPUPERF_STALL_COUNT || count.idle_samples > count.samples) {
+      return Fault::kBadValue;
+    }
+    record.counts.push_back(
+        {.stall = count.stall, .samples = count.samples, .idle_samples = count.idle_samples});
+  }
+  batch_.stalls.push_back(std::move(record));
+  return Fault::kNone;
+}
+
+Fault BatchReader::take_sampling(Bytes bytes) {
+  const auto said = copy_as<gpuperf_session_sampling>(bytes);
+  if ((said.flags & ~GPUPERF_SAMPLING_BUFFER_FULL) != 0 || said.period > 31) {
+    return Fault::kBadValue;
+  }
+  if (!is_place(said.record.id)) return Fault::kUnknownId;
+  return add_timed(said.start_unix_ns, said.duration_ns, [&](const MonoSpan& span) {
+    batch_.samplings.push_back({.start_mono_ns = span.start_mono_ns,
+                                .duration_ns = span.duration_ns,
+                                .samples = said.samples,
+                                .dropped_samples = said.dropped_samples,
+                                .other_samples = said.other_samples,
+                                .place_id = said.record.id,
+                                .period = said.period,
+                                .was_full = said.flags != 0});
+  });
 }
 
 }  // namespace

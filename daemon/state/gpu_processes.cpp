@@ -228,7 +228,8 @@ void GpuProcesses::fill(GpuReport& report) const {
     process.shared = true;
     report.processes.push_back(process.row);
     for (const GpuProcess::KernelSlot& slot : process.kernels) {
-      if (get_launches(slot.row->totals) == 0) continue;  // announced only
+      // Announced only.
+      if (get_launches(slot.row->totals) == 0 && slot.row->stalls == nullptr) continue;
       slot.shared = true;
       report.kernels.push_back(slot.row);
     }

@@ -16,6 +16,7 @@
 #include "daemon/model/self_report.h"
 #include "daemon/state/device_memory.h"
 #include "daemon/state/flat_table.h"
+#include "daemon/state/instruction_table.h"
 #include "daemon/state/session_memory.h"
 #include "daemon/state/session_registry.h"
 
@@ -26,6 +27,7 @@ struct GpuProcess {
   struct KernelSlot {
     std::shared_ptr<KernelRow> row;
     mutable bool shared = false;  // some snapshot holds `row`: copy before changing it
+    std::unique_ptr<InstructionTable> instructions;  // null = it was never sampled
   };
 
   GpuProcess(DropCounters& drops, const SessionEntry& session)
@@ -101,6 +103,9 @@ class GpuProcesses {
   // What may be changed now.
   static KernelTotals& change_kernel(GpuProcess& process, uint32_t index) {
     return change(process.kernels[index]).totals;
+  }
+  static KernelRow& change_kernel_row(GpuProcess& process, uint32_t index) {
+    return change(process.kernels[index]);
   }
   static GpuProcessRow& change(GpuProcess& process);
 

@@ -127,6 +127,8 @@ void GpuStatistics::apply(Session& session, const SessionBatch& batch, int64_t n
   for (const SyncRecord& record : batch.syncs) apply(session, record);
   for (const MemoryRecord& record : batch.memory) apply(session, record);
   for (const OverheadRecord& record : batch.overheads) apply(session, record);
+  for (const StallRecord& record : batch.stalls) apply(session, record);
+  for (const SamplingRecord& record : batch.samplings) apply(session, record);
 }
 
 void GpuStatistics::learn(Session& session, const SessionBatch& batch) {
@@ -148,6 +150,15 @@ void GpuStatistics::learn(Session& session, const SessionBatch& batch) {
     session.kernels[name.id] = processes_.get_kernel(session.process, text);
   }
   for (const Place& place : batch.places) learn(session, place);
+  for (const LaunchShape& shape : batch.shapes) learn(session, shape);
+}
+
+void GpuStatistics::learn(Session& session, const LaunchShape& shape) {
+  if (!is_believable(shape.id, session.shapes.size(), GPUPERF_SHAPES_MAX) ||
+      !make_room(session.account, session.shapes, shape.id, LaunchShape())) {
+    return;  // its kernels have no shape
+  }
+  session.shapes[shape.id] = shape;
 }
 
 void GpuStatistics::learn(Session& session, const Place& place) {
@@ -158,8 +169,11 @@ void GpuStatistics::learn(Session& session, const Place& place) {
   GpuProcess& process = session.process;
   const uint32_t device = activities_.get_device(place.device_uuid, process.row->process,
                                                  place.device, session.entry.holder().uid);
-  session.places[place.id] = {
-      .uuid = place.device_uuid, .ordinal = place.device, .device = device, .is_known = true};
+  session.places[place.id] = {.uuid = place.device_uuid,
+                              .ordinal = place.device,
+                              .device = device,
+                              .is_known = true,
+                              .sm = place.sm};
   if (device != GpuActivities::kNone && std::ranges::count(process.devices, device) == 0) {
     process.devices.push_back(device);
   }
@@ -204,6 +218,7 @@ void GpuStatistics::apply(Session& session, const KernelRecord& record, int64_t 
   }
   KernelTotals& totals = GpuProcesses::change_kernel(session.process, kernel);
   SessionMemory::Account& account = session.process.account;
+  show_launch(session, kernel, record, *place);
   add_duration(account, totals.duration, record.duration_ns);
   totals.estimated_launches += uint64_t{session.sample_every} * session.entry.row().window_weight;
   activities_.add(place->device, GpuActivities::Kind::kKernel, record.start_mono_ns,
@@ -292,6 +307,46 @@ void GpuStatistics::apply(Session& session, const SessionGap& gap) {
                        gap.cause == GPUPERF_SESSION_CAUSE_NSIGHT ||
                        gap.cause == GPUPERF_SESSION_CAUSE_CUPTI_ERROR;
   if (is_anew) session.join.forget_before(gap.start_mono_ns + gap.duration_ns);
+}
+
+// The shape that its row shows changes only with the shape: most kernels have one.
+void GpuStatistics::show_launch(Session& session, uint32_t kernel, const KernelRecord& record,
+                                const PlaceFacts& place) {
+  if (record.shape_id >= session.shapes.size() || session.is_full) return;
+  const LaunchShape& shape = session.shapes[record.shape_id];
+  KernelRow& row = GpuProcesses::change_kernel_row(session.process, kernel);
+  if (row.shape == shape) return;
+  row.shape = shape;
+  row.sm = place.sm;
+}
+
+void GpuStatistics::apply(Session& session, const StallRecord& record) {
+  const uint32_t kernel =
+      record.name_id < session.kernels.size() ? session.kernels[record.name_id] : kNone;
+  if (kernel == kNone) return drops_.add(DropCause::kSessionBadIds);
+  auto& instructions = session.process.kernels[kernel].instructions;
+  if (instructions == nullptr) {
+    instructions = std::make_unique<InstructionTable>(session.process.account);
+  }
+  instructions->add(record);
+  session.sampled.insert(kernel);
+}
+
+// Comes after the samples of its time: rows show them.
+void GpuStatistics::apply(Session& session, const SamplingRecord& record) {
+  SamplingTotals totals = session.entry.row().sampling;
+  totals.duration_ns += record.duration_ns;
+  totals.samples += record.samples;
+  totals.dropped_samples += record.dropped_samples;
+  totals.other_samples += record.other_samples;
+  totals.full_count += record.was_full ? 1 : 0;
+  session.entry.change().sampling = totals;
+  for (const uint32_t kernel : session.sampled) {
+    GpuProcesses::change_kernel_row(session.process, kernel).stalls =
+        std::make_shared<const KernelStalls>(
+            session.process.kernels[kernel].instructions->summarise());
+  }
+  session.sampled.clear();
 }
 
 void GpuStatistics::join(Session& session, const LaunchJoin::Match& match) {

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <set>
 #include <vector>
 
 #include "daemon/base/thread_checker.h"
@@ -55,6 +56,7 @@ class GpuStatistics {
     uint32_t ordinal = 0;
     uint32_t device = GpuActivities::kNone;
     bool is_known = false;
+    SmLimits sm;
   };
   struct Session final : SessionFollower {
     Session(GpuStatistics& its_statistics, SessionEntry& its_entry);
@@ -67,10 +69,12 @@ class GpuStatistics {
     GpuStatistics& statistics;
     SessionEntry& entry;
     GpuProcess& process;
-    SessionMemory::Account account;  // of what follows
-    std::vector<uint32_t> kernels;   // by name id: where its process keeps it
-    uint32_t last_unkept_name = 0;   // announced, but not in `kernels`: there was no room
-    std::vector<PlaceFacts> places;  // by place id
+    SessionMemory::Account account;   // of what follows
+    std::vector<uint32_t> kernels;    // by name id: where its process keeps it
+    uint32_t last_unkept_name = 0;    // announced, but not in `kernels`: there was no room
+    std::vector<PlaceFacts> places;   // by place id
+    std::vector<LaunchShape> shapes;  // by shape id
+    std::set<uint32_t> sampled;       // kernels with samples that their rows do not show yet
     LaunchJoin join;
     JoinTotals join_totals;
     uint64_t collected_ns = 0;  // that its GPUs know of
@@ -93,6 +97,11 @@ class GpuStatistics {
   void apply(Session& session, const MemoryRecord& record);
   void apply(Session& session, const OverheadRecord& record);
   void apply(Session& session, const SessionGap& gap);
+  void apply(Session& session, const StallRecord& record);
+  void apply(Session& session, const SamplingRecord& record);
+  void learn(Session& session, const LaunchShape& shape);
+  void show_launch(Session& session, uint32_t kernel, const KernelRecord& record,
+                   const PlaceFacts& place);
   void join(Session& session, const LaunchJoin::Match& match);
   const PlaceFacts* find_place(const Session& session, uint32_t place_id);
 

@@ -9,7 +9,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 readonly BUNDLE=.gpu-bundle
-readonly LIMIT_MIB=52
+readonly LIMIT_MIB=54
 readonly CUDA=${CUDA_HOME:-/usr/local/cuda}
 
 deploy/install_packages.sh build release
@@ -42,7 +42,7 @@ if [[ ! -x $CUDA/bin/nvcc ]]; then
   echo "pack.sh: $CUDA/bin/nvcc is missing: set CUDA_HOME to a CUDA toolkit" >&2
   exit 1
 fi
-for program in trace_threads trace_paths trace_graphs gpm_load; do
+for program in trace_threads trace_paths trace_graphs gpm_load stall_kernels; do
   "$CUDA/bin/nvcc" -std=c++20 -O2 -gencode 'arch=compute_90,code=[sm_90,compute_90]' --cudart static \
     -I. -Xcompiler -pthread,-rdynamic -o "$BUNDLE/traces/$program" "tests/gpu/$program.cu" -ldl
 done

@@ -347,6 +347,97 @@ class ToldTest(unittest.TestCase):
                              [call.correlation_id for call in calls])
 
 
+class SamplingTest(unittest.TestCase):
+    """PC sampling in a burst. The fake CUPTI aborts where the real one hangs: if it begins or ends while another
+    thread launches or maps memory."""
+
+    def sample(self, peer, program, during=(), burst_ms=900):
+        """A burst of samples; what came of it: {kernel: {(offset, state): samples}}."""
+        peer.last.rule(burst=abi.BURST_SAMPLES, burst_ms=burst_ms)
+        peer.wait("samples are on", lambda: peer.last.status.level & abi.LEVEL_SAMPLES)
+        for line in during:
+            program.do(line, peer)
+        peer.wait("the burst's end", lambda: not peer.last.status.level & abi.LEVEL_SAMPLES)
+        found = {}
+        for record in peer.last.records["stalls"]:
+            kernel = found.setdefault(peer.last.names[record.name_id][1], {})
+            for state, samples in record.samples.items():
+                at = (record.pc_offset_bytes, state)
+                kernel[at] = kernel.get(at, 0) + samples
+        return found
+
+    def test_samples_come_beside_kernels_and_add_up(self):
+        with Peer() as peer, Workload(peer.path) as program:
+            program.do("init", peer)
+            program.do("launch 10 1", peer)
+            peer.pump_for(1.5)  # launches have been followed for a second
+            found = self.sample(peer, program, ["forget", "launch 4000 1 20000"])
+            _, works = program.truth(peer)
+            peer.wait("kernels", lambda: len(peer.last.records["kernel"]) == 10 + 4000)
+            true_us = {}
+            for work in works:
+                true_us[work.name] = true_us.get(work.name, 0) + (work.end_unix_ns - work.start_unix_ns) // 1000
+            for name, us in true_us.items():
+                self.assertEqual(sum(found[name].values()), us, name)
+                waits = found[name][0x120, "long_scoreboard"]
+                self.assertAlmostEqual(waits / us, 0.75, delta=0.01)
+                self.assertEqual(waits + found[name][0x130, "selected"], us)
+            self.assertEqual(sum(total.samples for total in peer.last.records["sampling"]), sum(true_us.values()))
+            idle = sum(record.idle_samples.get("long_scoreboard", 0) for record in peer.last.records["stalls"])
+            self.assertAlmostEqual(idle / sum(true_us.values()), 0.375, delta=0.01)
+            place = peer.last.places[peer.last.records["sampling"][0].id]
+            self.assertEqual((place.sm_count, place.threads_per_sm, place.registers_per_sm), (132, 2048, 65536))
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_it_begins_and_ends_while_threads_launch_and_allocate(self):
+        with Peer() as peer, Workload(peer.path) as program:
+            program.do("init", peer)
+            program.do("steady 3 5 memory", peer)
+            peer.pump_for(1.5)
+            for _ in range(5):
+                self.sample(peer, program, burst_ms=400)
+            state = program.state(peer)
+            self.assertEqual((state["samplings"], state["is_sampling"]), (5, False))
+            program.do("halt", peer)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_another_client_gets_cupti_without_it(self):
+        with Peer() as peer, Workload(peer.path) as program:
+            program.do("init", peer)
+            program.do("launch 10 1", peer)
+            peer.pump_for(1.5)
+            peer.last.rule(burst=abi.BURST_SAMPLES, burst_ms=30_000)
+            peer.wait("samples are on", lambda: peer.last.status.level & abi.LEVEL_SAMPLES)
+            program.do(f"profiler start {FAKES / 'libfake_kineto_now.so'} 1", peer)
+            self.assertFalse(program.state(peer)["is_sampling"])
+            program.do("launch 10 1", peer)
+            self.assertEqual(program.do("profiler stop", peer)["kernels"], 10)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_where_it_cannot_be_had_the_status_says_why(self):
+        for failing, why in (("cuptiPCSamplingEnable", "the driver lets only root"),
+                             ("cuptiPCSamplingStart", "another program samples or profiles this GPU")):
+            with Peer() as peer, Workload(peer.path, environment={"FAKE_CUPTI_FAIL": failing}) as program:
+                program.do("init", peer)
+                program.do("launch 10 1", peer)
+                peer.pump_for(1.5)
+                peer.last.rule(burst=abi.BURST_SAMPLES, burst_ms=900)
+                peer.wait("the reason", lambda reason=why: reason in peer.last.status.detail)
+                self.assertEqual(peer.last.status.cause, abi.CAUSE_BURST)
+                peer.wait("the burst's end", lambda: peer.last.status.cause == abi.CAUSE_NONE)
+                self.assertEqual(peer.last.records["stalls"], [])
+                self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+        for environment, cupti, why in (({}, 12, "it needs CUPTI of CUDA 13"), (NO_HOOKS, 13, "not hooked")):
+            with Peer() as peer, Workload(peer.path, cupti=cupti, environment=environment) as program:
+                program.do(f"open {FAKES}/markers/libcudart.so.{cupti}", peer)
+                program.do("init", peer)
+                program.do("launch 10 1", peer)
+                peer.pump_for(1.5)
+                peer.last.rule(burst=abi.BURST_SAMPLES, burst_ms=900)
+                peer.wait("the reason", lambda reason=why: reason in peer.last.status.detail)
+                self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+
 def without_ids(kernels):
     """CUPTI counts from 1 again after its end, so ids are no longer those of the truth."""
     return sorted(row[1:] for row in kernels)

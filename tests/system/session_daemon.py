@@ -15,20 +15,25 @@ import time
 
 MAGIC = 0x46525047
 HELLO, WELCOME, CONTROL, BATCH, STATUS, REFUSE = range(1, 7)
-(NAME, SHAPE, PLACE, GAP, KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY, OVERHEAD) = range(1, 13)
+(NAME, SHAPE, PLACE, GAP, KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY, OVERHEAD, STALLS,
+ SAMPLING) = range(1, 15)
 KIND_NAMES = ("", "name", "shape", "place", "gap", "kernel", "memcpy", "memset", "api", "graph", "sync",
-              "memory", "overhead")
+              "memory", "overhead", "stalls", "sampling")
+STALLS_NAMES = ("other", "barrier", "branch_resolving", "dispatch_stall", "drain", "imc_miss", "lg_throttle",
+                "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instructions",
+                "not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
+                "warpgroup_arrive")
 LATER = 1 << 62
 PROGRESS = 1 << 61
 ALL_KINDS = sum(1 << kind for kind in (KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY, OVERHEAD))
 RUN, PAUSE, OFF = 1, 2, 3
 REFUSED_VERSION, REFUSED_FULL, REFUSED_IDENTITY, REFUSED_CONFIG = range(1, 5)
-BURST_NODES, BURST_ALL_APIS = 1, 2
+BURST_NODES, BURST_ALL_APIS, BURST_SAMPLES = 1, 2, 4
 WAITING, COLLECTING, PAUSED, YIELDED, STATE_OFF, FAILED = range(1, 7)
 (CAUSE_NONE, CAUSE_CONTROL, CAUSE_OTHER_CLIENT, CAUSE_NSIGHT, CAUSE_NO_CUPTI, CAUSE_CUPTI_VERSION,
  CAUSE_CUPTI_ERROR, CAUSE_DAEMON_GONE, CAUSE_DEVICE_BUFFERS, CAUSE_BURST, CAUSE_GRAPHS_UNSEEN) = range(11)
 (LEVEL_KERNELS, LEVEL_GRAPHS, LEVEL_NODES, LEVEL_APIS, LEVEL_ALL_APIS, LEVEL_COPIES, LEVEL_SYNCS,
- LEVEL_MEMORY, LEVEL_HOOKED, LEVEL_CUPTI) = (1 << bit for bit in range(10))
+ LEVEL_MEMORY, LEVEL_HOOKED, LEVEL_CUPTI, LEVEL_SAMPLES) = (1 << bit for bit in range(11))
 LOSSES = ("cupti_buffer", "device_buffer", "reversed", "queue_full", "no_daemon", "table_full", "sampled",
           "unknown_record", "pool_empty", "incomplete")
 
@@ -37,7 +42,8 @@ BODY = {  # after the record's header of 8 bytes: kind, length, id
     "name": ("<HHI", "text_bytes cut pad"),
     "shape": ("<12I", "grid_x grid_y grid_z block_x block_y block_z cluster_x cluster_y cluster_z "
                       "shared_memory_bytes registers_per_thread local_memory_bytes"),
-    "place": ("<4I16s", "device context stream pad device_uuid"),
+    "place": ("<4I16s6I", "device context stream pad device_uuid sm_count threads_per_sm blocks_per_sm "
+                          "registers_per_sm shared_memory_per_sm_bytes shared_memory_reserved_bytes"),
     "gap": ("<2Q", "start_unix_ns duration_ns"),
     "kernel": ("<2Q6I", "start_unix_ns duration_ns name_id shape_id place_id graph_id node_id flags"),
     "memcpy": ("<3QI4B2I", "start_unix_ns duration_ns copied_bytes place_id direction source_memory "
@@ -48,7 +54,10 @@ BODY = {  # after the record's header of 8 bytes: kind, length, id
     "sync": ("<2Q2I", "start_unix_ns duration_ns type place_id"),
     "memory": ("<3QIH2B", "unix_ns address size_bytes place_id operation memory from_pool"),
     "overhead": ("<2Q2I", "start_unix_ns duration_ns type pad"),
+    "stalls": ("<Q2I", "cubin_crc pc_offset_bytes count"),
+    "sampling": ("<5Q2I", "start_unix_ns duration_ns samples dropped_samples other_samples period flags"),
 }
+Stalls = collections.namedtuple("Stalls", "name_id cubin_crc pc_offset_bytes samples idle_samples")
 BODY = {name: (struct.Struct(form), collections.namedtuple(name.title(), "id " + fields))
         for name, (form, fields) in BODY.items()}
 HELLO_FORM = struct.Struct("<4Q4I16s16s")
@@ -93,6 +102,13 @@ def decode_batch(body):
             padding = body[start + record.text_bytes:at + length_bytes]
             assert not any(padding) and len(padding) < 8, "a name's padding"
             record = (record_id, text, record.cut)
+        elif kind == STALLS:
+            assert length_bytes == 8 + form.size + 16 * record.count, (record, length_bytes)
+            counts = list(struct.iter_unpack("<4I", body[at + 8 + form.size:at + length_bytes]))
+            assert not any(pad for *_, pad in counts), "a stall's padding"
+            record = Stalls(record_id, record.cubin_crc, record.pc_offset_bytes,
+                            {STALLS_NAMES[stall]: samples for stall, samples, _, _ in counts},
+                            {STALLS_NAMES[stall]: idle for stall, _, idle, _ in counts if idle})
         else:
             assert length_bytes == 8 + form.size, (name, length_bytes)
             assert getattr(record, "pad", 0) == 0, record

@@ -224,15 +224,23 @@ std::string go_steady(std::istream& line) {
   uint32_t threads = 1, count = 50;
   line >> threads;
   if (!(line >> count)) count = 50;
+  std::string also;
+  line.clear();
+  line >> also;  // "memory": each thread allocates and releases between launches
+  const bool allocates = also == "memory";
   g_is_steady = true;
   for (uint32_t i = 0; i < threads; ++i) {
-    g_steady.emplace_back([i, count] {
+    g_steady.emplace_back([i, count, allocates] {
       FakeWork work;
       work.name = kNames[0];
       work.stream = 7 + i;
       while (g_is_steady) {
         const uint64_t start_ns = read_mono_ns();
         for (uint32_t k = 0; k < count; ++k) (void)fake_launch(work, 100, false);
+        for (uint32_t k = 0; allocates && k < 10; ++k) {
+          (void)fake_allocate(0x7000, 4096);
+          (void)fake_release(0x7000, 4096);
+        }
         const uint64_t took_ns = read_mono_ns() - start_ns;
         if (took_ns > g_slowest_ns) g_slowest_ns = took_ns;
         g_steady_launches += count;
@@ -302,7 +310,8 @@ std::string tell_state(std::istream&) {
        << ", \"finalised\": " << state.finalised << ", \"subscriptions\": " << state.subscriptions
        << ", \"buffers_out\": " << state.buffers_out << ", \"refused\": " << state.buffers_refused
        << ", \"dropped\": " << state.dropped << ", \"records\": " << state.records
-       << ", \"incomplete\": " << state.forced_incomplete
+       << ", \"incomplete\": " << state.forced_incomplete << ", \"samplings\": " << state.samplings
+       << ", \"is_sampling\": " << (state.is_sampling ? "true" : "false")
        << ", \"foreign_clock\": " << state.has_foreign_clock
        << ", \"injection_ns\": " << fake_cuda_injection_ns()
        << ", \"slowed_launches\": " << fake_cuda_slowed_launches()

@@ -37,6 +37,7 @@ struct FakeGraph {
 
 namespace {
 
+constexpr uint64_t kMapNs = 20'000;   // of an allocation
 constexpr uint64_t kQueueNs = 2'000;  // from a call's start to its work's
 constexpr uint64_t kNodeNs = 1'000;   // of each kernel in a graph that was not captured
 // Of three nodes one leaves a record; the others are of the kinds that leave none.
@@ -47,6 +48,7 @@ std::atomic<bool> g_is_up = false;
 std::atomic<uint32_t> g_correlation = 0;
 std::atomic<uint32_t> g_graphs = 0;
 std::atomic<int> g_calls_under_way = 0;
+std::atomic<int> g_in_driver = 0;  // calls that give work or map memory, past all hooks
 std::atomic<uint64_t> g_injection_ns = 0;
 std::atomic<uint64_t> g_slowed_launches = 0;
 std::atomic<uint64_t> g_busy_until_unix_ns = 0;
@@ -217,8 +219,24 @@ uint32_t ask(Request& request, Function function, Arguments... arguments) {
   return request.correlation_id;
 }
 
+// As long as the real ones at their shortest.
+void map_memory() {
+  ++g_in_driver;
+  const uint64_t until = read_unix_ns() + kMapNs;
+  while (read_unix_ns() < until) std::this_thread::yield();
+  --g_in_driver;
+}
+
 uint32_t change_memory(uint32_t callback_id, uint64_t address, uint64_t bytes, uint32_t operation) {
   const Call call(false, callback_id);
+  // Through the table that hooks change, as a runtime's calls.
+  static const auto allocate =
+      reinterpret_cast<CUresult (*)(CUdeviceptr*, size_t)>(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+  static const auto release =
+      reinterpret_cast<CUresult (*)(CUdeviceptr)>(dlsym(RTLD_DEFAULT, "cuMemFree_v2"));
+  CUdeviceptr unused = 0;
+  if (operation == 1 && allocate != nullptr) (void)allocate(&unused, bytes);
+  if (operation == 2 && release != nullptr) (void)release(address);
   FakeWork work;
   work.kind = FakeWorkKind::kMemory;
   work.correlation_id = call.correlation_id();
@@ -298,7 +316,9 @@ bool fake_cuda_obey(uint32_t entry, uint32_t& result) {
   result = CUDA_SUCCESS;
   const bool is_graph = t_request->graph != nullptr;
   if (is_graph) ++g_graph_launches_under_way;
+  ++g_in_driver;
   obey(kFakeEntries[entry].callback_id, *t_request);
+  --g_in_driver;
   if (is_graph) {
     g_graphs_busy_until_unix_ns = g_busy_until_unix_ns.load();
     --g_graph_launches_under_way;
@@ -328,6 +348,7 @@ uint32_t fake_cuda_last_correlation_id() { return g_correlation; }
 
 void fake_cuda_set_tools(const FakeTools* tools) { g_tools = tools; }
 bool fake_cuda_is_up() { return g_is_up; }
+int fake_cuda_count_in_driver() { return g_in_driver; }
 int fake_cuda_others_in_calls() { return g_calls_under_way - (t_depth > 0 ? 1 : 0); }
 uint64_t fake_cuda_injection_ns() { return g_injection_ns; }
 uint64_t fake_cuda_slowed_launches() { return g_slowed_launches; }
@@ -352,6 +373,48 @@ __attribute__((noinline)) CUresult cuGraphInstantiate(CUgraphExec* exec, CUgraph
                                                       unsigned long long) {
   *exec = reinterpret_cast<CUgraphExec>(graph);
   return CUDA_SUCCESS;
+}
+// As cuda.h calls their newer forms.
+__attribute__((noinline)) CUresult cuMemAlloc(CUdeviceptr* address, size_t) {
+  *address = 0x7000;
+  map_memory();
+  return CUDA_SUCCESS;
+}
+__attribute__((noinline)) CUresult cuMemFree(CUdeviceptr) {
+  map_memory();
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* is_active) {
+  *flags = 0;
+  *is_active = g_is_up ? 1 : 0;
+  return CUDA_SUCCESS;
+}
+CUresult cuDevicePrimaryCtxRetain(CUcontext* context, CUdevice) { return cuCtxGetCurrent(context); }
+CUresult cuDevicePrimaryCtxRelease(CUdevice) { return CUDA_SUCCESS; }
+// An H200's multiprocessors.
+CUresult cuDeviceGetAttribute(int* value, CUdevice_attribute attribute, CUdevice) {
+  switch (attribute) {
+    case CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT:
+      *value = 132;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR:
+      *value = 2048;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_BLOCKS_PER_MULTIPROCESSOR:
+      *value = 32;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR:
+      *value = 65536;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_MULTIPROCESSOR:
+      *value = 233472;
+      return CUDA_SUCCESS;
+    case CU_DEVICE_ATTRIBUTE_RESERVED_SHARED_MEMORY_PER_BLOCK:
+      *value = 1024;
+      return CUDA_SUCCESS;
+    default:
+      return CUDA_ERROR_INVALID_VALUE;
+  }
 }
 // The driver's own number of a stream is none of CUPTI's.
 CUresult cuCtxGetCurrent(CUcontext* context) {

@@ -81,6 +81,8 @@ void fake_cuda_note_finalize(bool traces_graphs);
 uint32_t fake_cuda_last_correlation_id();
 // Threads other than the caller that are inside a call.
 int fake_cuda_others_in_calls();
+// Calls that give work or map memory and are past all hooks: CUPTI's PC sampling would hang.
+int fake_cuda_count_in_driver();
 // How long the injected library kept cuInit; 0 = none was loaded.
 uint64_t fake_cuda_injection_ns();
 // Graph launches with GRAPH_TRACE on, by graphs that still carried the instruments of node records.

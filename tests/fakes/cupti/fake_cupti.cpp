@@ -69,7 +69,11 @@ void call_back(const FakeCall& call, CUpti_ApiCallbackSite site) {
 
 constexpr FakeTools kTools = {
     .on_enter = [](const FakeCall& call) { call_back(call, CUPTI_API_ENTER); },
-    .on_work = [](const FakeWork& work) { activities().on_work(work); },
+    .on_work =
+        [](const FakeWork& work) {
+          note_kernel(work);
+          activities().on_work(work);
+        },
     .on_exit =
         [](const FakeCall& call) {
           activities().on_exit(call);
@@ -148,6 +152,10 @@ CUptiResult cuptiActivityRegisterCallbacks(CUpti_BuffersCallbackRequestFunc requ
 
 CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
   FAKE_CUPTI_BEGIN;
+  const bool is_kernels =
+      kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
+  // Seen on an H200: not while it samples; before it begins they may go on, and stay.
+  if (is_sampling() && is_kernels && !activities().is_on(kind)) return CUPTI_ERROR_NOT_COMPATIBLE;
   return activities().enable(kind, true);
 }
 
@@ -265,6 +273,10 @@ CUptiResult cuptiFinalize() {
     std::fprintf(stderr, "fake CUPTI: cuptiFinalize after allocations were recorded\n");
     std::abort();
   }
+  if (is_sampling()) {
+    std::fprintf(stderr, "fake CUPTI: cuptiFinalize while it samples\n");
+    std::abort();
+  }
   FAKE_CUPTI_BEGIN;
   fake_cuda_note_finalize(activities().is_on(CUPTI_ACTIVITY_KIND_GRAPH_TRACE));
   activities().forget_all();
@@ -278,6 +290,7 @@ CUptiResult cuptiFinalize() {
 
 void fake_cupti_read_state(FakeCuptiState* state) {
   activities().read_state(*state);
+  read_sampling(*state);
   state->is_attached = g_is_attached;
   state->has_subscriber = g_has_subscriber;
   state->finalised = g_finalised;

@@ -34,6 +34,8 @@ struct FakeCuptiState {
   uint64_t records = 0;          // written into buffers
   uint64_t dropped = 0;
   uint64_t forced_incomplete = 0;  // handed over without an end
+  uint64_t samplings = 0;          // how often PC sampling began
+  bool is_sampling = false;
 };
 extern "C" {
 void fake_cupti_read_state(FakeCuptiState* state);
@@ -135,6 +137,10 @@ class Activities {
 // Size of a record of this version; 0 = no such kind.
 size_t record_bytes(CUpti_ActivityKind kind);
 bool is_failing(const char* function);
+// PC sampling.
+bool is_sampling();
+void note_kernel(const FakeWork& work);
+void read_sampling(FakeCuptiState& state);
 Activities& activities();
 void attach();
 

@@ -1,0 +1,56 @@
+#pragma once
+
+// What the warps of a kernel were found doing by PC sampling: how often, in which state, at which
+// instructions. Source: CUPTI's PC sampling in injected processes (model/session).
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "injector/session_abi.h"
+
+namespace gpuperf {
+
+struct StallCount {
+  uint64_t samples = 0;
+  uint64_t idle_samples = 0;  // of those: while no warp of the scheduler issued an instruction
+  bool operator==(const StallCount&) const = default;
+};
+using StallCounts = std::array<StallCount, GPUPERF_STALL_COUNT>;  // by enum gpuperf_stall
+
+struct HotInstruction {
+  uint64_t cubin_crc = 0;        // of its module, by CUPTI
+  uint32_t pc_offset_bytes = 0;  // from the kernel's beginning
+  uint64_t samples = 0;
+  uint32_t stall = 0;  // enum gpuperf_stall: the most frequent
+  uint64_t stall_samples = 0;
+  bool operator==(const HotInstruction&) const = default;
+};
+
+struct KernelStalls {
+  static constexpr size_t kHottest = 20;
+
+  uint64_t samples = 0;
+  StallCounts stalls{};
+  std::vector<HotInstruction> hottest;  // most samples first; at most kHottest
+  uint64_t instructions = 0;            // told apart
+  uint64_t other_samples = 0;           // of instructions there was no room to tell apart
+  bool operator==(const KernelStalls&) const = default;
+};
+
+// Of the same kernel in another process: adds it up.
+void merge_stalls(KernelStalls& stalls, const KernelStalls& other);
+// Keeps the kHottest with the most samples, in order.
+void keep_hottest(std::vector<HotInstruction>& instructions);
+
+// A state of a warp, for people.
+struct StallName {
+  std::string_view name;    // "long_scoreboard": NVIDIA's
+  std::string_view plain;   // "waits for data from global or local memory"
+  std::string_view advice;  // what to try; empty = nothing
+};
+const StallName& get_stall_name(uint32_t stall);
+
+}  // namespace gpuperf
