@@ -57,8 +57,8 @@ Status check_session_order(const SessionOrder& order) {
     return absl::InvalidArgumentError(fmt::format("order: a burst of {} ms; the longest is {}",
                                                   order.burst_ms, GPUPERF_SESSION_BURST_MS_MAX));
   }
-  constexpr uint32_t kBursts = GPUPERF_SESSION_BURST_NODES | GPUPERF_SESSION_BURST_ALL_APIS |
-                               GPUPERF_SESSION_BURST_SAMPLES;
+  constexpr uint32_t kBursts =
+      GPUPERF_SESSION_BURST_NODES | GPUPERF_SESSION_BURST_ALL_APIS | GPUPERF_SESSION_BURST_SAMPLES;
   if ((order.burst_flags & ~kBursts) != 0) {
     return absl::InvalidArgumentError("order: burst_flags has one that is not known");
   }

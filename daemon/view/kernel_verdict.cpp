@@ -1,6 +1,6 @@
 #include "daemon/view/kernel_verdict.h"
 
-#include <spdlog/fmt/fmt.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>

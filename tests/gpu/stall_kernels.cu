@@ -2,7 +2,7 @@
 //
 // usage: stall_kernels serve IN OUT           reads lines "KERNEL|all SECONDS" from the pipe IN; OUT gets the
 //                                             launches of each kernel, as JSON
-//        stall_kernels once KERNEL            launches it three times, for Nsight Compute
+//        stall_kernels once KERNEL            launches it twelve times, for Nsight Compute
 
 #include <time.h>
 
@@ -161,7 +161,7 @@ int main(int count, char** words) {
   fill_next<<<1024, kThreads>>>(memory.next);
   if (cudaDeviceSynchronize() != cudaSuccess) return 1;
   if (count == 3 && std::strcmp(words[1], "once") == 0) {
-    for (int i = 0; i < 3; ++i) launch(words[2], memory);
+    for (int i = 0; i < 12; ++i) launch(words[2], memory);
     return cudaDeviceSynchronize() == cudaSuccess ? 0 : 1;
   }
   if (count != 4) return 2;

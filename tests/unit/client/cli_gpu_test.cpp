@@ -200,12 +200,87 @@ TEST_F(CliGpuTest, SaysWhyThereAreNoSessions) {
   EXPECT_THAT(run({"sessions", "--pod", "x"}).out, HasSubstr("No session matches."));
 }
 
+void add_limits(v1::KernelStats& kernel) {
+  v1::KernelLaunch& launch = *kernel.mutable_launch();
+  for (const uint32_t blocks : {16, 2, 1}) launch.add_grid(blocks);
+  for (const uint32_t threads : {256, 1, 1}) launch.add_block(threads);
+  launch.set_registers_per_thread(64);
+  launch.set_shared_memory_bytes(2'048);
+  launch.set_sm_count(132);
+  launch.set_blocks_per_sm(4);
+  launch.set_occupancy_ratio(0.5);
+  launch.set_occupancy_limit("registers");
+  launch.set_waves(0.06);
+  v1::KernelStalls& stalls = *kernel.mutable_stalls();
+  stalls.set_samples(20'000);
+  v1::KernelStall& waits = *stalls.add_stalls();
+  waits.set_name("long_scoreboard");
+  waits.set_meaning("waits for data from global or local memory");
+  waits.set_samples(15'000);
+  waits.set_idle_samples(7'500);
+  waits.set_share_ratio(0.75);
+  v1::KernelStall& selected = *stalls.add_stalls();
+  selected.set_name("selected");
+  selected.set_samples(5'000);
+  selected.set_share_ratio(0.25);
+  v1::HotInstruction& hot = *stalls.add_hottest();
+  hot.set_cubin_crc("df940d43");
+  hot.set_pc_offset_bytes(0x120);
+  hot.set_samples(12'000);
+  hot.set_share_ratio(0.6);
+  hot.set_stall("long_scoreboard");
+  hot.set_stall_samples(12'000);
+  v1::KernelVerdict& verdict = *kernel.add_verdicts();
+  verdict.set_name("small launch");
+  verdict.set_reason("32 blocks on 132 SMs");
+  verdict.set_advice("more blocks");
+}
+
+TEST_F(CliGpuTest, ShowsWhatLimitsKernels) {
+  add_limits(daemon_.answers.kernels[0]);
+  daemon_.answers.kernels.push_back(make_kernel());
+
+  const std::string table = run({"kernels", "--stalls"}).out;
+
+  EXPECT_THAT(table, HasSubstr("50.0 % by registers"));
+  EXPECT_THAT(table, HasSubstr("long_scoreboard 75.0 %, selected 25.0 %"));
+  EXPECT_THAT(table, HasSubstr("small launch"));
+}
+
+TEST_F(CliGpuTest, ShowsWhatLimitsOneKernel) {
+  const auto unsampled = run({"kernels", "show", "*reduce*"});
+  add_limits(daemon_.answers.kernels[0]);
+  const auto result = run({"kernels", "show", "*reduce*", "--pid", "4242"});
+
+  EXPECT_EQ(unsampled.exit_code, 0) << unsampled.err;
+  EXPECT_THAT(unsampled.out, HasSubstr("sudo gpuperfctl sessions burst PID --samples --for 10s"));
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, HasSubstr("16 x 2 x 1 blocks of 256 x 1 x 1 threads; 64 registers"));
+  EXPECT_THAT(result.out,
+              HasSubstr("at most 50.0 % (limited by registers): 4 blocks on each of 132 "
+                        "SMs; 0.06 waves"));
+  EXPECT_THAT(result.out,
+              HasSubstr("Limited by small launch\n  32 blocks on 132 SMs\n  Try: more blocks\n"));
+  EXPECT_THAT(result.out, HasSubstr("long_scoreboard  waits for data from global or local memory"));
+  EXPECT_THAT(result.out, HasSubstr("0x120"));
+  EXPECT_EQ(ordered_json::parse(run({"kernels", "show", "x", "-o", "json"}).out),
+            to_json(daemon_.answers.kernels[0]));
+}
+
+TEST_F(CliGpuTest, SaysThatNoKernelMatches) {
+  daemon_.answers.kernels.clear();
+  const auto result = run({"kernels", "show", "nothing"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, HasSubstr("no kernel matches \"nothing\""));
+}
+
 TEST_F(CliGpuTest, TellsSessionsWhatToCollect) {
   const auto result = run({"sessions", "pause", "4242"});
   EXPECT_EQ(run({"sessions", "run", "4242", "--sample-every", "10"}).exit_code, 0);
   EXPECT_EQ(run({"sessions", "off", "4242"}).exit_code, 0);
   EXPECT_EQ(run({"sessions", "burst", "4242", "--nodes", "--all-apis", "--for", "1.5s"}).exit_code,
             0);
+  EXPECT_EQ(run({"sessions", "burst", "4242", "--samples", "--for", "10s"}).exit_code, 0);
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out, "Sent to 1 session. Check the new state: gpuperfctl sessions --pid 4242\n");
@@ -214,7 +289,9 @@ TEST_F(CliGpuTest, TellsSessionsWhatToCollect) {
                           "SetSession: pid: 4242 mode: SESSION_MODE_RUN sample_every: 10",
                           "SetSession: pid: 4242 mode: SESSION_MODE_OFF",
                           "SetSession: pid: 4242 mode: SESSION_MODE_RUN burst_nodes: true "
-                          "burst_all_apis: true burst_ms: 1500"));
+                          "burst_all_apis: true burst_ms: 1500",
+                          "SetSession: pid: 4242 mode: SESSION_MODE_RUN burst_ms: 10000 "
+                          "burst_samples: true"));
 }
 
 TEST_F(CliGpuTest, RefusesOrdersThatMakeNoSenseBeforeAsking) {

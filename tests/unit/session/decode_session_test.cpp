@@ -65,7 +65,16 @@ TEST_F(DecodeSessionTest, ReadsOneRecordOfEachKind) {
                       .block = {256, 1, 1},
                       .shared_memory_bytes = 1024,
                       .registers_per_thread = 32}};
-  expected.places = {{.id = 1, .device = 3, .context = 1, .stream = 7}};
+  expected.places = {{.id = 1,
+                      .device = 3,
+                      .context = 1,
+                      .stream = 7,
+                      .sm = {.count = 132,
+                             .threads = 2'048,
+                             .blocks = 32,
+                             .registers = 65'536,
+                             .shared_memory_bytes = 233'472,
+                             .shared_memory_reserved_bytes = 1'024}}};
   expected.kernels = {{.start_mono_ns = start_mono_ns_,
                        .duration_ns = 1'000,
                        .correlation_id = 42,
@@ -119,13 +128,26 @@ TEST_F(DecodeSessionTest, ReadsOneRecordOfEachKind) {
       {.start_mono_ns = start_mono_ns_, .duration_ns = 7, .type = GPUPERF_OVERHEAD_MODULE_LOADING}};
   expected.gaps = {
       {.start_mono_ns = start_mono_ns_, .duration_ns = 9, .cause = GPUPERF_SESSION_CAUSE_BURST}};
+  expected.stalls = {{.name_id = 1,
+                      .pc_offset_bytes = 0x120,
+                      .cubin_crc = 0xdf940d43,
+                      .counts = {{.stall = GPUPERF_STALL_barrier, .samples = 10, .idle_samples = 3},
+                                 {.stall = GPUPERF_STALL_selected, .samples = 20}}}};
+  expected.samplings = {{.start_mono_ns = start_mono_ns_,
+                         .duration_ns = 8,
+                         .samples = 90,
+                         .dropped_samples = 2,
+                         .other_samples = 5,
+                         .place_id = 1,
+                         .period = 16,
+                         .was_full = true}};
 
   const auto decoded = decode(make_batch(make_all_records(start_unix_ns_)));
 
   ASSERT_TRUE(decoded.ok()) << decoded.status();
   EXPECT_EQ(decoded->batch, expected);
   EXPECT_EQ(decoded->rejects, SessionRejects());
-  EXPECT_EQ(decoded->record_count, 9u);
+  EXPECT_EQ(decoded->record_count, 11u);
 }
 
 TEST_F(DecodeSessionTest, ReadsBytesAtAnyAddress) {
@@ -154,8 +176,10 @@ TEST_F(DecodeSessionTest, RefusesEveryRecordShorterThanItsKind) {
   for (const Packet& record : make_all_records(start_unix_ns_)) {
     gpuperf_session_record front{};
     std::memcpy(&front, record.data(), sizeof front);
-    const size_t known =
-        front.kind == GPUPERF_SESSION_NAME ? sizeof(gpuperf_session_name) : record.size();
+    size_t known = record.size();
+    if (front.kind == GPUPERF_SESSION_NAME) known = sizeof(gpuperf_session_name);
+    if (front.kind == GPUPERF_SESSION_PLACE) known = offsetof(gpuperf_session_place, sm_count);
+    if (front.kind == GPUPERF_SESSION_STALLS) known = sizeof(gpuperf_session_stalls);
     for (size_t bytes = sizeof front; bytes < known; bytes += 8) {
       SCOPED_TRACE("kind " + std::to_string(front.kind) + ", " + std::to_string(bytes) + " bytes");
       Packet cut = record.substr(0, bytes);
@@ -304,6 +328,33 @@ TEST_F(DecodeSessionTest, LeavesOutValuesWithoutMeaning) {
   EXPECT_EQ(find_rejects(make_record(GPUPERF_SESSION_OVERHEAD, 1, overhead)), bad);
   const gpuperf_session_gap gap{.start_unix_ns = start_unix_ns_};
   EXPECT_EQ(find_rejects(make_record(GPUPERF_SESSION_GAP, GPUPERF_SESSION_CAUSE_COUNT, gap)), bad);
+}
+
+TEST_F(DecodeSessionTest, LeavesOutSamplesThatCannotBe) {
+  const SessionRejects bad{.bad_value = 1};
+  EXPECT_EQ(find_rejects(make_stalls(1)), SessionRejects());
+  EXPECT_EQ(find_rejects(make_stalls(1, GPUPERF_STALL_COUNT)), bad);
+  EXPECT_EQ(find_rejects(make_stalls(1, GPUPERF_STALL_barrier, 11)), bad);    // of 10
+  EXPECT_EQ(find_rejects(make_stalls(1, GPUPERF_STALL_barrier, 3, 3)), bad);  // there are 2
+  EXPECT_EQ(find_rejects(make_stalls(1, GPUPERF_STALL_barrier, 3, UINT32_MAX)), bad);
+  EXPECT_EQ(find_rejects(make_stalls(2)), SessionRejects{.unknown_id = 1});
+  const gpuperf_session_sampling sampling{.start_unix_ns = start_unix_ns_, .period = 32};
+  EXPECT_EQ(find_rejects(make_record(GPUPERF_SESSION_SAMPLING, 1, sampling)), bad);
+}
+
+TEST_F(DecodeSessionTest, ReadsPlacesOfOlderLibrariesWithoutLimits) {
+  constexpr size_t kOldBytes = offsetof(gpuperf_session_place, sm_count);
+  Packet place = make_place(1).substr(0, kOldBytes);
+  const auto length = static_cast<uint16_t>(kOldBytes);
+  std::memcpy(place.data() + offsetof(gpuperf_session_record, length_bytes), &length,
+              sizeof length);
+
+  const auto decoded = decode(make_batch({place}));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  ASSERT_EQ(decoded->batch.places.size(), 1u);
+  EXPECT_EQ(decoded->batch.places[0].device, 3u);
+  EXPECT_EQ(decoded->batch.places[0].sm, SmLimits());
 }
 
 TEST_F(DecodeSessionTest, LeavesOutTimesThatCannotBe) {

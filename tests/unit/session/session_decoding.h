@@ -42,12 +42,17 @@ inline std::string find_fault(const DecodedBatch& decoded, const SessionTables& 
   if (!std::ranges::all_of(batch.names, is_text)) return "a name that is no text";
   if (!all_timed(batch.kernels) || !all_timed(batch.copies) || !all_timed(batch.apis) ||
       !all_timed(batch.graphs) || !all_timed(batch.syncs) || !all_timed(batch.overheads) ||
-      !all_timed(batch.gaps)) {
+      !all_timed(batch.gaps) || !all_timed(batch.samplings)) {
     return "a time that cannot be";
   }
-  const size_t rows = batch.kernels.size() + batch.copies.size() + batch.apis.size() +
-                      batch.graphs.size() + batch.syncs.size() + batch.memory.size() +
-                      batch.overheads.size() + batch.gaps.size();
+  const auto is_stall = [&](const StallRecord& row) {
+    return row.name_id != 0 && row.name_id <= tables.names &&
+           std::ranges::all_of(row.counts, [](const StallRecord::Count& count) {
+             return count.stall < GPUPERF_STALL_COUNT && count.idle_samples <= count.samples;
+           });
+  };
+  if (!std::ranges::all_of(batch.stalls, is_stall)) return "samples that cannot be";
+  const size_t rows = count_records(batch);
   const SessionRejects& rejects = decoded.rejects;
   if (rows + rejects.unknown_kind + rejects.unknown_id + rejects.bad_value + rejects.bad_time !=
       decoded.record_count) {

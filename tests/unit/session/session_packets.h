@@ -60,7 +60,15 @@ inline Packet make_shape(uint32_t id) {
 
 inline Packet make_place(uint32_t id) {
   return make_record(GPUPERF_SESSION_PLACE, id,
-                     gpuperf_session_place{.device = 3, .context = 1, .stream = 7});
+                     gpuperf_session_place{.device = 3,
+                                           .context = 1,
+                                           .stream = 7,
+                                           .sm_count = 132,
+                                           .threads_per_sm = 2048,
+                                           .blocks_per_sm = 32,
+                                           .registers_per_sm = 65536,
+                                           .shared_memory_per_sm_bytes = 233472,
+                                           .shared_memory_reserved_bytes = 1024});
 }
 
 inline Packet make_dictionary() {
@@ -76,6 +84,19 @@ inline gpuperf_session_kernel make_kernel(uint64_t start_unix_ns) {
           .graph_id = 5,
           .node_id = 6,
           .flags = GPUPERF_KERNEL_FROM_GRAPH};
+}
+
+// Of one instruction: in two states.
+inline Packet make_stalls(uint32_t name_id, uint32_t stall = GPUPERF_STALL_barrier,
+                          uint32_t idle_samples = 3, uint32_t count = 2) {
+  const Packet counts =
+      make_bytes(
+          gpuperf_session_stall{.stall = stall, .samples = 10, .idle_samples = idle_samples}) +
+      make_bytes(gpuperf_session_stall{.stall = GPUPERF_STALL_selected, .samples = 20});
+  return make_record(
+      GPUPERF_SESSION_STALLS, name_id,
+      gpuperf_session_stalls{.cubin_crc = 0xdf940d43, .pc_offset_bytes = 0x120, .count = count},
+      counts);
 }
 
 inline Packet make_batch(const std::vector<Packet>& records) {
@@ -140,6 +161,15 @@ inline std::vector<Packet> make_all_records(uint64_t start_unix_ns) {
                   gpuperf_session_overhead{.start_unix_ns = start_unix_ns,
                                            .duration_ns = 7,
                                            .type = GPUPERF_OVERHEAD_MODULE_LOADING}),
+      make_stalls(1),
+      make_record(GPUPERF_SESSION_SAMPLING, 1,
+                  gpuperf_session_sampling{.start_unix_ns = start_unix_ns,
+                                           .duration_ns = 8,
+                                           .samples = 90,
+                                           .dropped_samples = 2,
+                                           .other_samples = 5,
+                                           .period = 16,
+                                           .flags = GPUPERF_SAMPLING_BUFFER_FULL}),
   };
 }
 

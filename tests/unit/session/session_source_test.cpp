@@ -178,7 +178,7 @@ TEST_F(SessionSourceTest, WelcomesAProcessAndTellsWhatItSends) {
   EXPECT_EQ(opened->contract_version, GPUPERF_SESSION_VERSION);
   EXPECT_EQ(batch->session_id, welcome.session_id);
   EXPECT_EQ(batch->kernels.size(), 1u);
-  EXPECT_EQ(status->received_records, 9u);
+  EXPECT_EQ(status->received_records, 11u);
   EXPECT_EQ(closed->reason, "connection closed");
 }
 

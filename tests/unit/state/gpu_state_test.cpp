@@ -302,6 +302,50 @@ TEST_F(GpuStateTest, AddsUpCopiesByDirectionAndMemory) {
                                                      .duration = make_durations({100})}}));
 }
 
+TEST_F(GpuStateTest, ShowsLaunchesAndSamplesOfKernels) {
+  SessionBatch batch = make_batch();
+  batch.places[0].sm = {.count = 132, .threads = 2'048};
+  batch.shapes = {{.id = 1, .grid = {4, 1, 1}, .block = {64, 1, 1}, .registers_per_thread = 40}};
+  batch.kernels = {make_kernel(1, kNowNs - 1'000, 100)};
+  batch.kernels[0].shape_id = 1;
+  batch.stalls = {{.name_id = 1,
+                   .pc_offset_bytes = 0x10,
+                   .cubin_crc = 7,
+                   .counts = {{.stall = GPUPERF_STALL_wait, .samples = 5, .idle_samples = 1}}},
+                  {.name_id = 9, .counts = {{.stall = GPUPERF_STALL_wait, .samples = 5}}}};
+  apply(batch);
+  EXPECT_EQ(report().kernels[0]->stalls, nullptr);  // their time has not been told
+
+  batch = {.session_id = 1,
+           .samplings = {{.start_mono_ns = kNowNs - 900,
+                          .duration_ns = 800,
+                          .samples = 8,
+                          .dropped_samples = 1,
+                          .other_samples = 2,
+                          .place_id = 1,
+                          .was_full = true}}};
+  apply(batch);
+
+  const GpuReport now = report();
+  ASSERT_EQ(now.kernels.size(), 1u);
+  EXPECT_EQ(now.kernels[0]->shape.registers_per_thread, 40u);
+  EXPECT_EQ(now.kernels[0]->sm.count, 132u);
+  ASSERT_NE(now.kernels[0]->stalls, nullptr);
+  EXPECT_EQ(now.kernels[0]->stalls->samples, 5u);
+  EXPECT_EQ(now.kernels[0]->stalls->stalls[GPUPERF_STALL_wait], (StallCount{5, 1}));
+  EXPECT_EQ(now.sessions[0]->sampling, (SamplingTotals{800, 8, 1, 2, 1}));
+  EXPECT_EQ(drops_.get(DropCause::kSessionBadIds), 1u);
+}
+
+TEST_F(GpuStateTest, ShowsAKernelThatWasOnlySampled) {
+  SessionBatch batch = make_batch();
+  batch.stalls = {{.name_id = 2, .counts = {{.stall = GPUPERF_STALL_wait, .samples = 5}}}};
+  batch.samplings = {{.start_mono_ns = kNowNs - 900, .duration_ns = 800, .place_id = 1}};
+  apply(batch);
+  ASSERT_EQ(report().kernels.size(), 1u);
+  EXPECT_EQ(report().kernels[0]->name->brief, "multiply");
+}
+
 TEST_F(GpuStateTest, AddsUpWaitsAndOverheadByType) {
   SessionBatch batch = make_batch();
   batch.syncs = {{.duration_ns = 700, .type = GPUPERF_SYNC_STREAM},
