@@ -1,9 +1,12 @@
 #pragma once
 
 // What the daemon and its attach worker send each other (base/worker_message.h): these structs,
-// both ends being the same program.
+// both ends being the same program. The worker may have been taken over by a process that it
+// attached to, so its answers are read with the care due to any input.
 
 #include <cstdint>
+#include <optional>
+#include <string_view>
 
 #include "daemon/attach/target.h"
 
@@ -30,6 +33,7 @@ enum class AttachState : uint32_t {
   kInjected,  // at its start
   kAttached,
 };
+inline constexpr size_t kAttachStates = 5;
 
 struct AttachReply {
   AttachRefusal refusal = AttachRefusal::kNone;
@@ -44,5 +48,9 @@ struct AttachReply {
   char comm[16] = "";
   char text[512] = "";  // the refusal; what became of CUPTI
 };
+
+// Nothing: not of a reply's length, or with a state or a refusal that there is not. Texts are cut
+// to be terminated.
+std::optional<AttachReply> decode_attach_reply(std::string_view bytes);
 
 }  // namespace gpuperf

@@ -7,7 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
-#include <cstring>
+#include <optional>
 #include <utility>
 
 #include "daemon/base/clock_tick.h"
@@ -24,8 +24,8 @@ constexpr milliseconds kAttachTimeout{18'000};
 constexpr milliseconds kDetachTimeout{18'000};
 constexpr milliseconds kLookTimeout{500};
 
-constexpr std::array<std::string_view, 5> kStates{"no_cuda", "cannot", "can", "injected",
-                                                  "attached"};
+constexpr std::array<std::string_view, kAttachStates> kStates{"no_cuda", "cannot", "can",
+                                                              "injected", "attached"};
 
 milliseconds get_timeout(AttachAsk ask) {
   switch (ask) {
@@ -92,13 +92,9 @@ Result<ProcessAttacher::Answer> ProcessAttacher::ask(const AttachRequest& reques
     return absl::AbortedError(std::string(message.status().message()) + "; try again");
   }
   RETURN_IF_ERROR(message.status());
-  Answer answer;
-  if (message->bytes.size() != sizeof answer.reply) {
-    return absl::DataLossError("attach worker: no reply");
-  }
-  std::memcpy(&answer.reply, message->bytes.data(), sizeof answer.reply);
-  answer.connection = std::move(message->fds[0]);
-  return answer;
+  const std::optional<AttachReply> reply = decode_attach_reply(message->bytes);
+  if (!reply) return absl::DataLossError("attach worker: no reply");
+  return Answer{.reply = *reply, .connection = std::move(message->fds[0])};
 }
 
 void ProcessAttacher::hand_on(uint32_t pid, Answer& answer) const {
