@@ -1,5 +1,6 @@
 #include "daemon/rpc/server.h"
 
+#include <google/protobuf/stubs/logging.h>
 #include <grpc/grpc.h>
 #include <grpc/support/log.h>
 #include <grpcpp/ext/proto_server_reflection_plugin.h>
@@ -66,6 +67,13 @@ void write_grpc_log(gpr_log_func_args* args) {
             {{"file", fmt::format("{}:{}", args->file, args->line)}, {"message", args->message}});
 }
 
+// libprotobuf has one for each string of a message that is not UTF-8: clients, and damaged files,
+// could fill the log with them.
+void write_protobuf_log(google::protobuf::LogLevel, const char* file, int line,
+                        const std::string& message) {
+  log_debug("protobuf", {{"file", fmt::format("{}:{}", file, line)}, {"message", message}});
+}
+
 Result<std::shared_ptr<grpc::ServerCredentials>> make_credentials(const RpcTls& tls) {
   if (tls.cert_file.empty() || tls.key_file.empty() || tls.client_ca_file.empty()) {
     return absl::InvalidArgumentError(
@@ -112,6 +120,7 @@ Result<std::unique_ptr<RpcServer>> RpcServer::start(const RpcOptions& options,
   // Never undone: the shutdown of gRPC 1.51 may wait 10 s for a poller of its own.
   grpc_init();
   gpr_set_log_function(write_grpc_log);
+  google::protobuf::SetLogHandler(write_protobuf_log);
   grpc::EnableDefaultHealthCheckService(true);
   grpc::reflection::InitProtoReflectionServerBuilderPlugin();
   // Keeps the description of the health service in the program, for reflection to find.

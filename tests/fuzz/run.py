@@ -21,6 +21,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -54,10 +55,12 @@ def build(targets):
 
 
 def run_target(name, *arguments, **environment):
-    """The exit code and what the target printed."""
+    """The exit code and the end of what the target printed."""
     command = [BUILD / "tests/fuzz" / f"fuzz_{name}", *arguments]
-    done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT | environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    return done.returncode, done.stdout.decode(errors="replace")
+    with tempfile.TemporaryFile() as output:
+        done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT | environment, stdout=output, stderr=subprocess.STDOUT)
+        output.seek(max(0, output.seek(0, os.SEEK_END) - 100_000))
+        return done.returncode, output.read().decode(errors="replace")
 
 
 def list_seed_folders(name):

@@ -1,6 +1,8 @@
 // Any bytes as the file of a capture, with a checksum that fits, and the promises of
 // daemon/store/capture_file.h.
 
+#include <google/protobuf/stubs/logging.h>
+
 #include "daemon/store/capture_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/unit/store/random_capture.h"
@@ -8,6 +10,9 @@
 namespace gpuperf::fuzz {
 
 std::string find_fault(std::string_view body) {
+  // libprotobuf prints a line for each string that is not UTF-8.
+  static const auto logged = google::protobuf::SetLogHandler(nullptr);
+  (void)logged;
   std::string bytes(body);
   bytes += make_capture_trailer(bytes);
   const auto read = decode_capture(bytes);

@@ -5,6 +5,8 @@
 //          bit 1: no damage) | damage: up to 8 times (page, 1 byte; place in it, 2; byte, 1) |
 //          the record
 
+#include <google/protobuf/stubs/logging.h>
+
 #include <filesystem>
 
 #include "daemon/rpc/slow_call_list.h"
@@ -86,6 +88,9 @@ class DamagedStore {
 }  // namespace
 
 std::string find_fault(std::string_view bytes) {
+  // libprotobuf prints a line for each string that is not UTF-8.
+  static const auto logged = google::protobuf::SetLogHandler(nullptr);
+  (void)logged;
   static DamagedStore store;
   if (bytes.empty()) return "";
   const auto flags = static_cast<uint8_t>(bytes.front());

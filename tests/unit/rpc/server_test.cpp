@@ -64,6 +64,18 @@ std::string encode_field(int number, const std::string& value) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(value.size())} + value;
 }
 
+TEST_F(ServerTest, LogsNothingOfAMessageThatIsNotUtf8) {
+  start();
+  v1::ListFunctionsRequest request;
+  request.set_sort("\xff");
+
+  ::testing::internal::CaptureStderr();
+  call(&Stub::ListFunctions, request);
+
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+  EXPECT_FALSE(status_.ok());
+}
+
 TEST_F(ServerTest, SaysThatItIsServing) {
   start();
 
