@@ -6,6 +6,7 @@
 #include <array>
 #include <string>
 
+#include "client/bound_levels.h"
 #include "client/session_text.h"
 #include "client/suspension_table.h"
 #include "client/view.h"
@@ -164,6 +165,36 @@ std::string render_drops(const GetStatusResponse& status, const TextStyle& style
   return make_line("Drops", std::to_string(status.drops_size()), style) + table.take_text(style);
 }
 
+// Of the limits those that are half full, but not those that are meant to be.
+std::string render_bounds(const GetStatusResponse& status, const TextStyle& style) {
+  Table table({{"  LIMIT"},
+               {"USED", Column::Align::kRight},
+               {"HIGHEST", Column::Align::kRight},
+               {"LIMIT", Column::Align::kRight},
+               {"COUNTS"}});
+  size_t count = 0;
+  for (const v1::BoundLevel& bound : status.bounds()) {
+    const double share = get_fill_ratio(bound);
+    if (bound.rotating() || share < kShownFill) continue;
+    const bool is_bytes = bound.unit() == "bytes";
+    const auto format = [&](uint64_t value) {
+      return is_bytes ? format_bytes(value) : format_count(value);
+    };
+    table.add_row({{"  " + make_printable(bound.bound())},
+                   {format(bound.used())},
+                   {fmt::format("{} ({})", format(bound.highest()), format_ratio(share)),
+                    share < kWarnedFill ? Tone::kPlain : Tone::kWarning},
+                   {format(bound.limit())},
+                   {make_printable(bound.unit())}});
+    ++count;
+  }
+  if (status.bounds().empty()) return "";  // an older daemon
+  const std::string all = fmt::format("{} of {}", count, status.bounds_size());
+  if (count == 0) return make_line("Limits", "none is half full", style);
+  return make_line("Limits", all + " were half full within the last two minutes", style) +
+         table.take_text(style);
+}
+
 std::string render_status(const GetStatusResponse& status, const TextStyle& style) {
   const uint64_t uptime_ns = find_uptime_ns(status);
   std::string daemon = fmt::format("gpuperfd {}, pid {}", status.version(), status.pid());
@@ -191,7 +222,7 @@ std::string render_status(const GetStatusResponse& status, const TextStyle& styl
          make_line("Cost", describe_cost(status), style) +
          make_line("Overhead", describe_overhead(status), style) + render_demand(status, style) +
          render_suspensions(status, style) + render_problems(status, style) +
-         render_drops(status, style);
+         render_bounds(status, style) + render_drops(status, style);
 }
 
 Result<std::string> draw_status(Connection& connection, const View& view) {

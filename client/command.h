@@ -49,6 +49,7 @@ void declare_gpus(CLI::App& app, Invocation& invocation);
 void declare_config(CLI::App& app, Invocation& invocation);
 void declare_top(CLI::App& app, Invocation& invocation);
 void declare_doctor(CLI::App& app, Invocation& invocation);
+void declare_bundle(CLI::App& app, Invocation& invocation);
 void declare_demo(CLI::App& app, Invocation& invocation);
 void declare_completion(CLI::App& app, Invocation& invocation);
 void declare_version(CLI::App& app, Invocation& invocation);

@@ -64,6 +64,8 @@ std::vector<Check> check_probes(const std::vector<v1::Probe>& probes);
 
 // Injected processes, and those that use CUDA and are not.
 std::vector<Check> check_sessions(const DaemonAnswers& answers);
+// How full limits are, and how long the daemon's own work takes.
+std::vector<Check> check_limits(const v1::GetStatusResponse& status);
 // What GPUs are slow, and why; what is wrong with them is among the daemon's problems.
 std::vector<Check> check_gpus(const v1::ListGpusResponse& response);
 

@@ -282,7 +282,7 @@ std::vector<Check> check_daemon(const DaemonAnswers& answers) {
                : std::vector<Check>(),
         check_sessions(answers), answers.gpus ? check_gpus(*answers.gpus) : std::vector<Check>(),
         check_demand(status), check_suspensions(status), check_recorder(status),
-        check_drops(status)}) {
+        check_limits(status), check_drops(status)}) {
     checks.insert(checks.end(), list.begin(), list.end());
   }
   return checks;

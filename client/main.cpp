@@ -24,7 +24,7 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 21> kCommands = {{
+constexpr std::array<Command, 22> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
@@ -54,6 +54,8 @@ constexpr std::array<Command, 21> kCommands = {{
     {"config", "Configuration: show the settings in use, check a file, reload", declare_config},
     {"doctor", "Find out why data is missing: checks the host, the daemon and the workloads",
      declare_doctor},
+    {"bundle", "Write a support file: state, settings and log of the daemon, without names",
+     declare_bundle},
     {"demo", "Explore a capture of an LLM decode on an H200; needs no GPU and no running gpuperfd",
      declare_demo},
     {"completion", "Shell completion for bash, zsh and fish", declare_completion},

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace gpuperf::client {
 
@@ -50,5 +51,9 @@ std::string format_local_time(uint64_t unix_ns);
 std::string format_utc_offset(uint64_t unix_ns);
 
 uint64_t read_wall_clock_ns();
+
+// The lines of a text, without their ends; one behind the last line break only where it has text.
+std::vector<std::string_view> split_lines(std::string_view text);
+std::string_view strip_blanks(std::string_view text);  // at both ends
 
 }  // namespace gpuperf::client

@@ -9,13 +9,13 @@ set -euo pipefail
 readonly BUILD_PACKAGES=(
   cmake ninja-build g++ clang lld ccache pkg-config bpftool
   libbpf-dev libzydis-dev libdw-dev liblzma-dev libiberty-dev libabsl-dev libspdlog-dev nlohmann-json3-dev libcli11-dev
-  libgrpc++-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto
+  libgrpc++-dev libssl-dev libprotobuf-dev protobuf-compiler protobuf-compiler-grpc grpc-proto
   prometheus-cpp-dev libcpp-httplib-dev libsqlite3-dev libsystemd-dev zlib1g-dev
   libgtest-dev libgmock-dev
   jq python3 util-linux
 )
 readonly RELEASE_PACKAGES=(
-  binutils dpkg-dev git patchelf
+  binutils dpkg-dev git openssl patchelf
 )
 readonly TESTS_PACKAGES=(
   binutils clang-format libclang-rt-dev llvm curl git openssl procps psmisc

@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Writes a release's software bill of materials (SPDX 2.3, JSON) and collects the licenses of what the release contains.
 
-What is listed: gpuperf, each Debian package whose shared library is in the tarball, each package that is compiled into the
-programs, and each library's file with its checksums. Versions and license texts come from the packages installed here.
+What is listed: gpuperf with its commit and how it was compiled, each Debian package whose shared library is in the tarball, each
+package that is compiled into the programs, and each file of the tarball, but the SBOM itself, with its checksums. Versions and
+license texts come from the packages installed here.
 
-usage: make_sbom.py --version V --revision COMMIT --created EPOCH --libraries LIST --folder FOLDER --licenses FOLDER
-                    [--viewer FOLDER] --output FILE
-    LIST holds the lines that bundle_libraries.sh prints; --folder is where it copied the libraries to;
-    --viewer names the npm package of the page's timeline viewer, if it is embedded
+usage: make_sbom.py --version V --revision COMMIT --created EPOCH --build FOLDER --libraries LIST --tree FOLDER
+                    --licenses FOLDER [--viewer FOLDER] --output FILE
+    LIST holds the lines that bundle_libraries.sh prints; --tree is the tarball's, complete but for the SBOM and --licenses,
+    which is within it and is written; --viewer names the npm package of the page's timeline viewer, if it is embedded
 """
 
 import argparse
@@ -16,6 +17,7 @@ import hashlib
 import json
 import pathlib
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -60,6 +62,8 @@ COMPILED_IN = {
 EXTRACTED = [{"licenseId": "LicenseRef-liblzma-public-domain", "name": "liblzma: public domain",
               "extractedText": "liblzma is in the public domain."}]
 COMMON_LICENSES = pathlib.Path("/usr/share/common-licenses")
+PRIVATE = "lib/gpuperf/private"
+MAIN = "daemon/app/main.cpp"  # compiled as all of the programs is
 PROJECT_ID = "SPDXRef-Package-gpuperf"
 
 
@@ -117,9 +121,21 @@ def describe_debian_package(name, row, declared):
                                                   f"?arch={architecture}&distro=debian-12"}]}
 
 
-def describe_project(version, revision):
+def describe_compilation(build):
+    """The compiler's version, and the flags that decide what it makes of a source."""
+    rows = json.loads((build / "compile_commands.json").read_text(encoding="utf-8"))
+    (command,) = [row["command"] for row in rows if row["file"].endswith("/" + MAIN)]
+    words = shlex.split(command)
+    flags = [word for word in words if re.match(r"-[OfgmWD]|-std=", word)]
+    # Behind a launcher like ccache the compiler is the second word.
+    compiler = next(word for word in words if re.search(r"(\+\+|g?cc|clang)[-0-9.]*$", word) and "ccache" not in word)
+    return f"{run(compiler, '--version').splitlines()[0]}: {' '.join(flags)}"
+
+
+def describe_project(version, revision, build):
     return {"SPDXID": PROJECT_ID, "name": "gpuperf", "versionInfo": version, "downloadLocation": "NOASSERTION",
-            "filesAnalyzed": False, "sourceInfo": f"git commit {revision}", "licenseConcluded": "NOASSERTION",
+            "filesAnalyzed": False, "sourceInfo": f"git commit {revision}", "comment": f"compiled by {describe_compilation(build)}",
+            "licenseConcluded": "NOASSERTION",
             "licenseDeclared": "Apache-2.0 AND (BSD-2-Clause OR GPL-2.0-only)",
             "licenseComments": "The programs in bpf/ are BSD-2-Clause or GPL-2.0-only, all else is Apache-2.0.",
             "copyrightText": "2026 the gpuperf authors"}
@@ -136,10 +152,11 @@ def describe_viewer(folder):
                               "referenceLocator": f"pkg:npm/{name}@{version}"}]}
 
 
-def describe_file(path):
+def describe_file(path, name):
+    """A file of the tarball, by its name there."""
     content = path.read_bytes()
-    return {"SPDXID": make_id("File", path.name), "fileName": f"./lib/gpuperf/private/{path.name}",
-            "fileTypes": ["BINARY"], "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
+    return {"SPDXID": make_id("File", name), "fileName": f"./{name}",
+            "fileTypes": ["BINARY" if content.startswith(b"\x7fELF") else "OTHER"], "licenseConcluded": "NOASSERTION", "copyrightText": "NOASSERTION",
             "checksums": [{"algorithm": "SHA1", "checksumValue": hashlib.sha1(content).hexdigest()},
                           {"algorithm": "SHA256", "checksumValue": hashlib.sha256(content).hexdigest()}]}
 
@@ -165,8 +182,10 @@ def collect_licenses(packages, viewer, folder):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    for name in ("version", "revision", "created", "libraries", "folder", "licenses", "output"):
+    for name in ("version", "revision", "created", "libraries", "output"):
         parser.add_argument(f"--{name}", required=True)
+    for name in ("build", "tree", "licenses"):
+        parser.add_argument(f"--{name}", required=True, type=pathlib.Path)
     parser.add_argument("--viewer", type=pathlib.Path)
     options = parser.parse_args()
 
@@ -179,7 +198,7 @@ def main():
                  f"in {__file__}")
     versions = read_versions([*linked, *COMPILED_IN])
 
-    packages = [describe_project(options.version, options.revision)]
+    packages = [describe_project(options.version, options.revision, options.build)]
     relations = [relate("SPDXRef-DOCUMENT", "DESCRIBES", PROJECT_ID)]
     for package in linked:
         packages.append(describe_debian_package(package, versions[package], LICENSES[package]))
@@ -190,10 +209,14 @@ def main():
     if options.viewer:
         packages.append(describe_viewer(options.viewer))
         relations.append(relate(PROJECT_ID, "CONTAINS", packages[-1]["SPDXID"]))
+    collect_licenses([*linked, *COMPILED_IN], options.viewer, options.licenses)
     files = []
-    for library, package in sorted(owners.items()):
-        files.append(describe_file(pathlib.Path(options.folder, library)))
-        relations.append(relate(files[-1]["SPDXID"], "GENERATED_FROM", make_id("Package", package)))
+    for path in sorted(path for path in options.tree.rglob("*") if path.is_file()):
+        name = str(path.relative_to(options.tree))
+        files.append(describe_file(path, name))
+        package = owners.get(name.removeprefix(PRIVATE + "/"))
+        relations.append(relate(files[-1]["SPDXID"], "GENERATED_FROM", make_id("Package", package)) if package else
+                         relate(PROJECT_ID, "CONTAINS", files[-1]["SPDXID"]))
 
     created = datetime.datetime.fromtimestamp(int(options.created), datetime.timezone.utc)
     document = {"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
@@ -204,7 +227,6 @@ def main():
                 "hasExtractedLicensingInfos": EXTRACTED, "packages": packages, "files": files,
                 "relationships": relations}
     pathlib.Path(options.output).write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-    collect_licenses([*linked, *COMPILED_IN], options.viewer, pathlib.Path(options.licenses))
 
 
 if __name__ == "__main__":

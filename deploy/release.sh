@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # Makes a release from a git tag: Debian packages, a tarball for any distribution with glibc 2.36 or later, the chart, the image,
-# man pages, an SBOM (SPDX 2.3) and SHA256SUMS. Needs Debian 12; root where packages are missing.
+# man pages, an SBOM (SPDX 2.3) and SHA256SUMS, the last two signed. Needs Debian 12; root where packages are missing.
 #
-# usage: deploy/release.sh [--tag vX.Y.Z] [--output DIR] [--build DIR] [--no-image]
+# usage: deploy/release.sh [--tag vX.Y.Z] [--output DIR] [--build DIR] [--no-image] [--sign KEY]
 #   --tag vX.Y.Z   the release to make; it must be what is checked out (default: the tag of the checked-out commit)
 #   --output DIR   where the files go; must be empty or new (default: build-release/dist)
 #   --build DIR    use this finished build of the same version instead of building in build-release
 #   --no-image     leave the image out
+#   --sign KEY     the releaser's private key (PEM, EC or RSA): writes FILE.sig for the SBOM and SHA256SUMS. A new one:
+#                  openssl ecparam -name prime256v1 -genkey -noout -out KEY && openssl ec -in KEY -pubout -out release.pub
 set -euo pipefail
 umask 022
 
@@ -18,7 +20,7 @@ fail() {
 }
 
 usage() {
-  sed -n '5,9s/^# \{0,1\}//p' "$0" >&2
+  sed -n '5,11s/^# \{0,1\}//p' "$0" >&2
   exit 2
 }
 
@@ -32,15 +34,16 @@ quietly() {
   }
 }
 
-tag='' output='' build='' with_image=yes
+tag='' output='' build='' key='' with_image=yes
 while [[ $# -gt 0 ]]; do
   case "$1" in
-    --tag | --output | --build)
+    --tag | --output | --build | --sign)
       [[ $# -ge 2 ]] || usage
       case "$1" in
         --tag) tag=$2 ;;
         --output) output=$(realpath -m "$2") ;;
         --build) build=$(realpath -m "$2") ;;
+        --sign) key=$(realpath -m "$2") ;;
       esac
       shift
       ;;
@@ -80,6 +83,14 @@ check_version() {
 check_version CMakeLists.txt 's/^project\(gpuperf VERSION ([0-9.]+).*/\1/p'
 check_version deploy/chart/Chart.yaml 's/^version: *"?([0-9.]+)"?$/\1/p'
 check_version deploy/chart/Chart.yaml 's/^appVersion: *"?([0-9.]+)"?$/\1/p'
+
+# sign FILE: beside it, FILE.sig
+sign() { openssl dgst -sha256 -sign "$key" -out "$1.sig" "$1"; }
+if [[ -n $key ]]; then
+  # Before the long part.
+  openssl dgst -sha256 -sign "$key" -out /dev/null /dev/null ||
+    fail "openssl cannot sign with $key (above). It must be a private EC or RSA key in PEM; --sign's help makes one"
+fi
 
 output=${output:-$PWD/build-release/dist}
 mkdir -p "$output"
@@ -152,8 +163,8 @@ needed=$(objdump -T "$tree"/bin/* "$tree"/sbin/* "$tree"/lib/gpuperf/*.so "$tree
 [[ $(printf '%s\n' "$needed" "$GLIBC_VERSION" | sort -V | tail -n 1) == "$GLIBC_VERSION" ]] ||
   fail "the programs need glibc $needed, and releases promise $GLIBC_VERSION. Make the release on Debian 12"
 
-sbom=(--version "$version" --revision "$commit" --created "$SOURCE_DATE_EPOCH" --libraries "$work/libraries"
-  --folder "$tree/lib/gpuperf/private" --licenses "$doc/licenses" --output "$dist/gpuperf-$version.spdx.json")
+sbom=(--version "$version" --revision "$commit" --created "$SOURCE_DATE_EPOCH" --build "$build" --libraries "$work/libraries"
+  --tree "$tree" --licenses "$doc/licenses" --output "$dist/gpuperf-$version.spdx.json")
 viewer=$build/viewer/node_modules/speedscope
 if [[ -d $viewer ]]; then sbom+=(--viewer "$viewer"); fi
 /usr/bin/python3 deploy/make_sbom.py "${sbom[@]}"
@@ -193,6 +204,12 @@ make_image() {
 if [[ $with_image == yes ]]; then make_image; else step "no image, as asked"; fi
 
 (cd "$dist" && sha256sum -- * >"$work/SHA256SUMS" && mv "$work/SHA256SUMS" .)
+if [[ -n $key ]]; then
+  sign "$dist/gpuperf-$version.spdx.json"
+  sign "$dist/SHA256SUMS"
+else
+  step "not signed: no --sign KEY"
+fi
 mv "$dist"/* "$output/"
 step "$tag is in $output:"
 (cd "$output" && du -h --apparent-size -- * | sed 's/^/  /')

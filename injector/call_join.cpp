@@ -49,7 +49,10 @@ bool CallJoin::make_room() {
 }
 
 void CallJoin::add(const Call& call) {
-  if (is_broken() || !make_room()) return;
+  if (is_broken() || !make_room()) {
+    ++lost_count_;
+    return;
+  }
   calls_[call_count_++] = call;
   first_call_unix_ns_ = std::min(first_call_unix_ns_, call.start_unix_ns);
 }
@@ -59,9 +62,12 @@ void CallJoin::add(const Work& work) {
 }
 
 void CallJoin::break_off(const char* why) {
+  drop();
   why_broken_ = why;
-  call_count_ = work_count_ = 0;
+  work_count_ = 0;
 }
+
+void CallJoin::drop() { sweep(UINT64_MAX); }
 
 void CallJoin::restart(uint64_t now_unix_ns) {
   call_count_ = work_count_ = begun_count_ = 0;
@@ -141,8 +147,11 @@ const char* CallJoin::join_stream(Span works, uint64_t now_unix_ns, Sink& sink) 
 }
 
 void CallJoin::sweep(uint64_t given_up_unix_ns) {
-  Call* const calls_end = std::remove_if(calls_, calls_ + call_count_, [=](const Call& call) {
-    return call.entry == kTaken || call.start_unix_ns < given_up_unix_ns;
+  Call* const calls_end = std::remove_if(calls_, calls_ + call_count_, [=, this](const Call& call) {
+    if (call.entry == kTaken) return true;
+    if (call.start_unix_ns >= given_up_unix_ns) return false;
+    ++lost_count_;
+    return true;
   });
   call_count_ = static_cast<size_t>(calls_end - calls_);
   Work* const works_end = std::remove_if(
@@ -155,10 +164,9 @@ void CallJoin::join(uint64_t now_unix_ns, Sink& sink) {
   sweep(now_unix_ns - kCallPatienceNs);
 }
 
-size_t CallJoin::finish(Sink& sink) {
+void CallJoin::finish(Sink& sink) {
   join_works(UINT64_MAX, sink);
-  sweep(0);
-  return call_count_;
+  drop();
 }
 
 void CallJoin::join_works(uint64_t now_unix_ns, Sink& sink) {

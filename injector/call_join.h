@@ -23,6 +23,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "injector/call_log.h"
 
@@ -69,10 +70,14 @@ class CallJoin {
   // Passes each matched call to `sink` with the correlation id of its work. Call it after adding
   // all records of work that has ended.
   void join(uint64_t now_unix_ns, Sink& sink);
-  // The same for all work: nothing more will come. Returns how many calls have no work.
-  size_t finish(Sink& sink);
+  // The same for all work: nothing more will come. Calls without work are lost.
+  void finish(Sink& sink);
   // Stops the join for good because something was lost; `why` in words.
   void break_off(const char* why);
+  // Forgets the calls that wait for their work.
+  void drop();
+  // How many calls were forgotten without work since the last time this was asked.
+  size_t take_lost() { return std::exchange(lost_count_, 0); }
   // Forgets everything added so far; the log of calls is complete from now on.
   void restart(uint64_t now_unix_ns);
   // So many calls wait that the next join() takes milliseconds.
@@ -107,6 +112,7 @@ class CallJoin {
   bool had_earlier_work_ = false;  // earlier than the first call
   uint64_t restart_unix_ns_ = 0;   // calls are complete since then; 0 = since the first one
   const char* why_broken_ = nullptr;
+  size_t lost_count_ = 0;
 };
 
 }  // namespace gpuperf::injector

@@ -231,6 +231,7 @@ void Collector::apply(uint64_t now_ms) {
   if (const char* why = records_.why_lost_track(); why != nullptr) {
     why_lost_ = why;
     ++lost_tracks_;
+    begin_gap(GPUPERF_SESSION_CAUSE_NONE);  // until calls are recorded again
     records_.drop_hooked_calls();
   }
   if (must_wait_for_hooks(now_ms)) return;
@@ -332,6 +333,10 @@ const char* Collector::find_why_not_to_end() const {
   }
   if (foreign_.has_been()) return "CUPTI stays attached: another client has used it";
   if (had_calls_) return "CUPTI stays attached: calls of the API were recorded";
+  // Some such processes died of a corrupt heap, why is not known (docs/decisions/0012-cupti.md).
+  if (count_launching_threads() > 1 && !may_end_among_threads_) {
+    return "CUPTI stays attached: several threads launch";
+  }
   if (cannot_end_ || api_.cuptiFinalize == nullptr) {
     return "CUPTI stays attached: it cannot be finalised";
   }
@@ -341,15 +346,13 @@ const char* Collector::find_why_not_to_end() const {
 // Nothing is wanted of CUPTI: has it finalized, if that harms nobody. Returns what becomes of it.
 const char* Collector::dismiss_cupti(uint64_t now_ms) {
   if (!is_prepared_) return is_finalised_ ? "CUPTI is finalised" : "";
-  if (const char* why_not = find_why_not_to_end()) return why_not;
+  if (const char* why_not = find_why_not_to_end()) {
+    watch_launches(false);
+    return why_not;
+  }
   if (active_.all() != 0) return "CUPTI stays attached: it cannot be finalised";
   if (control_.mode != GPUPERF_SESSION_OFF && is_young(now_ms)) {
     return "CUPTI stays attached at first: CUDA graphs may follow";
-  }
-  // Some such processes died of a corrupt heap, why is not known (docs/decisions/0012-cupti.md).
-  if (count_launching_threads() > 1 && !may_end_among_threads_) {
-    watch_launches(false);
-    return "CUPTI stays attached: several threads launch";
   }
   if (!are_launches_followed() || followed_since_ms_ == 0) followed_since_ms_ = now_ms;
   watch_launches(!hooks_count());
@@ -424,8 +427,7 @@ bool Collector::retire(bool is_last, uint64_t now_ms, const char*& fate) {
   settle_end_ms_ = 0;
   apply(now_ms);
   drain(true, now_ms);
-  const bool may_still_end = is_prepared_ && !has_yielded_ && can_collect() && can_end() &&
-                             (count_launching_threads() <= 1 || may_end_among_threads_);
+  const bool may_still_end = is_prepared_ && !has_yielded_ && can_collect() && can_end();
   if ((may_still_end || active_.all() != 0) && !is_last) return false;
   if (!take_cupti() && !is_last) return false;
   buffers_.shrink();

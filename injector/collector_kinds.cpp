@@ -56,6 +56,8 @@ bool Collector::must_wait_for_hooks(uint64_t now_ms) {
     if (state_ == GPUPERF_SESSION_STATE_COLLECTING) begin_gap(GPUPERF_SESSION_CAUSE_NONE);
     switch_off(active_.all(), now_ms);
     (void)dismiss_cupti(now_ms);
+    set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE,
+              "recording begins anew once CUPTI is finalised");
   }
   return !is_clean_ || !hooks_count();
 }

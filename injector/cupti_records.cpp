@@ -397,8 +397,8 @@ void CuptiRecords::take_api(const CUpti_Activity* activity, bool is_driver) {
 void CuptiRecords::hook_calls(bool from_first_launch) {
   if (are_calls_hooked_) return;
   if (from_first_launch) {
-    // Discards calls that were in flight when the log ended.
-    lost_calls_ = take_logged_calls([](void*, const LoggedCall&) {}, nullptr);
+    // Those that were in flight when the log ended.
+    take_calls();
     join_.restart(read_unix_ns());
   }
   are_calls_hooked_ = were_calls_hooked_ = true;
@@ -408,7 +408,8 @@ void CuptiRecords::hook_calls(bool from_first_launch) {
 void CuptiRecords::finish_hooked_calls(uint64_t now_ms) {
   if (!are_calls_hooked_) return;
   join_calls(false, now_ms);
-  count(GPUPERF_SESSION_LOSS_INCOMPLETE, join_.finish(*this));
+  join_.finish(*this);
+  lose_calls(join_.take_lost());
   are_calls_hooked_ = false;
 }
 
@@ -416,6 +417,13 @@ void CuptiRecords::drop_hooked_calls() {
   if (!are_calls_hooked_) return;
   are_calls_hooked_ = false;
   set_call_log(nullptr);
+  join_.drop();
+  lose_calls(join_.take_lost());
+}
+
+void CuptiRecords::lose_calls(uint64_t count) {
+  if ((kinds_ & GPUPERF_SESSION_BIT(GPUPERF_SESSION_API)) == 0) return;
+  losses_[GPUPERF_SESSION_LOSS_INCOMPLETE] += count;
 }
 
 void CuptiRecords::note_work(CallKind kind, uint32_t correlation_id, uint32_t stream,
@@ -435,7 +443,7 @@ void CuptiRecords::note_unknown_work() {
 }
 
 void CuptiRecords::take_logged(const LoggedCall& call) {
-  if (!are_calls_hooked_) return;
+  if (!are_calls_hooked_) return lose_calls(1);
   const CallJoin::Call converted = {.start_unix_ns = call.start_mono_ns + mono_to_unix_ns_,
                                     .size = call.size,
                                     .duration_ns = call.duration_ns,
@@ -471,6 +479,7 @@ void CuptiRecords::join_calls(bool are_records_complete, uint64_t now_ms) {
   const uint64_t unix_ns = read_unix_ns();
   take_calls();
   if (are_calls_hooked_ && are_records_complete) join_.join(unix_ns, *this);
+  lose_calls(join_.take_lost());
 }
 
 void CuptiRecords::take(const CallJoin::Call& call, uint32_t correlation_id) {

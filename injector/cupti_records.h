@@ -65,7 +65,7 @@ class CuptiRecords : private CallJoin::Sink {
   // Makes the records of all calls whose work is known. The log must have ended (set_call_log), and
   // all of CUPTI's records must have been decoded. The work of the other calls is lost.
   void finish_hooked_calls(uint64_t now_ms);
-  // Stops midway: calls whose work is not known yet get no record.
+  // Stops midway: calls whose work is not known yet get no record, and count as lost.
   void drop_hooked_calls();
   bool are_calls_hooked() const { return are_calls_hooked_; }
   // Stops the join: a launch may have bypassed the log.
@@ -109,6 +109,7 @@ class CuptiRecords : private CallJoin::Sink {
   void note_work(CallKind kind, uint32_t correlation_id, uint32_t stream, const Span& span,
                  uint64_t size);
   void note_unknown_work();
+  void lose_calls(uint64_t count);
   void take_logged(const LoggedCall& call);
   void put_sync(uint32_t type, uint64_t start_unix_ns, uint64_t duration_ns, uint32_t id);
   void take(const CallJoin::Call& call, uint32_t correlation_id) override;

@@ -138,7 +138,7 @@ struct gpuperf_control {
 
 /* struct gpuperf_status.state */
 enum gpuperf_session_state {
-	GPUPERF_SESSION_STATE_WAITING = 1,    /* CUDA is not up yet */
+	GPUPERF_SESSION_STATE_WAITING = 1,    /* CUDA is not up yet, or recording begins anew */
 	GPUPERF_SESSION_STATE_COLLECTING = 2,
 	GPUPERF_SESSION_STATE_PAUSED = 3,
 	GPUPERF_SESSION_STATE_YIELDED = 4,    /* CUPTI was yielded to another client */
@@ -186,7 +186,8 @@ enum gpuperf_session_loss {
 	GPUPERF_SESSION_LOSS_SAMPLED = 6,       /* skipped by sample_every: intended, not lost */
 	GPUPERF_SESSION_LOSS_UNKNOWN_RECORD = 7, /* CUPTI sent an unknown kind */
 	GPUPERF_SESSION_LOSS_POOL_EMPTY = 8,    /* buffers requested while none was free */
-	GPUPERF_SESSION_LOSS_INCOMPLETE = 9,    /* work still running when collection was stopped */
+	GPUPERF_SESSION_LOSS_INCOMPLETE = 9,    /* work that still ran when collection was stopped, and
+	                                         * calls whose work was not known then */
 	GPUPERF_SESSION_LOSS_COUNT = 10
 };
 

@@ -64,7 +64,9 @@ bool AttachPart::has_session(uint32_t pid) const {
 }
 
 void AttachPart::advance(int64_t now_mono_ns) {
-  if (!attacher_ || now_mono_ns < next_look_mono_ns_) return;
+  if (!attacher_) return;
+  attacher_->reap();
+  if (now_mono_ns < next_look_mono_ns_) return;
   next_look_mono_ns_ = now_mono_ns + kLookPeriodNs;
   std::erase_if(attached_, [this](uint32_t pid) {
     if (has_session(pid)) return false;

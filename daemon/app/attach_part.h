@@ -24,6 +24,11 @@ class AttachPart final : public Part {
   Status start() override;
   void stop() override;
   void advance(int64_t now_mono_ns) override;
+  void fill(Snapshot& snapshot) const override {
+    if (!attacher_) return;
+    snapshot.self.add(Bound::kAttachQueue, attacher_->take_highest_queued(),
+                      ProcessAttacher::kMaxWaiting);
+  }
 
   // On the loop; answers there, too.
   void post_attach(const AttachOrder& order, ControlPort::AttachDone done);

@@ -8,7 +8,6 @@
 #include <cerrno>
 #include <csignal>
 #include <filesystem>
-#include <fstream>
 #include <utility>
 
 #include "daemon/app/attach_part.h"
@@ -33,6 +32,8 @@ namespace {
 // Fresh enough for a person, rare enough to cost nothing.
 constexpr std::chrono::milliseconds kPublishPeriod{250};
 
+constexpr int64_t kIdlePublishPeriodNs = 5'000'000'000;
+
 // The share of the ceiling, one in so many, left free for growth until the next check.
 constexpr uint64_t kMemoryMargin = 8;
 
@@ -51,12 +52,6 @@ uint64_t read_cpu_ns() {
            static_cast<uint64_t>(time.tv_usec) * 1000;
   };
   return to_ns(usage.ru_utime) + to_ns(usage.ru_stime);
-}
-
-uint64_t read_resident_bytes() {
-  uint64_t total_pages = 0, resident_pages = 0;
-  std::ifstream("/proc/self/statm") >> total_pages >> resident_pages;
-  return resident_pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE));
 }
 
 std::string read_kernel_release() {
@@ -225,20 +220,23 @@ void Daemon::apply_settings() {
 void Daemon::look_at_memory() {
   (void)heap_.look(core_.clock.mono_ns());
   const uint64_t ceiling_bytes = core_.settings.limits.memory_mib << 20;
-  parts_->sessions.memory().set_pressed(read_resident_bytes() >=
+  parts_->sessions.memory().set_pressed(read_resident_memory().bytes >=
                                         ceiling_bytes - ceiling_bytes / kMemoryMargin);
 }
 
 void Daemon::publish_if_changed() {
   look_at_memory();
   for (Part* part : parts_->in_order) part->advance(core_.clock.mono_ns());
-  if (std::exchange(core_.changed, false)) publish();
+  // What the daemon says of itself changes although nothing else does.
+  const bool is_due = core_.clock.mono_ns() >= next_publish_ns_;
+  if (std::exchange(core_.changed, false) || is_due) publish();
 }
 
 void Daemon::publish() {
   assert(core_.loop->on_loop());
   auto snapshot = std::make_shared<Snapshot>();
   snapshot->taken_mono_ns = core_.clock.mono_ns();
+  next_publish_ns_ = snapshot->taken_mono_ns + kIdlePublishPeriodNs;
   snapshot->daemon = core_.facts;
   for (const Part* part : parts_->in_order) {
     snapshot->problems.insert(snapshot->problems.end(), part->problems().begin(),
@@ -246,8 +244,9 @@ void Daemon::publish() {
     part->fill(*snapshot);
   }
   snapshot->functions = core_.registry.get();  // last: it has every function the rows above name
+  snapshot->self.add(Bound::kFunctions, snapshot->functions->size(), core_.registry.capacity());
   snapshot->cpu_ns = read_cpu_ns();
-  snapshot->resident_bytes = read_resident_bytes();
+  self_.finish(*snapshot, core_.settings, core_.loop->timer_delays(), heap_.used_bytes());
   core_.service.tell_status(describe_service(*snapshot));
   core_.board.publish(std::move(snapshot));
 }

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "daemon/app/part.h"
+#include "daemon/app/self_observation.h"
 #include "daemon/base/heap_trim.h"
 
 namespace gpuperf {
@@ -36,6 +38,8 @@ class Daemon final {
 
   Core core_;
   HeapTrim heap_;
+  SelfObservation self_;
+  int64_t next_publish_ns_ = 0;  // at the latest
   const std::unique_ptr<Parts> parts_;
 };
 

@@ -121,6 +121,9 @@ void KernelEventsPart::fill(Snapshot& snapshot) const {
   stats_.fill(snapshot);
   shapes_.fill(snapshot);
   adaptive_.fill(snapshot);
+  for (const BoundLevel& level : levels_) snapshot.self.bounds.push_back(level);
+  if (!drain_) return;
+  snapshot.self.add(Bound::kDrainQueue, drain_->take_highest_queued(), Drain::kQueueBatches);
 }
 
 void KernelEventsPart::take_batches() {
@@ -183,6 +186,7 @@ void KernelEventsPart::take_event(ThreadCosts& costs) { others_.probing.apply(co
 
 void KernelEventsPart::take_event(TotalsRead& read) {
   totals_mono_ns_ = read.mono_ns;
+  levels_ = std::move(read.levels);
   if (read.is_early) return others_.probing.judge_budget_early(read.mono_ns);
   for (const auto& [function_id, threshold_ns] : adaptive_.judge(read.mono_ns)) {
     others_.kernel.programs()->set_adaptive_threshold(function_id, threshold_ns);

@@ -63,7 +63,8 @@ class KernelEventsPart final : public Part {
   PastHooks past_hooks_;
   ShapeTable shapes_;
   std::shared_ptr<const InFlightCalls> in_flight_;
-  int64_t totals_mono_ns_ = 0;  // when the kernel's totals last came in
+  std::vector<BoundLevel> levels_;  // of the kernel side, as last read
+  int64_t totals_mono_ns_ = 0;      // when the kernel's totals last came in
   uint64_t summarised_calls_ = 0;
   uint64_t summarised_slow_calls_ = 0;
 };

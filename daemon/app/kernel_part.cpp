@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/app/mechanism_failure.h"
 #include "daemon/app/slow_calls_part.h"
 #include "daemon/app/tracing_part.h"
 #include "daemon/probe/attach/self_test.h"
@@ -10,6 +11,9 @@
 
 namespace gpuperf {
 namespace {
+
+// Of the memory of maps.
+constexpr int64_t kMapLookPeriodNs = 10'000'000'000;
 
 constexpr LogEvent kNothingProbed{"nothing is probed", "ba9fd991826c491ab3ba4e875f0f08a3"};
 
@@ -36,12 +40,18 @@ void KernelPart::stop() {
   programs_.reset();
 }
 
-void KernelPart::advance(int64_t /*now_mono_ns*/) {
+void KernelPart::advance(int64_t now_mono_ns) {
+  if (programs_ && now_mono_ns >= next_map_look_ns_) {
+    next_map_look_ns_ = now_mono_ns + kMapLookPeriodNs;
+    map_bytes_ = programs_->read_map_bytes();
+  }
   core_.reader.reap();
   if (symbolizer_) symbolizer_->reap_workers();
 }
 
 void KernelPart::fill(Snapshot& snapshot) const {
+  if (symbolizer_) symbolizer_->fill(snapshot.self);
+  if (programs_) snapshot.self.add(MemoryPart::kKernelMaps, map_bytes_);
   const size_t stuck = core_.reader.count_stuck();
   if (stuck == 0) return;
   snapshot.problems.push_back(
@@ -51,17 +61,17 @@ void KernelPart::fill(Snapshot& snapshot) const {
 }
 
 Status KernelPart::choose_mechanism() {
-  Status first_error;
+  std::vector<MechanismFailure> failures;
   for (const Mechanism mechanism : kMechanisms) {
     if (core_.options.mechanism && *core_.options.mechanism != mechanism) continue;
-    const Status works = try_mechanism(mechanism);
-    if (works.ok()) return load(mechanism);
-    if (absl::IsPermissionDenied(works)) return works;  // nor is any other permitted
+    Status works = try_mechanism(mechanism);
+    if (works.ok()) works = load(mechanism);
+    if (works.ok()) return works;
     log_info("mechanism unusable", {{"mechanism", std::string(get_mechanism_name(mechanism))},
                                     {"error", std::string(works.message())}});
-    first_error.Update(works);
+    failures.push_back({.mechanism = mechanism, .status = works});
   }
-  return first_error;
+  return explain_failures(read_kernel_facts(), failures, core_.options.mechanism);
 }
 
 Status KernelPart::load(Mechanism mechanism) {

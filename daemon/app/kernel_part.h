@@ -41,6 +41,8 @@ class KernelPart final : public Part {
   Status status_;
   std::unique_ptr<Programs> programs_;
   std::unique_ptr<Symbolizer> symbolizer_;
+  uint64_t map_bytes_ = 0;  // kernel memory of the maps, as last read
+  int64_t next_map_look_ns_ = 0;
 };
 
 }  // namespace gpuperf

@@ -60,6 +60,7 @@ void OtlpPart::advance(int64_t /*now_mono_ns*/) {
 void OtlpPart::fill(Snapshot& snapshot) const {
   snapshot.problems.insert(snapshot.problems.end(), sending_problems_.begin(),
                            sending_problems_.end());
+  if (exporter_) exporter_->fill(snapshot.self);
 }
 
 }  // namespace gpuperf

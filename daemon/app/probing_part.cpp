@@ -98,6 +98,9 @@ void ProbingPart::fill(Snapshot& snapshot) const {
   snapshot.demand = core_.demand;
   snapshot.probes = report_;
   budget_.fill(snapshot);
+  if (!prober_) return;
+  prober_->fill(snapshot.self);
+  snapshot.self.add(Bound::kFiles, report_->held_files, kMaxFoundFiles);
 }
 
 bool ProbingPart::post_plan(std::function<void()> done) {

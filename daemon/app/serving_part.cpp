@@ -50,6 +50,12 @@ class ServingPart final : public Part {
     page_.reset();
   }
 
+  void fill(Snapshot& snapshot) const override {
+    core_.metrics.fill(snapshot.self);
+    if (http_) http_->fill(snapshot.self);
+    if (api_) api_->fill(snapshot.self);
+  }
+
  private:
   Status start_metrics() {
     const Settings& settings = core_.settings;

@@ -1,5 +1,6 @@
 #include "daemon/app/sessions_part.h"
 
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -89,7 +90,21 @@ void SessionsPart::advance(int64_t now_mono_ns) {
 void SessionsPart::fill(Snapshot& snapshot) const {
   registry_.fill(snapshot.gpu);
   statistics_.fill(snapshot.gpu);
+  fill_self(snapshot);
   costs_.fill(snapshot);
+}
+
+void SessionsPart::fill_self(Snapshot& snapshot) const {
+  SelfReport& self = snapshot.self;
+  statistics_.fill(self);
+  self.add(Bound::kSessionMemory, memory_.used(), memory_.max_bytes());
+  self.add(MemoryPart::kSessions, memory_.used());
+  if (pod_names_) pod_names_->fill(self);
+  if (!source_) return;
+  self.add(Bound::kSessionQueue, source_->take_highest_queued(), SessionSource::kQueueBatches);
+  const auto open = count_sessions(snapshot.gpu);
+  self.add(Bound::kSessions, std::accumulate(open.begin(), open.end(), uint64_t{0}),
+           core_.settings.ingest.max_sessions);
 }
 
 void SessionsPart::post_taking() {

@@ -42,6 +42,7 @@ class SessionsPart final : public Part {
  private:
   void send_order(const SessionTarget& target, const SessionOrder& order,
                   ControlPort::SessionsDone done);
+  void fill_self(Snapshot& snapshot) const;
   void post_taking();  // any thread
   void take_some_events();
   bool take_batch();  // false = none waits

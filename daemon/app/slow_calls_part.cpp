@@ -58,7 +58,9 @@ void SlowCallsPart::apply_settings(const Settings& settings) {
 
 void SlowCallsPart::fill(Snapshot& snapshot) const {
   pipeline_->fill(snapshot);
+  snapshot.self.add(Bound::kHandleNames, kernel_names_.count(), kernel_names_.max_names());
   if (store_ == nullptr) return;
+  store_->fill(snapshot.self);
   snapshot.store = {.path = core_.settings.storage.path, .used_bytes = store_->used_bytes()};
   if (const std::string problem = store_->problem(); !problem.empty()) {
     snapshot.problems.push_back(

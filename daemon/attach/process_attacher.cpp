@@ -65,14 +65,10 @@ void ProcessAttacher::run() {
     log_warn("privileges not dropped",
              {{"thread", "attach"}, {"error", std::string(dropped.message())}});
   }
-  workers_ = std::make_unique<WorkerPool>(
-      WorkerPool::Options{.role = "attach", .arguments = {setup_.proc_root}});
   // Those that still wait at the stop are not begun: whoever asked is answered by the API's end.
   for (auto task = tasks_.pop(); task && !is_stopping_; task = tasks_.pop()) {
     (*task)();
-    workers_->reap();
   }
-  workers_.reset();
 }
 
 void ProcessAttacher::post(std::function<void()> task,
@@ -86,7 +82,7 @@ Result<ProcessAttacher::Answer> ProcessAttacher::ask(const AttachRequest& reques
   const std::string_view bytes(reinterpret_cast<const char*>(&request), sizeof request);
   const int fd = library != nullptr ? library->get() : -1;
   Result<WorkerMessage> message =
-      workers_->ask(bytes, std::span(&fd, library != nullptr ? 1 : 0), get_timeout(request.ask));
+      workers_.ask(bytes, std::span(&fd, library != nullptr ? 1 : 0), get_timeout(request.ask));
   // UNAVAILABLE would be said of the daemon.
   if (absl::IsUnavailable(message.status())) {
     return absl::AbortedError(std::string(message.status().message()) + "; try again");

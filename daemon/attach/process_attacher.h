@@ -42,18 +42,22 @@ class ProcessAttacher {
   using Done = std::function<void(Result<AttachRow>)>;
   using ListDone = std::function<void(Result<std::vector<AttachRow>>)>;
 
-  explicit ProcessAttacher(Setup setup) : setup_(std::move(setup)) {}
+  explicit ProcessAttacher(Setup setup)
+      : setup_(std::move(setup)), workers_({.role = "attach", .arguments = {setup_.proc_root}}) {}
   ~ProcessAttacher() { stop(); }
 
   void start();
   void stop();
-  // Any thread. An answer with state "cannot" says why.
+  // Any thread, as are all below. Lets go of workers that have ended.
+  void reap() { workers_.reap(); }
+  // An answer with state "cannot" says why.
   void post_attach(const AttachOrder& order, Done done);
   void post_detach(uint32_t pid, Done done);
   // Every process that has loaded CUDA's driver.
   void post_list(ListDone done);
   // Takes the connection that the process offers, if it does.
   void post_adopt(uint32_t pid);
+  size_t take_highest_queued() { return tasks_.take_highest(); }  // any thread
   void post_adopt_all(std::function<void(std::vector<uint32_t> attached)> done);
 
  private:
@@ -73,7 +77,7 @@ class ProcessAttacher {
   AttachRow make_row(uint32_t pid, const AttachReply& reply) const;
 
   const Setup setup_;
-  std::unique_ptr<WorkerPool> workers_;  // the thread's
+  WorkerPool workers_;  // asked by the thread
   BoundedQueue<std::function<void()>> tasks_{kMaxWaiting};
   std::atomic<bool> is_stopping_ = false;
   std::thread thread_;

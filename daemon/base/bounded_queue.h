@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <deque>
 #include <optional>
@@ -24,7 +25,7 @@ class BoundedQueue {
     {
       const MutexLock lock(mutex_);
       if (closed_ || values_.size() >= capacity_) return false;
-      values_.push_back(std::move(value));
+      append(std::move(value));
     }
     ready_.notify_one();
     return true;
@@ -36,7 +37,7 @@ class BoundedQueue {
       MutexLock lock(mutex_);
       while (!closed_ && values_.size() >= capacity_) room_.wait(lock);
       if (closed_) return false;
-      values_.push_back(std::move(value));
+      append(std::move(value));
     }
     ready_.notify_one();
     return true;
@@ -54,6 +55,13 @@ class BoundedQueue {
     return take_front();
   }
 
+  size_t capacity() const { return capacity_; }
+  // How many waited at most since the last call.
+  size_t take_highest() {
+    const MutexLock lock(mutex_);
+    return std::exchange(highest_, values_.size());
+  }
+
   void close() { close_with(std::nullopt); }
 
   // The producer's last value has a place beyond the bound: nobody is left to keep it.
@@ -68,6 +76,11 @@ class BoundedQueue {
   }
 
  private:
+  void append(T&& value) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    values_.push_back(std::move(value));
+    highest_ = std::max(highest_, values_.size());
+  }
+
   std::optional<T> take_front() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
     if (values_.empty()) return std::nullopt;
     std::optional<T> value(std::move(values_.front()));
@@ -81,6 +94,7 @@ class BoundedQueue {
   ConditionVariable ready_;
   ConditionVariable room_;
   std::deque<T> values_ ABSL_GUARDED_BY(mutex_);
+  size_t highest_ ABSL_GUARDED_BY(mutex_) = 0;  // of values_ since it was last asked for
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

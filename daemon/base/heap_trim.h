@@ -24,6 +24,7 @@ class HeapTrim {
 
   // Whether it trimmed.
   bool look(int64_t now_mono_ns);
+  size_t used_bytes() const { return used_bytes_; }  // allocated, at the last look
 
  private:
   int64_t looked_mono_ns_ = 0;

@@ -9,6 +9,7 @@
 #include <cassert>
 #include <cerrno>
 #include <csignal>
+#include <utility>
 
 #include "daemon/base/work_watch.h"
 
@@ -17,6 +18,15 @@ namespace {
 
 // Once it stops, for tasks that post others: those that never end do not keep it from ending.
 constexpr int kLastRounds = 16;
+
+// Since the first of the times that it was due and did not run.
+std::chrono::nanoseconds find_delay(int timer, std::chrono::nanoseconds period, uint64_t missed) {
+  itimerspec next{};
+  (void)timerfd_gettime(timer, &next);  // cannot fail for our own timer
+  const std::chrono::nanoseconds remaining =
+      std::chrono::seconds(next.it_value.tv_sec) + std::chrono::nanoseconds(next.it_value.tv_nsec);
+  return static_cast<int64_t>(missed) * period - remaining;
+}
 
 }  // namespace
 
@@ -83,10 +93,14 @@ Status TaskLoop::add_timer(std::chrono::milliseconds period, std::function<void(
     return errno_status(errno, "loop: timerfd_settime");
   }
   const int fd = timer.get();
-  RETURN_IF_ERROR(add_reader(fd, [fd, tick = std::move(on_tick)] {
-    uint64_t missed = 0;
-    if (::read(fd, &missed, sizeof missed) == sizeof missed) tick();
-  }));
+  RETURN_IF_ERROR(
+      add_reader(fd, [this, fd, period, is_first = true, tick = std::move(on_tick)]() mutable {
+        uint64_t missed = 0;
+        if (::read(fd, &missed, sizeof missed) != sizeof missed) return;
+        // The first may have been due before the loop ran.
+        if (!std::exchange(is_first, false)) timer_delays_.add(find_delay(fd, period, missed));
+        tick();
+      }));
   watches_.back()->owned = std::move(timer);
   return absl::OkStatus();
 }

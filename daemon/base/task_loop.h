@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "daemon/base/duration_counts.h"
 #include "daemon/base/fd.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
@@ -39,6 +40,8 @@ class TaskLoop {
   void run();
   // What was posted so far. For after `run`: what other threads still had to say.
   void run_posted();
+  // How late timers ran: from when one was due first until its turn. Any thread.
+  DurationCounts::Totals timer_delays() const { return timer_delays_.get(); }
   // Any thread: whether it is the one that runs the loop; before that, the one that made it.
   bool on_loop() const { return std::this_thread::get_id() == loop_thread_; }
 
@@ -52,6 +55,7 @@ class TaskLoop {
   Fd epoll_;
   Fd wake_;
   std::atomic<std::thread::id> loop_thread_ = std::this_thread::get_id();
+  DurationCounts timer_delays_;
   // Loop thread only.
   std::vector<std::unique_ptr<Watch>> watches_;
   Mutex mutex_;

@@ -4,6 +4,8 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 
 #include "daemon/base/mutex.h"
 
@@ -17,11 +19,15 @@ struct Place {
   std::atomic<const char*> thread = nullptr;  // null = nothing
   std::atomic<steady_clock::time_point> begin;
   std::atomic<std::chrono::seconds> limit;
+  // Of the owner only: where the times of `counted` are added up.
+  const char* counted = nullptr;
+  DurationCounts* times = nullptr;
 };
 
 struct Places {
   Mutex mutex;
   std::vector<const Place*> all ABSL_GUARDED_BY(mutex);
+  std::map<std::string, DurationCounts> times ABSL_GUARDED_BY(mutex);  // by thread; none leaves
 };
 
 // Of the process, as its log is. Never destroyed: threads that are left behind at exit use it.
@@ -55,6 +61,12 @@ Place& get_own_place() {
   return own.place;
 }
 
+DurationCounts* get_times(const char* thread) {
+  Places& places = get_places();
+  const MutexLock lock(places.mutex);
+  return &places.times[thread];
+}
+
 }  // namespace
 
 Work::Work(const char* thread, std::chrono::seconds limit)
@@ -64,10 +76,16 @@ Work::Work(const char* thread, std::chrono::seconds limit)
   own.begin = steady_clock::now();
   own.limit = limit;
   own.thread = thread;
+  if (own.counted == thread) return;
+  own.counted = thread;
+  own.times = get_times(thread);
 }
 
 Work::~Work() {
-  if (is_outer_) get_own_place().thread = nullptr;
+  if (!is_outer_) return;
+  Place& own = get_own_place();
+  own.times->add(steady_clock::now() - own.begin.load());
+  own.thread = nullptr;
 }
 
 std::vector<WorkAtHand> list_work() {
@@ -83,6 +101,14 @@ std::vector<WorkAtHand> list_work() {
   }
   std::ranges::sort(work, std::ranges::greater(), &WorkAtHand::age);
   return work;
+}
+
+std::map<std::string, DurationCounts::Totals> list_work_times() {
+  std::map<std::string, DurationCounts::Totals> totals;
+  Places& places = get_places();
+  const MutexLock lock(places.mutex);
+  for (const auto& [thread, times] : places.times) totals[thread] = times.get();
+  return totals;
 }
 
 std::vector<WorkAtHand> list_late_work() {

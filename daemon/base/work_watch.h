@@ -1,8 +1,11 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <string>
 #include <vector>
+
+#include "daemon/base/duration_counts.h"
 
 namespace gpuperf {
 
@@ -10,8 +13,8 @@ namespace gpuperf {
 // thread that hangs. Made where a thread begins what it does next; what it waits for in between is
 // no work.
 //
-// Thread: any; destroyed on the one that made it. Takes no lock. Of work within work the outer
-// counts.
+// Thread: any; destroyed on the one that made it. Takes a lock only for a thread's first. Of work
+// within work the outer counts.
 class Work {
  public:
   // Longer than any thread takes that nothing is wrong with, on a busy machine too.
@@ -37,5 +40,8 @@ struct WorkAtHand {
 std::vector<WorkAtHand> list_work();
 // What of it takes longer than its limit.
 std::vector<WorkAtHand> list_late_work();
+// How long pieces of work took that have ended, by thread; threads of one name together. Any
+// thread.
+std::map<std::string, DurationCounts::Totals> list_work_times();
 
 }  // namespace gpuperf

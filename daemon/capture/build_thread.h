@@ -61,6 +61,7 @@ class BuildThread {
   void post_build(Build order);
   // Between two builds; false = too much to do.
   bool post(std::function<void()> job) { return jobs_.try_push(std::move(job)); }
+  size_t take_highest_queued() { return jobs_.take_highest(); }
   // As Symbolizer::post_resolve, of nobody; false as well where there is no symbolizer.
   bool post_resolve(std::vector<StackRequest> requests, Symbolizer::OnResolved on_resolved);
 

@@ -9,6 +9,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/proc_text.h"
 #include "daemon/owner/container.h"
+#include "daemon/store/unfinished_captures.h"
 
 namespace gpuperf {
 namespace {
@@ -41,9 +42,47 @@ CaptureOrders::CaptureOrders(const TraceSources& sources, Parts parts)
     : sources_(sources),
       parts_(std::move(parts)),
       store_(open_store()),
-      captures_(make_capture_options(sources.settings), sources.recorder,
-                store_ ? store_->list() : std::vector<CaptureRow>(),
-                store_ ? store_->last_id() : 0) {}
+      captures_(make_captures()) {}
+
+// Captures that the last daemon had not stored are there as failed, and their ids stay theirs.
+Captures CaptureOrders::make_captures() {
+  std::vector<CaptureRow> rows;
+  uint64_t last_id = 0;
+  if (store_ != nullptr) {
+    rows = store_->list();
+    last_id = store_->last_id();
+    if (auto lost = read_unfinished_captures(get_unfinished_path()); lost.ok()) {
+      std::erase_if(lost->captures, [&rows](const CaptureRow& row) {
+        return std::ranges::find(rows, row.id, &CaptureRow::id) != rows.end();
+      });
+      for (const CaptureRow& row : lost->captures) last_id = std::max(last_id, row.id);
+      last_id = std::max(last_id, lost->last_id);
+      rows.insert(rows.end(), lost->captures.begin(), lost->captures.end());
+      std::ranges::sort(rows, {}, &CaptureRow::id);
+    } else if (!absl::IsNotFound(lost.status())) {
+      log_warn("unfinished captures unknown", {{"error", std::string(lost.status().message())}});
+    }
+  }
+  return Captures(make_capture_options(sources_.settings), sources_.recorder, std::move(rows),
+                  last_id);
+}
+
+std::string CaptureOrders::get_unfinished_path() const {
+  return sources_.settings.storage.path + "/captures/unfinished.json";
+}
+
+// Before a capture is acknowledged, and when one has ended.
+void CaptureOrders::keep_unfinished() {
+  std::vector<CaptureRow> unfinished = captures_.unfinished();
+  std::vector<uint64_t> ids;
+  for (const CaptureRow& row : unfinished) ids.push_back(row.id);
+  if (ids == kept_unfinished_) return;
+  kept_unfinished_ = std::move(ids);
+  const Status written = write_unfinished_captures(
+      get_unfinished_path(), {.last_id = captures_.last_id(), .captures = std::move(unfinished)});
+  if (written.ok()) return;
+  log_warn("unfinished captures not kept", {{"error", std::string(written.message())}});
+}
 
 std::unique_ptr<CaptureStore> CaptureOrders::open_store() {
   const Settings& settings = sources_.settings;
@@ -106,13 +145,16 @@ Result<CaptureRow> CaptureOrders::start(const CaptureOrder& order) {
   auto row = captures_.start(order, std::move(processes), read_now(sources_.clock),
                              is_opening ? kOpeningNs : 0);
   if (is_opening && row.ok() && order.align_ms == 0) opening_.emplace_back(row->id, sessions);
+  keep_unfinished();
   parts_.on_wanted();
   return row;
 }
 
 Result<CaptureRow> CaptureOrders::freeze(const FreezeOrder& order) {
   ASSIGN_OR_RETURN(auto processes, find_processes(order.target, order.requester_uid));
-  return captures_.freeze(order, std::move(processes), read_now(sources_.clock));
+  auto row = captures_.freeze(order, std::move(processes), read_now(sources_.clock));
+  keep_unfinished();
+  return row;
 }
 
 Result<CaptureRow> CaptureOrders::stop(uint64_t id) {
@@ -159,6 +201,7 @@ void CaptureOrders::advance() {
   for (FinishedCapture& finished : captures_.advance(read_now(sources_.clock), lost_hits)) {
     build(std::move(finished));
   }
+  keep_unfinished();
   answer_awaited(false);
 }
 

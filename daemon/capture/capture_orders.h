@@ -63,9 +63,16 @@ class CaptureOrders {
   // Probes are not to be suspended meanwhile.
   bool needs_every_probe() const;
   std::vector<CaptureRow> rows() const { return captures_.rows(); }
+  void fill(SelfReport& report) const {
+    report.add(Bound::kRunningCaptures, captures_.count_running(), Captures::kMaxRunning);
+    if (store_) store_->fill(report);
+  }
 
  private:
   std::unique_ptr<CaptureStore> open_store();
+  Captures make_captures();
+  std::string get_unfinished_path() const;
+  void keep_unfinished();
   Result<std::vector<ProcessKey>> find_processes(const CaptureTarget& target,
                                                  uint32_t requester_uid) const;
   void expire_stored();
@@ -81,6 +88,7 @@ class CaptureOrders {
   const std::unique_ptr<CaptureStore> store_;  // null = none; used by the build thread, too
   // Loop thread only.
   Captures captures_;
+  std::vector<uint64_t> kept_unfinished_;  // ids, as in the file
   uint64_t next_expire_mono_ns_ = 0;
   // By capture: sessions that it waits for, and who waits for it.
   std::vector<std::pair<uint64_t, SessionWindows::Target>> opening_;

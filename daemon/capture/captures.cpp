@@ -291,6 +291,15 @@ std::vector<Captures::Wanted> Captures::wanted(uint64_t now_mono_ns) const {
 
 std::vector<CaptureRow> Captures::rows() const { return rows_; }
 
+std::vector<CaptureRow> Captures::unfinished() const {
+  std::vector<CaptureRow> unfinished;
+  for (const CaptureRow& row : rows_) {
+    const bool has_ended = row.state == CaptureState::kStored || row.state == CaptureState::kFailed;
+    if (!has_ended) unfinished.push_back(row);
+  }
+  return unfinished;
+}
+
 Captures::Now read_now(const Clock& clock) {
   return {.mono_ns = static_cast<uint64_t>(clock.mono_ns()),
           .unix_ns = static_cast<uint64_t>(clock.unix_ns())};

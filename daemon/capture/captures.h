@@ -92,6 +92,9 @@ class Captures {
   // What is to be traced: for those that run, and for kKeptLaunchesNs after they have ended.
   std::vector<Wanted> wanted(uint64_t now_mono_ns) const;
   std::vector<CaptureRow> rows() const;
+  size_t count_running() const { return running_.size(); }
+  std::vector<CaptureRow> unfinished() const;    // neither stored nor failed
+  uint64_t last_id() const { return last_id_; }  // given to a capture
   const CaptureRow* find(uint64_t id) const;
 
  private:

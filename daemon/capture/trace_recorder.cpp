@@ -481,6 +481,14 @@ TraceWindow TraceRecorder::take(std::span<const std::shared_ptr<Pin>> pins) {
   return window;
 }
 
+void TraceRecorder::fill(SelfReport& report) const {
+  const uint64_t table_bytes = count_table_bytes();
+  report.add(Bound::kTraceTables, table_bytes, kMaxTableBytes);
+  report.add(Bound::kTraceSites, sites_.size(), kMaxSites);
+  report.add(MemoryPart::kTraceTables, table_bytes);
+  report.add(MemoryPart::kRecorder, chunks_.size() * kChunkEvents * sizeof(TraceEvent));
+}
+
 RecorderRow TraceRecorder::row(int64_t now_mono_ns) const {
   RecorderRow row{.enabled = options_.max_bytes > 0, .max_bytes = options_.max_bytes};
   for (const auto& chunk : chunks_) row.events += chunk->events.size();

@@ -16,6 +16,7 @@
 #include "daemon/model/capture_order.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
+#include "daemon/model/self_report.h"
 #include "daemon/model/session.h"
 #include "daemon/model/trace_event.h"
 #include "daemon/state/session_registry.h"
@@ -85,6 +86,8 @@ class TraceRecorder {
   // The newest times of anything that came, by way: later events of earlier times are rare.
   uint64_t complete_mono_ns() const { return complete_mono_ns_; }
   RecorderRow row(int64_t now_mono_ns) const;
+  // How full its tables are, and its memory.
+  void fill(SelfReport& report) const;
   // What is known of graphs that were captured.
   GraphSites& graphs() { return graphs_; }
 

@@ -103,9 +103,12 @@ void Tracing::advance() {
   if (!ordered_.empty()) parts_.on_change();
 }
 
-void Tracing::fill(Snapshot& snapshot) const {
+void Tracing::fill(Snapshot& snapshot) {
   snapshot.captures = captures_.rows();
   snapshot.recorder = recorder_.row(parts_.clock.mono_ns());
+  recorder_.fill(snapshot.self);
+  captures_.fill(snapshot.self);
+  snapshot.self.add(Bound::kBuildQueue, builds_.take_highest_queued(), BuildThread::kMaxJobs);
 }
 
 // The kernel side traces what the recorder and the captures want together.

@@ -69,7 +69,7 @@ class Tracing {
   bool post_alert(const std::string& name);
   // Often: captures and profiles begin and end on it.
   void advance();
-  void fill(Snapshot& snapshot) const;
+  void fill(Snapshot& snapshot);
 
   CaptureOrders& captures() { return captures_; }
   const TraceSources& sources() const { return sources_; }

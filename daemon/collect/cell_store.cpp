@@ -67,6 +67,8 @@ CellStore make_cell_store(Programs& programs) {
           [index, count = programs.sizes().cells] {
             return read_map<gpuperf_cell_key, gpuperf_cell_owner>(index, "cell_index", count);
           },
+      .max_users = kMaxUsers,
+      .max_shapes = kMaxShapes,
       .count_users =
           [by_user = programs.map_fd("cells_by_user"), room = programs.map_fd("cell_room"),
            max_cells = programs.sizes().cells](const CellsByUser& cells) {

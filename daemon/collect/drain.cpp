@@ -12,6 +12,7 @@
 #include "daemon/base/log.h"
 #include "daemon/base/work_watch.h"
 #include "daemon/collect/decode_calls.h"
+#include "daemon/model/bounds.h"
 
 namespace gpuperf {
 namespace {
@@ -29,6 +30,10 @@ constexpr int kLookShare = 200;
 
 // A record's time is taken before its place in the ring; in between its thread may lose the CPU.
 constexpr int64_t kCommitNs = 20'000'000;
+
+// In the order of the rings in make().
+constexpr Bound kRingBounds[] = {Bound::kSlowRing,  Bound::kProcessRing,   Bound::kNameRing,
+                                 Bound::kStackRing, Bound::kStackCopyRing, Bound::kTraceRing};
 
 // CLOCK_MONOTONIC.
 int64_t now_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
@@ -145,7 +150,17 @@ void Drain::read_totals(bool is_early) {
     log_error("totals not read", {{"error", std::string(status.message())}});
     return;
   }
-  batch_.emplace_back(TotalsRead{now_ns(), is_early});
+  batch_.emplace_back(TotalsRead{now_ns(), is_early, list_levels()});
+}
+
+std::vector<BoundLevel> Drain::list_levels() {
+  std::vector<BoundLevel> levels = totals_.list_levels();
+  size_t ring = 0;
+  for (const RingReader::Level& level : rings_.take_levels()) {
+    levels.push_back(
+        {.bound = kRingBounds[ring++], .used = level.used_bytes, .limit = level.size_bytes});
+  }
+  return levels;
 }
 
 void Drain::look_at_threads() {
@@ -190,8 +205,9 @@ void Drain::run() {
   auto next_read = SteadyClock::now() + setup_.interval;
   auto next_sweep = SteadyClock::now() + kSweepPeriod;
   while (!stopping_) {
+    // Rounded up: else it would spin for the last millisecond.
     const auto until_read =
-        std::chrono::duration_cast<std::chrono::milliseconds>(next_read - SteadyClock::now());
+        std::chrono::ceil<std::chrono::milliseconds>(next_read - SteadyClock::now());
     const auto wait = std::clamp(until_read, std::chrono::milliseconds{0}, kRingPeriod);
     epoll_event events[4];
     (void)epoll_wait(epoll_.get(), events, 4, static_cast<int>(wait.count()));

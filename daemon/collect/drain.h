@@ -55,12 +55,14 @@ class Drain {
   // Reads everything once more and ends the thread. Nothing is lost: that last batch is queued even
   // where the queue is full.
   void stop();
-  std::optional<Batch> try_pop() { return queue_.try_pop(); }  // any thread
+  std::optional<Batch> try_pop() { return queue_.try_pop(); }     // any thread
+  size_t take_highest_queued() { return queue_.take_highest(); }  // any thread
 
  private:
   Drain(Setup setup, MapSource totals, DropCounters& drops);
   void run();
   void read_totals(bool is_early);
+  std::vector<BoundLevel> list_levels();
   void look_at_threads();
   bool flush();
   Status add_ring(int ring_fd, const char* name);

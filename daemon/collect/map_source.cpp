@@ -106,6 +106,7 @@ Owner MapSource::make_owner(const CellUser& user) {
 
 Status MapSource::read(std::vector<Event>& events) {
   ASSIGN_OR_RETURN(const CellIndex index, store_.read_index());
+  used_cells_ = index.size();
   std::vector<CellUser> users;
   users.reserve(store_.overflow_cells + index.size());
   const uint32_t overflow_cells = is_overflow_used() ? store_.overflow_cells : 0;
@@ -136,6 +137,13 @@ Status MapSource::read(std::vector<Event>& events) {
   return absl::OkStatus();
 }
 
+std::vector<BoundLevel> MapSource::list_levels() const {
+  const size_t cells = store_.cells.size() - store_.overflow_cells;
+  return {{.bound = Bound::kCells, .used = used_cells_, .limit = cells},
+          {.bound = Bound::kCellUsers, .used = used_users_, .limit = store_.max_users},
+          {.bound = Bound::kKernelShapes, .used = used_shapes_, .limit = store_.max_shapes}};
+}
+
 // They take calls of nobody else's, whose loss of rows is counted first.
 bool MapSource::is_overflow_used() const {
   return std::ranges::any_of(
@@ -154,6 +162,7 @@ void MapSource::release_exited(const CellIndex& index) {
       ++left[owner.uid];
     }
   }
+  used_users_ = left.size();
   store_.count_users(left);
 }
 
@@ -242,6 +251,7 @@ void MapSource::read_errors(gpuperf_cell& cell, Seen& seen, CellDelta& delta) {
 
 Status MapSource::read_shapes(std::span<const CellUser> users, std::vector<Event>& events) {
   ASSIGN_OR_RETURN(const ShapeTotals shapes, store_.read_shapes());
+  used_shapes_ = shapes.size();
   std::unordered_map<uint32_t, const CellUser*> by_cell;
   if (!shapes.empty()) {
     for (const CellUser& user : users) by_cell.emplace(user.cell, &user);

@@ -14,6 +14,7 @@
 
 #include "bpf/records.h"
 #include "daemon/base/result.h"
+#include "daemon/model/bounds.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
 
@@ -31,6 +32,9 @@ struct CellStore {
   uint32_t overflow_cells = 0;  // the first cells: one per function, of no process
   std::span<const uint64_t> losses;
   std::function<Result<CellIndex>()> read_index;
+  // How many users beside root, and how many shapes, there is room for.
+  uint32_t max_users = 0;
+  uint32_t max_shapes = 0;
   // By uid, root left out: what each user has of the cells, which the kernel adds to from there.
   std::function<void(const CellsByUser&)> count_users;
   // Takes the key out of the index and gives the zeroed cell back.
@@ -74,6 +78,8 @@ class MapSource {
   void sweep();
   // Who a process is as far as is known now; looked up once, while it lives.
   const Owner& get_owner(const ProcessKey& process, std::string_view comm_hint);
+  // Of the kernel's maps, as the last reads found them.
+  std::vector<BoundLevel> list_levels() const;
 
  private:
   struct SeenBucket {
@@ -120,7 +126,11 @@ class MapSource {
   DropCounters& drops_;
   std::vector<std::unique_ptr<Seen>> seen_;  // by cell; null = not used yet
   std::map<uint32_t, std::map<Shape, gpuperf_shape_totals>> seen_shapes_;  // by cell
-  bool shapes_changed_ = false;                                            // since they were read
+  // As last read.
+  size_t used_cells_ = 0;
+  size_t used_users_ = 0;
+  size_t used_shapes_ = 0;
+  bool shapes_changed_ = false;  // since they were read
   uint64_t reads_ = 0;
   std::map<ProcessKey, KnownOwner> owners_;  // of processes that own cells
   std::set<ProcessKey> exiting_;  // noted since the last read: their threads may still be counting

@@ -72,6 +72,7 @@ struct RingReader::Ring {
   int fd = -1;
   std::string name;
   size_t size_bytes = 0;
+  uint64_t highest_bytes = 0;  // that waited, since the level was last taken
   Pages consumer;
   Pages producer;
 };
@@ -88,6 +89,14 @@ Status RingReader::add(int ring_fd, std::string_view name, size_t size_bytes) {
   return absl::OkStatus();
 }
 
+std::vector<RingReader::Level> RingReader::take_levels() {
+  std::vector<Level> levels;
+  for (Ring& ring : rings_) {
+    levels.push_back({std::exchange(ring.highest_bytes, 0), ring.size_bytes});
+  }
+  return levels;
+}
+
 Status RingReader::consume(const OnRecord& on_record) {
   for (Ring& ring : rings_) RETURN_IF_ERROR(consume(ring, on_record));
   return absl::OkStatus();
@@ -97,6 +106,7 @@ Status RingReader::consume(Ring& ring, const OnRecord& on_record) {
   std::atomic_ref<uint64_t> consumed(*reinterpret_cast<uint64_t*>(ring.consumer.first()));
   uint64_t position = consumed.load(std::memory_order_relaxed);  // nobody else changes it
   const auto end = load<uint64_t>(ring.producer.first());
+  ring.highest_bytes = std::max(ring.highest_bytes, end - position);
   size_t window_bytes = kWindowBytes;
   while (position < end) {
     window_bytes = std::min<size_t>(window_bytes, end - position);

@@ -28,6 +28,13 @@ class RingReader {
   Status add(int ring_fd, std::string_view name, size_t size_bytes);
   // Every ring in turn, in the order they were added. An error: what is left stays in its ring.
   Status consume(const OnRecord& on_record);
+  // The most bytes that waited in each ring since the last call, when consume() was called, in the
+  // order they were added; and how many can.
+  struct Level {
+    uint64_t used_bytes = 0;
+    uint64_t size_bytes = 0;
+  };
+  std::vector<Level> take_levels();
 
  private:
   class Pages;

@@ -32,6 +32,7 @@ class GpuMetrics {
   GpuMetrics& operator=(const GpuMetrics&) = delete;
 
   void add(const GpuReport& report, MetricFamilies& families);
+  uint64_t count_admitted() const { return admitted_; }
 
  private:
   // A histogram as it is exported.

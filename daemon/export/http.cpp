@@ -167,6 +167,8 @@ Result<std::unique_ptr<HttpServer>> HttpServer::start(std::string_view listen, P
   return server;
 }
 
+void HttpServer::fill(SelfReport& report) { listener_->fill(report); }
+
 void HttpServer::stop() {
   if (listener_) listener_->stop();
 }

@@ -14,6 +14,7 @@
 #include "daemon/export/metrics_text.h"
 #include "daemon/export/shared_answer.h"
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 #include "daemon/model/snapshot.h"
 
 namespace gpuperf {
@@ -52,6 +53,8 @@ class HttpServer {
 
   // Where it listens, with the port it got when 0 was asked for.
   const HostPort& address() const { return address_; }
+  // How full its bounds are. Any thread.
+  void fill(SelfReport& report);
   // Refuses new connections, cuts open ones, joins. Any number of times.
   void stop();
 

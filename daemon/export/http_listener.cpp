@@ -273,6 +273,7 @@ void HttpListener::add(Fd socket, HttpPeer peer) {
       connections_
           .emplace(id, std::make_unique<HttpConnection>(std::move(socket), std::move(peer), now_))
           .first;
+  open_connections_.note(connections_.size());
   HttpConnection& connection = *added->second;
   if (!watch(EPOLL_CTL_ADD, connection.fd(), id, EPOLLIN).ok()) return close(added);
   serve(connection, id);  // most requests are there at once
@@ -378,6 +379,7 @@ void HttpListener::watch_phase(const HttpConnection& connection, uint64_t id) {
 void HttpListener::hold(const HttpBody& body) {
   if (!body.is_counted) return;
   if (++readers_[body.bytes.data()] == 1) answer_bytes_ += body.bytes.size();
+  held_answers_.note(answer_bytes_);
 }
 
 void HttpListener::let_go(const HttpBody& body) {
@@ -386,6 +388,7 @@ void HttpListener::let_go(const HttpBody& body) {
   if (--readers->second != 0) return;
   readers_.erase(readers);
   answer_bytes_ -= body.bytes.size();
+  held_answers_.note(answer_bytes_);
 }
 
 // Beyond the bound the readers that have taken nothing for longest lose their answers, but not the
@@ -404,12 +407,20 @@ void HttpListener::keep_within_answer_bytes(uint64_t newest_id) {
   }
 }
 
+void HttpListener::fill(SelfReport& report) {
+  const uint64_t answer_bytes = held_answers_.take();
+  report.add(Bound::kHttpConnections, open_connections_.take(), limits_.connections);
+  report.add(Bound::kHttpAnswers, answer_bytes, limits_.answer_bytes);
+  report.add(MemoryPart::kAnswers, answer_bytes);
+}
+
 void HttpListener::close(Connections::iterator connection) {
   const HttpConnection& closed = *connection->second;
   if (closed.phase() == Phase::kSending) let_go(closed.body());
   const auto share = shares_.find(closed.peer().share);
   if (--share->second == 0) shares_.erase(share);
   connections_.erase(connection);
+  open_connections_.note(connections_.size());
 }
 
 }  // namespace gpuperf

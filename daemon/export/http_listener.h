@@ -11,11 +11,13 @@
 #include <vector>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/high_mark.h"
 #include "daemon/base/listen_address.h"
 #include "daemon/base/result.h"
 #include "daemon/export/http_connection.h"
 #include "daemon/export/http_message.h"
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 
 namespace gpuperf {
 
@@ -57,6 +59,8 @@ class HttpListener {
   // Closes the socket and every connection. No handler is called afterwards. Any number of times,
   // on one thread.
   void stop();
+  // How full its bounds are. Any thread.
+  void fill(SelfReport& report);
 
  private:
   using Moment = HttpConnection::Moment;
@@ -100,6 +104,7 @@ class HttpListener {
   const HttpLimits limits_;
   DropCounters& drops_;
   std::atomic<bool> stopping_ = false;
+  HighMark open_connections_, held_answers_;  // of connections_ and answer_bytes_
   // Its own thread only, while that runs.
   HostPort address_;
   Fd listening_;  // none while accepting is paused

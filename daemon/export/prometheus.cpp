@@ -117,6 +117,41 @@ void add_daemon(const Snapshot& snapshot, const DropCounters& drops, MetricFamil
   families.add_gauge(Metric::kDaemonResident, {}, static_cast<double>(snapshot.resident_bytes));
 }
 
+constexpr size_t kFirstStepEdge = 20;  // 2^20 ns are a millisecond
+constexpr size_t kLastStepEdge = 34;
+
+prometheus::ClientMetric::Histogram make_histogram(const DurationCounts::Totals& times) {
+  prometheus::ClientMetric::Histogram histogram;
+  histogram.sample_count = times.count();
+  histogram.sample_sum = to_seconds(times.total_ns);
+  uint64_t seen = 0;
+  for (size_t i = 0; i <= kLastStepEdge; ++i) {
+    seen += times.counts[i];
+    if (i < kFirstStepEdge || i % 2 != 0) continue;
+    histogram.bucket.push_back(
+        {.cumulative_count = seen, .upper_bound = to_seconds(uint64_t{1} << i)});
+  }
+  histogram.bucket.push_back({.cumulative_count = histogram.sample_count,
+                              .upper_bound = std::numeric_limits<double>::infinity()});
+  return histogram;
+}
+
+void add_self_report(const SelfReport& report, MetricFamilies& families) {
+  for (const BoundLevel& level : report.bounds) {
+    const std::string name(get_bound(level.bound).name);
+    families.add_gauge(Metric::kBoundUsed, {&name, 1}, static_cast<double>(level.used));
+    families.add_gauge(Metric::kBoundHighest, {&name, 1}, static_cast<double>(level.highest));
+    families.add_gauge(Metric::kBoundLimit, {&name, 1}, static_cast<double>(level.limit));
+  }
+  for (const auto& [part, bytes] : report.memory) {
+    const std::string name(memory_rows()[static_cast<size_t>(part)].name);
+    families.add_gauge(Metric::kDaemonMemory, {&name, 1}, static_cast<double>(bytes));
+  }
+  for (const StepTimes& step : report.steps) {
+    families.add(Metric::kDaemonStep, {&step.step, 1}).histogram = make_histogram(step.times);
+  }
+}
+
 }  // namespace
 
 std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
@@ -140,6 +175,8 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
                      static_cast<double>(count_running_processes(*snapshot)));
   if (snapshot->gpus) add_gpu_health_metrics(*snapshot->gpus, families);
   add_tracing(*snapshot, families);
+  add_self_report(snapshot->self, families);
+  series_ = std::max(admitted_, gpu_.count_admitted());
   add_daemon(*snapshot, drops_, families);  // last: it shows the drops of the above
   return families.take();
 }

@@ -3,6 +3,7 @@
 #include <prometheus/collectable.h>
 #include <prometheus/metric_family.h>
 
+#include <atomic>
 #include <compare>
 #include <cstdint>
 #include <map>
@@ -43,6 +44,10 @@ class PrometheusMetrics final : public prometheus::Collectable {
   std::vector<prometheus::MetricFamily> Collect() const override;
   // The recent slow calls of the sets exported so far.
   Exemplars list_exemplars() const;
+  // How full max_series is, by functions or by kernels, whichever have more. Any thread.
+  void fill(SelfReport& report) const {
+    report.add(Bound::kMetricsSeries, series_.load(std::memory_order_relaxed), max_series_);
+  }
 
  private:
   // The labels of one exported set. Values, not ids: two functions that share category and name
@@ -78,6 +83,7 @@ class PrometheusMetrics final : public prometheus::Collectable {
   const SnapshotBoard& board_;
   DropCounters& drops_;
   const uint64_t max_series_;
+  mutable std::atomic<uint64_t> series_ = 0;
   mutable Mutex mutex_;
   mutable uint64_t admitted_ ABSL_GUARDED_BY(mutex_) = 0;
   // Set -> whether it is exported on its own.

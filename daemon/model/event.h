@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "bpf/records.h"
+#include "daemon/model/bounds.h"
 #include "daemon/model/function.h"
 #include "daemon/model/stack.h"
 #include "daemon/model/time_split.h"
@@ -140,7 +141,8 @@ struct ThreadCosts {
 // Every cell has been read; the deltas before it are those of just this time.
 struct TotalsRead {
   int64_t mono_ns = 0;
-  bool is_early = false;  // between two regular readings: a probe may cost too much
+  bool is_early = false;           // between two regular readings: a probe may cost too much
+  std::vector<BoundLevel> levels;  // of what the kernel side fills; those read since the last
   bool operator==(const TotalsRead&) const = default;
 };
 

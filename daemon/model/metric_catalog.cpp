@@ -5,6 +5,7 @@
 #include <iterator>
 
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 
 namespace gpuperf {
 namespace {
@@ -59,6 +60,12 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kPciBusId, "pci_bus_id", "PCI address of the GPU"},
     {L::kClock, "clock", "`sm` (multiprocessors), `memory`"},
     {L::kXid, "xid", "the driver's error code (XID); `0` for invalid codes"},
+    {L::kBound, "bound", "name of the limit; see the table below"},
+    {L::kPart, "part", "part of the daemon's memory; see the table below"},
+    {L::kStep, "step",
+     "`loop_delay`: from when a timer of the loop was due until it ran; `store_write`: a batch of "
+     "slow calls; `store_sync`: their file, to disk; `capture_write`: a capture, to disk; or the "
+     "name of a thread ([architecture.md](architecture.md#threads)): one piece of its work"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -92,6 +99,9 @@ constexpr L kGpuAndClock[] = {L::kGpu, L::kUuid, L::kClock};
 constexpr L kGpuAndReason[] = {L::kGpu, L::kUuid, L::kReason};
 constexpr L kGpuAndXid[] = {L::kGpu, L::kUuid, L::kXid};
 constexpr L kGpuAndKind[] = {L::kGpu, L::kUuid, L::kKind};
+constexpr L kBoundOnly[] = {L::kBound};
+constexpr L kPartOnly[] = {L::kPart};
+constexpr L kStepOnly[] = {L::kStep};
 constexpr L kBuild[] = {L::kVersion, L::kKernel, L::kMechanism};
 
 constexpr MetricRow kMetricRows[] = {
@@ -530,6 +540,44 @@ constexpr MetricRow kMetricRows[] = {
      .labels = {},
      .source = "/proc/self/statm",
      .help = "Resident memory of gpuperfd."},
+    {.metric = Metric::kBoundUsed,
+     .name = "gpuperf_bound_used",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kOfBound,
+     .labels = kBoundOnly,
+     .source = "every limit of the daemon and its BPF programs",
+     .help = "How much of a limit is used. Of queues and rings, the highest level since the daemon "
+             "last looked, a quarter of a second to 5 s ago."},
+    {.metric = Metric::kBoundHighest,
+     .name = "gpuperf_bound_highest",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kOfBound,
+     .labels = kBoundOnly,
+     .source = "every limit of the daemon and its BPF programs",
+     .help = "The highest value of gpuperf_bound_used within the last one to two minutes."},
+    {.metric = Metric::kBoundLimit,
+     .name = "gpuperf_bound_limit",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kOfBound,
+     .labels = kBoundOnly,
+     .source = "every limit of the daemon and its BPF programs",
+     .help = "The limit. What is lost beyond it is counted in gpuperf_dropped_total."},
+    {.metric = Metric::kDaemonMemory,
+     .name = "gpuperf_daemon_memory_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kPartOnly,
+     .source = "the daemon's own accounts, its allocator, /proc/self",
+     .help = "What gpuperfd's memory is used for. The parts but bpf_maps add up to "
+             "gpuperf_daemon_resident_bytes, as far as the estimates among them are right."},
+    {.metric = Metric::kDaemonStep,
+     .name = "gpuperf_daemon_step_seconds",
+     .type = MetricType::kHistogram,
+     .unit = MetricUnit::kSeconds,
+     .labels = kStepOnly,
+     .source = "the daemon's monotonic clock",
+     .help = "How long steps of gpuperfd's work take. Its buckets are 0.001048576 s and every "
+             "fourfold of that up to 17 s."},
 };
 
 // A row out of order would give a metric another one's name; a bad name would only be seen by a
@@ -610,6 +658,8 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "rows";
     case MetricUnit::kPackets:
       return "packets";
+    case MetricUnit::kOfBound:
+      return "as the table of limits says";
     case MetricUnit::kInfo:
       return "none";
   }
@@ -630,6 +680,28 @@ std::string join_edges() {
     joined += fmt::format("{}{}", joined.empty() ? "" : ", ", static_cast<double>(edge_ns) / 1e9);
   }
   return joined;
+}
+
+std::string render_bounds_markdown() {
+  std::string text =
+      "## Limits\n\nThe values of `bound`. A limit without a setting is fixed, or follows from "
+      "another.\n\n| bound | counts | raised by | when full |\n|---|---|---|---|\n";
+  for (const BoundRow& row : bound_rows()) {
+    const std::string setting = row.setting.empty() ? "" : fmt::format("`{}`", row.setting);
+    text += fmt::format("| `{}` | {} | {} | {}{} |\n", row.name, row.unit, setting,
+                        row.is_rotating ? "meant to be full: " : "", row.when_full);
+  }
+  return text;
+}
+
+std::string render_memory_markdown() {
+  std::string text =
+      "## Parts of the daemon's memory\n\nThe values of `part`.\n\n| part | what it is "
+      "|\n|---|---|\n";
+  for (const MemoryRow& row : memory_rows()) {
+    text += fmt::format("| `{}` | {} |\n", row.name, row.meaning);
+  }
+  return text;
 }
 
 constexpr std::string_view kIntroduction = R"(# Metrics
@@ -713,6 +785,7 @@ std::string render_metrics_markdown() {
   for (const DropRow& row : drop_rows()) {
     text += fmt::format("| `{}` | `{}` | {} |\n", row.stage, row.reason, row.meaning);
   }
+  text += "\n" + render_bounds_markdown() + "\n" + render_memory_markdown();
   return text;
 }
 

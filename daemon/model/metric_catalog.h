@@ -72,6 +72,11 @@ enum class Metric : size_t {
   kBuildInfo,
   kDaemonCpu,
   kDaemonResident,
+  kBoundUsed,
+  kBoundHighest,
+  kBoundLimit,
+  kDaemonMemory,
+  kDaemonStep,
   kCount,
 };
 
@@ -98,6 +103,7 @@ enum class MetricUnit {
   kPackets,
   kEvents,
   kCaptures,
+  kOfBound,  // of each value its own
   kInfo
 };
 
@@ -130,6 +136,9 @@ enum class MetricLabel : size_t {
   kPciBusId,
   kClock,
   kXid,
+  kBound,
+  kPart,
+  kStep,
   kCount,
 };
 

@@ -19,6 +19,7 @@
 #include "daemon/model/gpu_rows.h"
 #include "daemon/model/histogram.h"
 #include "daemon/model/overhead.h"
+#include "daemon/model/self_report.h"
 
 namespace gpuperf {
 
@@ -234,6 +235,7 @@ struct DaemonFacts {
 struct ProbeReport {
   std::string mechanism = "none";  // "session", "multi", "perf"
   uint32_t files = 0;              // with at least one probe in them
+  uint32_t held_files = 0;         // looked into, and kept open
   std::vector<ProbeRow> probes;    // configuration order
   std::vector<Problem> problems;
 };
@@ -309,6 +311,7 @@ struct Snapshot {
   std::vector<CaptureRow> captures;             // by id; stored ones of earlier runs included
   RecorderRow recorder;
   std::vector<InjectionWay> injection_ways;  // switched on
+  SelfReport self;
 };
 
 // Where the process has a row already, to that.

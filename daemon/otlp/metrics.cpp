@@ -61,6 +61,7 @@ std::string_view get_unit(MetricUnit unit) {
       return "{event}";
     case MetricUnit::kCaptures:
       return "{capture}";
+    case MetricUnit::kOfBound:
     case MetricUnit::kInfo:
       return "";
   }

@@ -102,9 +102,19 @@ void OtlpExporter::on_slow_call(const std::shared_ptr<const SlowCall>& call) {
     calls_.push_back(call);
     is_full = calls_.size() > kMaxCalls;
     if (is_full) calls_.pop_front();
+    waiting_calls_.note(calls_.size());
   }
   changed_.notify_all();
   if (is_full) parts_.drops.add(DropCause::kOtlpQueueFull);
+}
+
+void OtlpExporter::fill(SelfReport& report) {
+  if (metrics_sender_) metrics_sender_->fill(Bound::kOtlpMetrics, report);
+  if (spans_sender_) {
+    spans_sender_->fill(Bound::kOtlpSpans, report);
+    report.add(Bound::kOtlpCalls, waiting_calls_.take(), kMaxCalls);
+  }
+  if (profiles_sender_) profiles_sender_->fill(Bound::kOtlpProfiles, report);
 }
 
 void OtlpExporter::on_profile(const Capture& capture) {
@@ -145,6 +155,7 @@ void OtlpExporter::run() {
         while (!stopping_ && changed_.wait_until(lock, until)) continue;
         calls.assign(calls_.begin(), calls_.end());
         calls_.clear();
+        waiting_calls_.note(0);
       }
       is_stopping = stopping_;
     }

@@ -9,10 +9,12 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/high_mark.h"
 #include "daemon/base/mutex.h"
 #include "daemon/export/exporter.h"
 #include "daemon/model/capture.h"
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/otlp/attributes.h"
 #include "daemon/otlp/options.h"
@@ -49,6 +51,8 @@ class OtlpExporter final : public Exporter {
   void on_profile(const Capture& capture);
   // Of each signal that does not get through, why; empty = all is well.
   std::vector<Problem> list_problems() const;
+  // How full the queues are.
+  void fill(SelfReport& report);
 
  private:
   using CallPtr = std::shared_ptr<const SlowCall>;
@@ -69,6 +73,7 @@ class OtlpExporter final : public Exporter {
   Mutex mutex_;
   ConditionVariable changed_;
   std::deque<CallPtr> calls_ ABSL_GUARDED_BY(mutex_);
+  HighMark waiting_calls_;  // of calls_
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;  // last: runs on all of the above
 };

@@ -32,6 +32,12 @@ Sender::~Sender() {
   thread_.join();
 }
 
+void Sender::fill(Bound bound, SelfReport& report) {
+  const uint64_t used_bytes = mark_.take();
+  report.add(bound, used_bytes, options_.max_queued_bytes);
+  report.add(MemoryPart::kOtlp, used_bytes);
+}
+
 void Sender::post(Request request) {
   size_t dropped = 0;
   {
@@ -44,6 +50,7 @@ void Sender::post(Request request) {
       queued_bytes_ -= queue_.front().bytes.size();
       queue_.pop_front();
     }
+    mark_.note(queued_bytes_);
   }
   changed_.notify_all();
   if (dropped > 0) drops_.add(DropCause::kOtlpQueueFull, dropped);
@@ -84,6 +91,7 @@ bool Sender::take(Request& request) {
   if (queue_.empty()) return false;
   request = std::move(queue_.front());
   queued_bytes_ -= request.bytes.size();
+  mark_.note(queued_bytes_);
   queue_.pop_front();
   return true;
 }

@@ -12,8 +12,10 @@
 #include <string>
 #include <thread>
 
+#include "daemon/base/high_mark.h"
 #include "daemon/base/mutex.h"
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 #include "daemon/otlp/request.h"
 #include "daemon/otlp/retry.h"
 
@@ -47,6 +49,8 @@ class Sender {
   // Sends what waits, without pauses that go past `deadline`, and gives up then. Does not wait
   // itself; the first deadline holds.
   void stop_by(std::chrono::steady_clock::time_point deadline);
+  // How full the queue is.
+  void fill(Bound bound, SelfReport& report);
   // Why the last try failed; empty = it did not.
   std::string find_fault() const;
   uint64_t delivered_count() const;  // spans, data points or profiles
@@ -71,6 +75,7 @@ class Sender {
   ConditionVariable changed_;
   std::deque<Request> queue_ ABSL_GUARDED_BY(mutex_);
   size_t queued_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  HighMark mark_;  // of queued_bytes_
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::chrono::steady_clock::time_point stop_at_ ABSL_GUARDED_BY(mutex_);
   std::string fault_ ABSL_GUARDED_BY(mutex_);

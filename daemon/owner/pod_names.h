@@ -13,6 +13,7 @@
 #include "daemon/base/result.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/function.h"
+#include "daemon/model/self_report.h"
 #include "daemon/owner/cri.h"
 
 namespace gpuperf {
@@ -46,6 +47,11 @@ class PodNames {
   // Fills in pod and namespace where they are known, and has them asked for otherwise. An owner
   // without a pod is left alone: kUnnamed. Any thread.
   State name(Owner& owner);
+  // How many wait to be asked about. Any thread.
+  void fill(SelfReport& report) {
+    const MutexLock lock(mutex_);
+    report.add(Bound::kPodQueue, waiting_.size(), options_.max_names);
+  }
 
  private:
   struct Entry {

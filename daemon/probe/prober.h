@@ -19,6 +19,7 @@
 #include "daemon/base/result.h"
 #include "daemon/base/shares.h"
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/probe/attach/attacher.h"
 #include "daemon/probe/attach/file_probes.h"
@@ -74,6 +75,10 @@ class Prober {
 
   Status start();
   void stop();  // removes every probe
+  // How many notices of mappings wait. Any thread, once started.
+  void fill(SelfReport& report) {
+    report.add(Bound::kMappingQueue, search_.take_highest_notices(), MappingEvents::kMaxWaiting);
+  }
 
   // Any thread. `done` is called on the probe thread once the plan is in force in the files that
   // are named in the configuration or mapped by root's processes; others follow.

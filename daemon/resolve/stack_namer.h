@@ -62,6 +62,11 @@ class StackNamer {
   // Forgets processes that have gone.
   void sweep();                       // either thread
   bool is_known(uint32_t pid) const;  // any thread
+  // Of what the kernel side was told. The thread that walks.
+  AddressSpaces::Counts counts() const {
+    const MutexLock lock(spaces_mutex_);
+    return spaces_.counts();
+  }
   // Lets go of workers that have ended: any thread, now and then.
   void reap_workers() { finder_.reap_workers(); }
 

@@ -110,6 +110,16 @@ void Symbolizer::note_mapping(uint32_t pid, const std::string& path) {
   if (prepared_.contains(pid) || is_python_name(path)) queue_prepare({.pid = pid});
 }
 
+void Symbolizer::fill(SelfReport& report) {
+  report.add(Bound::kWalkQueue, queue_.take_highest(), queue_.capacity());
+  report.add(Bound::kNamingQueue, walked_.take_highest(), walked_.capacity());
+  const uint64_t copies_bytes = copies_.take();
+  report.add(Bound::kStackCopies, copies_bytes, kMaxCopyBytes);
+  report.add(MemoryPart::kStackCopies, copies_bytes);
+  report.add(Bound::kUnwindRules, rules_.take(), AddressSpaces::kMaxRules);
+  report.add(Bound::kAddressSpaces, spaces_.take(), AddressSpaces::kMaxProcesses);
+}
+
 std::optional<StackPtr> Symbolizer::resolve(const StackRequest& request) {
   if (const auto* taken = std::get_if<TakenStack>(&request)) return namer_.find(taken->id);
   if (stopping_) return nullptr;
@@ -183,6 +193,9 @@ void Symbolizer::walk_all() {
     std::visit([&](auto& known) { walk(turn->owner, known); }, turn->value);
     queue_.finish(turn->owner, read_thread_cpu_ns() - begun_ns);
     sweep();
+    const AddressSpaces::Counts counts = namer_.counts();
+    rules_.note(counts.rules);
+    spaces_.note(counts.processes);
   }
 }
 

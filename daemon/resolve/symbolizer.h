@@ -13,10 +13,12 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/high_mark.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/process_users.h"
 #include "daemon/base/shares.h"
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/stack.h"
 #include "daemon/resolve/frame_finder.h"
@@ -96,6 +98,8 @@ class Symbolizer {
   void post_prepare(const ProcessKey& process);
   // Lets go of workers that have ended: to be called now and then, by any thread.
   void reap_workers() { namer_.reap_workers(); }
+  // How full its queues and the kernel side's tables of rules are. Any thread.
+  void fill(SelfReport& report);
   // Code was mapped: what is known of that process may not hold any more, or it is a Python.
   void note_mapping(uint32_t pid, const std::string& path);
 
@@ -138,6 +142,8 @@ class Symbolizer {
   TurnQueue<Task> queue_;
   TurnQueue<Task> walked_{kMaxUnnamed};
   std::atomic<bool> stopping_ = false;
+  // Of copy_bytes_, and of what the kernel side was told to walk by.
+  HighMark copies_, rules_, spaces_;
   // Waiting to be walked.
   Shares copy_bytes_ ABSL_GUARDED_BY(mutex_){
       {.total = kMaxCopyBytes, .kept_for_root = kMaxCopyBytes / 4}};

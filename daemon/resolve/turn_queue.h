@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/base/high_mark.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/process_users.h"
 #include "daemon/base/shares.h"
@@ -47,7 +48,7 @@ class TurnQueue {
   };
 
   explicit TurnQueue(size_t capacity)
-      : shares_({.total = capacity + 1, .kept_for_root = capacity / 4}) {}
+      : capacity_(capacity + 1), shares_({.total = capacity + 1, .kept_for_root = capacity / 4}) {}
 
   bool try_push(const WorkOwner& owner, T&& value) {
     {
@@ -56,6 +57,7 @@ class TurnQueue {
       std::deque<Numbered>& values = users_[owner.uid].processes[owner.process].values;
       values.push_back({.number = ++last_number_, .value = std::move(value)});
       ++waiting_;
+      mark_.note(shares_.used());
     }
     ready_.notify_one();
     return true;
@@ -82,6 +84,7 @@ class TurnQueue {
     const MutexLock lock(mutex_);
     charge(owner, cpu_ns);
     shares_.give_back(get_holder(owner));
+    mark_.note(shares_.used());
     forget_idle();
   }
   // There is more to do; it goes on with the owner's next turn. Has room whatever waits.
@@ -92,6 +95,10 @@ class TurnQueue {
     values.push_front({.number = turn_number_, .value = std::move(turn.value)});
     ++waiting_;
   }
+
+  // How many there were at most since the last call, the one at work included; and may be.
+  uint64_t take_highest() { return mark_.take(); }
+  size_t capacity() const { return capacity_; }
 
   void close() {
     {
@@ -198,6 +205,8 @@ class TurnQueue {
     });
   }
 
+  const size_t capacity_;
+  HighMark mark_;  // of shares_
   Mutex mutex_;
   Shares shares_ ABSL_GUARDED_BY(mutex_);
   ConditionVariable ready_;

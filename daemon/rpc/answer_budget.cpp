@@ -17,15 +17,17 @@ Status AnswerBudget::hold(google::protobuf::Message& answer, Hold& hold) {
 }
 
 bool AnswerBudget::take(size_t bytes) {
-  if (held_bytes_.fetch_add(bytes) + bytes <= max_bytes_) {
-    if (shared_ == nullptr || shared_->take(bytes)) return true;
+  const size_t held_bytes = held_bytes_.fetch_add(bytes) + bytes;
+  if (held_bytes <= max_bytes_ && (shared_ == nullptr || shared_->take(bytes))) {
+    mark_.note(held_bytes);
+    return true;
   }
   held_bytes_ -= bytes;
   return false;
 }
 
 void AnswerBudget::give_back(size_t bytes) {
-  held_bytes_ -= bytes;
+  mark_.note(held_bytes_ -= bytes);
   if (shared_ != nullptr) shared_->give_back(bytes);
 }
 

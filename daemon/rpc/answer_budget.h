@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "daemon/base/high_mark.h"
 #include "daemon/base/result.h"
 #include "daemon/model/drops.h"
 
@@ -29,6 +30,9 @@ class AnswerBudget {
 
   // Counts the answer; where there is no room for it, empties it.
   Status hold(google::protobuf::Message& answer, Hold& hold);
+  // How many bytes were held at most since the last call.
+  uint64_t take_highest() { return mark_.take(); }
+  size_t max_bytes() const { return max_bytes_; }
 
  private:
   bool take(size_t bytes);
@@ -38,6 +42,7 @@ class AnswerBudget {
   AnswerBudget* const shared_;
   DropCounters& drops_;
   std::atomic<size_t> held_bytes_ = 0;
+  HighMark mark_;  // of held_bytes_
 };
 
 }  // namespace gpuperf

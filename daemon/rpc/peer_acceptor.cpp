@@ -65,6 +65,7 @@ void PeerAcceptor::run() {
       return peer.ended;
     });
     if (watched[1].revents != 0) accept_one(now);
+    open_.note(peers_.size());
   }
 }
 

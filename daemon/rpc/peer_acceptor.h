@@ -10,9 +10,11 @@
 #include <vector>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/high_mark.h"
 #include "daemon/base/log.h"
 #include "daemon/base/result.h"
 #include "daemon/model/drops.h"
+#include "daemon/model/self_report.h"
 
 namespace gpuperf {
 
@@ -48,6 +50,10 @@ class PeerAcceptor {
                                                      Gone gone = nullptr);
   // Neither runs after it. Connections handed on stay open.
   ~PeerAcceptor();
+  // How many connections there are. Any thread.
+  void fill(SelfReport& report) {
+    report.add(Bound::kApiConnections, open_.take(), limits_.connections);
+  }
   PeerAcceptor(const PeerAcceptor&) = delete;
   PeerAcceptor& operator=(const PeerAcceptor&) = delete;
 
@@ -76,6 +82,7 @@ class PeerAcceptor {
   DropCounters& drops_;
   const Take take_;
   const Gone gone_;  // may be null
+  HighMark open_;    // of peers_
   // Its own thread only.
   std::vector<Peer> peers_;
   Moment paused_until_;  // not accepting before

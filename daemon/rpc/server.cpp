@@ -7,6 +7,8 @@
 #include <grpcpp/grpcpp.h>
 #include <grpcpp/health_check_service_interface.h>
 #include <grpcpp/security/server_credentials.h>
+#include <grpcpp/security/tls_certificate_provider.h>
+#include <grpcpp/security/tls_credentials_options.h>
 #include <grpcpp/server_posix.h>
 #include <spdlog/fmt/fmt.h>
 #include <unistd.h>
@@ -74,20 +76,33 @@ void write_protobuf_log(google::protobuf::LogLevel, const char* file, int line,
   log_debug("protobuf", {{"file", fmt::format("{}:{}", file, line)}, {"message", message}});
 }
 
+// Credentials that watch their files would only fail at the first handshake.
+Status check_files(const RpcTls& tls) {
+  ASSIGN_OR_RETURN(const std::string certificate, read_pem_file(tls.cert_file));
+  ASSIGN_OR_RETURN(const std::string key, read_pem_file(tls.key_file));
+  RETURN_IF_ERROR(read_pem_file(tls.client_ca_file).status());
+  if (is_key_of(key, certificate)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      "grpc.cert_file and grpc.key_file do not belong together or cannot be read; look at them "
+      "with openssl x509 -noout -text -in CERT and openssl pkey -noout -in KEY");
+}
+
 Result<std::shared_ptr<grpc::ServerCredentials>> make_credentials(const RpcTls& tls) {
   if (tls.cert_file.empty() || tls.key_file.empty() || tls.client_ca_file.empty()) {
     return absl::InvalidArgumentError(
         "TCP needs certificates on both sides: set grpc.cert_file, grpc.key_file and "
         "grpc.client_ca_file, or listen on a Unix socket: unix:/run/gpuperf/api.sock");
   }
-  grpc::SslServerCredentialsOptions options(
-      GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
-  grpc::SslServerCredentialsOptions::PemKeyCertPair own;
-  ASSIGN_OR_RETURN(own.cert_chain, read_pem_file(tls.cert_file));
-  ASSIGN_OR_RETURN(own.private_key, read_pem_file(tls.key_file));
-  ASSIGN_OR_RETURN(options.pem_root_certs, read_pem_file(tls.client_ca_file));
-  options.pem_key_cert_pairs.push_back(std::move(own));
-  return grpc::SslServerCredentials(options);
+  RETURN_IF_ERROR(check_files(tls));
+  // Reads the files again when they change; connections keep what they began with.
+  grpc::experimental::TlsServerCredentialsOptions options(
+      std::make_shared<grpc::experimental::FileWatcherCertificateProvider>(
+          tls.key_file, tls.cert_file, tls.client_ca_file,
+          static_cast<unsigned>(tls.refresh.count())));
+  options.watch_root_certs();
+  options.watch_identity_key_cert_pairs();
+  options.set_cert_request_type(GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY);
+  return grpc::experimental::TlsServerCredentials(options);
 }
 
 Status with_setting(const Status& status) {
@@ -198,12 +213,7 @@ Status RpcServer::start_tcp(const RpcOptions& options) {
   ASSIGN_OR_RETURN(auto credentials, make_credentials(options.tls));
   ASSIGN_OR_RETURN(Fd listening, listen_on(address, kTcpBacklog));
   others_ = make_side({.caller = Caller::kTcp}, std::move(credentials), &tcp_);
-  if (others_->server == nullptr) {
-    return absl::InvalidArgumentError(
-        options.listen +
-        ": start gRPC: grpc.cert_file or grpc.key_file cannot be used; look at them with "
-        "openssl x509 -noout -text -in CERT and openssl pkey -noout -in KEY");
-  }
+  if (others_->server == nullptr) return absl::InternalError(options.listen + ": start gRPC");
   ASSIGN_OR_RETURN(acceptor_, PeerAcceptor::start(std::move(listening), kTcpLimits, sources_.drops,
                                                   [this](Fd connection, uid_t) {
                                                     TcpAcceptor::NewConnectionParameters parameters;
@@ -257,6 +267,13 @@ void RpcServer::stop_side(Side* side, std::chrono::system_clock::time_point dead
   side->server->GetHealthCheckService()->Shutdown();
   side->server->Shutdown(deadline);
   side->server->Wait();
+}
+
+void RpcServer::fill(SelfReport& report) {
+  if (acceptor_) acceptor_->fill(report);
+  const uint64_t answer_bytes = users_answers_.take_highest();
+  report.add(Bound::kApiAnswers, answer_bytes, users_answers_.max_bytes());
+  report.add(MemoryPart::kAnswers, answer_bytes);
 }
 
 void RpcServer::stop() {

@@ -26,11 +26,14 @@
 
 namespace gpuperf {
 
-// Files in PEM form, for TCP: both sides show a certificate.
+// Files in PEM form, for TCP: both sides show a certificate. Handshakes use what the files hold, at
+// most `refresh` and the time of a handshake ago. Where a certificate does not fit its key
+// meanwhile, handshakes fail.
 struct RpcTls {
   std::string cert_file;       // of the daemon
   std::string key_file;        // its key
   std::string client_ca_file;  // who vouches for the clients
+  std::chrono::seconds refresh{10};
 };
 
 struct RpcOptions {
@@ -67,6 +70,8 @@ class RpcServer {
   // A way in for a part of this program that knows itself whom it speaks for: kRoot may change the
   // daemon, anyone else may read. The channel's calls fail once the server is stopped.
   std::shared_ptr<grpc::Channel> open_channel(Caller caller);
+  // How full its bounds are. Any thread, until it is stopped.
+  void fill(SelfReport& report);
   // What a client connects to, with the port it got when 0 was asked for.
   const std::string& address() const { return address_; }
   // Refuses new calls, ends watch streams, gives running calls a second, removes the socket. Closes

@@ -11,6 +11,7 @@
 #include "daemon/model/status_names.h"
 #include "daemon/rpc/gpu_list.h"
 #include "daemon/rpc/gpu_to_proto.h"
+#include "daemon/rpc/self_to_proto.h"
 #include "daemon/store/capture_proto.h"
 
 namespace gpuperf {
@@ -487,6 +488,7 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
   set_gpu_summary(snapshot, now_mono_ns, response);
   response.set_cpu_ns(snapshot.cpu_ns);
   response.set_resident_bytes(snapshot.resident_bytes);
+  set_self_report(snapshot.self, response);
   for (const DropRow& row : drop_rows()) {
     const uint64_t count = drops.get(row.cause);
     if (count == 0) continue;

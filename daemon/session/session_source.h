@@ -75,7 +75,8 @@ class SessionSource {
   // Takes what waits in the sockets, for a moment at most, closes all sessions, queues their end
   // where there is room, and ends the thread.
   void stop();
-  std::optional<Batch> try_pop() { return queue_.try_pop(); }  // any thread
+  std::optional<Batch> try_pop() { return queue_.try_pop(); }     // any thread
+  size_t take_highest_queued() { return queue_.take_highest(); }  // any thread
   // Any thread. NOT_FOUND: no such session; RESOURCE_EXHAUSTED: too many orders wait.
   void post_order(SessionTarget target, SessionOrder order, OrderDone done);
   // Any thread. Takes a connection that was made in a process it was attached to, as if that had

@@ -60,7 +60,10 @@ class SlowCallPipeline {
   void advance();
   // Lets the held calls go on, and holds no more.
   void stop_holding();
-  void fill(Snapshot& snapshot) const { calls_.fill(snapshot); }
+  void fill(Snapshot& snapshot) const {
+    calls_.fill(snapshot);
+    snapshot.self.add(Bound::kHeldCalls, held_.count(), SlowCallHold::kMaxHeld);
+  }
 
  private:
   bool is_on_loop() const { return parts_.sources.loop.on_loop(); }

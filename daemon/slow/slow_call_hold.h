@@ -70,6 +70,7 @@ class SlowCallHold {
   std::vector<SlowCall> finish(uint64_t batch_id, std::vector<GpuDuringCall> found);
   // Those that have waited too long.
   std::vector<SlowCall> give_up(uint64_t now_mono_ns);
+  size_t count() const { return calls_.size(); }
   // All there are: nothing is waited for any more.
   std::vector<SlowCall> release_all();
 

@@ -163,6 +163,7 @@ void SlowCalls::apply(const ProcessExited& exited) {
 
 void SlowCalls::fill(Snapshot& snapshot) const {
   snapshot.last_slow_call_id = last_id_;
+  snapshot.self.add(Bound::kWorstCalls, worst_calls_, limits_.max_worst_calls);
   std::vector<CallPtr>& calls = snapshot.slow_calls;
   calls = recent_.list();
   for (const auto& [key, list] : worst_) {

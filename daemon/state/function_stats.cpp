@@ -183,6 +183,8 @@ void FunctionStats::forget_oldest() {
 }
 
 void FunctionStats::fill(Snapshot& snapshot) const {
+  snapshot.self.add(Bound::kFunctionSeries, series_.size(), limits_.max_series);
+  snapshot.self.add(Bound::kExitedRows, exited_rows_, limits_.max_exited_rows);
   snapshot.rows.clear();
   snapshot.series.clear();
   snapshot.processes.clear();

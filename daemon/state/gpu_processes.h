@@ -13,6 +13,7 @@
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/gpu_rows.h"
+#include "daemon/model/self_report.h"
 #include "daemon/state/device_memory.h"
 #include "daemon/state/flat_table.h"
 #include "daemon/state/session_memory.h"
@@ -105,6 +106,10 @@ class GpuProcesses {
 
   // Sets kernels and processes, and what remains of those that were forgotten.
   void fill(GpuReport& report) const;
+  void fill(SelfReport& report) const {
+    report.add(Bound::kGpuKernels, rows_.used(), limits_.max_kernel_rows);
+    report.add(Bound::kGpuSeries, series_.used(), limits_.max_series);
+  }
   const std::map<ProcessKey, GpuProcess>& processes() const { return processes_; }
 
  private:

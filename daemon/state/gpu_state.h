@@ -40,6 +40,10 @@ class GpuStatistics {
 
   // Sets everything but the sessions.
   void fill(GpuReport& report) const;
+  void fill(SelfReport& report) const {
+    report.add(Bound::kKernelTexts, texts_.used_bytes(), texts_.max_bytes());
+    processes_.fill(report);
+  }
 
  private:
   static constexpr uint32_t kNone = UINT32_MAX;

@@ -36,6 +36,9 @@ class KernelNames {
   void apply(const HandleNamed& named);
   void apply(const ProcessExited& exited);
 
+  size_t count() const { return names_.size(); }
+  size_t max_names() const { return max_names_; }
+
   // As the module spells it (mangled). Empty = the call that made the handle was not seen.
   std::optional<std::string> find(const ProcessKey& process, uint64_t handle);
 

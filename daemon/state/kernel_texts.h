@@ -28,6 +28,7 @@ class KernelTexts {
   explicit KernelTexts(DropCounters& drops, size_t max_names = kMaxNames,
                        size_t max_bytes = kMaxBytes)
       : max_names_(max_names),
+        max_bytes_(max_bytes),
         min_bytes_(max_bytes / max_names),
         drops_(drops),
         shares_({.total = max_bytes, .kept_for_root = max_bytes / 8}) {}
@@ -41,6 +42,9 @@ class KernelTexts {
 
   // Lets go of what nobody holds any longer.
   void sweep();
+
+  uint64_t used_bytes() const { return shares_.used(); }
+  uint64_t max_bytes() const { return max_bytes_; }
 
   // What stands for all names without room: serial 0.
   static const KernelTextPtr& get_other();
@@ -57,6 +61,7 @@ class KernelTexts {
 
   // Set once in the constructor.
   const size_t max_names_;
+  const size_t max_bytes_;
   const size_t min_bytes_;  // counted for a name: whoever has all names has all bytes
   DropCounters& drops_;
   // Loop thread only.

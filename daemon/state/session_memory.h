@@ -20,6 +20,7 @@ class SessionMemory {
 
   explicit SessionMemory(DropCounters& drops, uint64_t max_bytes = kDefaultBytes)
       : drops_(drops),
+        max_bytes_(max_bytes),
         shares_({.total = max_bytes, .kept_for_root = max_bytes / 8, .of_process = max_bytes / 8}) {
   }
   SessionMemory(const SessionMemory&) = delete;
@@ -31,6 +32,7 @@ class SessionMemory {
     is_pressed_ = is_pressed;
   }
   uint64_t used() const { return shares_.used(); }
+  uint64_t max_bytes() const { return max_bytes_; }
 
   // What one session or process keeps; gives it back at its end.
   class Account {
@@ -76,6 +78,7 @@ class SessionMemory {
  private:
   // Set once in the constructor.
   DropCounters& drops_;
+  const uint64_t max_bytes_;
   // Loop thread only.
   ThreadChecker loop_thread_;
   Shares shares_;

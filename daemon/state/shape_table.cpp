@@ -75,6 +75,7 @@ void ShapeTable::drop_fewest(size_t count) {
 }
 
 void ShapeTable::fill(Snapshot& snapshot) const {
+  snapshot.self.add(Bound::kShapes, rows_.size(), max_rows_);
   if (std::exchange(changed_, false)) {
     sorted_.clear();
     for (const auto& [key, slot] : rows_) {

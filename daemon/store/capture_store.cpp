@@ -147,7 +147,9 @@ Result<CaptureRow> CaptureStore::write(const Capture& capture, const CaptureRow&
     }
     RETURN_IF_ERROR(make_room(bytes.size()));
   }
+  const auto begin = std::chrono::steady_clock::now();
   RETURN_IF_ERROR(write_whole_file(get_path(row.id), bytes));
+  writes_.add(std::chrono::steady_clock::now() - begin);
   const MutexLock lock(mutex_);
   rows_.emplace(row.id, row);
   used_bytes_ += row.stored_bytes;
@@ -256,6 +258,11 @@ std::vector<CaptureRow> CaptureStore::list() const {
 uint64_t CaptureStore::last_id() const {
   const MutexLock lock(mutex_);
   return last_id_;
+}
+
+void CaptureStore::fill(SelfReport& report) const {
+  report.add(Bound::kCaptureStore, used_bytes(), options_.max_bytes);
+  report.steps.push_back({std::string(kCaptureWriteStep), writes_.get()});
 }
 
 uint64_t CaptureStore::used_bytes() const {

@@ -8,10 +8,12 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/duration_counts.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/model/capture.h"
 #include "daemon/model/capture_order.h"
+#include "daemon/model/self_report.h"
 #include "daemon/store/capture_file.h"
 
 namespace gpuperf {
@@ -52,7 +54,9 @@ class CaptureStore {
   std::vector<CaptureRow> list() const;
   uint64_t last_id() const;     // highest ever seen in the folder, deleted ones too; 0 = none
   uint64_t used_bytes() const;  // of all files
-  void expire();                // lets go what is too old
+  // How full it is, and how long writes take.
+  void fill(SelfReport& report) const;
+  void expire();  // lets go what is too old
 
  private:
   CaptureStore(Options options, const Clock& clock);
@@ -71,6 +75,7 @@ class CaptureStore {
   std::map<uint64_t, CaptureRow> rows_ ABSL_GUARDED_BY(mutex_);
   uint64_t last_id_ ABSL_GUARDED_BY(mutex_) = 0;
   uint64_t used_bytes_ ABSL_GUARDED_BY(mutex_) = 0;
+  DurationCounts writes_;
 };
 
 }  // namespace gpuperf

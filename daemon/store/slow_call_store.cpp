@@ -1,6 +1,7 @@
 #include "daemon/store/slow_call_store.h"
 
 #include <pthread.h>
+#include <sqlite3.h>
 
 #include <algorithm>
 #include <iterator>
@@ -75,7 +76,7 @@ bool SlowCallStore::post_write(const ProcessKey& process, std::function<StoredCa
     const bool has_few = own_count < options_.queue_calls / kFewParts;
     if (waiting_count_ >= (has_few ? 2 : 1) * options_.queue_calls) return false;
     waiting_[process].push_back({.make = std::move(make), .done = std::move(done)});
-    ++waiting_count_;
+    queued_.note(++waiting_count_);
   }
   wake_.notify_one();
   return true;
@@ -93,6 +94,14 @@ Result<std::optional<StoredCall>> SlowCallStore::find(uint64_t id) {
   if (reader_ == nullptr)
     return absl::FailedPreconditionError("slow-call store: query: " + problem());
   return find_call(*reader_, id);
+}
+
+void SlowCallStore::fill(SelfReport& report) {
+  report.add(Bound::kStoreQueue, queued_.take(), options_.queue_calls);
+  report.add(Bound::kStore, used_bytes(), options_.database.max_bytes);
+  report.add(MemoryPart::kStore, static_cast<uint64_t>(sqlite3_memory_used()));
+  report.steps.push_back({std::string(kStoreWriteStep), writes_.get()});
+  report.steps.push_back({std::string(kStoreSyncStep), syncs_.get()});
 }
 
 std::string SlowCallStore::problem() const {
@@ -134,6 +143,7 @@ std::optional<std::vector<SlowCallStore::Post>> SlowCallStore::take_posts() {
     turn = turn->second.empty() ? waiting_.erase(turn) : std::next(turn);
   }
   waiting_count_ -= posts.size();
+  queued_.note(waiting_count_);
   return posts;
 }
 
@@ -181,6 +191,7 @@ void SlowCallStore::write_posts(std::span<const Post> posts) {
 }
 
 bool SlowCallStore::write_calls(std::span<const StoredCall> calls) {
+  const auto begin = std::chrono::steady_clock::now();
   Status status = database_->has_moved()
                       ? absl::NotFoundError(options_.database.path + ": it was moved or removed")
                       : database_->write(calls);
@@ -192,6 +203,7 @@ bool SlowCallStore::write_calls(std::span<const StoredCall> calls) {
     note_failure(status);
     return false;
   }
+  writes_.add(std::chrono::steady_clock::now() - begin);
   note_stored();
   return true;
 }
@@ -226,7 +238,9 @@ void SlowCallStore::prune_when_due() {
 void SlowCallStore::sync_when_due() {
   if (!sync_mono_ns_ || clock_.mono_ns() < *sync_mono_ns_ || database_ == nullptr) return;
   sync_mono_ns_.reset();
+  const auto begin = std::chrono::steady_clock::now();
   const Status status = database_->sync();
+  syncs_.add(std::chrono::steady_clock::now() - begin);
   if (!status.ok()) note_failure(status);
 }
 

@@ -15,9 +15,12 @@
 #include <vector>
 
 #include "daemon/base/clock.h"
+#include "daemon/base/duration_counts.h"
+#include "daemon/base/high_mark.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 #include "daemon/model/function.h"
+#include "daemon/model/self_report.h"
 #include "daemon/store/slow_call_database.h"
 #include "daemon/store/sqlite_connection.h"
 #include "daemon/store/stored_call.h"
@@ -63,6 +66,8 @@ class SlowCallStore {
   // The highest id the store held at the start; 0 = none.
   uint64_t last_id() const { return last_id_; }
   uint64_t used_bytes() const { return used_bytes_.load(std::memory_order_relaxed); }
+  // How full the queue and the file are, and how long writes take.
+  void fill(SelfReport& report);
   // What failed on what, why, and what to do; empty = all is well.
   std::string problem() const;
 
@@ -111,6 +116,8 @@ class SlowCallStore {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
 
   std::atomic<uint64_t> used_bytes_ = 0;
+  HighMark queued_;  // of waiting_count_
+  DurationCounts writes_, syncs_;
   std::thread thread_;  // last: runs on all of the above
 };
 

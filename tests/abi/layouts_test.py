@@ -4,12 +4,17 @@
 usage: layouts_test.py BPFTOOL CLANG FLAG...
 """
 
+import hashlib
+import re
 import sys
 import unittest
 
 import layouts
 
 ARGUMENTS = sys.argv[1:]
+HOOK_NOTES = layouts.SOURCE / "bpf/hook_notes.h"
+# By the notes' provider, the structs that its libraries write, which nothing else gives a version.
+HOOK_LAYOUTS = {"gpuperf_injector": "8b39f55319c26c31"}
 RECORDED = {"record": (16, {"id": (0, 4), "pad": (4, 4), "time_ns": (8, 8)})}
 
 
@@ -28,6 +33,17 @@ class LayoutsTest(unittest.TestCase):
                 end = offset + size
             self.assertEqual(end, struct_size, struct)
             self.assertEqual(struct_size % 8, 0, struct)
+
+    def test_other_structs_of_launch_hooks_have_another_provider(self):
+        """A daemon leaves the notes of other providers alone, so libraries older or newer than it are never misread."""
+        text = HOOK_NOTES.read_text(encoding="utf-8")
+        (provider,) = re.findall(r'^#define GPUPERF_NOTE_PROVIDER "(\w+)"$', text, re.M)
+        recorded = layouts.parse(layouts.RECORDED.read_text())
+        names = re.findall(r"^struct (\w+) \{", text, re.M)
+        # Structs of records.h that they contain show in their sizes.
+        digest = hashlib.sha256(layouts.write({name: recorded[name] for name in names}).encode()).hexdigest()[:16]
+
+        self.assertEqual(HOOK_LAYOUTS.get(provider), digest, "give GPUPERF_NOTE_PROVIDER the next number, and add a row here")
 
     def test_rows_that_are_written_are_read_again(self):
         self.assertEqual(layouts.parse(layouts.write(RECORDED)), RECORDED)

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Every path in backticks on the pages for contributors exists.
+"""Every path in backticks on the pages for contributors exists, and every test that docs/reliability.md names.
 
 A path is what has a slash or ends like a source file. It may begin below any folder (`view/formats`), leave out the
 extension, and hold `*` or NAME for any name.
@@ -42,6 +42,17 @@ def exists(path):
     return any(fnmatch.fnmatchcase(name, pattern) or fnmatch.fnmatchcase(name, pattern + ".*") for name in TREE)
 
 
+def list_tests():
+    """`Suite.Case` of every GoogleTest and `test_name` of every unittest."""
+    found = set()
+    for path in (ROOT / "tests").rglob("*"):
+        if path.suffix == ".cpp":
+            found |= {".".join(pair) for pair in re.findall(r"^TEST(?:_[FP])?\((\w+), (\w+)\)", path.read_text(), re.M)}
+        elif path.suffix == ".py":
+            found |= set(re.findall(r"^ +def (test_\w+)\(", path.read_text(), re.M))
+    return found
+
+
 class AddingTest(unittest.TestCase):
     def test_every_path_exists(self):
         for page in PAGES:
@@ -49,6 +60,11 @@ class AddingTest(unittest.TestCase):
                 for path in list_paths(line):
                     with self.subTest(f"{page}:{number}"):
                         self.assertTrue(exists(path), f"{path} is not in the tree")
+
+    def test_every_promise_names_a_test(self):
+        named = re.findall(r"`(test_\w+|[A-Z]\w+\.[A-Z]\w+)`", (ROOT / "docs/reliability.md").read_text())
+        self.assertGreater(len(named), 50)
+        self.assertEqual(sorted(set(named) - list_tests()), [])
 
     def test_the_rule_refuses_what_it_should(self):
         self.assertEqual(list_paths("`client/cmd_NAME.cpp` `drops.cpp` `view/formats` `/proc` `.proto` `a.b_ms` `return`"),

@@ -17,8 +17,9 @@ ALLOWED = {
     "bpf": {"<bpf>"},
     "injector": {"bpf/frame_rules.h", "bpf/hook_notes.h", "bpf/python_frames.h", "bpf/python_layouts.h", "bpf/stack_records.h",
                  "bpf/unwind.h"},
-    "client": {"daemon/base/nearest_name.h", "gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>"},
-    "daemon/base": {"<absl>", "<libiberty>", "<spdlog>", "<systemd>"},
+    "client": {"daemon/base/nearest_name.h", "gpuperf", "<CLI>", "<absl>", "<fmt>", "<google>", "<grpc>", "<grpcpp>", "<nlohmann>",
+               "<openssl>", "<zlib>"},
+    "daemon/base": {"<absl>", "<libiberty>", "<openssl>", "<spdlog>", "<systemd>"},
     "daemon/model": {"bpf/records.h", "injector/session_abi.h", "daemon/base", "<spdlog>"},
     "daemon/config": {"bpf/records.h", "daemon/base", "daemon/model", "daemon/probe/arguments", "daemon/probe/probe_spec.h",
                       "<nlohmann>"},
@@ -56,7 +57,7 @@ ALLOWED = {
     "daemon/app": {"daemon", "injector/session_abi.h", "<CLI>", "<absl>", "<bpf>"},
 }
 LIBRARIES = {"absl", "spdlog", "fmt", "nlohmann", "prometheus", "grpcpp", "grpc", "google", "CLI", "bpf",
-             "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma", "systemd", "zlib"}
+             "httplib", "libelf", "gelf", "Zydis", "sqlite3", "dwarf", "elfutils", "libiberty", "lzma", "openssl", "systemd", "zlib"}
 OURS = {"bpf", "injector", "client", "daemon", "tests"}
 
 

@@ -129,6 +129,11 @@ class AttachTest(unittest.TestCase):
             self.check_quiet_end(program)
 
     def test_no_kernel_is_missed_once_it_records_but_where_the_session_says_so(self):
+        for threads in (1, 4):
+            with self.subTest(threads=threads):
+                self.check_nothing_is_missed_silently(threads)
+
+    def check_nothing_is_missed_silently(self, threads):
         with workload() as program:
             program.do("init")
             program.do("launch 100 1")
@@ -148,7 +153,7 @@ class AttachTest(unittest.TestCase):
             # Where the hooks cannot tell whose work is whose, recording begins anew, once: it is said.
             for _ in range(5):
                 launches, missed = wait_until("nothing is under way", are_still), find_missed()
-                program.do("launch 4000 1")
+                program.do(f"launch {4000 // threads} {threads}")
                 found = wait_until("nothing is under way", are_still) - launches
                 time.sleep(1.5)  # the library says once a second what it missed
                 if missed == find_missed() and missed[2] == "collecting":

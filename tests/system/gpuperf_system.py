@@ -20,6 +20,7 @@ WORKLOADS = BUILD / "tests/workloads"
 LONG = bool(os.environ.get("GPUPERF_LONG_TESTS"))  # tests/run.sh --long
 # How many times as long as on a machine with nothing else to do may something take.
 PATIENCE = 1 if LONG else 5
+POLL_S = 0.02
 # The library of count_calls, for probes of its functions in section custom_sym.
 COUNT_LIBRARY = {"custom_sym": [str(WORKLOADS / "libcount_target.so")]}
 NOBODY = 65534
@@ -42,7 +43,7 @@ def wait_until(what, condition, seconds=10.0):
             return answer
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds} s: {what}")
-        time.sleep(0.02)
+        time.sleep(POLL_S)
 
 
 def free_port():

@@ -19,7 +19,8 @@ class RecordedCaptureTest(unittest.TestCase):
     def setUpClass(cls):
         require_root()
         cls.truth = json.loads(RECORDING.with_suffix(".json").read_text(encoding="utf-8"))
-        cls.daemon = Daemon({**NO_PROBES, "ingest": {"enabled": False}})
+        # By default the daemon lets captures go that are a week old.
+        cls.daemon = Daemon({**NO_PROBES, "ingest": {"enabled": False}, "trace": {"retention_days": 3650}})
         cls.addClassCleanup(cls.daemon.__exit__, None)
         folder = cls.daemon.path / "store/captures"
         folder.mkdir(parents=True)

@@ -22,6 +22,8 @@ NAME = f"gpuperf-{VERSION}-linux-x86_64"
 FILES = {f"{NAME}.tar.gz", f"gpuperf-{VERSION}.tgz", f"gpuperf-{VERSION}-man.tar.gz", f"gpuperf-{VERSION}.spdx.json", "SHA256SUMS",
          f"gpuperfd_{VERSION}-1_amd64.deb", f"gpuperfctl_{VERSION}-1_amd64.deb", f"libgpuperf-injector_{VERSION}-1_amd64.deb",
          f"gpuperf-dashboards_{VERSION}-1_all.deb"}
+SIGNED = (f"gpuperf-{VERSION}.spdx.json", "SHA256SUMS")
+SIGNATURES = {f"{name}.sig" for name in SIGNED}
 PRIVATE = "lib/gpuperf/private"
 # All that the clean root has of shared libraries: glibc's.
 GLIBC = ("ld-linux-x86-64.so.2", "libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libresolv.so.2")
@@ -33,17 +35,19 @@ SERVICE = "gpuperfd.service"
 
 def setUpModule():
     require_root()
-    for program in ("cpack", "dpkg-deb", "dpkg-shlibdeps", "git", "patchelf"):
+    for program in ("cpack", "dpkg-deb", "dpkg-shlibdeps", "git", "openssl", "patchelf"):
         if shutil.which(program) is None:
             raise unittest.SkipTest(f"needs {program}: its package is not installed")
     if not (BUILD / "injector/libgpuperf_injector.so").exists():
         raise unittest.SkipTest("needs the injected library, which is built where CUPTI's headers are")
     folder = tempfile.TemporaryDirectory(prefix="gpuperf-release-")
     unittest.addModuleCleanup(folder.cleanup)
-    global CLONE, DIST, TREE  # made once: it takes a while
-    CLONE, DIST = pathlib.Path(folder.name, "clone"), pathlib.Path(folder.name, "dist")
+    global CLONE, DIST, TREE, KEY  # made once: it takes a while
+    CLONE, DIST, KEY = (pathlib.Path(folder.name, name) for name in ("clone", "dist", "release.key"))
     make_clone(CLONE)
-    result = release("--build", BUILD, "--output", DIST, "--no-image")
+    openssl("ecparam", "-name", "prime256v1", "-genkey", "-noout", "-out", KEY)
+    openssl("ec", "-in", KEY, "-pubout", "-out", KEY.with_suffix(".pub"))
+    result = release("--build", BUILD, "--output", DIST, "--no-image", "--sign", KEY)
     if result.returncode != 0:
         raise AssertionError(f"release.sh: exit {result.returncode}\n{result.stdout}{result.stderr}")
     with tarfile.open(DIST / f"{NAME}.tar.gz") as archive:
@@ -72,6 +76,10 @@ def release(*arguments):
     return subprocess.run([CLONE / "deploy/release.sh", *arguments], capture_output=True, text=True, timeout=600, check=False)
 
 
+def openssl(*arguments, check=True):
+    return subprocess.run(["openssl", *map(str, arguments)], capture_output=True, text=True, check=check, timeout=60)
+
+
 def read_member(archive, name):
     with tarfile.open(archive) as file:
         return file.extractfile(name).read()
@@ -83,7 +91,7 @@ class ContentsTest(unittest.TestCase):
     def test_each_file_is_there_and_has_its_checksum(self):
         lines = (DIST / "SHA256SUMS").read_text(encoding="utf-8").splitlines()
 
-        self.assertEqual({path.name for path in DIST.iterdir()}, FILES)
+        self.assertEqual({path.name for path in DIST.iterdir()}, FILES | SIGNATURES)
         self.assertEqual({line.split("  ")[1]: line.split("  ")[0] for line in lines},
                          {name: hashlib.sha256((DIST / name).read_bytes()).hexdigest() for name in FILES - {"SHA256SUMS"}})
 
@@ -150,17 +158,68 @@ class SbomTest(unittest.TestCase):
         packages = {relation["spdxElementId"]: self.packages[relation["relatedSpdxElement"]]
                     for relation in self.document["relationships"] if relation["relationshipType"] == "GENERATED_FROM"}
 
-        self.assertEqual(set(files), set(libraries))
-        for name, path in libraries.items():
+        for name in libraries:
             with self.subTest(name):
-                sums = {item["algorithm"]: item["checksumValue"] for item in files[name]["checksums"]}
-                self.assertEqual(sums["SHA256"], hashlib.sha256(path.read_bytes()).hexdigest())
                 package = packages[files[name]["SPDXID"]]
                 version = subprocess.run(["dpkg-query", "-W", "-f", "${Version}", f"{package['name']}:amd64"],
                                          capture_output=True, text=True, check=True, timeout=60).stdout
                 self.assertEqual(package["versionInfo"], version)
                 self.assertNotEqual(package["licenseDeclared"], "NOASSERTION")
                 self.assertGreater((TREE / "share/doc/gpuperf/licenses" / package["name"]).stat().st_size, 0)
+
+    def test_has_each_file_of_the_tarball_with_its_checksum(self):
+        expected = {f"./{path.relative_to(TREE)}": hashlib.sha256(path.read_bytes()).hexdigest()
+                    for path in TREE.rglob("*") if path.is_file() and path.name != "sbom.spdx.json"}
+        files = {file["fileName"]: {item["algorithm"]: item["checksumValue"] for item in file["checksums"]}["SHA256"]
+                 for file in self.document["files"]}
+
+        self.assertEqual(files, expected)
+        self.assertIn("./sbin/gpuperfd", files)
+
+    def test_says_the_commit_and_how_it_was_compiled(self):
+        project = self.packages["SPDXRef-Package-gpuperf"]
+
+        self.assertEqual(project["sourceInfo"], f"git commit {git('rev-parse', 'HEAD').strip()}")
+        self.assertRegex(project["comment"], r"^compiled by .*\d+\.\d+.*: .*-O\d.* -std=")
+
+
+class SignatureTest(unittest.TestCase):
+    """The commands of docs/operations.md."""
+
+    def verify(self, name, folder=None):
+        folder = folder or DIST
+        return openssl("dgst", "-sha256", "-verify", KEY.with_suffix(".pub"), "-signature", folder / f"{name}.sig", folder / name,
+                       check=False)
+
+    def test_what_was_signed_verifies(self):
+        for name in SIGNED:
+            self.assertEqual((self.verify(name).returncode, self.verify(name).stdout), (0, "Verified OK\n"), name)
+
+    def test_one_changed_byte_is_seen(self):
+        with tempfile.TemporaryDirectory() as folder:
+            folder = pathlib.Path(folder)
+            for name in SIGNED:
+                for file in (name, f"{name}.sig"):
+                    shutil.copy(DIST / file, folder)
+                content = bytearray((DIST / name).read_bytes())
+                content[len(content) // 2] ^= 1
+                (folder / name).write_bytes(content)
+
+                refused = self.verify(name, folder)
+
+                self.assertEqual((refused.returncode, refused.stdout), (1, "Verification failure\n"), name)
+
+    def test_a_changed_file_is_seen_by_the_signed_sums(self):
+        with tempfile.TemporaryDirectory() as folder:
+            name = f"gpuperf-{VERSION}-man.tar.gz"
+            shutil.copy(DIST / "SHA256SUMS", folder)
+            content = bytearray((DIST / name).read_bytes())
+            content[-1] ^= 1
+            pathlib.Path(folder, name).write_bytes(content)
+            check = subprocess.run(["sha256sum", "--check", "--ignore-missing", "SHA256SUMS"], cwd=folder, capture_output=True,
+                                   text=True, check=False, timeout=60)
+
+        self.assertEqual((check.returncode, check.stdout), (1, f"{name}: FAILED\n"))
 
 
 class CleanRoot:
@@ -409,6 +468,9 @@ class RefusalTest(unittest.TestCase):
         self.addCleanup(git, "tag", "--delete", "v99.0.0")
 
         self.expect(f"tag v99.0.0 does not match CMakeLists.txt, which says {VERSION}. Set it to 99.0.0", "--tag", "v99.0.0")
+
+    def test_a_key_that_cannot_sign(self):
+        self.expect(r"openssl cannot sign with \S+ \(above\). It must be a private EC or RSA key in PEM", "--sign", __file__)
 
     def test_a_folder_that_holds_something_or_no_build(self):
         self.expect("is not empty. Remove it", "--output", DIST)

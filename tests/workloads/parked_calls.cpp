@@ -27,7 +27,7 @@ extern "C" {
 
 void park_inner(bool leave) {
   g_parked.fetch_add(1);
-  while (!g_released.load()) sleep_ns(1'000'000);
+  g_released.wait(false);  // asleep: there may be thousands
   if (leave) pthread_exit(nullptr);
 }
 void park_middle(bool leave) { park_inner(leave); }
@@ -69,6 +69,7 @@ int main(int argc, char** argv) {
   wait_for_file(options.get_text("--release-file"));
 
   g_released = true;
+  g_released.notify_all();
   for (const pthread_t thread : threads) pthread_join(thread, nullptr);
   print_line(head + "\"returned\":" + std::to_string(count - leave) +
              ",\"abandoned\":" + std::to_string(leave) + "}");

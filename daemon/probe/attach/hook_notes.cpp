@@ -13,9 +13,8 @@ namespace {
 // NotFound: the file has no such note.
 Result<ProbePlace> find_place(const std::vector<UsdtSite>& sites, std::string_view name,
                               gpuperf_note note) {
-  const auto site = std::ranges::find_if(sites, [name](const UsdtSite& candidate) {
-    return candidate.provider == GPUPERF_NOTE_PROVIDER && candidate.name == name;
-  });
+  const auto site = std::ranges::find_if(
+      sites, [name](const UsdtSite& candidate) { return candidate.name == name; });
   if (site == sites.end()) {
     return absl::NotFoundError("no static probe " GPUPERF_NOTE_PROVIDER ":" + std::string(name));
   }
@@ -72,8 +71,10 @@ Status HookNotes::set(const ProbedFile& file, const Wanted& wanted) {
       known->second.reports == wanted.launches) {
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const std::vector<UsdtSite> sites, read_usdt_sites(file.fd));
-  // Libraries from before there were notes have none.
+  ASSIGN_OR_RETURN(std::vector<UsdtSite> sites, read_usdt_sites(file.fd));
+  // A library lives as long as its process. One with other structs has notes of another provider,
+  // one from before there were notes has none: their hooks stay idle, and probes count the calls.
+  std::erase_if(sites, [](const UsdtSite& site) { return site.provider != GPUPERF_NOTE_PROVIDER; });
   if (sites.empty()) return absl::OkStatus();
   ASSIGN_OR_RETURN(const ProbePlace launch, find_place(sites, "launch", GPUPERF_NOTE_LAUNCH));
   ASSIGN_OR_RETURN(const ProbePlace thread, find_place(sites, "thread", GPUPERF_NOTE_THREAD));

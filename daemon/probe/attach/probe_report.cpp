@@ -96,6 +96,7 @@ ProbeRow explain_unplaced(const ReportInput& input, size_t position,
 std::shared_ptr<const ProbeReport> make_probe_report(const ReportInput& input) {
   auto report = std::make_shared<ProbeReport>();
   report->mechanism = input.mechanism;
+  report->held_files = static_cast<uint32_t>(input.files.size());
   report->problems = input.problems;
   std::vector<std::vector<ProbeRow>> rows(input.config.probes.size());
   std::vector<std::set<std::string>> missing_in(input.config.probes.size());

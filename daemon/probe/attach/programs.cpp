@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <charconv>
 #include <cstdarg>
 #include <cstdio>
 #include <cstring>
@@ -16,6 +17,8 @@
 
 #include "daemon/base/log.h"
 #include "daemon/base/needed_rights.h"
+#include "daemon/base/proc_text.h"
+#include "daemon/base/process_status.h"
 #include "daemon/model/api_names.h"
 #include "daemon/model/status_names.h"
 #include "daemon/probe/attach/kernel_abi.h"
@@ -367,6 +370,22 @@ bpf_program* Programs::program(const char* name) const {
 }
 
 int Programs::program_fd(const char* name) const { return bpf_program__fd(program(name)); }
+
+uint64_t Programs::read_map_bytes() const {
+  constexpr size_t kMaxInfoBytes = 4'096;
+  uint64_t sum_bytes = 0;
+  bpf_map* map = nullptr;
+  bpf_object__for_each_map(map, object_) {
+    const auto info =
+        read_bounded_text("/proc/self/fdinfo/" + std::to_string(bpf_map__fd(map)), kMaxInfoBytes);
+    if (!info.ok()) continue;  // not created: one that this mechanism does without
+    const std::string_view text = find_status_field(info->text, "memlock");
+    uint64_t bytes = 0;
+    (void)std::from_chars(text.data(), text.data() + text.size(), bytes);
+    sum_bytes += bytes;
+  }
+  return sum_bytes;
+}
 
 int Programs::map_fd(const char* name) const {
   return bpf_object__find_map_fd_by_name(object_, name);

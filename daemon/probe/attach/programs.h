@@ -128,6 +128,9 @@ class Programs {
   void clear_trace_of_all();
   // Each is there once map_cell() said so. One thread at a time.
   Status map_cell(uint32_t cell) { return cells_.map_entry(cell); }
+  // Kernel memory of its maps, bytes, as the kernel counts it: without what task storage keeps for
+  // each thread. Reads a file of /proc/self for each map.
+  uint64_t read_map_bytes() const;
   std::span<gpuperf_cell> cells() const { return cells_.as<gpuperf_cell>(); }
   std::span<const uint64_t> losses() const { return losses_.as<const uint64_t>(); }
 

@@ -79,6 +79,8 @@ class FileSearch {
   void post_query(Query query);
   // Any thread. A full scan at once, or after a pause that grows with what a scan takes.
   void post_scan(bool after_pause);
+  // How many notices of mappings waited at most since the last call. Any thread, once started.
+  uint64_t take_highest_notices() { return mappings_ ? mappings_->take_highest() : 0; }
   // Readable while news waits.
   int descriptor() const { return news_ready_.get(); }
   // One thread. Null = none waits.

@@ -164,6 +164,7 @@ std::pair<MappingEvents::Notices, uint64_t> MappingEvents::take() {
   eventfd_t count = 0;
   (void)eventfd_read(news_.get(), &count);  // empty when nothing waits
   waiting_counts_.clear();
+  mark_.note(0);
   return {std::exchange(waiting_, {}), std::exchange(lost_, 0)};
 }
 
@@ -200,6 +201,7 @@ void MappingEvents::drain() {
                                }
                              });
   }
+  mark_.note(waiting_.size());
   if (waiting_.size() == waiting_before && lost_ == lost_before) return;
   (void)eventfd_write(news_.get(), 1);  // full only when a wake-up already waits
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "daemon/base/fd.h"
+#include "daemon/base/high_mark.h"
 #include "daemon/base/mutex.h"
 #include "daemon/base/result.h"
 
@@ -46,6 +47,8 @@ class MappingEvents {
   // What waits, each once, and how many were lost: by a ring that was full, or because kMaxWaiting
   // were waiting. After a loss only a scan finds everything. Any thread.
   std::pair<Notices, uint64_t> take();
+  // How many waited at most since the last call. Any thread.
+  uint64_t take_highest() { return mark_.take(); }
 
  private:
   struct Ring;
@@ -63,6 +66,7 @@ class MappingEvents {
   Notices waiting_ ABSL_GUARDED_BY(mutex_);
   std::map<uint32_t, size_t> waiting_counts_ ABSL_GUARDED_BY(mutex_);  // by pid
   uint64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;
+  HighMark mark_;  // of waiting_
   std::thread thread_;
 };
 

@@ -49,6 +49,16 @@ TEST(BoundedQueueTest, HandsOutWhatWaitsAfterClosingAndRefusesMore) {
   EXPECT_EQ(queue.pop(), std::nullopt);
 }
 
+TEST(BoundedQueueTest, TellsHowManyWaitedAtMost) {
+  BoundedQueue<int> queue(8);
+  for (int i = 0; i < 3; ++i) EXPECT_TRUE(queue.try_push(int{i}));
+  for (int i = 0; i < 2; ++i) EXPECT_NE(queue.try_pop(), std::nullopt);
+
+  EXPECT_EQ(queue.take_highest(), 3u);
+  EXPECT_EQ(queue.take_highest(), 1u);
+  EXPECT_EQ(queue.capacity(), 8u);
+}
+
 TEST(BoundedQueueTest, TakesALastValueWhenFull) {
   BoundedQueue<int> queue(1);
   ASSERT_TRUE(queue.try_push(1));

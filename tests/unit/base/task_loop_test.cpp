@@ -96,6 +96,26 @@ TEST_F(TaskLoopTest, TicksUntilStopped) {
   EXPECT_EQ(ticks, 5);
 }
 
+TEST_F(TaskLoopTest, TellsHowLateTimersRan) {
+  int ticks = 0;
+  ASSERT_TRUE(loop_
+                  ->add_timer(std::chrono::milliseconds(5),
+                              [&] {
+                                if (++ticks == 4) loop_->stop();
+                                // The first but one is the first that counts.
+                                if (ticks == 2) {
+                                  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+                                }
+                              })
+                  .ok());
+
+  loop_->run();
+
+  const DurationCounts::Totals delays = loop_->timer_delays();
+  EXPECT_EQ(delays.count(), 3u);
+  EXPECT_GE(delays.longest_ns, 44'000'000u);  // due after 5 of the 50 ms
+}
+
 TEST_F(TaskLoopTest, TicksAndStopsThoughEveryTaskPostsAnother) {
   int ticks = 0;
   const std::function<void()> post_again = [&] { loop_->post(post_again); };

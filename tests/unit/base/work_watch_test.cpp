@@ -42,6 +42,24 @@ TEST(WorkWatchTest, CountsTheOuterOfWorkWithinWork) {
   EXPECT_THAT(list_threads(list_work()), ElementsAre("watched outer"));
 }
 
+TEST(WorkWatchTest, AddsUpHowLongPiecesTookByThread) {
+  for (int i = 0; i < 2; ++i) {
+    std::thread([] {
+      const Work work("timed");
+      const Work inner("timed inner");
+      std::this_thread::sleep_for(std::chrono::milliseconds(3));
+    }).join();
+  }
+
+  const auto times = list_work_times();
+
+  ASSERT_TRUE(times.contains("timed"));
+  EXPECT_FALSE(times.contains("timed inner"));
+  EXPECT_EQ(times.at("timed").count(), 2u);
+  EXPECT_GE(times.at("timed").total_ns, 6'000'000u);
+  EXPECT_GE(times.at("timed").longest_ns, 3'000'000u);
+}
+
 TEST(WorkWatchTest, CallsLateWhatTakesLongerThanItsLimit) {
   const Work late("watched late", seconds(0));
   std::thread([] {

@@ -98,6 +98,34 @@ TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
                 "  cuda      cudaLaunchKernel  3.40 %  4242  evil\\x1b[2J  any moment      2\n"));
 }
 
+TEST_F(CliStatusTest, ShowsLimitsThatAreHalfFull) {
+  const auto add = [this](const std::string& bound, const std::string& unit, uint64_t highest,
+                          bool is_rotating) {
+    v1::BoundLevel& level = *daemon_.answers.status.add_bounds();
+    level.set_bound(bound);
+    level.set_unit(unit);
+    level.set_used(highest / 2);
+    level.set_highest(highest);
+    level.set_limit(4'096);
+    level.set_rotating(is_rotating);
+  };
+  add("cells", "pairs", 2'048, false);
+  add("shapes", "shapes", 2'047, false);
+  add("store_bytes", "bytes", 4'096, true);
+  add("slow_ring_bytes", "bytes", 4'096, false);
+
+  const auto result = run({"status"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr("Limits      2 of 4 were half full within the last two minutes\n"
+                        "  LIMIT                USED           HIGHEST     LIMIT  COUNTS\n"
+                        "  cells               1,024    2,048 (50.0 %)     4,096  pairs\n"
+                        "  slow_ring_bytes  2.00 KiB  4.00 KiB (100 %)  4.00 KiB  bytes\n"));
+  daemon_.answers.status.clear_bounds();
+  EXPECT_THAT(run({"status"}).out, Not(HasSubstr("Limits")));
+}
+
 TEST_F(CliStatusTest, CountsTheGpusAndThoseInTrouble) {
   daemon_.answers.status.clear_gpus_reason();
   daemon_.answers.status.set_gpus(8);

@@ -189,6 +189,56 @@ TEST(DoctorDaemonTest, SaysWhatEachDropMeans) {
                              "records of slow calls"}));
 }
 
+v1::BoundLevel make_level(const std::string& bound, uint64_t highest, bool is_rotating = false) {
+  v1::BoundLevel level;
+  level.set_bound(bound);
+  level.set_unit("pairs");
+  level.set_used(1);
+  level.set_highest(highest);
+  level.set_limit(1'000);
+  level.set_setting("stats.max_cells");
+  level.set_rotating(is_rotating);
+  level.set_when_full("calls are counted elsewhere");
+  return level;
+}
+
+TEST(DoctorDaemonTest, WarnsOfLimitsThatAreAlmostReached) {
+  DaemonAnswers answers = make_healthy();
+  *answers.status.add_bounds() = make_level("shapes", 799);
+  *answers.status.add_bounds() = make_level("store_bytes", 1'000, /*is_rotating=*/true);
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("limits", CheckState::kOk, "none of 2 is 80 % full")));
+
+  *answers.status.add_bounds() = make_level("cells", 800);
+  EXPECT_THAT(check_daemon(answers),
+              Contains(is_check("limits", CheckState::kHint,
+                                "cells was 80.0 % full within the last two minutes: 800 pairs of "
+                                "1,000 pairs",
+                                "raise stats.max_cells; when it is full: calls are counted "
+                                "elsewhere")));
+}
+
+TEST(DoctorDaemonTest, WarnsOfALateLoopAndASlowDisk) {
+  DaemonAnswers answers = make_healthy();
+  *answers.status.add_bounds() = make_level("cells", 1);
+  for (const char* name : {"loop_delay", "store_write", "drain"}) {
+    v1::StepTime& step = *answers.status.add_steps();
+    step.set_step(name);
+    step.set_p99_ns(2'000'000'000);
+    step.set_longest_ns(7'000'000'000);
+  }
+
+  const auto checks = check_daemon(answers);
+
+  EXPECT_THAT(checks, Contains(is_check("times", CheckState::kHint,
+                                        "main loop is late by 2.00 s in one of a hundred cases "
+                                        "since gpuperfd started, and 7.00 s once",
+                                        "CPU")));
+  EXPECT_THAT(checks,
+              Contains(is_check("times", CheckState::kHint, "writing slow calls", "storage.path")));
+  EXPECT_EQ(std::ranges::count(checks, "times", &Check::check), 2);
+}
+
 TEST(DoctorDaemonTest, NoticesThatNobodyCalled) {
   DaemonAnswers answers = make_healthy();
   answers.status.set_calls(0);

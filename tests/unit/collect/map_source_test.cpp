@@ -148,6 +148,18 @@ class MapSourceTest : public testing::Test {
                     drops_};
 };
 
+TEST_F(MapSourceTest, TellsHowFullTheKernelsMapsAre) {
+  kernel_.own(3, 0, {.pid = 7, .start_boot_ns = 1}, "train");
+  (void)read();
+
+  const std::vector<BoundLevel> levels = source_.list_levels();
+
+  ASSERT_EQ(levels.size(), 3u);
+  EXPECT_EQ(levels[0], (BoundLevel{.bound = Bound::kCells, .used = 1, .limit = 6}));
+  EXPECT_EQ(levels[1].bound, Bound::kCellUsers);
+  EXPECT_EQ(levels[2].bound, Bound::kKernelShapes);
+}
+
 TEST_F(MapSourceTest, SaysNothingWhileNothingHappened) {
   kernel_.own(2, 0, {10, 1}, "app");
 

@@ -83,6 +83,21 @@ class RingReaderTest : public testing::Test {
   RingReader reader_;
 };
 
+TEST_F(RingReaderTest, TellsHowMuchWaitedAtMost) {
+  ring_.write("twelve bytes");  // 24 with its header
+  ring_.write("twelve bytes");
+  EXPECT_TRUE(reader_.consume([](std::span<const std::byte>) {}).ok());
+  ring_.write("twelve bytes");
+  EXPECT_TRUE(reader_.consume([](std::span<const std::byte>) {}).ok());
+
+  const auto levels = reader_.take_levels();
+
+  ASSERT_EQ(levels.size(), 1u);
+  EXPECT_EQ(levels[0].used_bytes, 48u);
+  EXPECT_EQ(levels[0].size_bytes, FakeRing::kBytes);
+  EXPECT_EQ(reader_.take_levels()[0].used_bytes, 0u);
+}
+
 TEST_F(RingReaderTest, TakesRecordsInOrderAndLeavesOutWhatWasDiscarded) {
   ring_.write("one");
   ring_.write("given up", BPF_RINGBUF_DISCARD_BIT);

@@ -97,6 +97,11 @@ class PrometheusTest : public ::testing::Test {
                                 {.state = ProbeState::kSuspended},
                                 {.state = ProbeState::kAlias}};
     snapshot.gpus = make_gpus();
+    snapshot.self.bounds = {{.bound = Bound::kCells, .used = 12, .limit = 8'192, .highest = 40}};
+    snapshot.self.add(MemoryPart::kRest, 1'234'000);
+    DurationCounts writes;
+    for (const int ms : {1, 3, 3, 40}) writes.add(std::chrono::milliseconds(ms));
+    snapshot.self.steps = {{std::string(kStoreWriteStep), writes.get()}};
     drops_.add(DropCause::kBpfSlowRingFull, 17);
     build_golden_gpu(rank);
   }

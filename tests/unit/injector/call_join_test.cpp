@@ -164,11 +164,29 @@ TEST_F(CallJoinTest, AtItsEndTakesWhatHasJustEndedAndTellsHowManyAreMissing) {
     void take(const CallJoin::Call& call, uint32_t id) override { found.emplace(id, call.tid); }
     Found& found;
   } taking(found);
-  EXPECT_EQ(join_.finish(taking), 1u);
+  join_.finish(taking);
   EXPECT_EQ(found, (Found{{90, 1}}));
-  kernel(91, 40'000);
-  EXPECT_EQ(join_.finish(taking), 0u);
-  EXPECT_EQ(found, (Found{{90, 1}, {91, 2}}));
+  EXPECT_EQ(join_.take_lost(), 1u);
+  EXPECT_EQ(join_.take_lost(), 0u);
+}
+
+TEST_F(CallJoinTest, CountsTheCallsThatItForgets) {
+  kernel_call(10'000, 1);
+  kernel_call(20'000, 2);
+  kernel(90, 12'000);
+  EXPECT_EQ(join(), (Found{{90, 1}}));
+  EXPECT_EQ(join_.take_lost(), 0u);
+
+  join_.break_off("a test");
+  kernel_call(30'000, 3);
+  EXPECT_EQ(join_.take_lost(), 2u) << "one that waited, one that came later";
+}
+
+TEST_F(CallJoinTest, CountsTheCallsWhoseWorkNeverComes) {
+  kernel_call(10'000, 1);
+  kernel(90, CallJoin::kCallPatienceNs, 5, 13);
+  (void)join(CallJoin::kCallPatienceNs + 20'000);
+  EXPECT_EQ(join_.take_lost(), 1u);
 }
 
 TEST_F(CallJoinTest, LeavesWorkAloneUntilItsCallMustHaveBeenLogged) {

@@ -163,6 +163,33 @@ TEST_F(ObserveServiceTest, AnswersBeforeTheFirstSnapshot) {
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 }
 
+TEST_F(ObserveServiceTest, GetStatusSaysWhatTheDaemonSaysOfItself) {
+  SelfReport& self = builder_.snapshot().self;
+  self.bounds = {{.bound = Bound::kCells, .used = 3, .limit = 8'192, .highest = 5}};
+  self.add(MemoryPart::kKernelMaps, 7);
+  DurationCounts delays;
+  delays.add(std::chrono::nanoseconds(1'000));
+  self.steps = {{std::string(kLoopDelayStep), delays.get()}};
+  publish();
+
+  const v1::GetStatusResponse response = call(&Stub::GetStatus);
+
+  ASSERT_EQ(response.bounds_size(), 1);
+  EXPECT_EQ(response.bounds(0).DebugString(), parse_text<v1::BoundLevel>(R"(
+      bound: "cells" unit: "(function, process) pairs" used: 3 highest: 5 limit: 8192
+      setting: "stats.max_cells"
+      when_full: "calls of further pairs are counted under process \"other\"")")
+                                                  .DebugString());
+  ASSERT_EQ(response.steps_size(), 1);
+  EXPECT_EQ(response.steps(0).DebugString(), parse_text<v1::StepTime>(R"(
+      step: "loop_delay" count: 1 total_ns: 1000 p50_ns: 1000 p99_ns: 1000 longest_ns: 1000)")
+                                                 .DebugString());
+  ASSERT_EQ(response.memory_size(), 1);
+  EXPECT_EQ(response.memory(0).part(), "bpf_maps");
+  EXPECT_EQ(response.memory(0).bytes(), 7u);
+  EXPECT_FALSE(response.memory(0).resident());
+}
+
 TEST_F(ObserveServiceTest, GetStatusShowsTheWholeState) {
   builder_.facts() = {.version = "0.1.0",
                       .pid = 100,

@@ -5,7 +5,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
+#include <thread>
 
 #include "daemon/base/listen_address.h"
 #include "tests/unit/matchers.h"
@@ -301,6 +303,65 @@ TEST_F(ServerTest, SaysWhichCertificateItCannotRead) {
       RpcServer::start({.listen = "127.0.0.1:0", .tls = missing}, sources(), nullptr);
 
   EXPECT_THAT(server.status().message(), HasSubstr("grpc.listen: /no/such.pem: read: "));
+}
+
+TEST_F(ServerTest, SaysThatACertificateDoesNotFitItsKey) {
+  ca_.emplace();
+  const ThrowawayCa stranger;
+  RpcTls wrong = tls();
+  wrong.key_file = stranger.key_file();
+
+  const auto server = RpcServer::start({.listen = "127.0.0.1:0", .tls = wrong}, sources(), nullptr);
+
+  EXPECT_THAT(server.status().message(),
+              HasSubstr("grpc.listen: grpc.cert_file and grpc.key_file do not belong together"));
+}
+
+// A renewed certificate of the daemon, and another authority for its clients: as one that issues
+// certificates for days replaces them.
+TEST_F(ServerTest, TakesOverReplacedCertificatesWithoutARestart) {
+  ca_.emplace();
+  const TempFolder files;
+  const auto install = [&files](const ThrowawayCa& from) {
+    for (const auto& [name, path] : {std::pair("cert", from.cert_file()),
+                                     {"key", from.key_file()},
+                                     {"clients", from.ca_file()}}) {
+      std::filesystem::copy_file(path, files / "new");
+      std::filesystem::rename(files / "new", files / name);
+    }
+  };
+  install(*ca_);
+  start(RpcOptions{.listen = "127.0.0.1:0",
+                   .tls = {.cert_file = files / "cert",
+                           .key_file = files / "key",
+                           .client_ca_file = files / "clients",
+                           .refresh = std::chrono::seconds(1)}});
+  const auto is_served = [this](const ThrowawayCa& client) {
+    const auto credentials =
+        grpc::SslCredentials({.pem_root_certs = read_file(client.ca_file()),
+                              .pem_private_key = read_file(client.key_file()),
+                              .pem_cert_chain = read_file(client.cert_file())});
+    grpc::ChannelArguments own;  // no connection of another channel is used again
+    own.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
+    stub_ = v1::Observe::NewStub(grpc::CreateCustomChannel(server_->address(), credentials, own));
+    call(&Stub::GetStatus);
+    return status_.ok();
+  };
+  ASSERT_TRUE(is_served(*ca_));
+  const auto before = std::move(stub_);
+
+  const ThrowawayCa renewed;
+  install(renewed);
+
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  while (!is_served(renewed) && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  EXPECT_TRUE(status_.ok()) << status_.error_message();
+  EXPECT_FALSE(is_served(*ca_)) << "who has a certificate of the authority of before";
+  grpc::ClientContext context;
+  v1::GetStatusResponse response;
+  EXPECT_TRUE(before->GetStatus(&context, {}, &response).ok()) << "a connection from before";
 }
 
 TEST_F(ServerTest, BoundsConnectionsOverTcp) {
