@@ -2,7 +2,7 @@
 """Fuzzes what reads hostile input, with libFuzzer and the address and undefined-behaviour sanitizers.
 
 usage: tests/fuzz/run.py [--seconds N] [--target NAME]... [--merge]
-  --seconds N     for each target; 40 by default, 7200 with GPUPERF_LONG_TESTS set
+  --seconds N     for each target; 20 by default, 7200 with GPUPERF_LONG_TESTS set
   --target NAME   only this one, a file of tests/fuzz/targets; may be repeated
   --merge         afterwards, keep in tests/fuzz/corpus what reached code that nothing there reaches
 
@@ -42,6 +42,11 @@ ENVIRONMENT = os.environ | {
 }
 FINAL = re.compile(r"^#(\d+)\s+DONE\s+cov: (\d+) ft: (\d+)", re.M)
 log_lock = threading.Lock()
+
+
+def get_cpu_seconds():
+    """Of all children that have ended."""
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
 
 
 def build(targets):
@@ -90,7 +95,7 @@ def fuzz(name, seconds):
         if final:
             with open(FOUND / "runs.csv", "a", newline="") as log:
                 csv.writer(log).writerow([name, seconds, executions, edges, features])
-        print(f"{name:16} {seconds:6} s  {executions:>12} executions  {edges:>6} edges  {'ok' if code == 0 else 'FAULT'}", flush=True)
+        print(f"{name:20} {seconds:6} s  {executions:>12} executions  {edges:>6} edges  {'ok' if code == 0 else 'FAULT'}", flush=True)
         if code != 0:
             print(text[-8000:])
             print(f"{name}: broke (above). The input is in {faults}; replay it: {BUILD}/tests/fuzz/fuzz_{name} FILE", flush=True)
@@ -111,15 +116,17 @@ def merge(name):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
-    parser.add_argument("--seconds", type=int, default=7200 if os.environ.get("GPUPERF_LONG_TESTS") else 40)
+    parser.add_argument("--seconds", type=int, default=7200 if os.environ.get("GPUPERF_LONG_TESTS") else 20)
     parser.add_argument("--target", action="append", choices=TARGETS)
     parser.add_argument("--merge", action="store_true")
     arguments = parser.parse_args()
     targets = arguments.target or TARGETS
     build(targets)
-    print(f"built, {sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2]):.0f} s of CPU time", flush=True)
+    built_s = get_cpu_seconds()
+    print(f"built, {built_s:.0f} s of CPU time", flush=True)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
         results = list(pool.map(lambda name: fuzz(name, arguments.seconds), targets))
+    print(f"fuzzed, {get_cpu_seconds() - built_s:.0f} s of CPU time", flush=True)
     if arguments.merge:
         for name in targets:
             merge(name)

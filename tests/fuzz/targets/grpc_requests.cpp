@@ -210,6 +210,7 @@ std::vector<std::string> make_seeds() {
   add("SetSession",
       parse(v1::SetSessionRequest(), "pid: 1 mode: SESSION_MODE_RUN sample_every: 2"));
   add("SetSlowThreshold", parse(v1::SetSlowThresholdRequest(), R"(function: "*" threshold_ns: 5)"));
+  add("MeasureOverhead", parse(v1::MeasureOverheadRequest(), "duration_ns: 60000000000"));
   add("AttachProcess", parse(v1::AttachProcessRequest(), "pid: 71"));
   return seeds;
 }

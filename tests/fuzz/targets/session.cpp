@@ -80,8 +80,10 @@ std::string find_fault(std::string_view packet) {
 std::vector<std::string> make_seeds() {
   using namespace session_packets;
   const auto records = make_all_records(kNowUnixNs - 1'000'000);
-  std::vector<std::string> seeds{make_batch(records),
-                                 make_message(GPUPERF_MESSAGE_STATUS, make_status()),
+  const Packet status = make_message(GPUPERF_MESSAGE_STATUS, make_status());
+  std::vector<std::string> seeds{make_batch(records), status,
+                                 // Of the first releases, which lack the last field.
+                                 status.substr(0, offsetof(gpuperf_status, hooked_calls)),
                                  make_message(GPUPERF_MESSAGE_HELLO, make_hello())};
   for (const Packet& record : records) {
     seeds.push_back(make_batch({make_name(1, "k"), make_shape(1), make_place(1), record}));
