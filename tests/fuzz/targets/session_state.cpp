@@ -1,10 +1,9 @@
 // Any bytes as what the sessions of a process send, one message after the other, and what the
 // daemon makes of it (daemon/state): statistics, windows of recording, costs, measured overhead.
 //
-//   input: steps: 'm', length of the message, 2 bytes, the message | 't', 1 byte: time passes, by
-//   its
-//          lower 3 bits and 1 times a quarter of a second, doubled as often as its upper 3 bits say
-//          | any other byte: the session closes and the next one opens
+//   input: steps: 'm', length of the message, 2 bytes, the message | 't', 1 byte: time passes; its
+//          lower 3 bits say in how many steps, its upper 3 how long each is | 'c': the session
+//          closes and the next one opens | other bytes say nothing
 
 #include <chrono>
 #include <cmath>
@@ -168,7 +167,7 @@ std::string find_fault(std::string_view bytes) {
       const auto time = static_cast<uint8_t>(bytes.front());
       state->pass((time & 7) + 1, kStep * (1 << (time >> 5)));
       bytes.remove_prefix(1);
-    } else {
+    } else if (step == 'c') {
       state->reopen();
     }
   }
