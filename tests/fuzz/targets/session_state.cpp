@@ -1,5 +1,6 @@
 // Any bytes as what the sessions of a process send, one message after the other, and what the
-// daemon makes of it (daemon/state): statistics, windows of recording, costs, measured overhead.
+// daemon makes of it (daemon/state): statistics, windows of recording, costs, measured overhead,
+// and a capture (daemon/capture), which can be stored.
 //
 //   input: steps: 'm', length of the message, 2 bytes, the message | 't', 1 byte: time passes; its
 //          lower 3 bits say in how many steps, its upper 3 how long each is | 'c': the session
@@ -11,12 +12,15 @@
 #include <functional>
 #include <memory>
 
+#include "daemon/capture/capture_builder.h"
+#include "daemon/capture/trace_recorder.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/session/decode_session.h"
 #include "daemon/state/gpu_state.h"
 #include "daemon/state/overhead_trial.h"
 #include "daemon/state/session_costs.h"
 #include "daemon/state/session_windows.h"
+#include "daemon/store/capture_file.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/session/session_packets.h"
@@ -27,6 +31,7 @@ namespace {
 constexpr int64_t kNowUnixNs = 1'700'000'000'000'000'000;
 constexpr std::chrono::milliseconds kStep{250};
 constexpr size_t kSlicesMax = 100;
+constexpr uint64_t kRecorderBytes = uint64_t{4} << 20;
 const ProcessKey kProcess{.pid = 71, .start_boot_ns = 1};
 
 class State {
@@ -35,6 +40,7 @@ class State {
     statistics_.follow(sessions_);
     costs_.follow(sessions_);
     windows_.follow(sessions_);
+    recorder_.follow(sessions_);
     open();
   }
 
@@ -69,6 +75,7 @@ class State {
       statistics_.expire(now_ns);
       costs_.advance(now_ns);
       windows_.advance(now_ns);
+      recorder_.expire(now_ns);
     }
     launch_costs_.apply(kProcess, 1'000);
     launch_costs_.end_reading(clock_.mono_ns());
@@ -76,7 +83,7 @@ class State {
     if (trial_.slices() < kSlicesMax) trial_.begin_slice(trial_.slices() % 2 == 0);
   }
 
-  std::string find_fault() const {
+  std::string find_fault() {
     GpuReport report;
     sessions_.fill(report);
     statistics_.fill(report);
@@ -94,10 +101,24 @@ class State {
     for (const auto* rows : {&report.kernels, &report.retired_kernels}) {
       for (const auto& row : *rows) counted += get_launches(row->totals);
     }
-    return counted > kernels_ ? "more kernels than were sent" : "";
+    if (counted > kernels_) return "more kernels than were sent";
+    const Status stored = check_capture(build_capture());
+    return stored.ok() ? "" : "a capture that cannot be stored: " + stored.ToString();
   }
 
  private:
+  Capture build_capture() {
+    const TraceWindow window = recorder_.take(pin_);
+    const CaptureScope scope{.id = 1, .end_mono_ns = static_cast<uint64_t>(clock_.mono_ns())};
+    const FunctionList functions;
+    const CaptureNames names{.get_owner = [](const ProcessKey&) { return Owner(); },
+                             .read_thread_comm = [](uint32_t, uint32_t) { return std::string(); },
+                             .functions = &functions};
+    CaptureBuilder builder(window, scope, names);
+    const std::vector<StackPtr> stacks(builder.stacks().size());
+    return builder.finish(stacks);
+  }
+
   void open() {
     tables_ = {};
     sessions_.apply(
@@ -119,6 +140,8 @@ class State {
   SessionWindows windows_{{.percent = 1}, launch_costs_, [](uint64_t, SessionOrder::Mode) {}};
   GpuStatistics statistics_{{}, drops_};
   OverheadTrial trial_;
+  TraceRecorder recorder_{{.max_bytes = kRecorderBytes}, drops_};
+  const std::shared_ptr<TraceRecorder::Pin> pin_ = recorder_.pin(0, kRecorderBytes);
 };
 
 std::string make_step(const session_packets::Packet& message) {
