@@ -4,11 +4,12 @@
 usage: tests/fuzz/run.py [--seconds N] [--target NAME]... [--merge]
   --seconds N     for each target; 16 by default, 7200 with GPUPERF_LONG_TESTS set
   --target NAME   only this one, a file of tests/fuzz/targets; may be repeated
-  --merge         afterwards, keep in tests/fuzz/corpus what reached code that nothing there reaches
+  --merge         afterwards, keep what was found: the smallest inputs that reach all the code, in tests/fuzz/corpus/NAME.tar.xz
 
-Builds the targets into build-fuzz (preset `fuzz`, clang). Each first replays its regressions and its corpus. What the fuzzer
-found stays in build-fuzz/found, so the next run goes on from there; build-fuzz/found/runs.csv has a line for each run. An input
-that breaks something is written to build-fuzz/faults; mend it, then move the input to tests/fuzz/regressions.
+Builds the targets into build-fuzz (preset `fuzz`, clang). Each first replays its regressions and its corpus: good inputs in
+tests/fuzz/corpus/NAME, and those that were kept. What the fuzzer found stays in build-fuzz/found, so the next run goes on from
+there; build-fuzz/found/runs.csv has a line for each run. An input that breaks something is written to build-fuzz/faults; mend
+it, then move the input to tests/fuzz/regressions.
 """
 
 import argparse
@@ -21,6 +22,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import threading
 
@@ -68,14 +70,24 @@ def run_target(name, *arguments, **environment):
         return done.returncode, output.read().decode(errors="replace")
 
 
+def make_empty(folder):
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
 def list_seed_folders(name):
     """Made by the target itself; kept in git; of other tests."""
-    made = BUILD / "seeds" / name
-    made.mkdir(parents=True, exist_ok=True)
+    made = make_empty(BUILD / "seeds" / name)
     code, text = run_target(name, GPUPERF_SEED_FOLDER=str(made))
     if code != 0:
         raise RuntimeError(f"{name}: its seeds could not be made:\n{text}")
-    folders = [made, HERE / "regressions" / name, HERE / "corpus" / name, *(ROOT / more for more in MORE_SEEDS.get(name, []))]
+    kept = make_empty(BUILD / "kept" / name)
+    archive = get_archive(name)
+    if archive.exists():
+        with tarfile.open(archive) as packed:
+            packed.extractall(kept)
+    folders = [made, kept, HERE / "regressions" / name, HERE / "corpus" / name, *(ROOT / more for more in MORE_SEEDS.get(name, []))]
     return [folder for folder in folders if folder.is_dir()]
 
 
@@ -102,16 +114,25 @@ def fuzz(name, seconds):
     return code == 0
 
 
+def get_archive(name):
+    return HERE / "corpus" / f"{name}.tar.xz"
+
+
 def merge(name):
-    """Keeps of what was found what reaches code that the seeds do not reach, the smallest inputs first."""
-    kept = HERE / "corpus" / name
-    kept.mkdir(parents=True, exist_ok=True)
-    before = set(kept.iterdir())
-    # By edges alone, not by how often each is passed: a tenth of the files.
-    code, text = run_target(name, "-merge=1", "-use_counters=0", *LIMITS, kept, *list_seed_folders(name), FOUND / name)
-    if code != 0:
-        raise RuntimeError(f"{name}: merge failed:\n{text[-2000:]}")
-    print(f"{name}: {len(set(kept.iterdir()) - before)} inputs added to {kept}")
+    """Of all inputs, packs the smallest that together reach all the code."""
+    with tempfile.TemporaryDirectory() as folder:
+        # By edges alone, not by how often each is passed: a tenth of the files.
+        code, text = run_target(name, "-merge=1", "-use_counters=0", *LIMITS, folder, *list_seed_folders(name), FOUND / name)
+        if code != 0:
+            raise RuntimeError(f"{name}: merge failed:\n{text[-2000:]}")
+        inputs = sorted(pathlib.Path(folder).iterdir())
+        with tarfile.open(get_archive(name), "w:xz") as packed:
+            for path in inputs:
+                entry = tarfile.TarInfo(path.name)  # without owner and time: equal inputs make equal archives
+                entry.size = path.stat().st_size
+                with open(path, "rb") as data:
+                    packed.addfile(entry, data)
+        print(f"{name}: {len(inputs)} inputs kept, {get_archive(name).stat().st_size} bytes", flush=True)
 
 
 def main():
