@@ -19,6 +19,7 @@
 #include "client/redactor.h"
 #include "client/sha256.h"
 #include "client/tar_gzip.h"
+#include "client/text.h"
 #include "client/version.h"
 #include "client/view.h"
 
@@ -29,6 +30,9 @@ using nlohmann::ordered_json;
 
 constexpr const char* kProc = "/proc";
 constexpr const char* kSys = "/sys";
+// Without stacks they take a few hundred KiB.
+constexpr uint64_t kMaxSlowCalls = 500;
+constexpr uint64_t kSlowCallsNs = uint64_t{3'600} * 1'000'000'000;
 
 struct BundleOptions {
   std::string file;      // empty = gpuperf-bundle-TIME.tar.gz here
@@ -72,6 +76,7 @@ struct Answers {
   DaemonAnswers for_doctor;
   std::vector<v1::FunctionStats> functions;
   std::vector<v1::Process> processes;
+  std::vector<v1::SlowCall> slow_calls;
 };
 
 template <typename Row>
@@ -92,6 +97,10 @@ Status read_answers_for_bundle(Connection& connection, Answers& answers) {
   per_process.set_per_process(true);
   ASSIGN_OR_RETURN(answers.functions, read_pages(connection, kListFunctions, per_process, 0));
   ASSIGN_OR_RETURN(answers.processes, read_pages(connection, kListProcesses, {}, 0));
+  v1::ListSlowCallsRequest last_hour;
+  last_hour.mutable_filter()->set_since_unix_ns(read_wall_clock_ns() - kSlowCallsNs);
+  ASSIGN_OR_RETURN(answers.slow_calls,
+                   read_pages(connection, kListSlowCalls, last_hour, kMaxSlowCalls));
   v1::ListGpusResponse gpus;
   RETURN_IF_ERROR(connection.call("list GPUs", v1::ListGpusRequest(), &gpus));
   doctor.gpus = std::move(gpus);
@@ -107,6 +116,7 @@ void for_each_message(Answers& answers,
   for (auto& row : doctor.sessions) do_with(row);
   for (auto& row : answers.functions) do_with(row);
   for (auto& row : answers.processes) do_with(row);
+  for (auto& row : answers.slow_calls) do_with(row);
   if (doctor.gpus) do_with(*doctor.gpus);
 }
 
@@ -158,6 +168,11 @@ void add_answers(Answers& answers, bool here, Redactor& redactor, Contents& cont
   contents.add("sessions.json", "injected processes", to_json_rows(doctor.sessions));
   contents.add("overhead.json", "processes, and what gpuperf costs each",
                to_json_rows(answers.processes));
+  contents.add("slow_calls.json",
+               fmt::format("the {} longest slow calls of the last hour, without arguments, "
+                           "results and stacks",
+                           kMaxSlowCalls),
+               to_json_rows(answers.slow_calls));
   contents.add("gpus.json", "GPUs and the driver", to_json(*doctor.gpus));
   if (!here) {
     contents.miss("metrics.txt", "the daemon is not on this host");
@@ -226,7 +241,7 @@ void gather(const Invocation& invocation, const Address& address, const BundleOp
     const std::string why = redactor.redact_text(std::string(answered.message()));
     for (const char* name :
          {"status.json", "config.json", "functions.json", "probes.json", "sessions.json",
-          "overhead.json", "gpus.json", "metrics.txt", "process.json"}) {
+          "overhead.json", "slow_calls.json", "gpus.json", "metrics.txt", "process.json"}) {
       contents.miss(name, why);
     }
     const auto socket = here ? std::optional(checks.front()) : std::nullopt;

@@ -24,6 +24,7 @@ enum class Handling {
   kSentence,  // text that may have names in it
   kPath,
   kFunction,  // ours where its category is of a library
+  kLeftOut,   // text or messages: also where names are kept
 };
 
 struct FieldRow {
@@ -83,6 +84,30 @@ constexpr FieldRow kFields[] = {
     {"GpuClockLimit", Handling::kOpen},
     {"GpuXid", Handling::kOpen},
     {"GpuCallCost", Handling::kOpen},
+    {"GpuCounters.reason", Handling::kSentence},
+    {"OverheadTrial.stopped_by", Handling::kSentence},
+    {"SlowCall.category", Handling::kFunction},
+    {"SlowCall.function", Handling::kFunction},
+    {"SlowCall.reason", Handling::kOpen},
+    {"SlowCall.state", Handling::kOpen},
+    {"SlowCall.user_stack_end", Handling::kOpen},
+    {"SlowCall.arguments", Handling::kLeftOut},
+    {"SlowCall.return_value", Handling::kLeftOut},
+    {"SlowCall.explanation", Handling::kLeftOut},
+    {"SlowCall.user_stack", Handling::kLeftOut},
+    {"Wait.kind", Handling::kOpen},
+    {"Wait.syscall", Handling::kOpen},
+    {"Wait.file_kind", Handling::kOpen},
+    {"Wait.kernel_stack", Handling::kLeftOut},
+    {"Waker.stack", Handling::kLeftOut},
+    {"TimeSplit.blocked_on", Handling::kOpen},
+    {"BlockedTime", Handling::kOpen},
+    {"NestedCalls.category", Handling::kFunction},
+    {"NestedCalls.function", Handling::kFunction},
+    {"GpuLauncher.function", Handling::kOpen},
+    {"GpuLauncher.frame", Handling::kLeftOut},
+    {"GpuCopyTime", Handling::kOpen},
+    {"GpuDuringCall.missing", Handling::kSentence},
 };
 
 std::optional<Handling> find_handling(const FieldDescriptor& field) {
@@ -96,9 +121,9 @@ std::optional<Handling> find_handling(const FieldDescriptor& field) {
 
 // Labels of metrics whose values are from closed sets, or ours.
 constexpr std::string_view kOpenLabels[] = {
-    "bound", "clock", "component", "direction", "driver",  "error",    "gpu",    "kernel",
-    "kind",  "le",    "mechanism", "name",      "part",    "quantile", "reason", "slurm_rank",
-    "stage", "state", "step",      "sync",      "version", "xid"};
+    "bound",  "clock",      "component", "direction", "driver", "error", "gpu",     "gpu_instance",
+    "kernel", "kind",       "le",        "mechanism", "name",   "part",  "pipe",    "quantile",
+    "reason", "slurm_rank", "stage",     "state",     "step",   "sync",  "version", "xid"};
 
 // Values of log lines likewise.
 constexpr std::string_view kOpenKeys[] = {"version", "mechanism", "thread", "state",       "stage",
@@ -259,9 +284,14 @@ void Redactor::visit(Message& message, bool is_learning) {
   std::ranges::stable_sort(fields, {},
                            [](const auto* field) { return field->name() == "category"; });
   for (const FieldDescriptor* field : fields) {
+    const bool is_message = field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
+    if (find_handling(*field) == Handling::kLeftOut) {
+      if (!is_learning) reflection.ClearField(&message, field);
+      continue;
+    }
     const int count = field->is_repeated() ? reflection.FieldSize(message, field) : 1;
     for (int i = 0; i < count; ++i) {
-      if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) {
+      if (is_message) {
         visit(field->is_repeated() ? *reflection.MutableRepeatedMessage(&message, field, i)
                                    : *reflection.MutableMessage(&message, field),
               is_learning);

@@ -18,7 +18,7 @@ readonly RELEASE_PACKAGES=(
   binutils dpkg-dev git openssl patchelf
 )
 readonly TESTS_PACKAGES=(
-  binutils clang-format curl git openssl procps psmisc
+  binutils clang-format libclang-rt-dev llvm curl git openssl procps psmisc
   prometheus prometheus-alertmanager
   python3-jsonschema python3-protobuf python3-yaml
   libtorch-dev systemtap-sdt-dev libpython3-dev

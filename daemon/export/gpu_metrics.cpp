@@ -215,7 +215,7 @@ void GpuMetrics::add_activity(const GpuReport& report, MetricFamilies& families)
     gpu.graph_ns += activity.graph_ns;
   }
   for (const auto& [uuid, gpu] : gpus) {
-    const auto add_seconds = [&](Metric metric, uint64_t ns) {
+    const auto add_seconds = [&, &uuid = uuid](Metric metric, uint64_t ns) {
       families.add_counter(metric, {&uuid, 1}, to_seconds(ns));
     };
     add_seconds(Metric::kGpuBusy, gpu.busy_ns);

@@ -287,7 +287,7 @@ void RpcServer::stop() {
     std::vector<std::jthread> stopping;
     stopping.emplace_back([this, deadline] { stop_side(others_.get(), deadline); });
     for (const auto& [uid, side] : users_) {
-      stopping.emplace_back([&side, deadline] { stop_side(side.get(), deadline); });
+      stopping.emplace_back([side = side.get(), deadline] { stop_side(side, deadline); });
     }
     for (const std::unique_ptr<Side>& side : inner_) {
       stopping.emplace_back([&side, deadline] { stop_side(side.get(), deadline); });

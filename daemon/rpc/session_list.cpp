@@ -55,7 +55,8 @@ std::vector<ProcessRow> list_processes(const Snapshot& snapshot, const RowFilter
     return !filter.matches(row.process) || !filter.matches(row.owner);
   });
   std::ranges::sort(rows, {}, &ProcessRow::process);
-  std::ranges::stable_partition(rows, [](const ProcessRow& row) { return !row.exited; });
+  std::stable_partition(rows.begin(), rows.end(),
+                        [](const ProcessRow& row) { return !row.exited; });
   return rows;
 }
 

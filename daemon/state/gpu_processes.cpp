@@ -93,7 +93,8 @@ uint32_t GpuProcesses::get_kernel(GpuProcess& process, const KernelTextPtr& name
     return get_kernel(process, KernelTexts::get_other());
   }
   const auto index = static_cast<uint32_t>(process.kernels.size());
-  KernelRow& row = *process.kernels.emplace_back(std::make_shared<KernelRow>()).row;
+  KernelRow& row =
+      *process.kernels.emplace_back(GpuProcess::KernelSlot{std::make_shared<KernelRow>()}).row;
   row.name = name;
   row.process = process.row->process;
   row.owner = process.row->owner;

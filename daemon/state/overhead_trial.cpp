@@ -63,7 +63,9 @@ void OverheadTrial::end_slice(Process& process) const {
   rate.reset();
   if (!process.slice) return;
   const auto& [first, last] = *process.slice;
-  if (last.mono_ns < first.mono_ns + kSliceNsMin || last.calls <= first.calls) return;
+  // Both are what the process says.
+  if (last.mono_ns < first.mono_ns || last.mono_ns - first.mono_ns < kSliceNsMin) return;
+  if (last.calls <= first.calls) return;
   const auto calls = static_cast<double>(last.calls - first.calls);
   const double seconds = static_cast<double>(last.mono_ns - first.mono_ns) / 1e9;
   rate = calls / seconds;

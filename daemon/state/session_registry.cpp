@@ -120,7 +120,8 @@ void SessionRegistry::fill(GpuReport& report) const {
   for (auto session = sessions_.rbegin(); session != sessions_.rend(); ++session) {
     report.sessions.push_back(session->second.entry.share());
   }
-  std::ranges::stable_partition(report.sessions, [](const auto& row) { return row->open; });
+  std::stable_partition(report.sessions.begin(), report.sessions.end(),
+                        [](const auto& row) { return row->open; });
   report.lost_records = lost_;
   report.clock_steps = clock_steps_;
 }

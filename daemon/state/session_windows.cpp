@@ -140,7 +140,10 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   const auto open_ns = static_cast<double>(now_mono_ns - session.since_mono_ns);
   const double cost_ns =
       get_cost_ratio(session) * open_ns + static_cast<double>(session.opening_ns);
-  const auto rest_ns = static_cast<int64_t>(cost_ns / get_budget_ratio(session) - open_ns);
+  // What opening cost is what the process says: it may be beyond any integer.
+  const double rest_ns =
+      std::clamp(cost_ns / get_budget_ratio(session) - open_ns, static_cast<double>(kRestNsMin),
+                 static_cast<double>(kRestNsMax));
   if (session.window.begin_mono_ns != 0) {
     session.window.end_mono_ns = now_mono_ns;
     costs_.add_window(session.entry.row().facts.process, std::exchange(session.window, {}));
@@ -149,8 +152,7 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   session.rest_mono_ns = now_mono_ns;
   set_in_windows(session, true);
   session.since_mono_ns = 0;
-  session.due_mono_ns =
-      now_mono_ns + std::min(std::clamp(rest_ns, kRestNsMin, kRestNsMax), session.rest_ns_max);
+  session.due_mono_ns = now_mono_ns + std::min(static_cast<int64_t>(rest_ns), session.rest_ns_max);
   session.rest_ns_max = std::min(2 * session.rest_ns_max, kRestNsMax);
   order_(session.id(), SessionOrder::Mode::kPause);
 }

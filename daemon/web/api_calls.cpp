@@ -5,7 +5,7 @@
 #include <chrono>
 #include <utility>
 
-#include "daemon/model/display_text.h"
+#include "daemon/web/query.h"
 
 namespace gpuperf {
 namespace {
@@ -74,14 +74,6 @@ constexpr ApiCall kCalls[] = {
 }  // namespace
 
 std::span<const ApiCall> list_api_calls() { return kCalls; }
-
-Status parse_json(const std::string& json, google::protobuf::Message& message) {
-  if (to_valid_utf8(json) != json) return absl::InvalidArgumentError("the request is not UTF-8");
-  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &message);
-  if (parsed.ok()) return absl::OkStatus();
-  return absl::InvalidArgumentError(message.GetDescriptor()->name() + ": " +
-                                    std::string(parsed.message()));
-}
 
 Result<FetchedView> fetch_view(const ApiStubs& stubs, const v1::FetchCaptureRequest& request) {
   grpc::ClientContext context;

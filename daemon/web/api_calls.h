@@ -42,7 +42,4 @@ Result<FetchedView> fetch_view(const ApiStubs& stubs, const v1::FetchCaptureRequ
 inline constexpr std::chrono::seconds kViewTimeout{60};
 inline constexpr size_t kMaxViewBytes = size_t{64} << 20;
 
-// A message from its JSON form; INVALID_ARGUMENT says what is wrong with it.
-Status parse_json(const std::string& json, google::protobuf::Message& message);
-
 }  // namespace gpuperf

@@ -55,4 +55,12 @@ Result<std::string> make_request_json(const HttpParameters& parameters) {
   return absl::InvalidArgumentError("query: " + printed.ToString());
 }
 
+Status parse_json(const std::string& json, google::protobuf::Message& message) {
+  if (to_valid_utf8(json) != json) return absl::InvalidArgumentError("the request is not UTF-8");
+  const auto parsed = google::protobuf::util::JsonStringToMessage(json, &message);
+  if (parsed.ok()) return absl::OkStatus();
+  return absl::InvalidArgumentError(message.GetDescriptor()->name() + ": " +
+                                    std::string(parsed.message()));
+}
+
 }  // namespace gpuperf

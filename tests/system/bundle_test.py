@@ -141,7 +141,7 @@ class BundleTest(unittest.TestCase):
         self.assertEqual(sorted(files), [
             "config.json", "doctor.json", "doctor.txt", "functions.json", "gpus.json", "host.json", "log.txt",
             "manifest.json", "metrics.txt", "overhead.json", "probes.json", "process.json", "sessions.json",
-            "status.json", "versions.json"])
+            "slow_calls.json", "status.json", "versions.json"])
         for key, text in files.items():
             for secret in (*NAMES, *NEVER, TAG, str(self.daemon.path), *HOST):
                 self.assertNotIn(secret, text, key)
@@ -159,7 +159,16 @@ class BundleTest(unittest.TestCase):
         self.assertIn(f'comm="{find(first)}"', first["log.txt"])
         self.assertNotEqual(find(first), find(second))
 
-    def test_4_names_are_kept_where_asked_and_secrets_are_not(self):
+    def test_4_slow_calls_say_where_time_went_and_not_with_what(self):
+        slow_calls = json.loads(self.make()[0]["slow_calls.json"])
+
+        self.assertGreaterEqual(len(slow_calls), 3)
+        for row in slow_calls:
+            self.assertGreater(row["duration_ns"], 100_000)
+            self.assertGreater(row["time_split"]["on_cpu_user_ns"], 0)
+            self.assertEqual((row["arguments"], row["user_stack"], row["return_value"], row["explanation"]), ([], [], "", ""))
+
+    def test_5_names_are_kept_where_asked_and_secrets_are_not(self):
         files, _ = self.make("--include-names")
 
         everything = "".join(files.values())
@@ -169,7 +178,7 @@ class BundleTest(unittest.TestCase):
             self.assertNotIn(text, everything)
         self.assertTrue(json.loads(files["manifest.json"])["includes_names"])
 
-    def test_5_without_a_daemon_it_says_what_is_missing(self):
+    def test_6_without_a_daemon_it_says_what_is_missing(self):
         self.daemon.stop()
         files, said = self.make()
 

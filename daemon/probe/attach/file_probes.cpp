@@ -55,7 +55,7 @@ bool is_enabled(const ProbeConfig& config, const ProbeSpec& spec, const std::str
 
 // Entries that name their function come before wildcards, which take what is left.
 std::vector<uint32_t> order_specs(const ProbeConfig& config, std::vector<uint32_t> wanted) {
-  std::ranges::stable_partition(wanted, [&](uint32_t spec) {
+  std::stable_partition(wanted.begin(), wanted.end(), [&](uint32_t spec) {
     return config.probes[spec].symbol.find('*') == std::string::npos;
   });
   return wanted;

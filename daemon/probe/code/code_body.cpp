@@ -282,8 +282,7 @@ Status BodyWalker::check_destinations() const {
 // No jump goes into the middle of an instruction.
 Status BodyWalker::check_targets() {
   std::ranges::sort(body_.targets);
-  const auto repeats = std::ranges::unique(body_.targets);
-  body_.targets.erase(repeats.begin(), repeats.end());
+  body_.targets.erase(std::unique(body_.targets.begin(), body_.targets.end()), body_.targets.end());
   for (const uint64_t target : body_.targets) {
     const bool found = std::ranges::any_of(decoded_, [&](const auto& decoded) {
       return std::ranges::binary_search(decoded, target, {}, &Instruction::vaddr);

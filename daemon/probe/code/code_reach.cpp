@@ -51,8 +51,9 @@ bool CodeReach::add_ways(const Value& value, bool from_caller, std::vector<Value
   const uint64_t vaddr = at(value.place).vaddr;
   if (std::ranges::binary_search(landing_pads_, vaddr)) return false;
   bool found = false;
-  for (const CodeEdge& edge : std::ranges::equal_range(edges_, vaddr, {}, &CodeEdge::target)) {
-    open.push_back({.place = edge.from, .reg = value.reg});
+  auto edge = std::ranges::lower_bound(edges_, vaddr, {}, &CodeEdge::target);
+  for (; edge != edges_.end() && edge->target == vaddr; ++edge) {
+    open.push_back({.place = edge->from, .reg = value.reg});
     found = true;
   }
   // Padding in front of a label is passed only from what comes before it.

@@ -95,7 +95,8 @@ std::optional<size_t> find_table_load(std::span<const Instruction> code, size_t 
     if (!load || code[*load].form != Form::kTableLoad || code[*load].value != 0) continue;
     if (code[*load].base != base || offset == base) continue;
     const auto between = code.subspan(*load, *add - *load);
-    if (std::ranges::none_of(between, [&](const auto& i) { return writes(i, base); })) return load;
+    const auto writes_base = [base = base](const auto& i) { return writes(i, base); };
+    if (std::ranges::none_of(between, writes_base)) return load;
   }
   return std::nullopt;
 }

@@ -281,9 +281,10 @@ Result<ScanReport> LibraryFinder::scan_all(const std::function<void(const ScanRe
   ASSIGN_OR_RETURN(std::vector<uint32_t> pids, list_pids(options_.proc.root()));
   std::erase(pids, options_.skip_pid);
   Scan scan;
-  const auto others = std::ranges::stable_partition(
-      pids, [this](uint32_t pid) { return users_.find(pid, 0) == ProcessUsers::kRoot; });
-  RETURN_IF_ERROR(scan_processes({pids.begin(), others.begin()}, scan));
+  const auto others = std::stable_partition(pids.begin(), pids.end(), [this](uint32_t pid) {
+    return users_.find(pid, 0) == ProcessUsers::kRoot;
+  });
+  RETURN_IF_ERROR(scan_processes({pids.begin(), others}, scan));
   scan.uid = ProcessUsers::kRoot;  // who wrote the configuration
   for (size_t id = 0; id < targets_.size(); ++id) {
     for (const std::string& glob : targets_[id].globs) {
@@ -291,7 +292,7 @@ Result<ScanReport> LibraryFinder::scan_all(const std::function<void(const ScanRe
     }
   }
   if (on_root) on_root(scan.report);
-  RETURN_IF_ERROR(scan_processes({others.begin(), others.end()}, scan));
+  RETURN_IF_ERROR(scan_processes({others, pids.end()}, scan));
   matches_.clear();
   scan.report.stripped_runtimes.assign(scan.stripped.begin(), scan.stripped.end());
   return std::move(scan.report);

@@ -43,8 +43,11 @@ void sort_matches(QueryMatches& result) {
     return std::tuple(std::string_view(match.symbol), match.where.file_offset_bytes);
   };
   std::ranges::sort(result.matches, {}, place);
-  const auto repeated = std::ranges::unique(result.matches, {}, place);
-  result.matches.erase(repeated.begin(), repeated.end());
+  const auto is_repeated = [&](const SymbolMatch& a, const SymbolMatch& b) {
+    return place(a) == place(b);
+  };
+  result.matches.erase(std::unique(result.matches.begin(), result.matches.end(), is_repeated),
+                       result.matches.end());
 }
 
 struct Candidate {

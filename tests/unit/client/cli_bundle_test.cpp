@@ -16,6 +16,7 @@ namespace {
 constexpr const char* kComm = "secretd";
 constexpr const char* kPod = "zeus-trainer-0";
 constexpr const char* kPath = "/home/alice/zeus";
+constexpr const char* kArgument = "t4g";
 
 class CliBundleTest : public CliTest {
  protected:
@@ -31,6 +32,10 @@ class CliBundleTest : public CliTest {
     process.set_comm(kComm);
     process.set_pod(kPod);
     daemon_.answers.processes = {process};
+    for (v1::SlowCall& call : daemon_.answers.slow_calls) {
+      call.set_comm(kComm);
+      call.add_arguments()->set_value(kArgument);
+    }
     daemon_.answers.config.set_effective_json(
         R"({"export": {"otlp": {"headers": {"authorization": "Bearer t0ken"}}}})");
   }
@@ -57,13 +62,15 @@ TEST_F(CliBundleTest, HasNoNamesInAnyFile) {
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_THAT(result.out, AllOf(HasSubstr("Wrote " + file_), HasSubstr("Read it before")));
   const auto files = unpack();
-  EXPECT_THAT(files, SizeIs(testing::Ge(11u)));
+  EXPECT_THAT(files, SizeIs(testing::Ge(12u)));
   for (const auto& [name, text] : files) {
-    for (const std::string secret : {kComm, kPod, kPath, "alice", "t0ken", "authorization"}) {
+    for (const std::string secret :
+         {kComm, kPod, kPath, kArgument, "alice", "t0ken", "authorization"}) {
       EXPECT_THAT(text, Not(HasSubstr(secret))) << name;
     }
   }
   EXPECT_THAT(files.at("doctor.txt"), HasSubstr("no such symbol"));
+  EXPECT_THAT(files.at("slow_calls.json"), HasSubstr("\"duration_ns\": 250000000"));
 }
 
 TEST_F(CliBundleTest, SaysInTheManifestWhatEachFileIs) {
@@ -90,6 +97,7 @@ TEST_F(CliBundleTest, KeepsNamesButNoSecretsWhereAsked) {
   const auto files = unpack();
   EXPECT_THAT(files.at("overhead.json"), AllOf(HasSubstr(kComm), HasSubstr(kPod)));
   EXPECT_THAT(files.at("status.json"), HasSubstr(kPath));
+  EXPECT_THAT(files.at("slow_calls.json"), AllOf(HasSubstr(kComm), Not(HasSubstr(kArgument))));
   EXPECT_THAT(files.at("manifest.json"),
               AllOf(HasSubstr("\"includes_names\": true"), HasSubstr("--include-names was given")));
   EXPECT_THAT(files.at("config.json"), Not(HasSubstr("t0ken")));
@@ -113,7 +121,7 @@ TEST_F(CliBundleTest, SaysWhatIsMissingWithoutADaemon) {
   EXPECT_THAT(result.out, HasSubstr("missing: status.json: "));
   const auto files = unpack();
   const auto manifest = ordered_json::parse(files.at("manifest.json"));
-  EXPECT_GE(manifest["missing"].size(), 9u);
+  EXPECT_GE(manifest["missing"].size(), 10u);
   EXPECT_TRUE(files.contains("host.json"));
   EXPECT_TRUE(files.contains("doctor.json"));
   EXPECT_FALSE(files.contains("status.json"));

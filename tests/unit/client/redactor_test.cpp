@@ -171,6 +171,55 @@ TEST_F(RedactorTest, LeavesStacksAndArgumentsOutOfALogWithNames) {
             "slow_call comm=\"secretd\" stack=\"(left out)\"\n");
 }
 
+TEST_F(RedactorTest, LeavesStacksAndArgumentsOutOfSlowCallsWithNamesToo) {
+  v1::SlowCall call;
+  call.set_category("cuda");
+  call.set_function("cudaMalloc");
+  call.set_comm("secretd");
+  call.set_duration_ns(7);
+  call.set_reason("adaptive");
+  call.set_return_value("0x5ec2e7");
+  call.set_explanation("copied secret bytes");
+  call.add_arguments()->set_value("secret tag");
+  call.add_user_stack()->set_symbol("secret_step");
+  call.set_user_stack_end("cut");
+  v1::TimeSplit& split = *call.mutable_time_split();
+  split.set_blocked_on("futex");
+  v1::Wait& wait = *split.add_waits();
+  wait.set_kind("io");
+  wait.set_file("secret.bin");
+  wait.add_kernel_stack()->set_symbol("secret_driver");
+  wait.mutable_waker()->add_stack()->set_symbol("secret_waker");
+  wait.mutable_waker()->set_comm("secretd");
+  v1::GpuKernelTime& kernel = *call.mutable_gpu()->add_kernels();
+  kernel.set_kernel("secret_kernel");
+  kernel.mutable_launcher()->set_function("cudaLaunchKernel");
+  kernel.mutable_launcher()->set_frame("secret.py:7");
+  v1::SlowCall kept = call;
+
+  redactor_.learn(call);
+  redactor_.redact(call);
+  Redactor(/*keeps_names=*/true).redact(kept);
+
+  EXPECT_THAT(call.DebugString(), Not(HasSubstr("secret")));
+  EXPECT_EQ(kept.comm(), "secretd");
+  EXPECT_EQ(kept.gpu().kernels(0).kernel(), "secret_kernel");
+  EXPECT_EQ(kept.time_split().waits(0).file(), "secret.bin");
+  for (const v1::SlowCall* one : {&call, &kept}) {
+    EXPECT_THAT(one->arguments(), IsEmpty());
+    EXPECT_THAT(one->user_stack(), IsEmpty());
+    EXPECT_EQ(one->return_value() + one->explanation(), "");
+    EXPECT_THAT(one->time_split().waits(0).kernel_stack(), IsEmpty());
+    EXPECT_THAT(one->time_split().waits(0).waker().stack(), IsEmpty());
+    EXPECT_EQ(one->gpu().kernels(0).launcher().frame(), "");
+    EXPECT_EQ(one->gpu().kernels(0).launcher().function(), "cudaLaunchKernel");
+    EXPECT_EQ(one->function(), "cudaMalloc");
+    EXPECT_EQ(one->reason() + one->user_stack_end(), "adaptivecut");
+    EXPECT_EQ(one->time_split().blocked_on() + one->time_split().waits(0).kind(), "futexio");
+    EXPECT_EQ(one->duration_ns(), 7u);
+  }
+}
+
 TEST_F(RedactorTest, ReplacesTextsOfAConfiguration) {
   const ordered_json config = {{"log", {{"level", "debug"}}},
                                {"metrics", {{"listen", "127.0.0.1:9465"}, {"max_series", 2000}}},

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstring>
 #include <memory>
-#include <random>
 #include <vector>
 
 namespace gpuperf {
@@ -603,33 +602,6 @@ TEST(DecodeRecord, TakesNamesWithoutAnEnd) {
   std::memset(record.comm, 'x', sizeof record.comm);
 
   EXPECT_EQ(std::get<SlowCallEvent>(*decode_record(bytes_of(record))).comm, std::string(16, 'x'));
-}
-
-TEST(DecodeRecord, SurvivesRandomBytes) {
-  const unsigned seed = std::random_device{}();
-  RecordProperty("seed", static_cast<int>(seed));
-  std::mt19937 random(seed);
-  const std::vector<std::byte> kinds[] = {
-      bytes_of(make_split_call()), bytes_of(make_handle_name("_Z4gemmv")), bytes_of(make_stack())};
-
-  for (int round = 0; round < 20000; ++round) {
-    auto bytes = kinds[round % 3];
-    for (int flips = 0; flips < 8; ++flips) bytes[random() % bytes.size()] = std::byte(random());
-    bytes.resize(random() % (bytes.size() + 1));
-    const auto decoded = decode_record(bytes);
-    if (!decoded.ok()) continue;
-    if (const auto* call = std::get_if<SlowCallEvent>(&*decoded)) {
-      ASSERT_LE(call->outer.size(), GPUPERF_CALL_DEPTH) << "seed " << seed;
-      ASSERT_LE(call->waits.size(), GPUPERF_WAITS) << "seed " << seed;
-    }
-    if (const auto* stack = std::get_if<RawStack>(&*decoded)) {
-      ASSERT_LE(stack->frames.size(), GPUPERF_STACK_FRAMES) << "seed " << seed;
-      ASSERT_LE(stack->python.size(), GPUPERF_PYTHON_FRAMES) << "seed " << seed;
-    }
-    if (const auto* named = std::get_if<HandleNamed>(&*decoded)) {
-      ASSERT_LE(named->name.size(), GPUPERF_HANDLE_NAME_BYTES) << "seed " << seed;
-    }
-  }
 }
 
 }  // namespace

@@ -1,6 +1,5 @@
 #include "daemon/export/http_request_reader.h"
 
-#include <random>
 #include <string>
 #include <vector>
 
@@ -160,31 +159,6 @@ TEST(HttpRequestReaderTest, SaysOnceThatTheClientWaits) {
 
   EXPECT_TRUE(waits.take_continue_wanted());
   EXPECT_FALSE(waits.take_continue_wanted());
-}
-
-TEST(HttpRequestReaderTest, KeepsItsPromisesForDamagedRequests) {
-  const std::vector<std::string> whole = {
-      "GET /ui/?a=1&b=%41 HTTP/1.1\r\nHost: 127.0.0.1:9465\r\nAccept-Encoding: gzip\r\n\r\n",
-      "POST /freeze?name=a HTTP/1.1\r\nContent-Length: 18\r\n\r\n{\"status\":\"firing\"}",
-      std::string(kChunked) + "5\r\nhello\r\n1;a\r\nb\r\n0\r\nA: b\r\n\r\n"};
-  std::mt19937 random(19);
-  const std::string_view bytes_of_interest("\r\n :;0f\0%+a", 11);
-  for (int i = 0; i < 2'000; ++i) {
-    std::string damaged = whole[random() % whole.size()];
-    for (size_t change = random() % 4 + 1; change > 0; --change) {
-      const size_t at = random() % damaged.size();
-      const char byte = bytes_of_interest[random() % bytes_of_interest.size()];
-      if (random() % 3 == 0) {
-        damaged.erase(at, random() % 4);
-      } else if (random() % 2 == 0) {
-        damaged.insert(at, 1, byte);
-      } else {
-        damaged[at] = byte;
-      }
-      if (damaged.empty()) damaged = "a";
-    }
-    ASSERT_EQ(find_http_fault(damaged), "") << damaged;
-  }
 }
 
 TEST(HttpMessageTest, ReadsQueries) {

@@ -6,7 +6,6 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <random>
 #include <string>
 
 #include "bpf/records.h"
@@ -59,52 +58,6 @@ const NamedSection& get_section(CodeSample& sample, const char* name) {
   const NamedSection* section = sample.code().file().find_section(name);
   if (section == nullptr) throw std::runtime_error(name);
   return *section;
-}
-
-TEST(HostileCodeTest, SurvivesRandomBytesInEverySectionItReads) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
-  CodeSample sample(CODE_SAMPLE);
-  const std::string bytes = read_file(CODE_SAMPLE);
-  const std::vector<FunctionSymbol> functions = list_functions();
-  const int all = ask_all(bytes, functions);
-  ASSERT_GT(all, 20);
-
-  int fewer = 0;
-  for (const char* name : {".text", ".rodata", ".eh_frame_hdr", ".eh_frame", ".rela.plt", ".plt",
-                           ".dynsym", ".symtab"}) {
-    const NamedSection& section = get_section(sample, name);
-    // Most of .text is one function left out here.
-    const uint64_t span = std::min<uint64_t>(section.size_bytes, 4096);
-    for (int round = 0; round < 60; ++round) {
-      std::string damaged = bytes;
-      const uint32_t flips = 1 + random() % 24;
-      for (uint32_t i = 0; i < flips; ++i) {
-        damaged[section.offset_bytes + random() % span] = static_cast<char>(random());
-      }
-      fewer += ask_all(damaged, functions) < all ? 1 : 0;
-    }
-  }
-  EXPECT_GT(fewer, 60);  // or nothing of what was damaged is ever read
-}
-
-TEST(HostileCodeTest, SurvivesAnyBytesAsCode) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
-  elf_builder::ElfImage image({{"foo", elf_builder::ElfImage::kCodeVaddr, 0x100}});
-  const std::string empty = image.build();
-
-  for (int round = 0; round < 3000; ++round) {
-    std::string bytes = empty;
-    for (uint64_t i = 0; i < 0x100; ++i) {
-      bytes[elf_builder::ElfImage::kCodeOffset + i] = static_cast<char>(random());
-    }
-    const uint64_t size_bytes = 1 + random() % 0x100;
-    (void)ask_all(bytes, {{.file_offset_bytes = elf_builder::ElfImage::kCodeOffset,
-                           .size_bytes = size_bytes}});
-  }
 }
 
 TEST(HostileCodeTest, SeesEveryTruncation) {

@@ -8,7 +8,6 @@
 #include <ctime>
 #include <fstream>
 #include <functional>
-#include <random>
 
 #include "daemon/probe/discovery/static_runtime.h"
 #include "daemon/probe/elf/elf_symbols.h"
@@ -191,71 +190,6 @@ TEST(HostileElfTest, SeesATruncationBetweenTwoReads) {
   ASSERT_EQ(::ftruncate(fd.get(), 4096), 0);
 
   EXPECT_EQ(file->read_sections().status().code(), StatusCode::kDataLoss);
-}
-
-TEST(HostileElfTest, SurvivesRandomBytesAnywhere) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
-  const std::string sample = read_file(ELF_SAMPLE);
-  ElfImage small({{"foo", ElfImage::kCodeVaddr, 4}, {"bar", ElfImage::kCodeVaddr + 16, 4}});
-  const std::string image = small.build();
-
-  int readable = 0;
-  for (int round = 0; round < 2000; ++round) {
-    // In the small one nearly every byte is a header; the sample is a real file.
-    std::string bytes = round % 2 == 0 ? sample : image;
-    const uint32_t flips = 1 + random() % 16;
-    for (uint32_t i = 0; i < flips; ++i) bytes[random() % bytes.size()] = random() & 0xff;
-    readable += read_image(bytes).ok() ? 1 : 0;
-  }
-  // Both kinds of outcome were seen, or the rounds prove nothing.
-  EXPECT_GT(readable, 0);
-  EXPECT_LT(readable, 2000);
-}
-
-TEST(HostileElfTest, SurvivesRandomNotesOfStaticProbes) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
-  const std::string sample = read_file(MATCH_SAMPLE_STRIPPED);
-  constexpr size_t kNoteHeaderBytes = 12;
-  const size_t notes = sample.find(std::string("stapsdt\0", 8)) - kNoteHeaderBytes;
-  const size_t notes_bytes = sample.rfind("step") - notes;
-  ASSERT_LT(notes_bytes, 1'000u);
-  const size_t sites = read_usdt_sites(make_file(sample).get()).value().size();
-  ASSERT_EQ(sites, 3u);
-
-  size_t rounds_with_fewer = 0;
-  for (int round = 0; round < 2000; ++round) {
-    std::string bytes = sample;
-    for (uint32_t i = 1 + random() % 4; i > 0; --i) {
-      bytes[notes + random() % notes_bytes] = static_cast<char>(random());
-    }
-    const auto read = read_usdt_sites(make_file(bytes).get());
-    rounds_with_fewer += read.ok() && read->size() < sites ? 1 : 0;
-  }
-  EXPECT_GT(rounds_with_fewer, 0u);
-}
-
-TEST(HostileElfTest, SurvivesRandomHeaders) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937_64 random(seed);
-  const std::string sample = read_file(ELF_SAMPLE);
-  Elf64_Ehdr header{};
-  std::memcpy(&header, sample.data(), sizeof header);
-
-  for (int round = 0; round < 2000; ++round) {
-    std::string bytes = sample;
-    // A whole field of a section header becomes small, huge or negative.
-    const uint64_t section = random() % header.e_shnum;
-    const uint64_t field = random() % (sizeof(Elf64_Shdr) / 8);
-    const uint64_t value = random() >> (random() % 64);
-    std::memcpy(bytes.data() + header.e_shoff + section * sizeof(Elf64_Shdr) + field * 8, &value,
-                sizeof value);
-    (void)read_image(bytes);
-  }
 }
 
 TEST(HostileElfTest, RefusesTablesOfASparseHugeFile) {

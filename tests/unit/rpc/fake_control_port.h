@@ -110,6 +110,14 @@ class FakeControlPort final : public ControlPort {
     const std::lock_guard lock(mutex_);
     return asked_;
   }
+  // All of that: for tests that ask without end.
+  void forget() {
+    const std::lock_guard lock(mutex_);
+    asked_.clear();
+    orders_.clear();
+    capture_orders_.clear();
+    freeze_orders_.clear();
+  }
   // Waits for the next call that was not answered at once.
   Done wait_for_call() {
     std::unique_lock lock(mutex_);

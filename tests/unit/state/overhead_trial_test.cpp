@@ -74,6 +74,19 @@ TEST_F(OverheadTrialTest, SaysNothingBySixPairsButOne) {
   EXPECT_EQ(trial_.measure()[0].pairs, 6u);
 }
 
+TEST_F(OverheadTrialTest, TakesNoRateFromClocksThatLie) {
+  for (const uint64_t end_ns : {UINT64_MAX, UINT64_MAX - 1, uint64_t{0}, uint64_t{199'999'999}}) {
+    for (int slice = 0; slice < 12; ++slice) {
+      trial_.begin_slice(slice % 2 == 0);
+      tell(calls_, UINT64_MAX - 1);
+      tell(calls_ += 1'000, end_ns);
+      trial_.end_slice();
+    }
+  }
+
+  EXPECT_THAT(trial_.measure(), IsEmpty());
+}
+
 TEST_F(OverheadTrialTest, LeavesOutPairsOfWhichHalfIsMissing) {
   for (int i = 0; i < 6; ++i) {
     run_slice(false, 1'000);

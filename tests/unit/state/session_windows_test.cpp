@@ -50,6 +50,7 @@ class SessionWindowsTest : public ::testing::Test {
           kernel.start_mono_ns = static_cast<uint64_t>(start_ns += apart_ns);
         }
         batch.graphs.resize(graphs_);
+        batch.overheads = {{.duration_ns = window_cost_ns_, .type = GPUPERF_OVERHEAD_WINDOW}};
         weighed_ += batch.kernels.size() * row().window_weight;
         sessions_.apply(batch, now_);
         collected_ += kStep;
@@ -88,6 +89,7 @@ class SessionWindowsTest : public ::testing::Test {
   int64_t launches_per_second_ = 40'000;
   int64_t launch_cost_ns_ = SessionCosts::kLaunchCostNs;
   uint64_t kernel_ns_ = 3'000;
+  uint64_t window_cost_ns_ = 0;  // as each batch has it
   std::vector<Mode> told_, all_;
   DropCounters drops_;
   SessionMemory memory_{drops_};
@@ -107,6 +109,12 @@ TEST_F(SessionWindowsTest, ALaunchBoundProcessIsRecordedInWindowsFromItsFirstSec
   const double expected = 3'715.0 * 1e9 / (25'000 + launch_cost_ns_);
   EXPECT_NEAR(static_cast<double>(weighed_), expected, 0.05 * expected);
   EXPECT_TRUE(is_in_windows());
+}
+
+TEST_F(SessionWindowsTest, WhoSaysThatWindowsTookForEverRestsLongest) {
+  window_cost_ns_ = UINT64_MAX / 2;
+  run(2'000);
+  EXPECT_LT(measure(6'000), 0.0015) << "half a second in 600 s";
 }
 
 // A session that was told to wait: the library says that it is paused.

@@ -5,7 +5,6 @@
 
 #include <chrono>
 #include <cstdio>
-#include <random>
 #include <string>
 
 #include "daemon/probe/code/code_file.h"
@@ -38,54 +37,6 @@ int ask_all(const std::string& bytes, const NamedSection& code) {
     described += rule->kind != GPUPERF_UNWIND_GUESS ? 1 : 0;
   }
   return described;
-}
-
-TEST(HostileFramesTest, SurvivesRandomBytesInEverythingItReads) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
-  const std::string bytes = read_file(FRAME_SAMPLE);
-  const NamedSection code = get_section(bytes, ".text");
-  const int all = ask_all(bytes, code);
-  ASSERT_GT(all, 20);
-
-  struct Range {
-    uint64_t offset_bytes, size_bytes;
-  };
-  const NamedSection table = get_section(bytes, ".eh_frame_hdr");
-  const NamedSection entries = get_section(bytes, ".eh_frame");
-  int fewer = 0;
-  for (const Range& range : {Range{0, 1024},  // headers
-                             Range{table.offset_bytes, table.size_bytes},
-                             Range{entries.offset_bytes, entries.size_bytes}}) {
-    for (int round = 0; round < 1000; ++round) {
-      std::string damaged = bytes;
-      const uint32_t flips = 1 + random() % 16;
-      for (uint32_t i = 0; i < flips; ++i) {
-        damaged[range.offset_bytes + random() % range.size_bytes] = static_cast<char>(random());
-      }
-      fewer += ask_all(damaged, code) < all ? 1 : 0;
-    }
-  }
-  EXPECT_GT(fewer, 300);  // or nothing of what was damaged is ever read
-}
-
-// The same without a table: each answer passes over the damage.
-TEST(HostileFramesTest, SurvivesRandomEntriesWithoutATable) {
-  const uint32_t seed = std::random_device{}();
-  std::printf("seed %u\n", seed);
-  std::mt19937 random(seed);
-
-  for (int round = 0; round < 3000; ++round) {
-    frame_file::FrameFile made{.has_table = false, .has_sections = random() % 2 == 0};
-    for (size_t i = random() % 64; i > 0; --i) made.program += static_cast<char>(random());
-    std::string bytes = made.build();
-    const uint64_t span = made.function() - frame_file::FrameFile::kEntries;
-    for (size_t flips = random() % 4; flips > 0; --flips) {
-      bytes[frame_file::FrameFile::kEntries + random() % span] = static_cast<char>(random());
-    }
-    (void)ask_all(bytes, {.vaddr = made.function(), .size_bytes = 64});
-  }
 }
 
 TEST(HostileFramesTest, SeesEveryTruncation) {

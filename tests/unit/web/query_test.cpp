@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "daemon/web/api_calls.h"
+#include "gpuperf/v1/observe.pb.h"
 
 namespace gpuperf {
 namespace {

@@ -1,26 +1,22 @@
-#pragma once
-
-// Any bytes as messages of a session, and what must hold of whatever comes out.
+// Any bytes as what an injected process sends (daemon/session), and the promises of
+// daemon/model/session.h.
 
 #include <algorithm>
 #include <functional>
-#include <span>
-#include <string>
 
 #include "daemon/session/decode_session.h"
+#include "tests/fuzz/fuzz_target.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/session/session_packets.h"
 
-namespace gpuperf {
+namespace gpuperf::fuzz {
+namespace {
 
-struct SessionDecoding {
-  bool is_accepted = false;
-  std::string fault;  // a promise that was broken; empty = none
-};
+constexpr int64_t kNowUnixNs = 1'700'000'000'000'000'000;
+constexpr size_t kDetailBytes = 96;
 
 // Why the batch breaks a promise of daemon/model/session.h, or nothing.
-inline std::string find_fault(const DecodedBatch& decoded, const SessionTables& tables,
-                              size_t packet_bytes) {
+std::string check(const DecodedBatch& decoded, const SessionTables& tables, size_t packet_bytes) {
   const SessionBatch& batch = decoded.batch;
   const auto is_place = [&](const auto& row) {
     return row.place_id != 0 && row.place_id <= tables.places;
@@ -62,8 +58,11 @@ inline std::string find_fault(const DecodedBatch& decoded, const SessionTables& 
   return "";
 }
 
-inline SessionDecoding decode_any(const std::string& packet, const Clock& clock) {
-  const auto bytes = session_packets::as_bytes(packet);
+}  // namespace
+
+std::string find_fault(std::string_view packet) {
+  const auto bytes = std::as_bytes(std::span(packet));
+  const FakeClock clock{400'000'000'000'000, kNowUnixNs};
   const RealtimeOffset offset(clock);
   const std::function<uint32_t(uint32_t)> find_thread = [](uint32_t tid) { return tid; };
   SessionTables tables;
@@ -72,17 +71,29 @@ inline SessionDecoding decode_any(const std::string& packet, const Clock& clock)
                                .name_bytes_max = 1'024,
                                .clock = offset,
                                .find_thread = find_thread};
-  // As the source does, which asks for the kind first; but a wrong front hides nothing behind it.
-  const auto message = decode_session_message(bytes);
-  const auto batch = decode_session_batch(bytes, context, tables);
+  // The source asks for the kind first; but a wrong front hides nothing behind it.
+  (void)decode_session_message(bytes);
+  (void)decode_session_hello(bytes);
   const auto status = decode_session_status(bytes, 1);
-  const auto hello = decode_session_hello(bytes);
-  SessionDecoding decoding{.is_accepted = message.ok() && (batch.ok() || hello.ok())};
-  if (batch.ok()) decoding.fault = find_fault(*batch, tables, packet.size());
-  if (status.ok() && status->has_value() && (*status)->detail.size() > 96) {
-    decoding.fault = "a detail beyond its field";
+  if (status.ok() && status->has_value() && (*status)->detail.size() > kDetailBytes) {
+    return "a detail beyond its field";
   }
-  return decoding;
+  const auto batch = decode_session_batch(bytes, context, tables);
+  return batch.ok() ? check(*batch, tables, packet.size()) : "";
 }
 
-}  // namespace gpuperf
+std::vector<std::string> make_seeds() {
+  using namespace session_packets;
+  const auto records = make_all_records(kNowUnixNs - 1'000'000);
+  const Packet status = make_message(GPUPERF_MESSAGE_STATUS, make_status());
+  std::vector<std::string> seeds{make_batch(records), status,
+                                 // Of the first releases, which lack the last field.
+                                 status.substr(0, offsetof(gpuperf_status, hooked_calls)),
+                                 make_message(GPUPERF_MESSAGE_HELLO, make_hello())};
+  for (const Packet& record : records) {
+    seeds.push_back(make_batch({make_name(1, "k"), make_shape(1), make_place(1), record}));
+  }
+  return seeds;
+}
+
+}  // namespace gpuperf::fuzz
