@@ -25,6 +25,8 @@ constexpr uint64_t kUnseenSwitchMs = 300;
 
 // How long to wait before PC sampling is tried again.
 constexpr uint64_t kSampleAgainMs = 1'000;
+// And after an attempt, which held launches for 50 to 100 ms.
+constexpr uint64_t kSampleFailedMs = 5'000;
 // Beginning to sample took up to 0.45 s (H200). A call that goes on before may hang.
 constexpr uint64_t kDriverPatienceMs = 100, kDriverHeldMsMax = 5'000;
 
@@ -220,6 +222,7 @@ void Collector::switch_on(const Want& want, bool holds) {
 const char* Collector::find_why_not_to_sample(uint64_t now_ms) const {
   if (graphs_.load() == Graphs::kUnknown) return "no PC sampling: launches are not hooked";
   if (const char* why_not = PcSampler::find_why_not(api_)) return why_not;
+  if (records_.working_devices() == 0) return "PC sampling waits: no kernel was recorded yet";
   // Launches that began before they were followed are over soon.
   const bool are_all_seen = followed_since_ms_ != 0 && now_ms - followed_since_ms_ >= kUnseenMs;
   return are_all_seen ? nullptr : "PC sampling is about to begin";
@@ -235,31 +238,35 @@ bool Collector::switch_sampling(bool is_on, uint64_t now_ms) {
 }
 
 void Collector::begin_sampling(uint64_t now_ms) {
-  const auto put_off = [this, now_ms](const char* why) {
+  const auto put_off = [this, now_ms](const char* why, uint64_t pause_ms) {
     std::snprintf(why_not_sampled_, sizeof(why_not_sampled_), "%s", why);
-    sample_again_ms_ = now_ms + kSampleAgainMs;
+    sample_again_ms_ = now_ms + pause_ms;
   };
-  if (const char* why_not = find_why_not_to_sample(now_ms)) return put_off(why_not);
+  if (const char* why_not = find_why_not_to_sample(now_ms)) return put_off(why_not, kSampleAgainMs);
   const uint64_t start_unix_ns = read_unix_ns();
   const HeldDriver held;
-  if (!held.is_held()) return put_off("PC sampling waits: other threads are in the driver");
+  if (!held.is_held()) {
+    return put_off("PC sampling waits: other threads are in the driver", kSampleAgainMs);
+  }
   is_clean_ = false;
-  const PcSampler::Failure failure = sampler_.begin(api_);
+  const PcSampler::Failure failure = sampler_.begin(api_, records_.working_devices());
   records_.begin_sampling();
   records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
   if (failure.call == nullptr) {
     why_not_sampled_[0] = '\0';
   } else if (failure.call[0] == '\0') {
-    put_off("no PC sampling: no device has an active primary context");
+    put_off("no PC sampling: no device has an active primary context", kSampleFailedMs);
   } else if (failure.result == CUPTI_ERROR_HARDWARE_BUSY) {
-    put_off("PC sampling waits: another program samples or profiles this GPU");
+    put_off("PC sampling waits: another program samples or profiles this GPU", kSampleFailedMs);
   } else if (failure.result == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES) {
-    put_off("no PC sampling: the driver lets only root (NVreg_RestrictProfiling)");
+    put_off(
+        "no PC sampling: the driver allows it to root only (NVreg_RestrictProfilingToAdminUsers)",
+        kSampleFailedMs);
   } else {
     char why[sizeof(why_not_sampled_)];
     std::snprintf(why, sizeof(why), "%s: CUPTI error %d", failure.call,
                   static_cast<int>(failure.result));
-    put_off(why);
+    put_off(why, kSampleFailedMs);
   }
 }
 

@@ -273,6 +273,7 @@ void CuptiRecords::take_kernel(const CUpti_Activity* activity) {
   const auto* kernel = reinterpret_cast<const CUpti_ActivityKernel9*>(activity);
   const uint32_t id = take_id(kernel->correlationId);
   ++kernel_count_;
+  note_working(kernel->deviceId);
   if (kernel->graphNodeId != 0) ++node_count_;
   Span span;
   if (!read_span(kernel->start, kernel->end, span)) return note_unknown_work();
@@ -537,6 +538,7 @@ void CuptiRecords::put_call(const CallJoin::Call& call, uint32_t id, uint16_t fl
 void CuptiRecords::take_graph(const CUpti_Activity* activity) {
   const auto* graph = reinterpret_cast<const CUpti_ActivityGraphTrace*>(activity);
   const uint32_t id = take_id(graph->correlationId);
+  note_working(graph->deviceId);
   Span span;
   if (!read_span(graph->start, graph->end, span)) return note_unknown_work();
   note_work(CallKind::kGraph, id, graph->streamId, span, 0);

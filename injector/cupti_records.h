@@ -95,6 +95,10 @@ class CuptiRecords : public PcSampler::Sink, private CallJoin::Sink {
   void take(const PcSampler::Instruction& instruction) override;
   void take(const PcSampler::Total& total) override;
 
+  // Devices that ran kernels or graphs: a bit by CUDA ordinal. NCCL, for one, also has contexts on
+  // devices of other processes.
+  uint64_t working_devices() const { return working_devices_; }
+
   const uint64_t* losses() const { return losses_; }
   uint64_t cupti_overhead_ns() const { return cupti_overhead_ns_; }
   // Since the process began, over all decoded records: kernels that ran as nodes of a graph,
@@ -125,6 +129,9 @@ class CuptiRecords : public PcSampler::Sink, private CallJoin::Sink {
   void take(const CallJoin::Call& call, uint32_t correlation_id) override;
   void put_call(const CallJoin::Call& call, uint32_t id, uint16_t flags);
   uint32_t find_name(const char* text);
+  void note_working(uint32_t device) {
+    if (device < 64) working_devices_ |= uint64_t{1} << device;
+  }
   uint32_t find_place(uint32_t device, uint32_t context, uint32_t stream);
   void take(const CUpti_Activity* activity);
   void take_kernel(const CUpti_Activity* activity);
@@ -164,6 +171,7 @@ class CuptiRecords : public PcSampler::Sink, private CallJoin::Sink {
   Dictionary<gpuperf_session_place, GPUPERF_PLACES_MAX - 1> places_;
   gpuperf_session_place devices_[64] = {};  // what is the same in all places of a CUDA ordinal
   bool is_device_known_[64] = {};
+  uint64_t working_devices_ = 0;
   uint64_t sampled_since_unix_ns_ = 0;
   uint64_t sampled_until_unix_ns_ = 0;
   bool has_sample_reader_ = false;

@@ -164,12 +164,13 @@ PcSampler::Failure PcSampler::begin(const CuptiApi& api, Device& device) {
   return {};
 }
 
-PcSampler::Failure PcSampler::begin(const CuptiApi& api) {
+PcSampler::Failure PcSampler::begin(const CuptiApi& api, uint64_t devices) {
   CUcontext contexts[kDevicesMax];
   uint32_t ordinals[kDevicesMax];
   const uint32_t found = list_primary_contexts(contexts, ordinals, kDevicesMax);
-  Failure failure = {found == 0 ? "" : nullptr, CUPTI_SUCCESS};
+  Failure failure = {"", CUPTI_SUCCESS};
   for (uint32_t i = 0; i < found; ++i) {
+    if (ordinals[i] >= 64 || (devices >> ordinals[i] & 1) == 0) continue;
     Device device = {.ordinal = ordinals[i], .context = contexts[i], .rest = nullptr};
     const Failure its = begin(api, device);
     if (its.call == nullptr) {

@@ -55,12 +55,13 @@ class PcSampler {
   // Whether this CUPTI can do it. Null = yes, else why not.
   static const char* find_why_not(const CuptiApi& api);
   bool is_on() const { return count_ > 0; }
-  // Begins on every device whose primary context is active. On failure nothing is on.
+  // Begins on those of `devices` (a bit by CUDA ordinal) whose primary context is active. On
+  // failure nothing is on.
   struct Failure {
-    const char* call = nullptr;  // null = none; "" = no device has an active primary context
+    const char* call = nullptr;  // null = none; "" = none of them has an active primary context
     CUptiResult result = CUPTI_SUCCESS;
   };
-  Failure begin(const CuptiApi& api);
+  Failure begin(const CuptiApi& api, uint64_t devices);
   // Hands over what was sampled since the last call. Other threads may be anywhere.
   void take(const CuptiApi& api, Sink& sink);
   // Ends it and hands over the rest.

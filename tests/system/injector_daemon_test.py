@@ -415,7 +415,7 @@ class SamplingTest(unittest.TestCase):
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
     def test_where_it_cannot_be_had_the_status_says_why(self):
-        for failing, why in (("cuptiPCSamplingEnable", "the driver lets only root"),
+        for failing, why in (("cuptiPCSamplingEnable", "the driver allows it to root only"),
                              ("cuptiPCSamplingStart", "another program samples or profiles this GPU")):
             with Peer() as peer, Workload(peer.path, environment={"FAKE_CUPTI_FAIL": failing}) as program:
                 program.do("init", peer)
