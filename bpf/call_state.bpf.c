@@ -10,6 +10,7 @@
 
 #define GPUPERF_NOTED_WAIT_NS 50000ull      /* shorter waits are added up but not described */
 #define GPUPERF_WAKER_STACK_WAIT_NS 1000000ull /* a stack walk takes a few microseconds */
+#define THREAD_STACKS_AT_ONCE 32 /* a short wait's does not use up that of the long one behind it */
 #define GPUPERF_PF_KTHREAD 0x00200000
 
 struct cfs_rq {
@@ -221,10 +222,14 @@ static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task
 	off->waker_stack_id = 0;
 	off->is_traced = is_traced;
 	off->stack_id = 0;
-	if (is_traced && blocked && now_ns - thread->thread_stack_ns >= GPUPERF_THREAD_STACK_INTERVAL_NS) {
+	if (is_traced && blocked) {
 		/* No function of its own: the walk is as deep as the verifier lets calls nest. */
-		thread->thread_stack_ns = now_ns;
-		off->stack_id = take_user_stack(task);
+		if (now_ns - thread->thread_stack_ns > THREAD_STACKS_AT_ONCE * GPUPERF_THREAD_STACK_INTERVAL_NS)
+			thread->thread_stack_ns = now_ns - THREAD_STACKS_AT_ONCE * GPUPERF_THREAD_STACK_INTERVAL_NS;
+		if (now_ns - thread->thread_stack_ns >= GPUPERF_THREAD_STACK_INTERVAL_NS) {
+			thread->thread_stack_ns += GPUPERF_THREAD_STACK_INTERVAL_NS;
+			off->stack_id = take_user_stack(task);
+		}
 	}
 	if (blocked) {
 		off->syscall = syscall_of(task);

@@ -208,7 +208,7 @@ struct gpuperf_thread {
 	/* The last abandoned calls, as a ring. */
 	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
 	__u64 next_stack_ns; /* where stacks are paced, no launch before this carries one */
-	__u64 thread_stack_ns; /* of the last one for a struct gpuperf_thread_time */
+	__u64 thread_stack_ns; /* up to when stacks for struct gpuperf_thread_time are used up */
 	struct gpuperf_hooked_call hooked;
 	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the lookup */
 	struct gpuperf_off_cpu off_cpu;

@@ -515,7 +515,7 @@ struct gpuperf_traced_call {
 
 /* Shorter times off the CPU are not sent one by one. */
 #define GPUPERF_THREAD_TIME_MIN_NS 10000ull
-/* A thread that leaves the CPU on its own carries a stack when its last is older. */
+/* A thread that leaves the CPU on its own carries a stack, on average once in this time at most. */
 #define GPUPERF_THREAD_STACK_INTERVAL_NS 1000000ull
 
 /* A thread that ever made a probed call was off the CPU (first blocked, then runnable), or was found on it by a tick,

@@ -11,7 +11,8 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr int kShownFrames = 6;  // of a stack; the innermost say most
+constexpr int kShownFrames = 3;    // of a stack, of each kind
+constexpr int kFrameColumns = 60;  // names of templates are long
 
 std::string_view get_verdict_name(v1::TimeVerdict verdict) {
   switch (verdict) {
@@ -73,22 +74,35 @@ std::string render_parts(const v1::ProcessTime& process, const TextStyle& style)
   return table.take_text(style);
 }
 
+// The innermost frames, and the innermost ones of Python: between them may be many of a framework's
+// machine code.
 std::string render_stack(const v1::TimeFinding& finding, const TextStyle& style) {
+  std::vector<int> shown;
+  int python = 0;
+  for (int i = finding.stack_size() - 1; i >= 0; --i) {
+    const bool is_innermost = finding.stack_size() - i <= kShownFrames;
+    const bool is_python = finding.stack(i).ends_with(".py)") && python < kShownFrames;
+    if (is_python) ++python;
+    if (is_innermost || is_python) shown.push_back(i);
+  }
   std::string text;
-  const int begin = std::max(0, finding.stack_size() - kShownFrames);
-  for (int i = begin; i < finding.stack_size(); ++i) {
-    text += text.empty() ? (begin > 0 ? "… > " : "") : " > ";
-    text += make_printable(finding.stack(i));
+  int last = -1;
+  for (auto frame = shown.rbegin(); frame != shown.rend(); ++frame) {
+    if (!text.empty()) text += " > ";
+    if (*frame > last + 1) text += "… > ";
+    text += truncate(make_printable(finding.stack(*frame)), kFrameColumns, Cut::kEnd);
+    last = *frame;
   }
   return wrap(text, style.columns, "   ");
 }
 
 std::string render_finding(size_t number, const v1::TimeFinding& finding, const TextStyle& style) {
-  std::string line =
-      fmt::format("{}. {} ({}) {}", number, format_duration(finding.time_ns()),
-                  format_share(finding.share_ratio()), make_printable(finding.text()));
+  const std::string title =
+      wrap(fmt::format("{}. {} ({}) {}", number, format_duration(finding.time_ns()),
+                       format_share(finding.share_ratio()), make_printable(finding.text())),
+           style.columns, "");
   std::string text;
-  for (const std::string_view part : split_lines(wrap(line, style.columns, ""))) {
+  for (const std::string_view part : split_lines(title)) {
     text += paint(part, Tone::kHeader, style) + "\n";
   }
   std::string facts =

@@ -24,7 +24,8 @@ enum PathKind : uint32_t {
   kInnerPath,
   kOuterPath,
   kStackPath,
-  kCommonPath
+  kCommonPath,
+  kMarkPath
 };
 
 uint32_t get_process(const Capture& capture, uint32_t thread) {
@@ -173,6 +174,13 @@ uint32_t PathTable::find_common_path(uint32_t one, uint32_t other) {
   const std::vector<uint32_t>& first = paths_[one];
   const auto end = std::ranges::mismatch(first, paths_[other]).in1;
   return add_path(key, std::vector<uint32_t>(first.begin(), end));
+}
+
+uint32_t PathTable::find_mark_path(const std::string& mark) {
+  const uint32_t frame = add_frame(mark, FrameKind::kMark);
+  const PathKey key = {kMarkPath, frame};
+  if (const auto found = path_ids_.find(key); found != path_ids_.end()) return found->second;
+  return add_path(key, {frame});
 }
 
 uint32_t PathTable::find_gpu_frame(const CaptureWork& work) {

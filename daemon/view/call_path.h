@@ -77,6 +77,9 @@ class PathTable {
   // The frames that both paths begin with; a path of none where they begin differently.
   uint32_t find_common_path(uint32_t one, uint32_t other);
 
+  // A path of one mark.
+  uint32_t find_mark_path(const std::string& mark);
+
   const std::vector<uint32_t>& get_frames(uint32_t path) const { return paths_[path]; }
   const std::string& get_text(uint32_t frame) const { return texts_[frame]; }
   FrameKind get_kind(uint32_t frame) const { return kinds_[frame]; }

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <tuple>
 #include <utility>
 
 #include "daemon/view/rows.h"
@@ -115,6 +116,29 @@ std::vector<GpuUse> list_gpu_uses(const Capture& capture) {
     uses.push_back({.process = key.first, .device = key.second, .stretches = sweep.finish(end_ns)});
   }
   return uses;
+}
+
+BusyTimes::BusyTimes(const std::vector<GpuUse>& uses) {
+  for (const GpuUse& use : uses) {
+    for (const GpuStretch& stretch : use.stretches) {
+      if (stretch.kind == GpuUseKind::kIdle) continue;
+      by_use_[{use.process, use.device}].push_back({stretch.begin_ns, stretch.end_ns});
+    }
+  }
+}
+
+std::optional<TimeSpan> BusyTimes::find_other(uint32_t process, uint32_t device, uint64_t begin_ns,
+                                              uint64_t end_ns) const {
+  std::optional<TimeSpan> first;
+  for (const auto& [key, spans] : by_use_) {
+    if (key.first == process || key.second != device) continue;
+    const auto at = std::ranges::partition_point(
+        spans, [&](const TimeSpan& span) { return span.end_ns <= begin_ns; });
+    if (at == spans.end() || at->begin_ns >= end_ns) continue;
+    const TimeSpan found{std::max(at->begin_ns, begin_ns), std::min(at->end_ns, end_ns)};
+    if (!first || found.begin_ns < first->begin_ns) first = found;
+  }
+  return first;
 }
 
 }  // namespace gpuperf

@@ -1,6 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "daemon/model/capture.h"
@@ -26,6 +29,12 @@ struct GpuStretch {
   bool operator==(const GpuStretch&) const = default;
 };
 
+// Time without more.
+struct TimeSpan {
+  uint64_t begin_ns = 0;
+  uint64_t end_ns = 0;
+};
+
 // One process on one GPU of the capture, through the whole window without holes.
 struct GpuUse {
   uint32_t process = kNoIndex;
@@ -35,5 +44,19 @@ struct GpuUse {
 
 // Each process on each GPU on which it had work in the window, by process, then by device.
 std::vector<GpuUse> list_gpu_uses(const Capture& capture);
+
+// When each process had work on each GPU.
+class BusyTimes {
+ public:
+  explicit BusyTimes(const std::vector<GpuUse>& uses);
+
+  // The first time in [begin_ns, end_ns) in which another process had work there.
+  std::optional<TimeSpan> find_other(uint32_t process, uint32_t device, uint64_t begin_ns,
+                                     uint64_t end_ns) const;
+
+ private:
+  // By process and device; each by time, without overlaps.
+  std::map<std::pair<uint32_t, uint32_t>, std::vector<TimeSpan>> by_use_;
+};
 
 }  // namespace gpuperf

@@ -166,6 +166,7 @@ void HostCauses::for_each(uint32_t thread, uint64_t begin_ns, uint64_t end_ns,
                         .path = piece.path,
                         .thread = thread,
                         .time = piece.time,
+                        .call = piece.call,
                         .is_estimated = piece.is_estimated};
     const CaptureThreadTime* time = find_row(capture_.thread_times, piece.time);
     if (time != nullptr && time->state == HostState::kRunnable) {

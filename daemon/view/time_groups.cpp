@@ -1,10 +1,15 @@
 #include "daemon/view/time_groups.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <initializer_list>
 #include <string>
+#include <tuple>
 
 #include "daemon/model/session_names.h"
 #include "daemon/view/rows.h"
+#include "daemon/view/time_words.h"
 
 namespace gpuperf {
 namespace {
@@ -60,15 +65,64 @@ TimeVerdict judge(const ProcessTimeUse& use) {
 
 }  // namespace
 
+TimeCause get_cause(TimeReason reason) {
+  using enum TimeReason;
+  switch (reason) {
+    case kEdge:
+    case kNotRecorded:
+    case kNoLauncher:
+    case kUnseen:
+      return TimeCause::kUnknown;
+    case kKernel:
+      return TimeCause::kGpuComputing;
+    case kCollective:
+      return TimeCause::kGpuCommunicating;
+    case kCopy:
+      return TimeCause::kGpuCopying;
+    case kCall:
+    case kCode:
+    case kPageFaults:
+      return TimeCause::kHostComputing;
+    case kBlockedCall:
+    case kLock:
+    case kGil:
+    case kSleep:
+    case kBlocked:
+      return TimeCause::kHostBlocked;
+    case kNoCpu:
+    case kThrottled:
+      return TimeCause::kNoCpu;
+    case kCopyCall:
+    case kInput:
+    case kDataLoader:
+      return TimeCause::kInput;
+    case kPeerCall:
+      return TimeCause::kPeer;
+    case kLaunchCall:
+    case kSyncCall:
+    case kAfterSync:
+    case kQueued:
+      return TimeCause::kLaunching;
+    case kOthers:
+      return TimeCause::kGpuOfOthers;
+    case kNothing:
+      return TimeCause::kNothing;
+  }
+  return TimeCause::kUnknown;
+}
+
 void TimeGroups::add(const TimePiece& piece) {
   if (piece.begin_ns >= piece.end_ns) return;
   const uint64_t time_ns = piece.end_ns - piece.begin_ns;
   Group& group = groups_[{piece.reason, piece.subject}];
   TimeFinding& finding = group.finding;
-  if (finding.stretches == 0 || group.end_ns != piece.begin_ns) {
+  const bool goes_on =
+      group.end_ns == piece.begin_ns || (piece.call != kNoIndex && piece.call == group.call);
+  if (finding.stretches == 0 || !goes_on) {
     ++finding.stretches;
     group.stretch_ns = 0;
   }
+  group.call = piece.call;
   group.end_ns = piece.end_ns;
   group.stretch_ns += time_ns;
   finding.longest_ns = std::max(finding.longest_ns, group.stretch_ns);
@@ -104,6 +158,25 @@ std::string TimeGroups::name_subject(TimeReason reason, uint32_t subject) const 
     }
     default:
       return subject < table_.count_frames() ? table_.get_text(subject) : "";
+  }
+}
+
+void TimeGroups::add_idle_paths(PathTable& table, std::vector<PathWeight>& weights) const {
+  for (const auto& [key, group] : groups_) {
+    const TimeCause cause = get_cause(key.first);
+    if (!is_idle(cause)) continue;
+    const std::string mark = fmt::format("[GPU_Idle]{}", get_cause_text(cause));
+    const uint32_t leaf = table.get_frames(table.find_mark_path(mark))[0];
+    uint64_t placed_ns = 0;
+    for (const auto& [path, time_ns] : group.paths) {
+      weights.push_back({.path = path, .gpu_frame = leaf, .weight_ns = time_ns, .count = 1});
+      placed_ns += time_ns;
+    }
+    if (placed_ns == group.finding.time_ns) continue;
+    weights.push_back({.path = table.find_mark_path("[no stack]"),
+                       .gpu_frame = leaf,
+                       .weight_ns = group.finding.time_ns - placed_ns,
+                       .count = 1});
   }
 }
 

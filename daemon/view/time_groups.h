@@ -23,6 +23,7 @@ struct TimePiece {
   uint32_t path = kNoIndex;  // of the table
   uint32_t thread = kNoIndex;
   uint32_t time = kNoIndex;  // of the capture's thread times: the wait
+  uint32_t call = kNoIndex;  // which call it is of, however often that was interrupted
   bool is_estimated = false;
   bool is_after_sync = false;
 };
@@ -36,14 +37,17 @@ class TimeGroups {
 
   // In order of their beginning. Pieces of no length are nothing.
   void add(const TimePiece& piece);
+  // A row for each path and cause of idle time; `table` is that of the constructor.
+  void add_idle_paths(PathTable& table, std::vector<PathWeight>& weights) const;
   // Fills the parts, the findings and the verdict.
   void finish(ProcessTimeUse& use);
 
  private:
   struct Group {
     TimeFinding finding;
-    uint64_t end_ns = 0;      // of its last piece
-    uint64_t stretch_ns = 0;  // of its last stretch
+    uint64_t end_ns = 0;       // of its last piece
+    uint32_t call = kNoIndex;  // likewise
+    uint64_t stretch_ns = 0;   // of its last stretch
     absl::flat_hash_map<uint32_t, uint64_t> paths;
     absl::flat_hash_map<uint32_t, uint64_t> threads;
     std::map<std::pair<uint32_t, uint32_t>, uint64_t> wakers;

@@ -1,7 +1,5 @@
 #include "daemon/view/time_use.h"
 
-#include <absl/container/flat_hash_map.h>
-
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -17,68 +15,45 @@ namespace {
 // A shorter gap after a synchronising call comes of that call: work launched ahead would fill it.
 constexpr uint64_t kShortGapNs = 1'000'000;
 
-struct Stretch {
-  uint64_t begin_ns = 0;
-  uint64_t end_ns = 0;
-};
-
 uint64_t get_end(const CaptureLaunch& launch) { return launch.start_mono_ns + launch.duration_ns; }
-
-// When each process had work on each device, by time, without overlaps.
-class BusyTimes {
- public:
-  explicit BusyTimes(const std::vector<GpuUse>& uses) {
-    for (const GpuUse& use : uses) {
-      for (const GpuStretch& stretch : use.stretches) {
-        if (stretch.kind == GpuUseKind::kIdle) continue;
-        by_use_[{use.process, use.device}].push_back({stretch.begin_ns, stretch.end_ns});
-      }
-    }
-  }
-  // The first time in [begin, end) that another process had work there.
-  std::optional<Stretch> find_other(uint32_t process, uint32_t device, uint64_t begin_ns,
-                                    uint64_t end_ns) const {
-    std::optional<Stretch> first;
-    for (const auto& [key, stretches] : by_use_) {
-      if (key.first == process || key.second != device) continue;
-      const auto at = std::ranges::partition_point(
-          stretches, [&](const Stretch& stretch) { return stretch.end_ns <= begin_ns; });
-      if (at == stretches.end() || at->begin_ns >= end_ns) continue;
-      const Stretch found{std::max(at->begin_ns, begin_ns), std::min(at->end_ns, end_ns)};
-      if (!first || found.begin_ns < first->begin_ns) first = found;
-    }
-    return first;
-  }
-
- private:
-  absl::flat_hash_map<std::pair<uint32_t, uint32_t>, std::vector<Stretch>> by_use_;
-};
 
 class TimeExplainer {
  public:
-  TimeExplainer(const Capture& capture, const std::vector<GpuUse>& uses)
-      : capture_(capture), busy_(uses), table_(capture, {}), causes_(capture, table_) {}
+  TimeExplainer(const Capture& capture, const std::vector<GpuUse>& uses, PathTable& table)
+      : capture_(capture),
+        busy_(uses),
+        table_(table),
+        causes_(capture, table),
+        missing_(capture.processes.size()) {
+    for (const CaptureGap& gap : capture.gaps) {
+      if (gap.process >= missing_.size() || gap.count > 0) continue;  // losses have no length
+      missing_[gap.process].push_back({gap.start_mono_ns, gap.start_mono_ns + gap.duration_ns});
+    }
+  }
 
   ProcessTimeUse explain(const GpuUse& use);
+  void add_idle_paths(const GpuUse& use, std::vector<PathWeight>& weights);
   // A process that had no work on any GPU.
   ProcessTimeUse explain_without_work(uint32_t process);
 
  private:
+  void add_all(const GpuUse& use, TimeGroups& groups);
   void add_busy(const GpuStretch& stretch, TimeGroups& groups) const;
   void add_idle(const GpuUse& use, const GpuStretch& stretch, TimeGroups& groups);
-  void add_recorded(const GpuUse& use, Stretch gap, const CaptureLaunch* launch, bool is_first,
+  void add_recorded(const GpuUse& use, TimeSpan gap, const CaptureLaunch* launch, bool is_first,
                     TimeGroups& groups);
-  void add_launched(const GpuUse& use, Stretch time, uint32_t thread, TimeGroups& groups) const;
-  void add_host(Stretch gap, Stretch host, uint32_t thread, bool is_first, TimeGroups& groups);
+  void add_launched(const GpuUse& use, TimeSpan time, uint32_t thread, TimeGroups& groups) const;
+  void add_host(TimeSpan gap, TimeSpan host, uint32_t thread, bool is_first, TimeGroups& groups);
   uint64_t find_known_since(uint32_t process, const CaptureLaunch* launch) const;
-  std::optional<Stretch> find_missing(uint32_t process, const Stretch& time) const;
+  std::optional<TimeSpan> find_missing(uint32_t process, const TimeSpan& time) const;
   uint32_t find_busiest_thread(uint32_t process);
 
   const Capture& capture_;
   const BusyTimes busy_;
-  PathTable table_;
+  PathTable& table_;
   HostCauses causes_;
-  uint32_t last_thread_ = kNoIndex;  // that launched the work before
+  std::vector<std::vector<TimeSpan>> missing_;  // by process: times without records
+  uint32_t last_thread_ = kNoIndex;             // that launched the work before
 };
 
 void TimeExplainer::add_busy(const GpuStretch& stretch, TimeGroups& groups) const {
@@ -115,12 +90,11 @@ uint64_t TimeExplainer::find_known_since(uint32_t process, const CaptureLaunch* 
 }
 
 // The first time of it whose records are missing.
-std::optional<Stretch> TimeExplainer::find_missing(uint32_t process, const Stretch& time) const {
-  std::optional<Stretch> first;
-  for (const CaptureGap& gap : capture_.gaps) {
-    if (gap.process != process || gap.count > 0) continue;  // losses have no length
-    const Stretch found{std::max(gap.start_mono_ns, time.begin_ns),
-                        std::min(gap.start_mono_ns + gap.duration_ns, time.end_ns)};
+std::optional<TimeSpan> TimeExplainer::find_missing(uint32_t process, const TimeSpan& time) const {
+  std::optional<TimeSpan> first;
+  for (const TimeSpan& missing : missing_[process]) {
+    const TimeSpan found{std::max(missing.begin_ns, time.begin_ns),
+                         std::min(missing.end_ns, time.end_ns)};
     if (found.begin_ns >= found.end_ns) continue;
     if (!first || found.begin_ns < first->begin_ns) first = found;
   }
@@ -131,7 +105,7 @@ void TimeExplainer::add_idle(const GpuUse& use, const GpuStretch& stretch, TimeG
   const CaptureWork* ended_by = find_row(capture_.work, stretch.work);
   const CaptureLaunch* launch =
       ended_by == nullptr ? nullptr : find_row(capture_.launches, ended_by->launch);
-  Stretch gap{stretch.begin_ns, stretch.end_ns};
+  TimeSpan gap{stretch.begin_ns, stretch.end_ns};
   const bool is_first = gap.begin_ns == capture_.start_mono_ns;
   if (is_first) {
     const uint64_t known_ns =
@@ -140,8 +114,8 @@ void TimeExplainer::add_idle(const GpuUse& use, const GpuStretch& stretch, TimeG
     gap.begin_ns = known_ns;
   }
   while (gap.begin_ns < gap.end_ns) {
-    const std::optional<Stretch> missing = find_missing(use.process, gap);
-    const Stretch recorded{gap.begin_ns, missing ? missing->begin_ns : gap.end_ns};
+    const std::optional<TimeSpan> missing = find_missing(use.process, gap);
+    const TimeSpan recorded{gap.begin_ns, missing ? missing->begin_ns : gap.end_ns};
     if (recorded.begin_ns < recorded.end_ns) {
       add_recorded(use, recorded, launch, is_first, groups);
     }
@@ -153,7 +127,7 @@ void TimeExplainer::add_idle(const GpuUse& use, const GpuStretch& stretch, TimeG
   }
 }
 
-void TimeExplainer::add_recorded(const GpuUse& use, Stretch gap, const CaptureLaunch* launch,
+void TimeExplainer::add_recorded(const GpuUse& use, TimeSpan gap, const CaptureLaunch* launch,
                                  bool is_first, TimeGroups& groups) {
   const uint32_t thread = launch != nullptr ? launch->thread : last_thread_;
   if (thread >= capture_.threads.size()) {
@@ -166,7 +140,7 @@ void TimeExplainer::add_recorded(const GpuUse& use, Stretch gap, const CaptureLa
   add_launched(use, {back_ns, gap.end_ns}, thread, groups);
 }
 
-void TimeExplainer::add_launched(const GpuUse& use, Stretch time, uint32_t thread,
+void TimeExplainer::add_launched(const GpuUse& use, TimeSpan time, uint32_t thread,
                                  TimeGroups& groups) const {
   while (time.begin_ns < time.end_ns) {
     const auto other = busy_.find_other(use.process, use.device, time.begin_ns, time.end_ns);
@@ -184,7 +158,7 @@ void TimeExplainer::add_launched(const GpuUse& use, Stretch time, uint32_t threa
   }
 }
 
-void TimeExplainer::add_host(Stretch gap, Stretch host, uint32_t thread, bool is_first,
+void TimeExplainer::add_host(TimeSpan gap, TimeSpan host, uint32_t thread, bool is_first,
                              TimeGroups& groups) {
   const std::optional<HostCauses::Sync> sync =
       is_first ? std::nullopt : causes_.find_sync(thread, gap.begin_ns);
@@ -204,8 +178,7 @@ void TimeExplainer::add_host(Stretch gap, Stretch host, uint32_t thread, bool is
   });
 }
 
-ProcessTimeUse TimeExplainer::explain(const GpuUse& use) {
-  TimeGroups groups(capture_, table_);
+void TimeExplainer::add_all(const GpuUse& use, TimeGroups& groups) {
   last_thread_ = kNoIndex;
   for (const GpuStretch& stretch : use.stretches) {
     if (stretch.kind == GpuUseKind::kIdle) {
@@ -216,6 +189,17 @@ ProcessTimeUse TimeExplainer::explain(const GpuUse& use) {
     const CaptureLaunch* launch = find_row(capture_.launches, capture_.work[stretch.work].launch);
     if (launch != nullptr) last_thread_ = launch->thread;
   }
+}
+
+void TimeExplainer::add_idle_paths(const GpuUse& use, std::vector<PathWeight>& weights) {
+  TimeGroups groups(capture_, table_);
+  add_all(use, groups);
+  groups.add_idle_paths(table_, weights);
+}
+
+ProcessTimeUse TimeExplainer::explain(const GpuUse& use) {
+  TimeGroups groups(capture_, table_);
+  add_all(use, groups);
   ProcessTimeUse explained{
       .process = use.process, .device = use.device, .wall_ns = capture_.duration_ns};
   groups.finish(explained);
@@ -237,7 +221,7 @@ uint32_t TimeExplainer::find_busiest_thread(uint32_t process) {
 
 ProcessTimeUse TimeExplainer::explain_without_work(uint32_t process) {
   TimeGroups groups(capture_, table_);
-  const Stretch window{capture_.start_mono_ns, capture_.start_mono_ns + capture_.duration_ns};
+  const TimeSpan window{capture_.start_mono_ns, capture_.start_mono_ns + capture_.duration_ns};
   const uint32_t thread = find_busiest_thread(process);
   if (!capture_.processes[process].is_injected) {
     groups.add(
@@ -255,55 +239,10 @@ ProcessTimeUse TimeExplainer::explain_without_work(uint32_t process) {
 
 }  // namespace
 
-TimeCause get_cause(TimeReason reason) {
-  using enum TimeReason;
-  switch (reason) {
-    case kEdge:
-    case kNotRecorded:
-    case kNoLauncher:
-    case kUnseen:
-      return TimeCause::kUnknown;
-    case kKernel:
-      return TimeCause::kGpuComputing;
-    case kCollective:
-      return TimeCause::kGpuCommunicating;
-    case kCopy:
-      return TimeCause::kGpuCopying;
-    case kCall:
-    case kCode:
-    case kPageFaults:
-      return TimeCause::kHostComputing;
-    case kBlockedCall:
-    case kLock:
-    case kGil:
-    case kSleep:
-    case kBlocked:
-      return TimeCause::kHostBlocked;
-    case kNoCpu:
-    case kThrottled:
-      return TimeCause::kNoCpu;
-    case kCopyCall:
-    case kInput:
-    case kDataLoader:
-      return TimeCause::kInput;
-    case kPeerCall:
-      return TimeCause::kPeer;
-    case kLaunchCall:
-    case kSyncCall:
-    case kAfterSync:
-    case kQueued:
-      return TimeCause::kLaunching;
-    case kOthers:
-      return TimeCause::kGpuOfOthers;
-    case kNothing:
-      return TimeCause::kNothing;
-  }
-  return TimeCause::kUnknown;
-}
-
 std::vector<ProcessTimeUse> explain_time(const Capture& capture) {
   const std::vector<GpuUse> gpu_uses = list_gpu_uses(capture);
-  TimeExplainer explainer(capture, gpu_uses);
+  PathTable table(capture, {});
+  TimeExplainer explainer(capture, gpu_uses, table);
   std::vector<ProcessTimeUse> uses;
   std::vector<bool> has_work(capture.processes.size());
   for (const GpuUse& use : gpu_uses) {
@@ -332,6 +271,14 @@ std::vector<ProcessTimeUse> explain_time(const Capture& capture) {
     return std::pair(use.device == kNoIndex, ~idle_ns);
   });
   return uses;
+}
+
+std::vector<PathWeight> weigh_idle_time(const Capture& capture, PathTable& table) {
+  const std::vector<GpuUse> gpu_uses = list_gpu_uses(capture);
+  TimeExplainer explainer(capture, gpu_uses, table);
+  std::vector<PathWeight> weights;
+  for (const GpuUse& use : gpu_uses) explainer.add_idle_paths(use, weights);
+  return weights;
 }
 
 }  // namespace gpuperf

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "daemon/model/capture.h"
+#include "daemon/view/path_weights.h"
 
 namespace gpuperf {
 
@@ -103,5 +104,9 @@ struct ProcessTimeUse {
 
 // Every process that is injected or made calls, most idle time first.
 std::vector<ProcessTimeUse> explain_time(const Capture& capture);
+
+// The time in which GPUs had no work of the processes that use them, by what is known to have taken
+// it: the path of the host, then "[GPU_Idle]host blocked" and the like.
+std::vector<PathWeight> weigh_idle_time(const Capture& capture, PathTable& table);
 
 }  // namespace gpuperf

@@ -2,10 +2,14 @@
 """gpuperfctl why: planted causes of idle time, each with its true length, are the first line; on the fake driver."""
 
 import json
+import os
+import pathlib
+import subprocess
 import unittest
 
 from gpuperf_system import WORKLOADS, Daemon, require_root, wait_until
-from injector_workload import FAKES, Workload, require_fakes
+from injector_workload import FAKES, INJECTOR, Workload, require_fakes
+from why_slow_test import throttled_cgroup
 
 MS = 1_000_000
 PROBES = ("cuLaunchKernel", "cuCtxSynchronize")
@@ -64,13 +68,17 @@ class WhyTest(unittest.TestCase):
         self.assertLess(measured_ns, 1.05 * truth_ns, json.dumps(process, indent=1))
         self.assertGreater(measured_ns, 0.95 * truth_ns - no_cpu_ns, json.dumps(process, indent=1))
 
+    def find_first(self, process):
+        """The first line; but for what a busy machine adds: waits for a CPU, and for the command that ends the capture."""
+        return next(finding for finding in process["findings"]
+                    if finding["cause"] != "nothing" and finding["text"] != "ready to run, without a CPU")
+
     def find(self, process, text):
         return next((finding for finding in process["findings"] if text in finding["text"]), None)
 
     def check(self, cause, expected_cause, text, function):
         process, truth_ns, capture = self.plant(cause)
-        # On a busy machine it takes a while until the capture ends; the program waits meanwhile.
-        first = next(finding for finding in process["findings"] if finding["cause"] != "nothing")
+        first = self.find_first(process)
 
         self.assertEqual(first["cause"], expected_cause, json.dumps(process, indent=1))
         self.assertIn(text, first["text"])
@@ -113,7 +121,7 @@ class WhyTest(unittest.TestCase):
         _, first, _ = self.check("lock", "host_blocked", "waiting for a lock or another thread in planted_lock",
                                  "planted_lock")
 
-        self.assertIn("Most waits were ended by thread", first["detail"])
+        self.assertEqual(first["detail"], "Most waits were ended by other threads of the process.")
 
     def test_input_is_told(self):
         process, _, _ = self.check("read", "input", "waiting for a file, pipe or socket in planted_read",
@@ -121,13 +129,61 @@ class WhyTest(unittest.TestCase):
 
         self.assertEqual(process["verdict"], "input_bound")
 
+    def test_a_cpu_quota_is_told(self):
+        with throttled_cgroup(20_000) as cgroup:
+            procs = cgroup / "cgroup.procs"
+            procs.write_text(str(self.pid))
+            process, truth_ns, _ = self.plant("spin", 200, 5)
+            (cgroup.parent / "cgroup.procs").write_text(str(self.pid))
+        first = process["findings"][0]
+
+        self.assertEqual(first["text"], "stopped by its CPU quota", json.dumps(process, indent=1))
+        self.assertAlmostEqual(first["time_ns"], 0.8 * truth_ns, delta=0.15 * truth_ns)  # the quota is 20 %
+
+    def plant_in_python(self, cause):
+        environment = {"CUDA_INJECTION64_PATH": str(INJECTOR), "GPUPERF_SETTLE_MS": "0",
+                       "GPUPERF_SOCKET": str(self.daemon.path / "run/ingest.sock"),
+                       "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / 'cupti_13'}"}
+        program = pathlib.Path(__file__).with_name("python_idle.py")
+        with subprocess.Popen(["/usr/bin/python3", program, cause, "2"], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              text=True, env={**os.environ, **environment}) as python:
+            self.assertEqual(python.stdout.readline(), "ready\n")
+            wait_until("the session", lambda: [row for row in self.daemon.query("sessions", "list")
+                                               if row["pid"] == python.pid
+                                               and (row["state"] == "collecting" or row["in_windows"])])
+            row = self.daemon.query("trace", "start", "--pid", python.pid)
+            python.stdin.write("go\n")
+            python.stdin.flush()
+            truth_ns = int(python.stdout.readline())
+            self.daemon.ctl("trace", "stop", row["id"])
+            wait_until("the capture", lambda: self.daemon.query("trace", "show", row["id"])["capture"]["state"] == "stored",
+                       30)
+            [process] = self.daemon.query("why", "--capture", row["id"], "--pid", python.pid)["processes"]
+            python.stdin.close()
+        return process, truth_ns
+
+    def test_python_code_is_the_function_that_samples_found(self):
+        process, truth_ns = self.plant_in_python("tokenizer")
+        first = self.find_first(process)
+
+        self.assertEqual(first["text"], "in tokenize (python_idle.py), on the CPU", json.dumps(process, indent=1))
+        self.assert_near(process, first["time_ns"], truth_ns)
+
+    def test_the_interpreters_lock_is_told(self):
+        process, truth_ns = self.plant_in_python("gil")
+        first = self.find_first(process)
+
+        self.assertEqual(first["text"], "waiting for Python's global interpreter lock (GIL) in run_gil (python_idle.py)",
+                         json.dumps(process, indent=1))
+        self.assert_near(process, first["time_ns"], truth_ns)
+
     def test_why_takes_its_own_capture(self):
         self.workload.post("idle call 20 100")
         answer = self.daemon.query("why", "--pid", self.pid, "--for", "1s")
         self.workload.answer()
 
         [process] = answer["processes"]
-        self.assertEqual(process["findings"][0]["text"], "in planted_call, on the CPU")
+        self.assertEqual(self.find_first(process)["text"], "in planted_call, on the CPU")
         self.assertEqual(process["verdict"], "launch_bound")
 
 

@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "daemon/view/formats.h"
 #include "daemon/view/time_words.h"
 #include "tests/unit/matchers.h"
 #include "tests/unit/store/random_capture.h"
@@ -100,6 +101,20 @@ TEST(TimeUseTest, ACallBetweenLaunchesIsTheFirstLineWithItsTimeAndStack) {
   EXPECT_EQ(get_part(use, TimeCause::kGpuComputing), 20u);
   EXPECT_EQ(get_part(use, TimeCause::kHostComputing), 70u);
   EXPECT_EQ(get_part(use, TimeCause::kLaunching), 10u);
+}
+
+TEST(TimeUseTest, AnInterruptedCallIsOneStretch) {
+  PlantedGap gap;
+  gap.add_call(20, 50, gap.add_function("cudnnBackendFinalize", "cudnn"));
+  gap.add_state(30, 5, HostState::kRunnable);
+  gap.add_state(50, 5, HostState::kRunnable);
+
+  const ProcessTimeUse use = gap.explain();
+
+  EXPECT_EQ(use.findings[0].time_ns, 40 * kMs);
+  EXPECT_EQ(use.findings[0].stretches, 1u);
+  EXPECT_EQ(use.findings[0].longest_ns, 40 * kMs);
+  EXPECT_EQ(get_part(use, TimeCause::kNoCpu), 10u);
 }
 
 TEST(TimeUseTest, ALibraryCallIsKnownByWhatTheProgramCalled) {
@@ -395,6 +410,21 @@ TEST(TimeUseTest, AProcessWithoutTheLibraryIsNotKnown) {
   EXPECT_EQ(get_part(use, TimeCause::kUnknown), 100u);
   EXPECT_EQ(use.device, kNoIndex);
   EXPECT_EQ(make_command(gap.made, use, use.findings[0]), "gpuperfctl attach --pid 42");
+}
+
+TEST(TimeUseTest, IdleTimeIsAFlameGraphByTheCausesStacks) {
+  PlantedGap gap;
+  const uint32_t stack =
+      gap.add_stack({CaptureBuilder::native("main"), CaptureBuilder::python("plan")});
+  gap.add_call(20, 50, gap.add_function("cudnnBackendFinalize", "cudnn"), stack);
+
+  const Result<std::string> folded = render_view(gap.made, "idle-folded", {});
+
+  ASSERT_TRUE(folded.ok()) << folded.status();
+  EXPECT_THAT(*folded, HasSubstr("main;plan (model.py);cudnnBackendFinalize;"
+                                 "[GPU_Idle]host computing 50000.000\n"));
+  EXPECT_THAT(*folded,
+              HasSubstr("[no stack];[GPU_Idle]launching, and the way to the GPU 9000.000"));
 }
 
 TEST(TimeUseTest, PartsAndFindingsAddUpWhateverTheCaptureHolds) {
