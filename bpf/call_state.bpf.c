@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Follows threads in probed calls: when they are off the CPU and why, and who wakes them. All other threads cost a
- * load or two per tracepoint. A thread off the CPU pushes and pops no frames, so the programs need no lock. A
+/* Follows threads in probed calls, and in traced processes those that ever made one: when they are off the CPU and
+ * why, and who wakes them. All other threads cost a load or two per tracepoint. A thread off the CPU pushes and pops no frames, so the programs need no lock. A
  * thread's hooked call is found only here and on ticks (hooked_call.bpf.h). */
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
 #include "bpf/stack.bpf.h"
+#include "bpf/trace.bpf.h"
 #include "bpf/waits.bpf.h"
 
 #define GPUPERF_NOTED_WAIT_NS 50000ull      /* shorter waits are added up but not described */
 #define GPUPERF_WAKER_STACK_WAIT_NS 1000000ull /* a stack walk takes a few microseconds */
+#define THREAD_STACKS_AT_ONCE 32 /* a short wait's does not use up that of the long one behind it */
 #define GPUPERF_PF_KTHREAD 0x00200000
 
 struct cfs_rq {
@@ -115,6 +117,36 @@ __attribute__((noinline)) int charge_absence(struct gpuperf_thread *thread, cons
 	return 0;
 }
 
+/* Sends a time off the CPU of `task`, which comes back to it or is the current one. */
+static __attribute__((noinline)) int trace_absence(struct gpuperf_thread *thread, struct task_struct *task,
+						   const struct absence *absence)
+{
+	const struct gpuperf_off_cpu *off = &thread->off_cpu;
+	struct gpuperf_thread_time *record;
+
+	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+		return 0;
+	}
+	__builtin_memset(record, 0, sizeof(*record));
+	record->header.kind = GPUPERF_RECORD_THREAD_TIME;
+	record->header.length_bytes = sizeof(*record);
+	record->start_mono_ns = absence->since_ns;
+	record->blocked_ns = absence->blocked_ns;
+	record->throttled_ns = absence->throttled_ns;
+	record->runnable_ns = absence->runnable_ns - absence->throttled_ns;
+	record->stack_id = off->stack_id;
+	record->process_start_boot_ns = task->group_leader->start_boottime;
+	record->pid = task->tgid;
+	record->tid = task->pid;
+	record->kind = absence->kind;
+	record->waker_pid = off->waker_pid;
+	record->waker_tid = off->waker_tid;
+	bpf_ringbuf_submit(record, emit_wake_flags(absence->since_ns + absence->blocked_ns + absence->runnable_ns));
+	return 0;
+}
+
 static __always_inline void return_to_cpu(struct gpuperf_thread *thread, struct task_struct *task,
 					  __u64 now_ns, _Bool describe)
 {
@@ -147,6 +179,8 @@ static __always_inline void return_to_cpu(struct gpuperf_thread *thread, struct 
 	if (off->blocked)
 		absence.kind = find_wait_kind(task, off->syscall, off->fd);
 	charge_absence(thread, &absence);
+	if (off->is_traced && now_ns - since_ns >= GPUPERF_THREAD_TIME_MIN_NS)
+		trace_absence(thread, task, &absence);
 	if (describe && off->blocked && absence.blocked_ns >= GPUPERF_NOTED_WAIT_NS)
 		note_wait(thread, task, absence.kind, absence.blocked_ns);
 	off->since_ns = 0;
@@ -173,7 +207,7 @@ int mend_missed_return(struct gpuperf_thread *thread)
 }
 
 static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task_struct *task,
-				      _Bool blocked, __u64 now_ns)
+				      _Bool blocked, _Bool is_traced, __u64 now_ns)
 {
 	struct gpuperf_off_cpu *off = &thread->off_cpu;
 
@@ -186,6 +220,17 @@ static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task
 	off->waker_pid = 0;
 	off->waker_is_kernel = 0;
 	off->waker_stack_id = 0;
+	off->is_traced = is_traced;
+	off->stack_id = 0;
+	if (is_traced && blocked) {
+		/* No function of its own: the walk is as deep as the verifier lets calls nest. */
+		if (now_ns - thread->thread_stack_ns > THREAD_STACKS_AT_ONCE * GPUPERF_THREAD_STACK_INTERVAL_NS)
+			thread->thread_stack_ns = now_ns - THREAD_STACKS_AT_ONCE * GPUPERF_THREAD_STACK_INTERVAL_NS;
+		if (now_ns - thread->thread_stack_ns >= GPUPERF_THREAD_STACK_INTERVAL_NS) {
+			thread->thread_stack_ns += GPUPERF_THREAD_STACK_INTERVAL_NS;
+			off->stack_id = take_user_stack(task);
+		}
+	}
 	if (blocked) {
 		off->syscall = syscall_of(task);
 		off->fd = find_waited_fd(off->syscall);
@@ -203,19 +248,20 @@ static __always_inline void leave_cpu(struct gpuperf_thread *thread, struct task
 static __attribute__((noinline)) int switch_threads(struct task_struct *prev, struct task_struct *next,
 						    _Bool preempt)
 {
-	struct gpuperf_thread *leaving = followed_thread(prev);
-	struct gpuperf_thread *coming = thread_in_call(next);
+	struct gpuperf_thread *leaving = known_thread(prev);
+	struct gpuperf_thread *coming = absent_thread(next);
 
 	if (leaving) {
 		__u64 now_ns = bpf_ktime_get_ns();
+		_Bool is_traced = traces_threads();
 
 		if (leaving->hooked.address)
 			hooked_call_look(leaving, now_ns);
-		if (leaving->depth)
-			leave_cpu(leaving, prev, !preempt && prev->__state, now_ns);
+		if (leaving->depth || is_traced)
+			leave_cpu(leaving, prev, !preempt && prev->__state, is_traced, now_ns);
 	}
 	if (coming)
-		return_to_cpu(coming, next, bpf_ktime_get_ns(), 1);
+		return_to_cpu(coming, next, bpf_ktime_get_ns(), coming->depth > 0);
 	return 0;
 }
 
@@ -246,7 +292,7 @@ static __always_inline _Bool wakes(struct task_struct *waker, __s32 waits_in)
 
 static __attribute__((noinline)) int wake_thread(struct task_struct *task)
 {
-	struct gpuperf_thread *thread = thread_in_call(task);
+	struct gpuperf_thread *thread = absent_thread(task);
 	struct task_struct *waker;
 	struct gpuperf_off_cpu *off;
 	__u64 now_ns;
@@ -264,10 +310,9 @@ static __attribute__((noinline)) int wake_thread(struct task_struct *task)
 		off->waker_is_kernel = !!(waker->flags & GPUPERF_PF_KTHREAD);
 		off->waker_start_boot_ns = waker->group_leader->start_boottime;
 		bpf_probe_read_kernel(off->waker_comm, sizeof(off->waker_comm), waker->comm);
-		if (now_ns - off->since_ns >= GPUPERF_WAKER_STACK_WAIT_NS && !off->waker_is_kernel) {
-			const struct pt_regs *regs = (const void *)bpf_task_pt_regs(waker);
-
-			off->waker_stack_id = take_stack(regs->rip, regs->rsp, regs->rbp);
+		if (thread->depth && now_ns - off->since_ns >= GPUPERF_WAKER_STACK_WAIT_NS &&
+		    !off->waker_is_kernel) {
+			off->waker_stack_id = take_user_stack(waker);
 		}
 	}
 	off->wake_ns = now_ns;

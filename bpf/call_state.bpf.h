@@ -12,22 +12,26 @@ static __always_inline __s32 syscall_of(struct task_struct *task)
 	return (__s32)regs->orig_rax;
 }
 
-/* A task's state; NULL if it is in no probed call and has no hooks. Most tasks never made a probed call: for them
- * this is one load. */
-static __always_inline struct gpuperf_thread *followed_thread(struct task_struct *task)
+/* A task's state; NULL if it never made a probed call: for such tasks, which most are, this is one load. */
+static __always_inline struct gpuperf_thread *known_thread(struct task_struct *task)
 {
-	struct gpuperf_thread *thread;
-
 	if (!task->bpf_storage)
 		return NULL;
-	thread = bpf_task_storage_get(&threads, task, NULL, 0);
-	return thread && (thread->depth || thread->hooked.address) ? thread : NULL;
+	return bpf_task_storage_get(&threads, task, NULL, 0);
+}
+
+/* The same of a task that left the CPU while it was followed, and has not returned; else NULL. */
+static __always_inline struct gpuperf_thread *absent_thread(struct task_struct *task)
+{
+	struct gpuperf_thread *thread = known_thread(task);
+
+	return thread && thread->off_cpu.since_ns ? thread : NULL;
 }
 
 /* A task's state while it is in calls; of hooked calls, only those found. Else NULL. */
 static __always_inline struct gpuperf_thread *thread_in_call(struct task_struct *task)
 {
-	struct gpuperf_thread *thread = followed_thread(task);
+	struct gpuperf_thread *thread = known_thread(task);
 
 	return thread && thread->depth ? thread : NULL;
 }

@@ -157,7 +157,8 @@ struct gpuperf_ghost {
 	__u32 pad;
 };
 
-/* How the thread left the CPU, and who woke it. Written by the programs of call_state.bpf.c. */
+/* How the thread left the CPU, and who woke it. Written by the programs of call_state.bpf.c: for
+ * threads in calls, and for all that are traced. */
 struct gpuperf_off_cpu {
 	__u64 since_ns;    /* 0 = on the CPU */
 	__u64 queue_throttle_ns;
@@ -178,6 +179,9 @@ struct gpuperf_off_cpu {
 	__u64 waker_start_boot_ns;
 	char waker_comm[GPUPERF_COMM_BYTES];
 	__u64 waker_stack_id;
+	__u64 stack_id;    /* of the thread itself; 0 = none was taken */
+	__u32 is_traced;   /* this time is sent: GPUPERF_TRACE_THREADS */
+	__u32 pad2;
 };
 
 /* The outermost hooked call in flight on the thread: see hooked_call.bpf.h. */
@@ -204,6 +208,7 @@ struct gpuperf_thread {
 	/* The last abandoned calls, as a ring. */
 	struct gpuperf_ghost ghosts[GPUPERF_GHOSTS];
 	__u64 next_stack_ns; /* where stacks are paced, no launch before this carries one */
+	__u64 thread_stack_ns; /* up to when stacks for struct gpuperf_thread_time are used up */
 	struct gpuperf_hooked_call hooked;
 	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the lookup */
 	struct gpuperf_off_cpu off_cpu;

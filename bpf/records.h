@@ -319,7 +319,8 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_GRAPH = 11,
 	GPUPERF_RECORD_LAUNCHES = 12,
 	GPUPERF_RECORD_ALARM = 13,         /* of the header alone: a cell's calls are to be judged now. Since 8. */
-	GPUPERF_RECORD_KINDS = 14
+	GPUPERF_RECORD_THREAD_TIME = 14,   /* Since 9. */
+	GPUPERF_RECORD_KINDS = 15
 };
 
 /* One call that passed its threshold. Producer: BPF at return, or the iterator over calls in flight, where
@@ -389,6 +390,7 @@ struct gpuperf_handle_name {
 #define GPUPERF_TRACE_STACKS 2u   /* with the stack of its caller */
 #define GPUPERF_TRACE_CALLS 4u    /* the end of every other call sends a record too */
 #define GPUPERF_TRACE_INHERIT 8u  /* child processes are traced like their parent */
+#define GPUPERF_TRACE_THREADS 16u /* what threads do between their calls too: struct gpuperf_thread_time. Since 9. */
 
 /* What to trace of a process. Producer: daemon. Consumer: BPF. Since 5. */
 struct gpuperf_trace_order {
@@ -509,6 +511,29 @@ struct gpuperf_traced_call {
 	__u32 tid;
 	__u32 function_id;
 	__u32 depth;              /* probed calls around it */
+};
+
+/* Shorter times off the CPU are not sent one by one. */
+#define GPUPERF_THREAD_TIME_MIN_NS 10000ull
+/* A thread that leaves the CPU on its own carries a stack, on average once in this time at most. */
+#define GPUPERF_THREAD_STACK_INTERVAL_NS 1000000ull
+
+/* A thread that ever made a probed call was off the CPU (first blocked, then runnable), or was found on it by a tick,
+ * whether in a call or not. Producer: BPF. Consumer: drain. Since 9. */
+struct gpuperf_thread_time {
+	struct gpuperf_record header;
+	__u64 start_mono_ns;
+	__u64 blocked_ns;         /* of a tick: this and the next two are 0 */
+	__u64 throttled_ns;       /* runnable, but its cgroup had used up its CPU quota */
+	__u64 runnable_ns;        /* the rest of the time off the CPU */
+	__u64 stack_id;           /* where it left the CPU, or was found; 0 = none was taken */
+	__u64 process_start_boot_ns;
+	__u32 pid;
+	__u32 tid;
+	__u32 kind;               /* GPUPERF_WAIT_*; of a tick GPUPERF_TICK_* */
+	__u32 is_tick;
+	__u32 waker_pid;          /* 0 = none: a timer, an interrupt, or not seen */
+	__u32 waker_tid;
 };
 
 /* The last thread of a process that has cells is exiting. Producer: BPF. Since 1. */

@@ -65,6 +65,14 @@ static __always_inline __u64 take_callers_stack(const struct caller *caller)
 	return caller->pc ? take_stack(caller->pc, caller->sp, caller->bp) : take_entry_stack(caller->sp, caller->bp);
 }
 
+/* Takes the stack of `task`, which is the current one, from where it left user space on. */
+static __always_inline __u64 take_user_stack(struct task_struct *task)
+{
+	const struct pt_regs *regs = (const void *)bpf_task_pt_regs(task);
+
+	return take_stack(regs->rip, regs->rsp, regs->rbp);
+}
+
 /* Lists the return addresses that probes replaced on a task's stack, innermost first. Returns how many. */
 static __always_inline __u32 list_replaced_returns(struct task_struct *task,
 						   struct gpuperf_replaced_return *returns)

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* What threads in probed calls do on the CPU, sampled by the timer: user space, system call or page fault. */
+/* What threads in probed calls, and all that are traced, do on the CPU, sampled by the timer: user space, system call
+ * or page fault. */
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
+#include "bpf/trace.bpf.h"
 
 /* Absent where the kernel hides its symbols: then faults count as user space. */
 extern const void asm_exc_page_fault __ksym __weak;
@@ -52,18 +54,23 @@ SEC("tp_btf/local_timer_entry")
 int BPF_PROG(follow_tick)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct gpuperf_thread *thread = followed_thread(task);
+	struct gpuperf_thread *thread = known_thread(task);
 	__u32 depth, kind;
+	_Bool is_traced;
 
 	if (!thread)
 		return 0;
-	hooked_call_look_now(thread);
-	if (!thread->depth)
+	if (thread->hooked.address)
+		hooked_call_look_now(thread);
+	is_traced = traces_threads();
+	if (!thread->depth && !is_traced)
 		return 0;
 	kind = find_tick_kind(ctx, task);
 	barrier_var(kind);
 	if (kind >= GPUPERF_TICK_KINDS)
 		return 0; /* cannot happen */
+	if (is_traced)
+		trace_tick(kind, bpf_ktime_get_ns());
 	depth = thread->depth;
 	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++) {
 		struct gpuperf_frame *frame = call_stack_at(thread, i);

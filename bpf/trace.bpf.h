@@ -41,6 +41,12 @@ __u64 trace_plain_site(struct gpuperf_thread *thread, __u64 stack_id);
 /* After a call that was not a launch. `thread` may be NULL. */
 int trace_call(const struct ended_call *call, struct gpuperf_thread *thread);
 
+/* Whether all that threads of the current process do is traced (GPUPERF_TRACE_THREADS). */
+int traces_threads(void);
+
+/* The current thread was found on the CPU by a tick of this kind. */
+int trace_tick(__u32 kind, __u64 now_ns);
+
 /* After a graph call whose first two arguments are in the frame that was at `depth`; `failed` = it returned an
  * error. */
 int trace_graph(__u32 call, __u32 failed, __u64 start_ns, struct gpuperf_thread *thread, __u32 depth);

@@ -241,7 +241,9 @@ void declare_fetch(CLI::App& trace, Invocation& invocation) {
   app.add_option("--format", fetch->format, "Format; raw is the stored gpuperf.v1.StoredCapture")
       ->required()
       ->check(make_text_check())  // the daemon knows its forms, and names them
-      ->type_name("chrome|perfetto|pprof|folded|extended-folded|flamegraph|report|raw");
+      ->type_name(
+          "chrome|perfetto|pprof|folded|extended-folded|flamegraph|idle-folded|idle-flamegraph|"
+          "report|raw");
   add_file_flag(app, fetch->file);
   add_path_flags(app, fetch->flags);
   app.callback([&invocation, id, fetch] {

@@ -52,6 +52,7 @@ void declare_doctor(CLI::App& app, Invocation& invocation);
 void declare_bundle(CLI::App& app, Invocation& invocation);
 void declare_demo(CLI::App& app, Invocation& invocation);
 void declare_completion(CLI::App& app, Invocation& invocation);
+void declare_why(CLI::App& app, Invocation& invocation);
 void declare_version(CLI::App& app, Invocation& invocation);
 
 }  // namespace gpuperf::client

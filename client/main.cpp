@@ -24,9 +24,11 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 22> kCommands = {{
+constexpr std::array<Command, 23> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
+    {"why", "Where the time of each process goes, what limits it, and what to look at",
+     declare_why},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
     {"kernels", "Statistics per GPU kernel: launches, durations, launch latency", declare_kernels},
     {"slow", "Slow calls: list them, explain one, watch for new ones", declare_slow},

@@ -90,6 +90,8 @@ void CaptureBuilder::read(const TraceEvent& event, Epoch& epoch, uint32_t proces
                                        .type = event.second},
                                .correlation_id = event.first});
       return;
+    case TraceKind::kThread:
+      return read_thread_time(event, epoch, process_index);
     case TraceKind::kGap:
     case TraceKind::kLost:
       return read_gap(event, process_index);
@@ -113,6 +115,23 @@ void CaptureBuilder::read_call(const TraceEvent& event, const Epoch& epoch,
                                          ? get_stack(process_index, stacks[event.fourth])
                                          : kNoIndex,
                             .depth = static_cast<uint32_t>(event.tag)});
+}
+
+void CaptureBuilder::read_thread_time(const TraceEvent& event, const Epoch& epoch,
+                                      uint32_t process_index) {
+  const bool overlaps = event.start_mono_ns < scope_.end_mono_ns &&
+                        event.start_mono_ns + event.duration_ns >= scope_.start_mono_ns;
+  if (!scope_.cpu || !overlaps || event.tag >= kHostStates) return;
+  const std::vector<uint64_t>& stacks = epoch.tables->stacks;
+  capture_.thread_times.push_back({.start_mono_ns = event.start_mono_ns,
+                                   .duration_ns = event.duration_ns,
+                                   .thread = get_thread(process_index, event.first),
+                                   .state = static_cast<HostState>(event.tag),
+                                   .stack = event.fourth < stacks.size()
+                                                ? get_stack(process_index, stacks[event.fourth])
+                                                : kNoIndex,
+                                   .waker_pid = event.third,
+                                   .waker_tid = event.second});
 }
 
 void CaptureBuilder::read_work(const TraceEvent& event, Epoch& epoch, uint32_t process_index) {

@@ -117,6 +117,7 @@ class CaptureBuilder {
   void read(const TraceWindow::Part& part);
   void read(const TraceEvent& event, Epoch& epoch, uint32_t process_index);
   void read_call(const TraceEvent& event, const Epoch& epoch, uint32_t process_index);
+  void read_thread_time(const TraceEvent& event, const Epoch& epoch, uint32_t process_index);
   void read_work(const TraceEvent& event, Epoch& epoch, uint32_t process_index);
   void read_gap(const TraceEvent& event, uint32_t process_index);
   void read_gpu_counters();

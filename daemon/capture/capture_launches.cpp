@@ -133,12 +133,14 @@ void CaptureBuilder::keep_stacks(std::span<const StackPtr> stacks) {
   for (CaptureLaunch& launch : capture_.launches) renumber(launch.stack);
   for (CaptureLaunch& site : capture_.capture_sites) renumber(site.stack);
   for (CaptureCall& call : capture_.calls) renumber(call.stack);
+  for (CaptureThreadTime& time : capture_.thread_times) renumber(time.stack);
 }
 
 void CaptureBuilder::sort_by_start() {
   sort_rows(capture_.calls);
   sort_rows(capture_.work);
   sort_rows(capture_.waits);
+  sort_rows(capture_.thread_times);
   sort_rows(capture_.gaps);
   std::vector<uint32_t> order(capture_.launches.size());
   std::iota(order.begin(), order.end(), 0);

@@ -211,6 +211,30 @@ void TraceRecorder::apply(const TraceBatch& batch) {
                      .fourth = get_stack(call.stack_id)};
     add(event);
   }
+  for (const TraceThreadTime& time : batch.thread_times) add(time);
+}
+
+// First blocked, then runnable: each part is an event of its own.
+void TraceRecorder::add(const TraceThreadTime& time) {
+  const WaitKind wait = time.is_tick ? WaitKind::kOther : static_cast<WaitKind>(time.kind);
+  uint64_t start_ns = time.start_mono_ns;
+  const auto add_part = [&](HostState state, uint64_t duration_ns) {
+    const bool has_stack = time.is_tick || is_blocked(state);
+    add({.start_mono_ns = start_ns,
+         .duration_ns = std::min(duration_ns, kTraceMaxDurationNs),
+         .process = get_process(time.process),
+         .kind = static_cast<uint64_t>(TraceKind::kThread),
+         .tag = static_cast<uint64_t>(state),
+         .first = time.tid,
+         .second = is_blocked(state) ? time.waker_tid : 0,
+         .third = is_blocked(state) ? time.waker_pid : 0,
+         .fourth = has_stack ? get_stack(time.stack_id) : kTraceNone});
+    start_ns += duration_ns;
+  };
+  if (time.is_tick) return add_part(static_cast<HostState>(time.kind), 0);
+  if (time.blocked_ns > 0) add_part(make_blocked_state(wait), time.blocked_ns);
+  if (time.throttled_ns > 0) add_part(HostState::kThrottled, time.throttled_ns);
+  if (time.runnable_ns > 0) add_part(HostState::kRunnable, time.runnable_ns);
 }
 
 // Kept for the recorder's span, and as long as a capture needs.

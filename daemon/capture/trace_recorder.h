@@ -14,6 +14,7 @@
 #include "daemon/base/thread_checker.h"
 #include "daemon/capture/gpu_counter_history.h"
 #include "daemon/capture/graph_sites.h"
+#include "daemon/model/capture.h"
 #include "daemon/model/capture_order.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
@@ -142,6 +143,7 @@ class TraceRecorder {
   void keep_sites(const TraceBatch& batch);
   TraceEvent make(const Session& session, TraceKind kind, uint64_t start_ns, uint64_t duration_ns);
   void add(const TraceEvent& event);
+  void add(const TraceThreadTime& time);
   void begin_chunk();
   void drop_oldest();
   bool is_full(const TraceEvents& events) const { return events.size() >= kChunkEvents; }

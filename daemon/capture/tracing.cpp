@@ -13,7 +13,8 @@ namespace {
 constexpr uint64_t kNsPerSecond = 1'000'000'000;
 // A burst of slow calls is one incident.
 constexpr uint64_t kFreezePauseNs = 60 * kNsPerSecond;
-constexpr uint32_t kTraceAll = GPUPERF_TRACE_LAUNCHES | GPUPERF_TRACE_STACKS | GPUPERF_TRACE_CALLS;
+constexpr uint32_t kTraceAll =
+    GPUPERF_TRACE_LAUNCHES | GPUPERF_TRACE_STACKS | GPUPERF_TRACE_CALLS | GPUPERF_TRACE_THREADS;
 
 bool is_within_pause(uint64_t last_ns, uint64_t now_ns) {
   return last_ns != 0 && now_ns < last_ns + kFreezePauseNs;

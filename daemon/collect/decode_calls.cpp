@@ -239,6 +239,26 @@ Result<DecodedRecord> decode_traced_call(std::span<const std::byte> bytes) {
                    .depth = record.depth};
 }
 
+Result<DecodedRecord> decode_thread_time(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_thread_time>(bytes));
+  const uint32_t kinds =
+      record.is_tick != 0 ? uint32_t{GPUPERF_TICK_KINDS} : uint32_t{GPUPERF_WAIT_KINDS};
+  if (record.kind >= kinds) {
+    return absl::InvalidArgumentError("BPF record of an unknown state of a thread");
+  }
+  return TraceThreadTime{.start_mono_ns = record.start_mono_ns,
+                         .blocked_ns = record.blocked_ns,
+                         .throttled_ns = record.throttled_ns,
+                         .runnable_ns = record.runnable_ns,
+                         .stack_id = record.stack_id,
+                         .process = {record.pid, record.process_start_boot_ns},
+                         .tid = record.tid,
+                         .is_tick = record.is_tick != 0,
+                         .kind = record.kind,
+                         .waker_pid = record.waker_pid,
+                         .waker_tid = record.waker_tid};
+}
+
 Result<DecodedRecord> decode_graph(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_graph>(bytes));
   if (record.call > GPUPERF_GRAPH_DESTROYED) {
@@ -286,6 +306,8 @@ Decoder* find_decoder(uint32_t kind) {
       return decode_launches;
     case GPUPERF_RECORD_CALL:
       return decode_traced_call;
+    case GPUPERF_RECORD_THREAD_TIME:
+      return decode_thread_time;
     case GPUPERF_RECORD_SITE:
       return decode_site;
     case GPUPERF_RECORD_CHILD:

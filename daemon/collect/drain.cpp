@@ -121,7 +121,7 @@ void Drain::consume_rings() {
     log_error("rings not read", {{"error", std::string(consumed.message())}});
   }
   if (trace_.launches.empty() && trace_.calls.empty() && trace_.sites.empty() &&
-      trace_.graph_calls.empty()) {
+      trace_.graph_calls.empty() && trace_.thread_times.empty()) {
     return;
   }
   trace_.complete_mono_ns = static_cast<uint64_t>(before_ns);

@@ -81,6 +81,7 @@ class Drain {
   }
   void take_record(TraceCall& call) { trace_.calls.push_back(call); }
   void take_record(TraceSite& site) { trace_.sites.push_back(std::move(site)); }
+  void take_record(TraceThreadTime& time) { trace_.thread_times.push_back(time); }
   void take_record(TraceGraphCall& call) { trace_.graph_calls.push_back(call); }
   void take_record(CallsAlarm&) { has_alarm_ = true; }
 

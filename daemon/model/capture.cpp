@@ -18,6 +18,23 @@ std::string_view get_launch_match_name(LaunchMatch match) {
   return "unknown";
 }
 
+std::string_view get_host_state_name(HostState state) {
+  switch (state) {
+    case HostState::kOnCpuUser:
+      return "user";
+    case HostState::kOnCpuSyscall:
+      return "system_call";
+    case HostState::kOnCpuFault:
+      return "page_fault";
+    case HostState::kRunnable:
+      return "runnable";
+    case HostState::kThrottled:
+      return "throttled";
+    default:
+      return get_wait_kind_name(get_wait_kind(state));
+  }
+}
+
 std::string_view get_work_kind_name(WorkKind kind) {
   switch (kind) {
     case WorkKind::kKernel:

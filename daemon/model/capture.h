@@ -15,6 +15,7 @@
 #include "daemon/model/gpu_uuid.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/stack.h"
+#include "daemon/model/time_split.h"
 
 namespace gpuperf {
 
@@ -156,6 +157,42 @@ struct CaptureWait {
   bool operator==(const CaptureWait&) const = default;
 };
 
+// What a thread did. On the CPU it is a sample of one moment, with a duration of 0.
+enum class HostState : uint8_t {
+  kOnCpuUser,
+  kOnCpuSyscall,
+  kOnCpuFault,
+  kRunnable,   // waited for a CPU
+  kThrottled,  // likewise: its cgroup had used up its CPU quota
+  kBlocked     // and what follows: by GPUPERF_WAIT_*
+};
+inline constexpr size_t kHostStates = static_cast<size_t>(HostState::kBlocked) + kWaitKinds;
+// "user", "system_call", "page_fault", "runnable", "throttled", "blocked_futex" and so on.
+std::string_view get_host_state_name(HostState state);
+inline HostState make_blocked_state(WaitKind kind) {
+  return static_cast<HostState>(static_cast<uint8_t>(HostState::kBlocked) +
+                                static_cast<uint8_t>(kind));
+}
+inline bool is_blocked(HostState state) { return state >= HostState::kBlocked; }
+// Of a blocked one.
+inline WaitKind get_wait_kind(HostState state) {
+  return static_cast<WaitKind>(static_cast<uint8_t>(state) -
+                               static_cast<uint8_t>(HostState::kBlocked));
+}
+
+// A time that a thread was off the CPU, or a sample of it on the CPU; of threads that made a probed
+// call, whether they were in one or not. Shorter times off the CPU than 10 us are left out.
+struct CaptureThreadTime {
+  uint64_t start_mono_ns = 0;
+  uint64_t duration_ns = 0;
+  uint32_t thread = kNoIndex;
+  HostState state = HostState::kOnCpuUser;
+  uint32_t stack = kNoIndex;  // of samples, and of waits: at most one a millisecond
+  uint32_t waker_pid = 0;
+  uint32_t waker_tid = 0;  // who ended the wait; 0 = a timer, an interrupt, or not seen
+  bool operator==(const CaptureThreadTime&) const = default;
+};
+
 // Something is missing from the capture.
 struct CaptureGap {
   uint64_t start_mono_ns = 0;
@@ -205,6 +242,7 @@ struct Capture {
   std::vector<CaptureLaunch> launches;
   std::vector<CaptureWork> work;
   std::vector<CaptureWait> waits;
+  std::vector<CaptureThreadTime> thread_times;
   std::vector<CaptureGap> gaps;
   // Launches that were captured and became nodes of graphs: mostly long before the window. One row
   // for all of one site. In no order.

@@ -193,6 +193,22 @@ struct TraceCall {
   bool operator==(const TraceCall&) const = default;
 };
 
+// A thread was off the CPU, or was found on it by a tick.
+struct TraceThreadTime {
+  uint64_t start_mono_ns = 0;
+  uint64_t blocked_ns = 0;
+  uint64_t throttled_ns = 0;
+  uint64_t runnable_ns = 0;  // without the throttled part
+  uint64_t stack_id = 0;     // 0 = none was taken
+  ProcessKey process;
+  uint32_t tid = 0;
+  bool is_tick = false;
+  uint32_t kind = 0;  // GPUPERF_WAIT_*; of a tick GPUPERF_TICK_*
+  uint32_t waker_pid = 0;
+  uint32_t waker_tid = 0;  // 0 = none, or not seen
+  bool operator==(const TraceThreadTime&) const = default;
+};
+
 // What came through the trace ring at once. By then everything from before `complete_mono_ns` has
 // come.
 struct TraceBatch {
@@ -200,6 +216,7 @@ struct TraceBatch {
   std::vector<TraceLaunch> launches;
   std::vector<TraceCall> calls;
   std::vector<TraceGraphCall> graph_calls;
+  std::vector<TraceThreadTime> thread_times;
   uint64_t complete_mono_ns = 0;
   bool operator==(const TraceBatch&) const = default;
 };

@@ -52,6 +52,8 @@ enum class TraceKind : uint8_t {
   kWait,    // first: correlation id, second: GPUPERF_SYNC_*
   kGap,     // first: GPUPERF_SESSION_CAUSE_*
   kLost,    // first: GPUPERF_SESSION_LOSS_*, second: how many records, since the last of these
+  kThread,  // first: tid, second: the waker's tid, third: its pid, fourth: stack or kTraceNone,
+            // tag: HostState
 };
 
 // What has no room in it is cut: durations to 68 s. Index 0 of graphs is "not of a graph".

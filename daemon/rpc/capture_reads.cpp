@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "daemon/model/display_text.h"
+#include "daemon/rpc/explain_capture.h"
 #include "daemon/rpc/work_rows.h"
 #include "daemon/store/capture_proto.h"
 #include "daemon/view/diff.h"
@@ -253,6 +254,12 @@ Result<v1::SummariseCaptureResponse> summarise_capture(const CaptureSources& sou
     bytes += row.ByteSizeLong();
   }
   return response;
+}
+
+Result<v1::ExplainCaptureResponse> explain_stored_capture(
+    const CaptureSources& sources, const v1::ExplainCaptureRequest& request) {
+  ASSIGN_OR_RETURN(const CapturePtr capture, read_capture(sources, request.id()));
+  return explain_capture(*capture, request);
 }
 
 Result<v1::DiffCapturesResponse> diff_stored_captures(const CaptureSources& sources,

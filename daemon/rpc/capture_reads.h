@@ -26,6 +26,8 @@ Result<RenderedCapture> render_capture(const CaptureSources& sources,
                                        const v1::FetchCaptureRequest& request);
 Result<v1::SummariseCaptureResponse> summarise_capture(const CaptureSources& sources,
                                                        const v1::SummariseCaptureRequest& request);
+Result<v1::ExplainCaptureResponse> explain_stored_capture(const CaptureSources& sources,
+                                                          const v1::ExplainCaptureRequest& request);
 Result<v1::DiffCapturesResponse> diff_stored_captures(const CaptureSources& sources,
                                                       const v1::DiffCapturesRequest& request);
 

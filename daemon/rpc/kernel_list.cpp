@@ -64,7 +64,7 @@ std::vector<KernelStats> list_summed(const GpuReport& report, const RowFilter& f
   return kernels;
 }
 
-auto get_name_order(const KernelStats& stats) {
+auto get_kernel_name_order(const KernelStats& stats) {
   return std::make_tuple(std::cref(stats.kernel()), stats.pid());
 }
 
@@ -79,7 +79,7 @@ Result<std::vector<KernelStats>> list_kernels(const Snapshot& snapshot, const Ro
   for (KernelStats& kernel : kernels) {
     if (total_ns > 0) kernel.set_share_ratio(static_cast<double>(kernel.total_ns()) / total_ns);
   }
-  RETURN_IF_ERROR(sort_by_number(sort, "kernel", get_name_order, kernels));
+  RETURN_IF_ERROR(sort_by_number(sort, "kernel", get_kernel_name_order, kernels));
   return kernels;
 }
 

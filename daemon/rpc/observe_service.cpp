@@ -351,6 +351,15 @@ grpc::ServerUnaryReactor* ObserveService::SummariseCapture(
                          });
 }
 
+grpc::ServerUnaryReactor* ObserveService::ExplainCapture(grpc::CallbackServerContext*,
+                                                         const v1::ExplainCaptureRequest* request,
+                                                         v1::ExplainCaptureResponse* response) {
+  return start_slow_read(queue_, is_root_, budget_, response,
+                         [sources = get_capture_sources(), request = *request] {
+                           return explain_stored_capture(sources, request);
+                         });
+}
+
 grpc::ServerUnaryReactor* ObserveService::DiffCaptures(grpc::CallbackServerContext*,
                                                        const v1::DiffCapturesRequest* request,
                                                        v1::DiffCapturesResponse* response) {

@@ -89,6 +89,9 @@ class ObserveService final : public v1::Observe::CallbackService {
   grpc::ServerUnaryReactor* SummariseCapture(grpc::CallbackServerContext* context,
                                              const v1::SummariseCaptureRequest* request,
                                              v1::SummariseCaptureResponse* response) override;
+  grpc::ServerUnaryReactor* ExplainCapture(grpc::CallbackServerContext* context,
+                                           const v1::ExplainCaptureRequest* request,
+                                           v1::ExplainCaptureResponse* response) override;
   grpc::ServerUnaryReactor* DiffCaptures(grpc::CallbackServerContext* context,
                                          const v1::DiffCapturesRequest* request,
                                          v1::DiffCapturesResponse* response) override;

@@ -24,6 +24,7 @@ uint32_t find_place(const TraceEvent& event) {
     case TraceKind::kWait:
     case TraceKind::kGap:
     case TraceKind::kLost:
+    case TraceKind::kThread:
       return kTraceNone;
   }
   return kTraceNone;  // only reached with a value outside the enum

@@ -85,6 +85,12 @@ void check_host_events(const Capture& capture, Checker& check) {
     check.optional("thread of a wait", i, wait.thread, capture.threads.size());
     check.optional("stream of a wait", i, wait.stream, capture.streams.size());
   }
+  for (size_t i = 0; i < capture.thread_times.size(); ++i) {
+    const CaptureThreadTime& time = capture.thread_times[i];
+    check.time("time of a thread", i, time.start_mono_ns, time.duration_ns);
+    check.optional("thread of a time", i, time.thread, capture.threads.size());
+    check.optional("stack of a time", i, time.stack, capture.stacks.size());
+  }
   for (size_t i = 0; i < capture.gaps.size(); ++i) {
     const CaptureGap& gap = capture.gaps[i];
     check.time("gap", i, gap.start_mono_ns, gap.duration_ns);

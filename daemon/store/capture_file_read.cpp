@@ -81,6 +81,7 @@ void CaptureReader::take_head(const v1::StoredHead& head) {
   reserve(capture_.gaps, counts_.gaps(), 5);
   reserve(capture_.capture_sites, counts_.capture_sites(), 8);
   reserve(capture_.gpu_counters, counts_.gpu_counters(), 20);  // a UUID, and four columns
+  reserve(capture_.thread_times, counts_.thread_times(), 7);
 }
 
 void CaptureReader::take(const Piece& piece) {
@@ -126,6 +127,9 @@ void CaptureReader::take(const Piece& piece) {
       if (parse(piece, counters)) take_gpu_counters(counters);
       return;
     }
+    case StoredCapture::kThreadTimesFieldNumber:
+      if (parse(piece, thread_times_)) take_thread_times(thread_times_);
+      return;
     default:  // a later version's: nothing this one shows
       return;
   }
@@ -137,7 +141,8 @@ Result<Capture> CaptureReader::finish() {
       capture_.work.size() == counts_.work() && capture_.waits.size() == counts_.waits() &&
       capture_.gaps.size() == counts_.gaps() &&
       capture_.capture_sites.size() == counts_.capture_sites() &&
-      capture_.gpu_counters.size() == counts_.gpu_counters();
+      capture_.gpu_counters.size() == counts_.gpu_counters() &&
+      capture_.thread_times.size() == counts_.thread_times();
   if (!is_complete) fail("fewer or more events than it says");
   RETURN_IF_ERROR(problem_);
   if (const Status checked = check_capture(capture_); !checked.ok()) {

@@ -264,6 +264,20 @@ void append_waits(std::string& bytes, const std::vector<CaptureWait>& waits) {
       });
 }
 
+void append_thread_times(std::string& bytes, const std::vector<CaptureThreadTime>& times) {
+  append_rows<v1::StoredThreadTimes>(
+      bytes, StoredCapture::kThreadTimesFieldNumber, std::span<const CaptureThreadTime>(times),
+      [](const CaptureThreadTime& row, v1::StoredThreadTimes& piece, Differences& before) {
+        piece.add_start_mono_ns(subtract(row.start_mono_ns, before.start_ns));
+        piece.add_duration_ns(row.duration_ns);
+        piece.add_thread(plus_one(row.thread));
+        piece.add_state(static_cast<uint32_t>(row.state));
+        piece.add_stack(plus_one(row.stack));
+        piece.add_waker_pid(row.waker_pid);
+        piece.add_waker_tid(row.waker_tid);
+      });
+}
+
 std::string write_gaps(const std::vector<CaptureGap>& gaps, TextNumbers& texts) {
   std::string bytes;
   append_rows<v1::StoredGaps>(
@@ -316,6 +330,7 @@ v1::StoredHead make_head(const Capture& capture, const CaptureRow& row) {
   head.mutable_counts()->set_gaps(capture.gaps.size());
   head.mutable_counts()->set_capture_sites(capture.capture_sites.size());
   head.mutable_counts()->set_gpu_counters(capture.gpu_counters.size());
+  head.mutable_counts()->set_thread_times(capture.thread_times.size());
   return head;
 }
 
@@ -328,7 +343,7 @@ Status check_count(const char* what, size_t count, size_t most) {
 Status check_sizes(const Capture& capture) {
   for (const size_t count :
        {capture.calls.size(), capture.launches.size(), capture.work.size(), capture.waits.size(),
-        capture.gaps.size(), capture.gpu_counters.size()}) {
+        capture.gaps.size(), capture.gpu_counters.size(), capture.thread_times.size()}) {
     RETURN_IF_ERROR(check_count("events", count, kMaxCaptureEvents));
   }
   for (const size_t count :
@@ -377,6 +392,7 @@ Result<std::string> encode_capture(const Capture& capture, const CaptureRow& row
   bytes += gaps;
   append_launches(bytes, StoredCapture::kCaptureSitesFieldNumber, capture.capture_sites);
   append_gpu_counters(bytes, capture.gpu_counters);
+  append_thread_times(bytes, capture.thread_times);
   RETURN_IF_ERROR(check_count("bytes", bytes.size() + kCaptureTrailerBytes, kMaxCaptureFileBytes));
   bytes += make_capture_trailer(bytes);
   return bytes;

@@ -94,6 +94,7 @@ class CaptureReader {
   void take_waits(const v1::StoredWaits& piece);
   void take_gaps(const v1::StoredGaps& piece);
   void take_gpu_counters(const v1::StoredGpuCounters& piece);
+  void take_thread_times(const v1::StoredThreadTimes& piece);
 
   const size_t file_bytes_;
   Status problem_;
@@ -107,6 +108,7 @@ class CaptureReader {
   v1::StoredCalls calls_;
   v1::StoredLaunches launches_;
   v1::StoredWork work_;
+  v1::StoredThreadTimes thread_times_;
 };
 
 // Indices are stored plus one: 0 becomes kNoIndex.

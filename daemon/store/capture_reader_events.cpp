@@ -97,6 +97,25 @@ void CaptureReader::take_waits(const v1::StoredWaits& piece) {
   }
 }
 
+void CaptureReader::take_thread_times(const v1::StoredThreadTimes& piece) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(rows, {piece.duration_ns_size(), piece.thread_size(), piece.state_size(),
+                          piece.stack_size(), piece.waker_pid_size(), piece.waker_tid_size()})) {
+    return;
+  }
+  Differences before;
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    capture_.thread_times.push_back(
+        {.start_mono_ns = add(before.start_ns, piece.start_mono_ns(i)),
+         .duration_ns = piece.duration_ns(i),
+         .thread = minus_one(piece.thread(i)),
+         .state = static_cast<HostState>(get_enum(piece.state(i), kHostStates - 1)),
+         .stack = minus_one(piece.stack(i)),
+         .waker_pid = piece.waker_pid(i),
+         .waker_tid = piece.waker_tid(i)});
+  }
+}
+
 void CaptureReader::take_gaps(const v1::StoredGaps& piece) {
   const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
   if (!check_block(rows, {piece.duration_ns_size(), piece.process_size(), piece.cause_size(),

@@ -17,7 +17,16 @@ namespace {
 constexpr std::array<uint64_t, 4> kNoShape{};
 
 // What a path key is of; two keys of different things never meet.
-enum PathKind : uint32_t { kLaunchPath, kBarePath, kCallPath, kInnerPath, kOuterPath };
+enum PathKind : uint32_t {
+  kLaunchPath,
+  kBarePath,
+  kCallPath,
+  kInnerPath,
+  kOuterPath,
+  kStackPath,
+  kCommonPath,
+  kMarkPath
+};
 
 uint32_t get_process(const Capture& capture, uint32_t thread) {
   const CaptureThread* found = find_row(capture.threads, thread);
@@ -144,6 +153,34 @@ uint32_t PathTable::find_outer_path(uint32_t inner, uint32_t function) {
   if (!path.empty()) return add_path(key, std::move(path));
   path_ids_.emplace(key, kNoIndex);
   return kNoIndex;
+}
+
+uint32_t PathTable::find_stack_path(uint32_t thread, uint32_t stack) {
+  const uint32_t process = options_.with_process ? get_process(capture_, thread) : kNoIndex;
+  const uint32_t marked = options_.with_thread ? thread : kNoIndex;
+  const PathKey key = {kStackPath, stack, process, marked};
+  if (const auto found = path_ids_.find(key); found != path_ids_.end()) return found->second;
+  std::vector<uint32_t> path;
+  add_marks(process, marked, path);
+  std::vector<const StackFrame*> shown;
+  add_stack(stack, shown, path);
+  return add_path(key, std::move(path));
+}
+
+uint32_t PathTable::find_common_path(uint32_t one, uint32_t other) {
+  if (one == other) return one;
+  const PathKey key = {kCommonPath, std::min(one, other), std::max(one, other)};
+  if (const auto found = path_ids_.find(key); found != path_ids_.end()) return found->second;
+  const std::vector<uint32_t>& first = paths_[one];
+  const auto end = std::ranges::mismatch(first, paths_[other]).in1;
+  return add_path(key, std::vector<uint32_t>(first.begin(), end));
+}
+
+uint32_t PathTable::find_mark_path(const std::string& mark) {
+  const uint32_t frame = add_frame(mark, FrameKind::kMark);
+  const PathKey key = {kMarkPath, frame};
+  if (const auto found = path_ids_.find(key); found != path_ids_.end()) return found->second;
+  return add_path(key, {frame});
 }
 
 uint32_t PathTable::find_gpu_frame(const CaptureWork& work) {

@@ -72,6 +72,14 @@ class PathTable {
   // As much of `inner` as leads to a call of the function, with it; kNoIndex = it is not in there.
   uint32_t find_outer_path(uint32_t inner, uint32_t function);
 
+  // Of a thread that was found in this stack; its innermost frames may be of a CUDA library.
+  uint32_t find_stack_path(uint32_t thread, uint32_t stack);
+  // The frames that both paths begin with; a path of none where they begin differently.
+  uint32_t find_common_path(uint32_t one, uint32_t other);
+
+  // A path of one mark.
+  uint32_t find_mark_path(const std::string& mark);
+
   const std::vector<uint32_t>& get_frames(uint32_t path) const { return paths_[path]; }
   const std::string& get_text(uint32_t frame) const { return texts_[frame]; }
   FrameKind get_kind(uint32_t frame) const { return kinds_[frame]; }

@@ -15,6 +15,13 @@ namespace gpuperf {
 
 namespace {
 
+template <auto kRender>
+std::string render_idle(const Capture& capture, const ViewOptions& options) {
+  ViewOptions idle = options;
+  idle.weight = ViewWeight::kIdleTime;
+  return kRender(capture, idle);
+}
+
 constexpr auto kFormats = std::to_array<ViewFormat>({
     {"folded", "folded", "text/plain; charset=utf-8",
      "one line per stack with its microseconds, for flame graph tools", render_folded},
@@ -22,6 +29,12 @@ constexpr auto kFormats = std::to_array<ViewFormat>({
      "one line per launch: time, process, thread, stack", render_extended_folded},
     {"flamegraph", "svg", "image/svg+xml",
      "flame graph in one file: zoom, search; any browser shows it", render_flamegraph},
+    {"idle-folded", "folded", "text/plain; charset=utf-8",
+     "one line per stack with the microseconds that a GPU was idle meanwhile",
+     render_idle<render_folded>},
+    {"idle-flamegraph", "svg", "image/svg+xml",
+     "flame graph of the time that GPUs were idle, by what the host did",
+     render_idle<render_flamegraph>},
     {"report", "html", "text/html; charset=utf-8",
      "everything on one page: idle time, flame graph, timeline, kernels, launches", render_report},
     {"chrome", "json", "application/json",

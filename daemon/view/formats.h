@@ -14,9 +14,10 @@ namespace gpuperf {
 
 // What is added up along the paths of folded forms, flame graphs and pprof.
 enum class ViewWeight {
-  kGpuTime,    // of the work that a launch caused
-  kCpuTime,    // of launch calls and of probed calls, without what runs nested in them
-  kOffCpuTime  // of probed calls
+  kGpuTime,     // of the work that a launch caused
+  kCpuTime,     // of launch calls and of probed calls, without what runs nested in them
+  kOffCpuTime,  // of probed calls
+  kIdleTime     // of GPUs, by what the launching thread did: of folded forms and flame graphs alone
 };
 
 struct ViewOptions {
@@ -34,7 +35,8 @@ struct ViewFormat {
   std::string (*render)(const Capture& capture, const ViewOptions& options);
 };
 
-// "folded", "extended-folded", "flamegraph", "report", "chrome", "perfetto", "pprof".
+// "folded", "extended-folded", "flamegraph", "idle-folded", "idle-flamegraph", "report", "chrome",
+// "perfetto", "pprof".
 std::span<const ViewFormat> list_view_formats();
 // InvalidArgument: there is no such format; the message lists those there are.
 Result<std::string> render_view(const Capture& capture, std::string_view format,

@@ -3,6 +3,7 @@
 #include <absl/container/flat_hash_map.h>
 
 #include "daemon/view/call_nesting.h"
+#include "daemon/view/time_use.h"
 
 namespace gpuperf {
 
@@ -76,6 +77,7 @@ std::vector<PathWeight> weigh_host_time(const Capture& capture, ViewWeight weigh
 std::vector<PathWeight> weigh_paths(const Capture& capture, const ViewOptions& options,
                                     PathTable& table) {
   if (options.weight == ViewWeight::kGpuTime) return weigh_gpu_time(capture, options, table);
+  if (options.weight == ViewWeight::kIdleTime) return weigh_idle_time(capture, table);
   return weigh_host_time(capture, options.weight, table);
 }
 

@@ -18,7 +18,8 @@ struct PathWeight {
 };
 
 // By ViewWeight; one row per path and GPU frame, in order of first use. Their sum is exactly that
-// of the capture's records: of the work, or of the time that threads were in calls.
+// of the capture's records: of the work, of the time that threads were in calls, or of the time
+// that GPUs were idle.
 std::vector<PathWeight> weigh_paths(const Capture& capture, const ViewOptions& options,
                                     PathTable& table);
 

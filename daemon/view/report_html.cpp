@@ -76,6 +76,7 @@ std::string render_report(const Capture& capture, const ViewOptions& options) {
   html += "</style>\n</head>\n<body>\n";
   html += make_head(capture, title);
   html += "<main>\n" + make_report_cards(capture, summary);
+  html += make_section("why", "Where the time went", make_report_why(capture));
   html += make_section("idle", "Busy and idle", make_report_idle(capture, summary));
   html += make_section("flames",
                        options.weight == ViewWeight::kGpuTime ? "Where GPU time comes from"

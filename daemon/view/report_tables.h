@@ -12,6 +12,7 @@ namespace gpuperf {
 
 std::string make_report_cards(const Capture& capture, const CaptureSummary& summary);
 std::string make_report_facts(const Capture& capture, const CaptureSummary& summary);
+std::string make_report_why(const Capture& capture);
 std::string make_report_idle(const Capture& capture, const CaptureSummary& summary);
 std::string make_report_kernels(const Capture& capture, const CaptureSummary& summary);
 std::string make_report_operations(const Capture& capture, const CaptureSummary& summary);

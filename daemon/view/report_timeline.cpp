@@ -49,9 +49,9 @@ struct Row {
   std::vector<Item> items;    // by lane, then start
 };
 
-class Timeline {
+class TimelineDrawing {
  public:
-  Timeline(const Capture& capture, size_t most_items)
+  TimelineDrawing(const Capture& capture, size_t most_items)
       : capture_(capture), most_items_(most_items), table_(capture, {}) {}
 
   std::string make_json() {
@@ -350,7 +350,7 @@ class Timeline {
 }  // namespace
 
 std::string make_timeline_json(const Capture& capture, size_t most_items) {
-  return Timeline(capture, most_items).make_json();
+  return TimelineDrawing(capture, most_items).make_json();
 }
 
 }  // namespace gpuperf

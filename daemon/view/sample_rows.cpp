@@ -91,6 +91,8 @@ std::string_view get_time_name(ViewWeight weight) {
       return "cpu_time";
     case ViewWeight::kOffCpuTime:
       return "off_cpu_time";
+    case ViewWeight::kIdleTime:
+      return "idle_time";
   }
   return "gpu_time";
 }

@@ -20,6 +20,8 @@ std::string_view describe_weight(ViewWeight weight) {
       return "CPU time in probed calls";
     case ViewWeight::kOffCpuTime:
       return "Off-CPU time in probed calls";
+    case ViewWeight::kIdleTime:
+      return "GPU idle time";
   }
   return "Time";
 }

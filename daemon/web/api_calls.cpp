@@ -65,6 +65,7 @@ constexpr ApiCall kCalls[] = {
     {"captures", Access::kRead, observe<&Observe::ListCaptures>},
     {"capture", Access::kRead, observe<&Observe::GetCapture>},
     {"capture_summary", Access::kRead, observe<&Observe::SummariseCapture>},
+    {"capture_explanation", Access::kRead, observe<&Observe::ExplainCapture>},
     {"start_capture", Access::kChange, control<&Control::StartCapture>},
     {"stop_capture", Access::kChange, control<&Control::StopCapture>},
     {"freeze_recorder", Access::kChange, control<&Control::FreezeRecorder>},

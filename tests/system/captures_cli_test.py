@@ -14,7 +14,7 @@ from gpuperf_system import (AS_NOBODY, COUNT_LIBRARY, GPUPERFCTL, NOBODY, WORKLO
 FUNCTIONS = ("count_fast", "count_status", "count_nested")
 CONFIG = {"custom_sym": {name: name for name in FUNCTIONS},
           "libraries": COUNT_LIBRARY}
-FORMS = ("chrome", "perfetto", "pprof", "folded", "extended-folded", "flamegraph", "report", "raw")
+FORMS = ("chrome", "perfetto", "pprof", "folded", "extended-folded", "flamegraph", "idle-flamegraph", "report", "raw")
 
 
 def setUpModule():

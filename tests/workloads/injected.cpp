@@ -14,6 +14,7 @@
 //                               third launch on another thread; says the paths in their order
 // sync | device COUNT           waits for the GPU; calls that are not about launches
 // steady THREADS [COUNT] | halt launches all the time, so many at once, until told
+// idle CAUSE MS TIMES           work with a known cause of idle time between: planted_idle.h
 // open PATH                     maps a library
 // profiler start PATH ARGUMENT | profiler stop
 // fail FUNCTION | untimed COUNT | reversed COUNT
@@ -39,6 +40,7 @@
 
 #include "tests/fakes/cupti/fake_cupti.h"
 #include "tests/fakes/cupti/fake_profiler.h"
+#include "tests/workloads/planted_idle.h"
 
 namespace {
 
@@ -391,6 +393,7 @@ std::string answer(const std::string& verb, std::istream& line) {
        }},
       {"steady", go_steady},
       {"halt", halt},
+      {"idle", plant_idle},
       {"open", open_library},
       {"profiler", use_profiler},
       {"fail",

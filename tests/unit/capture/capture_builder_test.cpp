@@ -351,6 +351,49 @@ TEST_F(CaptureBuilderTest, CallsKeepTheirOffCpuTime) {
   EXPECT_NE(capture.calls[0].stack, kNoIndex);
 }
 
+TEST_F(CaptureBuilderTest, ATimeOffTheCpuIsBlockedThenThrottledThenRunnable) {
+  TraceBatch batch;
+  batch.thread_times = {{.start_mono_ns = 10'000,
+                         .blocked_ns = 5'000,
+                         .throttled_ns = 300,
+                         .runnable_ns = 20,
+                         .stack_id = 600,
+                         .process = kByProbe,
+                         .tid = 72,
+                         .kind = GPUPERF_WAIT_FUTEX,
+                         .waker_pid = 42,
+                         .waker_tid = 73},
+                        {.start_mono_ns = 40'000,
+                         .stack_id = 601,
+                         .process = kByProbe,
+                         .tid = 72,
+                         .is_tick = true,
+                         .kind = GPUPERF_TICK_FAULT},
+                        {.start_mono_ns = 50'000,
+                         .runnable_ns = 30,
+                         .stack_id = 600,
+                         .process = kByProbe,
+                         .tid = 72}};
+  recorder_.apply(batch);
+
+  const Capture capture = build();
+
+  const std::vector<CaptureThreadTime>& times = capture.thread_times;
+  ASSERT_EQ(times.size(), 5);
+  const uint32_t waited = times[0].stack;
+  const uint32_t sampled = times[3].stack;
+  EXPECT_NE(waited, kNoIndex);
+  EXPECT_NE(sampled, kNoIndex);
+  EXPECT_NE(waited, sampled);
+  EXPECT_EQ(capture.threads[0].tid, 72);
+  const HostState futex = make_blocked_state(WaitKind::kFutex);
+  EXPECT_EQ(times[0], (CaptureThreadTime{10'000, 5'000, 0, futex, waited, 42, 73}));
+  EXPECT_EQ(times[1], (CaptureThreadTime{15'000, 300, 0, HostState::kThrottled}));
+  EXPECT_EQ(times[2], (CaptureThreadTime{15'300, 20, 0, HostState::kRunnable}));
+  EXPECT_EQ(times[3], (CaptureThreadTime{40'000, 0, 0, HostState::kOnCpuFault, sampled}));
+  EXPECT_EQ(times[4], (CaptureThreadTime{50'000, 30, 0, HostState::kRunnable}));
+}
+
 TEST_F(CaptureBuilderTest, NodesBelongToTheLaunchesThatWereCapturedInTheirOrder) {
   capture_graph({kLaunchFunction, kSetFunction, kLaunchFunction});
   replay(5, 10'000, {11, 4}, {7});  // other nodes, which leave no record, lie in between

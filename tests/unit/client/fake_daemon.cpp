@@ -475,6 +475,13 @@ grpc::Status FakeDaemon::SummariseCapture(grpc::ServerContext*,
   return note("SummariseCapture", *request);
 }
 
+grpc::Status FakeDaemon::ExplainCapture(grpc::ServerContext*,
+                                        const v1::ExplainCaptureRequest* request,
+                                        v1::ExplainCaptureResponse* response) {
+  *response = answers.explanation;
+  return note("ExplainCapture", *request);
+}
+
 grpc::Status FakeDaemon::DiffCaptures(grpc::ServerContext*, const v1::DiffCapturesRequest* request,
                                       v1::DiffCapturesResponse* response) {
   response->mutable_rows()->Add(answers.diff_rows.begin(), answers.diff_rows.end());

@@ -44,6 +44,7 @@ struct FakeAnswers {
   int running_answers = 0;
   std::string fetched = "form";  // of every FetchCapture
   std::vector<v1::CaptureWorkRow> work_rows;
+  v1::ExplainCaptureResponse explanation;
   std::vector<v1::CaptureDiffRow> diff_rows;
   v1::ProbeChange change;  // of every call to Control that changes probes
   uint32_t told_sessions = 1;
@@ -108,6 +109,8 @@ class FakeDaemon final : public v1::Observe::Service {
                             grpc::ServerWriter<v1::FetchCaptureResponse>*) override;
   grpc::Status SummariseCapture(grpc::ServerContext*, const v1::SummariseCaptureRequest*,
                                 v1::SummariseCaptureResponse*) override;
+  grpc::Status ExplainCapture(grpc::ServerContext*, const v1::ExplainCaptureRequest*,
+                              v1::ExplainCaptureResponse*) override;
   grpc::Status DiffCaptures(grpc::ServerContext*, const v1::DiffCapturesRequest*,
                             v1::DiffCapturesResponse*) override;
   grpc::Status GetConfig(grpc::ServerContext*, const v1::GetConfigRequest*,

@@ -478,6 +478,39 @@ TEST(DecodeRecord, RefusesAHeaderAloneOfEveryKindOfTheRings) {
   }
 }
 
+TEST(DecodeRecord, ReadsEveryFieldOfAThreadsTime) {
+  gpuperf_thread_time record{};
+  record.header = {GPUPERF_RECORD_THREAD_TIME, sizeof record};
+  record.start_mono_ns = 1000;
+  record.blocked_ns = 500;
+  record.throttled_ns = 40;
+  record.runnable_ns = 3;
+  record.stack_id = 0xaaa;
+  record.process_start_boot_ns = 77;
+  record.pid = 41;
+  record.tid = 42;
+  record.kind = GPUPERF_WAIT_SLEEP;
+  record.waker_pid = 43;
+  record.waker_tid = 44;
+
+  const auto decoded = decode_record(bytes_of(record));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(std::get<TraceThreadTime>(*decoded), (TraceThreadTime{.start_mono_ns = 1000,
+                                                                  .blocked_ns = 500,
+                                                                  .throttled_ns = 40,
+                                                                  .runnable_ns = 3,
+                                                                  .stack_id = 0xaaa,
+                                                                  .process = {41, 77},
+                                                                  .tid = 42,
+                                                                  .kind = GPUPERF_WAIT_SLEEP,
+                                                                  .waker_pid = 43,
+                                                                  .waker_tid = 44}));
+  record.is_tick = 1;  // of which there are fewer kinds
+  EXPECT_FALSE(decode_record(bytes_of(record)).ok());
+  record.kind = GPUPERF_TICK_FAULT;
+  EXPECT_TRUE(decode_record(bytes_of(record)).ok());
+}
+
 TEST(DecodeThreadCosts, ReadsEveryField) {
   const gpuperf_thread_cost record{
       .process_start_boot_ns = 5, .cost_ns = 700, .pid = 71, .tid = 72};

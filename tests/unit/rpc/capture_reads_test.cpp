@@ -264,6 +264,28 @@ TEST_F(CaptureReadsTest, GroupsWorkByWhateverLaunchedIt) {
   EXPECT_EQ(one.total_gpu_ns(), 1'000u);
 }
 
+TEST_F(CaptureReadsTest, ExplainsWhereTheTimeOfTheProcessesAskedForWent) {
+  write(make_capture(1, 1'000));
+  start();
+
+  const auto all = call(&Stub::ExplainCapture, "id: 1");
+  const auto one = call(&Stub::ExplainCapture, "id: 1 pid: 7 limit: 1");
+  const auto none = call(&Stub::ExplainCapture, "id: 1 pid: 8");
+  const auto of_pod = call(&Stub::ExplainCapture, R"(id: 1 pod: "no such")");
+
+  ASSERT_THAT(all.processes(), SizeIs(1));
+  uint64_t parts_ns = 0;
+  for (const auto& part : all.processes(0).parts()) parts_ns += part.time_ns();
+  EXPECT_EQ(parts_ns, all.duration_ns());
+  EXPECT_EQ(all.processes(0).wall_ns(), all.duration_ns());
+  ASSERT_THAT(one.processes(), SizeIs(1));
+  EXPECT_THAT(one.processes(0).findings(), SizeIs(1));
+  EXPECT_THAT(none.processes(), IsEmpty());
+  EXPECT_THAT(of_pod.processes(), IsEmpty());
+  call(&Stub::ExplainCapture, "id: 2");
+  EXPECT_EQ(status_.error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
 TEST_F(CaptureReadsTest, SharesOutWorkWithoutStacksAsTheSameKernelsThatHaveOne) {
   // Launches 0 and 1 are sampled: gemm 900 ns from one line and 300 from the other. Of those
   // without a stack 400 ns are of gemm, 70 of a kernel that was never sampled.

@@ -143,6 +143,16 @@ class RandomCapture {
                                .stream = index(sizes.names),
                                .type = static_cast<uint32_t>(below(5))});
     }
+    time_ns = capture.start_mono_ns;
+    for (size_t i = 0; i < sizes.waits; ++i) {
+      capture.thread_times.push_back({.start_mono_ns = time_ns += below(20'000),
+                                      .duration_ns = below(10'000),
+                                      .thread = index(sizes.names),
+                                      .state = static_cast<HostState>(below(kHostStates)),
+                                      .stack = index(sizes.names),
+                                      .waker_pid = static_cast<uint32_t>(below(3)),
+                                      .waker_tid = static_cast<uint32_t>(below(5))});
+    }
     for (size_t i = 0; i < sizes.gaps; ++i) {
       capture.gaps.push_back({.start_mono_ns = capture.start_mono_ns + i,
                               .duration_ns = below(10'000),

@@ -17,9 +17,10 @@ TEST(FormatsTest, ListsEveryFormat) {
     EXPECT_FALSE(format.media_type.empty());
   }
 
-  EXPECT_THAT(names, ::testing::ElementsAre("folded folded", "extended-folded txt",
-                                            "flamegraph svg", "report html", "chrome json",
-                                            "perfetto pftrace", "pprof pb.gz"));
+  EXPECT_THAT(names,
+              ::testing::ElementsAre("folded folded", "extended-folded txt", "flamegraph svg",
+                                     "idle-folded folded", "idle-flamegraph svg", "report html",
+                                     "chrome json", "perfetto pftrace", "pprof pb.gz"));
 }
 
 TEST(FormatsTest, RendersByName) {
@@ -32,9 +33,11 @@ TEST(FormatsTest, RendersByName) {
 TEST(FormatsTest, NamesTheFormatsThereAre) {
   const Result<std::string> answer = render_view({}, "png", {});
 
-  EXPECT_EQ(answer.status(), absl::InvalidArgumentError(
-                                 "view: unknown format 'png'; formats: folded, extended-folded, "
-                                 "flamegraph, report, chrome, perfetto, pprof"));
+  EXPECT_EQ(answer.status(),
+            absl::InvalidArgumentError(
+                "view: unknown format 'png'; formats: folded, extended-folded, "
+                "flamegraph, idle-folded, idle-flamegraph, report, chrome, perfetto, "
+                "pprof"));
 }
 
 // A damaged file may name anything: nothing is read past the end of a table.

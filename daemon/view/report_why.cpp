@@ -1,0 +1,106 @@
+// The part of a report that says where the time went.
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "daemon/view/escape.h"
+#include "daemon/view/html_table.h"
+#include "daemon/view/report_tables.h"
+#include "daemon/view/rows.h"
+#include "daemon/view/time_use.h"
+#include "daemon/view/time_words.h"
+#include "daemon/view/view_header.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr size_t kMostProcesses = 16;
+constexpr size_t kMostFindings = 20;
+constexpr size_t kShownFrames = 8;
+
+std::string name_use(const Capture& capture, const ProcessTimeUse& use) {
+  const CaptureProcess& process = capture.processes[use.process];
+  std::string name = fmt::format("{} ({})", process.owner.comm, process.process.pid);
+  if (const CaptureDevice* device = find_row(capture.devices, use.device); device != nullptr) {
+    name += fmt::format(", GPU {}", device->number);
+  }
+  return fmt::format("{}: {}", name, get_verdict_text(use.verdict));
+}
+
+std::string join_stack(const TimeFinding& finding) {
+  const size_t begin =
+      finding.stack.size() > kShownFrames ? finding.stack.size() - kShownFrames : 0;
+  std::string text = begin > 0 ? "…" : "";
+  for (size_t i = begin; i < finding.stack.size(); ++i) {
+    text += (text.empty() ? "" : " > ") + finding.stack[i];
+  }
+  return text;
+}
+
+std::string list_parts(const ProcessTimeUse& use) {
+  std::vector<size_t> causes;
+  for (size_t i = 0; i < kTimeCauses; ++i) {
+    if (use.parts_ns[i] > 0) causes.push_back(i);
+  }
+  std::ranges::stable_sort(causes, std::ranges::greater(),
+                           [&](size_t cause) { return use.parts_ns[cause]; });
+  HtmlTable table({{"Wall time"}, {"Share", true}, {"Total µs", true}});
+  for (const size_t cause : causes) {
+    const auto what = static_cast<TimeCause>(cause);
+    table.begin_row();
+    table.add_text((is_idle(what) && what != TimeCause::kUnknown ? "GPU idle: " : "") +
+                   std::string(get_cause_text(what)));
+    table.add_share(use.parts_ns[cause], use.wall_ns);
+    table.add_time(use.parts_ns[cause]);
+  }
+  return table.finish("What the wall time went into; adds up to 100 %");
+}
+
+std::string list_findings(const Capture& capture, const ProcessTimeUse& use) {
+  HtmlTable table({{"What"},
+                   {"Share", true},
+                   {"Total µs", true},
+                   {"Times", true},
+                   {"Longest µs", true},
+                   {"Where"},
+                   {"Do"}});
+  const size_t shown = std::min(use.findings.size(), kMostFindings);
+  for (size_t i = 0; i < shown; ++i) {
+    const TimeFinding& finding = use.findings[i];
+    const std::string detail = describe_detail(capture, finding);
+    table.begin_row();
+    table.add_text(describe_finding(finding) + (detail.empty() ? "" : ". " + detail));
+    table.add_share(finding.time_ns, use.wall_ns);
+    table.add_time(finding.time_ns);
+    table.add_count(finding.stretches);
+    table.add_time(finding.longest_ns);
+    table.add_name(join_stack(finding));
+    table.add_text(advise(finding.reason));
+  }
+  return table.finish("What takes the time, and what to do");
+}
+
+}  // namespace
+
+std::string make_report_why(const Capture& capture) {
+  std::string html;
+  const std::vector<ProcessTimeUse> uses = explain_time(capture);
+  for (size_t i = 0; i < std::min(uses.size(), kMostProcesses); ++i) {
+    html += fmt::format("<h3>{}</h3>\n<p>{}</p>\n", escape_markup(name_use(capture, uses[i])),
+                        escape_markup(summarise_use(capture, uses[i])));
+    html += list_parts(uses[i]) + list_findings(capture, uses[i]);
+  }
+  if (uses.size() > kMostProcesses) {
+    html += fmt::format("<p class=\"quiet\">{} more processes are not shown.</p>\n",
+                        uses.size() - kMostProcesses);
+  }
+  if (html.empty()) return html;
+  for (const std::string& note : list_time_notes(capture)) {
+    html += fmt::format("<p class=\"quiet\">{}</p>\n", escape_markup(note));
+  }
+  return html;
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,112 @@
+#pragma once
+
+// Where the wall time of each process in a capture went, and what limits it: what `gpuperfctl why`
+// and reports say.
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/model/capture.h"
+#include "daemon/view/path_weights.h"
+
+namespace gpuperf {
+
+// In the order of TimeCause in capture.proto, which says what each is.
+enum class TimeCause : uint8_t {
+  kUnknown,
+  kGpuComputing,
+  kGpuCommunicating,
+  kGpuCopying,
+  kHostComputing,
+  kHostBlocked,
+  kNoCpu,
+  kInput,
+  kPeer,
+  kLaunching,
+  kGpuOfOthers,
+  kNothing
+};
+inline constexpr size_t kTimeCauses = 12;
+// Whether the GPU had no work of the process.
+inline bool is_idle(TimeCause cause) {
+  return cause == TimeCause::kUnknown || cause >= TimeCause::kHostComputing;
+}
+
+// What in particular took the time.
+enum class TimeReason : uint8_t {
+  kEdge,         // before the first known work: whether the GPU worked is not known
+  kNotRecorded,  // records are missing
+  kNoLauncher,   // nobody knows who launched what ended it
+  kUnseen,       // the thread was neither seen to run nor to wait: it had begun to wait before
+  kKernel,
+  kCollective,
+  kCopy,
+  kCall,        // a call that launches nothing
+  kCode,        // outside of calls
+  kPageFaults,  // likewise: in page faults
+  kBlockedCall,
+  kLock,  // outside of calls: a lock, a condition variable, another thread
+  kGil,   // the lock of the Python interpreter
+  kSleep,
+  kBlocked,  // otherwise
+  kNoCpu,
+  kThrottled,
+  kCopyCall,
+  kInput,
+  kDataLoader,
+  kPeerCall,
+  kLaunchCall,
+  kSyncCall,   // in a synchronising call after the GPU had finished
+  kAfterSync,  // short: a synchronising call had let the GPU run out of work
+  kQueued,     // back from the launch call
+  kOthers,
+  kNothing
+};
+TimeCause get_cause(TimeReason reason);
+
+enum class TimeVerdict : uint8_t {  // in the order of capture.proto
+  kUnknown,
+  kGpuBound,
+  kLaunchBound,
+  kInputBound,
+  kCommunicationBound,
+  kIdle
+};
+
+struct TimeFinding {
+  TimeReason reason = TimeReason::kEdge;
+  std::string subject;  // the call, function, kernel or direction that it is about; may be empty
+  uint64_t time_ns = 0;
+  uint64_t stretches = 0;
+  uint64_t longest_ns = 0;
+  uint64_t estimated_ns = 0;   // of time_ns: see TimeFinding.estimated_ns in capture.proto
+  uint64_t after_sync_ns = 0;  // of time_ns: a synchronising call had let the GPU run out of work
+  std::vector<std::string> stack;  // where most of it happened, outermost first
+  uint32_t thread = kNoIndex;      // that most of it happened on
+  uint32_t waker_pid = 0;          // who ended more than half of the time of waits
+  uint32_t waker_tid = 0;          // 0 = several threads, or nobody known
+  bool operator==(const TimeFinding&) const = default;
+};
+
+// One process on one GPU.
+struct ProcessTimeUse {
+  uint32_t process = kNoIndex;
+  uint32_t device = kNoIndex;  // kNoIndex = it had no work on any
+  uint64_t wall_ns = 0;
+  std::array<uint64_t, kTimeCauses> parts_ns{};  // add up to wall_ns
+  TimeVerdict verdict = TimeVerdict::kUnknown;
+  std::vector<TimeFinding> findings;  // what can be saved first; add up to wall_ns too
+  bool operator==(const ProcessTimeUse&) const = default;
+};
+
+// Every process that is injected or made calls, most idle time first.
+std::vector<ProcessTimeUse> explain_time(const Capture& capture);
+
+// The time in which GPUs had no work of the processes that use them, by what is known to have taken
+// it: the path of the host, then "[GPU_Idle]host blocked" and the like.
+std::vector<PathWeight> weigh_idle_time(const Capture& capture, PathTable& table);
+
+}  // namespace gpuperf

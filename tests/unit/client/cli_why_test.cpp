@@ -1,0 +1,130 @@
+// gpuperfctl why.
+
+#include <nlohmann/json.hpp>
+
+#include "cli_fixture.h"
+#include "client/render.h"
+#include "tests/unit/matchers.h"
+
+namespace gpuperf::client {
+namespace {
+
+class CliWhyTest : public CliTest {
+ protected:
+  CliWhyTest() {
+    v1::Capture capture;
+    capture.set_id(7);
+    capture.set_state(v1::CAPTURE_STATE_STORED);
+    daemon_.answers.captures = {capture};
+    v1::ExplainCaptureResponse& answer = daemon_.answers.explanation;
+    answer.set_duration_ns(5'000'000'000);
+    v1::ProcessTime& process = *answer.add_processes();
+    process.set_pid(4242);
+    process.set_comm("python3");
+    process.set_gpu(0);
+    process.set_gpu_uuid("GPU-8f1ab2c3");
+    process.set_wall_ns(5'000'000'000);
+    process.set_verdict(v1::TIME_VERDICT_LAUNCH_BOUND);
+    process.set_summary(
+        "The GPU had work for 2.7 % of 5.000 s, and waited for host code for 97.3 %.");
+    add_part(process, v1::TIME_CAUSE_HOST_COMPUTING, 4'500'000'000);
+    add_part(process, v1::TIME_CAUSE_LAUNCHING, 365'000'000);
+    add_part(process, v1::TIME_CAUSE_GPU_COMPUTING, 135'000'000);
+    v1::TimeFinding& first = add_finding(process, v1::TIME_CAUSE_HOST_COMPUTING, 3'600'000'000);
+    first.set_text("in cudnnBackendFinalize, on the CPU");
+    first.set_stretches(72);
+    first.set_longest_ns(51'200'000);
+    first.set_tid(4243);
+    first.set_thread_comm("python3");
+    for (const char* frame : {"main (train.py)", "step (train.py)", "cudnnBackendFinalize"}) {
+      first.add_stack(frame);
+    }
+    first.set_advice("Call it less often.");
+    first.set_command("gpuperfctl slow list --pid 4242 --function cudnnBackendFinalize");
+    v1::TimeFinding& second = add_finding(process, v1::TIME_CAUSE_HOST_COMPUTING, 900'000'000);
+    second.set_text("in forward (model.py), on the CPU");
+    second.set_stretches(1);
+    second.set_longest_ns(900'000'000);
+    second.set_estimated_ns(450'000'000);
+    second.set_command("gpuperfctl trace fetch 7 --format report --file 7.html");
+  }
+
+  static void add_part(v1::ProcessTime& process, v1::TimeCause cause, uint64_t time_ns) {
+    v1::TimeShare& part = *process.add_parts();
+    part.set_cause(cause);
+    part.set_time_ns(time_ns);
+    part.set_share_ratio(static_cast<double>(time_ns) / 5e9);
+  }
+  static v1::TimeFinding& add_finding(v1::ProcessTime& process, v1::TimeCause cause,
+                                      uint64_t time_ns) {
+    v1::TimeFinding& finding = *process.add_findings();
+    finding.set_cause(cause);
+    finding.set_time_ns(time_ns);
+    finding.set_share_ratio(static_cast<double>(time_ns) / 5e9);
+    return finding;
+  }
+};
+
+TEST_F(CliWhyTest, ExplainsACaptureOnOnePage) {
+  const auto result = run({"why", "--capture", "7", "--pid", "4242"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            R"(python3 (pid 4242), GPU 0: launch-bound
+The GPU had work for 2.7 % of 5.000 s, and waited for host code for 97.3 %.
+
+ SHARE    TIME  WALL TIME
+90.0 %  4.50 s  GPU idle: host computing
+ 7.3 %  365 ms  GPU idle: launching, and the way to the GPU
+ 2.7 %  135 ms  GPU computing
+
+1. 3.60 s (72.0 %) in cudnnBackendFinalize, on the CPU
+   72 times, 50.0 ms on average, 51.2 ms at most. Thread 4243 (python3).
+   main (train.py) > step (train.py) > cudnnBackendFinalize
+   Call it less often.
+   More: gpuperfctl slow list --pid 4242 --function cudnnBackendFinalize
+
+2. 900 ms (18.0 %) in forward (model.py), on the CPU
+   Once. The place is estimated for 50.0 %.
+   More: gpuperfctl trace fetch 7 --format report --file 7.html
+
+Capture 7, 5.00 s. Again: gpuperfctl why --capture 7; everything: gpuperfctl trace fetch 7 --format report
+)");
+  EXPECT_THAT(daemon_.requests(), ElementsAre("ExplainCapture: id: 7 pid: 4242 limit: 3"));
+}
+
+TEST_F(CliWhyTest, MakesACaptureOrFreezesTheRecorder) {
+  EXPECT_EQ(run({"why", "--for", "2s", "--pod", "web-0"}).exit_code, 0);
+  EXPECT_EQ(run({"why", "--since", "10s", "-o", "json"}).exit_code, 0);
+
+  const std::vector<std::string> requests = daemon_.requests();
+  EXPECT_THAT(requests, Contains(AllOf(StartsWith("StartCapture: name: \"why\""),
+                                       HasSubstr("pod: \"web-0\""), HasSubstr("2000"))));
+  EXPECT_THAT(requests, Contains(AllOf(StartsWith("FreezeRecorder: name: \"why\""),
+                                       HasSubstr("last_ms: 10000"))));
+  EXPECT_THAT(requests, Contains("ExplainCapture: id: 7 pod: \"web-0\" limit: 3"));
+  EXPECT_THAT(requests, Contains("ExplainCapture: id: 7 limit: 1000"));
+}
+
+TEST_F(CliWhyTest, JsonIsTheAnswer) {
+  const auto json = ordered_json::parse(run({"why", "--capture", "7", "-o", "json"}).out);
+
+  EXPECT_EQ(json, to_json(daemon_.answers.explanation));
+  EXPECT_EQ(json["processes"][0]["verdict"], "launch_bound");
+  EXPECT_EQ(json["processes"][0]["findings"][0]["cause"], "host_computing");
+}
+
+TEST_F(CliWhyTest, AnEmptyCaptureSaysWhatToDo) {
+  daemon_.answers.explanation.Clear();
+  daemon_.answers.explanation.add_notes("Something is missing.");
+
+  const auto result = run({"why", "--capture", "7"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("No probed call and no GPU work was recorded."));
+  EXPECT_THAT(result.out, HasSubstr("Something is missing."));
+  EXPECT_EQ(run({"why", "--capture", "7", "--for", "5s"}).exit_code, 2);
+}
+
+}  // namespace
+}  // namespace gpuperf::client

@@ -1,0 +1,9 @@
+#pragma once
+
+#include <istream>
+#include <string>
+
+// "CAUSE MS TIMES": so often launches a millisecond of work, waits for it, and then keeps the
+// thread from launching for MS, by the cause: spin, fault, call, blocked_call, sleep, lock, read.
+// Answers with {"planted_ns": N}: how long that took all in all.
+std::string plant_idle(std::istream& line);
