@@ -424,6 +424,7 @@ void Collector::on_graph(bool begins) {
   if (take_cupti() && begins && may_cover_graphs() && prepare() &&
       (active_.all() != 0 || register_buffers())) {
     is_clean_ = false;
+    (void)switch_sampling(false, read_mono_ms());  // GRAPH_TRACE cannot be switched on beside it
     const HeldLaunches held;
     graphs_covered_ =
         active_.switch_on(kKindGraphs, active_.all_apis(), false).result == CUPTI_SUCCESS;

@@ -401,6 +401,30 @@ class SamplingTest(unittest.TestCase):
             program.do("halt", peer)
             self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
+    def test_graphs_made_while_it_samples_are_covered(self):
+        with Peer() as peer, Workload(peer.path) as program:
+            program.do("init", peer)
+            program.do("launch 10 1", peer)
+            peer.pump_for(1.5)
+            peer.last.rule(burst=abi.BURST_SAMPLES, burst_ms=3_000)
+            peer.wait("samples are on", lambda: peer.last.status.level & abi.LEVEL_SAMPLES)
+            program.do("graph make late 5", peer)
+            program.do("graph launch late 7", peer)
+            peer.wait("graphs", lambda: len(peer.last.records["graph"]) == 7)
+            peer.wait("samples are on again", lambda: program.state(peer)["samplings"] == 2)
+            peer.wait("the burst's end", lambda: not program.state(peer)["is_sampling"])
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
+
+    def test_a_program_ends_while_it_samples(self):
+        for how in ("exit", "_exit"):
+            with Peer() as peer, Workload(peer.path) as program:
+                program.do("init", peer)
+                program.do("steady 2 5 memory", peer)
+                peer.pump_for(1.5)
+                peer.last.rule(burst=abi.BURST_SAMPLES, burst_ms=30_000)
+                peer.wait("samples are on", lambda: peer.last.status.level & abi.LEVEL_SAMPLES)
+                self.assertEqual((program.end(how, peer=peer), program.noise()), (0, ""))
+
     def test_another_client_gets_cupti_without_it(self):
         with Peer() as peer, Workload(peer.path) as program:
             program.do("init", peer)
