@@ -2,7 +2,7 @@
 """Fuzzes what reads hostile input, with libFuzzer and the address and undefined-behaviour sanitizers.
 
 usage: tests/fuzz/run.py [--seconds N] [--target NAME]... [--merge]
-  --seconds N     for each target; 16 by default, 7200 with GPUPERF_LONG_TESTS set
+  --seconds N     for each target; 14 by default, 7200 with GPUPERF_LONG_TESTS set
   --target NAME   only this one, a file of tests/fuzz/targets; may be repeated
   --merge         afterwards, keep what was found: the smallest inputs that reach all the code, in tests/fuzz/corpus/NAME.tar.xz
 
@@ -137,7 +137,7 @@ def merge(name):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
-    parser.add_argument("--seconds", type=int, default=7200 if os.environ.get("GPUPERF_LONG_TESTS") else 16)
+    parser.add_argument("--seconds", type=int, default=7200 if os.environ.get("GPUPERF_LONG_TESTS") else 14)
     parser.add_argument("--target", action="append", choices=TARGETS)
     parser.add_argument("--merge", action="store_true")
     arguments = parser.parse_args()
