@@ -50,7 +50,9 @@ class ProbingPart final : public Part {
   void apply(const ProcessExited& exited) { budget_.apply(exited); }
   void apply(const ThreadCosts& costs) { budget_.apply(costs); }
   // Processes that CUPTI's part of the budget is taken from.
-  void set_recorded(std::set<ProcessKey> processes) { budget_.set_recorded(std::move(processes)); }
+  void set_recorded(std::set<ProcessKey, ProcessOrder> processes) {
+    budget_.set_recorded(std::move(processes));
+  }
   void judge_budget(int64_t now_mono_ns);
   void judge_budget_early(int64_t now_mono_ns);
   // Calls of suspended functions, as they become known.

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <utility>
 
-#include "daemon/model/trace_event.h"
 
 namespace gpuperf {
 namespace {

@@ -15,6 +15,7 @@
 #include "daemon/model/overhead.h"
 #include "daemon/model/overhead_measurement.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/model/trace_event.h"
 #include "daemon/state/sampled_function.h"
 
 namespace gpuperf {
@@ -85,7 +86,9 @@ class Budget {
   // Some process has a budget.
   bool is_on() const { return limits_.get_least_percent() > 0; }
   // Those whose launches CUPTI's records cost something: the rest of their budget is for probes.
-  void set_recorded(std::set<ProcessKey> processes) { recorded_ = std::move(processes); }
+  void set_recorded(std::set<ProcessKey, ProcessOrder> processes) {
+    recorded_ = std::move(processes);
+  }
   // Somebody demanded that nothing is probed, or no longer does: for coverage.
   void set_standing_down(bool is_standing_down, int64_t now_mono_ns);
   // What one call of the function pays for its probes; 0 = not known. The first time also says
@@ -205,7 +208,7 @@ class Budget {
   // Loop thread only.
   ThreadChecker loop_thread_;
   OverheadLimits limits_;
-  std::set<ProcessKey> recorded_;
+  std::set<ProcessKey, ProcessOrder> recorded_;
   bool is_standing_down_ = false;
   int64_t reading_start_ns_;
   std::map<uint32_t, FunctionState> functions_;

@@ -7,6 +7,7 @@
 
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/gpu_rows.h"
+#include "daemon/model/trace_event.h"
 
 namespace gpuperf {
 
@@ -70,7 +71,8 @@ class LaunchCosts {
 
   ThreadChecker loop_thread_;
   int64_t reading_mono_ns_ = 0;  // 0 = none yet
-  std::map<ProcessKey, Process> processes_;
+  // Calls come with the kernel's form of a process's start, windows with that of /proc.
+  std::map<ProcessKey, Process, ProcessOrder> processes_;
 };
 
 }  // namespace gpuperf

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "daemon/model/trace_event.h"
 #include "daemon/state/session_costs.h"
 #include "injector/session_abi.h"
 
@@ -205,8 +204,8 @@ void SessionWindows::advance(int64_t now_mono_ns) {
   }
 }
 
-std::set<ProcessKey> SessionWindows::list_in_windows() const {
-  std::set<ProcessKey> processes;
+std::set<ProcessKey, ProcessOrder> SessionWindows::list_in_windows() const {
+  std::set<ProcessKey, ProcessOrder> processes;
   for (const auto& [id, session] : sessions_) {
     const SessionRow& row = session->entry.row();
     if (row.is_in_windows) processes.insert(row.facts.process);

@@ -12,6 +12,7 @@
 #include "daemon/base/thread_checker.h"
 #include "daemon/model/overhead.h"
 #include "daemon/model/session.h"
+#include "daemon/model/trace_event.h"
 #include "daemon/state/launch_costs.h"
 #include "daemon/state/session_registry.h"
 
@@ -69,7 +70,7 @@ class SessionWindows {
   // Standing down, no session collects; with kDetail, all do all the time.
   void set_demand(OverheadDemand::Kind demand, int64_t now_mono_ns);
   // Processes whose sessions collect in windows.
-  std::set<ProcessKey> list_in_windows() const;
+  std::set<ProcessKey, ProcessOrder> list_in_windows() const;
   // Somebody else has told these sessions what to do.
   void note_order(const SessionTarget& target, SessionOrder::Mode mode);
   // Opens their sessions for a window. True: some were not open, and will be soon.

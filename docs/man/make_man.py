@@ -104,12 +104,13 @@ def render_command(program, words):
     told = read_help(program, *words)
     positionals = told.rows.get("Positionals", [])
     inner = told.rows.get("Subcommands", [])
+    options = [render_option(row) for row in told.rows.get("Options", []) if row.name != "-h,--help"]
+    is_listed = any(row.name == "list" for row in inner)  # the same as without a subcommand
     lines = []
-    if not inner:
+    if not inner or (options and not is_listed):
         arguments = "".join(f" Ar {escape(row.name.split(' ')[0].rstrip('.'))}" for row in positionals)
         lines += [f".It Cm {' '.join(words)}{arguments}", prose(told.summary.rstrip(".") + ".")]
         details = [render_positional(row) for row in positionals if row.text]
-        options = [render_option(row) for row in told.rows.get("Options", []) if row.name != "-h,--help"]
         if details or options:
             lines += [".Bl -tag -width Ds", *details, *options, ".El"]
     for row in inner:

@@ -15,7 +15,6 @@ CAUSES = {
     "lock": ("wait_for_lock", "lock", "futex"),
     "gil": ("GIL", "take_gil", "pthread_cond_timedwait", "without the GIL"),
     "pageable": ("Memcpy", "copy", "to_host"),
-    "cudnn": ("cudnn", "convolve"),
     "bound": ("GPU", "kernel", "gemm", "nvjet"),
 }
 SECONDS = 5
@@ -45,13 +44,10 @@ def wait_for_lock():
     with lock: pass
 def burn():
     while not stopping.is_set(): sum(i * i for i in range(1000))
-def to_host(): return large.cpu()
-sizes = iter(range(10, 1_000_000))
-def convolve():
-    n = 16 + next(sizes) % 400
-    return torch.nn.functional.conv2d(torch.ones(1, 8, n, n, device="cuda"), torch.ones(8, 8, 3, 3, device="cuda"))
+host = torch.empty(1 << 26)
+def to_host(): host.copy_(large)
 planted = {"tokenizer": tokenize, "loader": load_batch, "lock": wait_for_lock, "gil": lambda: None, "pageable": to_host,
-           "cudnn": convolve, "bound": lambda: None}[cause]
+           "bound": lambda: None}[cause]
 others = {"lock": [hold_lock], "gil": [burn, burn]}.get(cause, [])
 threads = [threading.Thread(target=other, daemon=True) for other in others]
 [thread.start() for thread in threads]
@@ -104,8 +100,11 @@ class Loop:
 
 def explain(report, rig, tracer, cause):
     with Loop(rig, tracer, cause) as loop:
-        tracer.wait_collecting(loop.pid)
-        time.sleep(2)  # probes are attached, rules of frames are read
+        if tracer.wait(loop.pid, lambda found: True) is None:  # it may wait to collect: why has it begin
+            raise RuntimeError("there is no session")
+        time.sleep(6)  # probes are attached, rules of frames are read, and records have begun where launches are few
+        before = tracer.sessions(loop.pid)[0]
+        report.say(f"   before: {before['state']}, {before['detail']!r}")
         tracer.ctl("why", "--pid", loop.pid, "--for", "2s")
         before = loop.read()
         answer = tracer.query("why", "--pid", loop.pid, "--for", f"{SECONDS}s")

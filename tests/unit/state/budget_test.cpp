@@ -16,7 +16,7 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr int64_t kStartNs = 1000 * kSecondNs;
-const ProcessKey kTrainer{.pid = 71, .start_boot_ns = 5};
+const ProcessKey kTrainer{.pid = 71, .start_boot_ns = 12'345'678};
 const ProcessKey kServer{.pid = 72, .start_boot_ns = 6};
 
 std::vector<uint32_t> get_ids(const std::vector<Suspension>& suspensions) {
@@ -135,7 +135,7 @@ TEST_F(BudgetTest, WhatHooksCostIsTakenFromTheBudgetButForAQuarter) {
 }
 
 TEST_F(BudgetTest, HalfOfItIsForRecordsWhereTheyCostLaunchesSomething) {
-  budget_.set_recorded({kTrainer});
+  budget_.set_recorded({{kTrainer.pid, 10'000'000}});  // as its session knows it: to a tick
   call(1, 5'000);
   call(1, 10'000, kServer);
   EXPECT_THAT(end_window().suspend, IsEmpty());

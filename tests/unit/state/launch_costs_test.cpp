@@ -12,7 +12,9 @@ namespace {
 class LaunchCostsTest : public testing::Test {
  protected:
   static constexpr int64_t kSecond = 1'000'000'000;
-  static constexpr ProcessKey kProcess{.pid = 70, .start_boot_ns = 5};
+  // As BPF programs know it, and as its session does: to a tick of 10 ms.
+  static constexpr ProcessKey kProcess{.pid = 70, .start_boot_ns = 12'345'678};
+  static constexpr ProcessKey kInSession{.pid = 70, .start_boot_ns = 10'000'000};
 
   LaunchCostsTest() { costs_.end_reading(now_); }
 
@@ -27,11 +29,11 @@ class LaunchCostsTest : public testing::Test {
     const int64_t launches = kSecond / 2 / apart_ns;
     const auto first_ns = static_cast<uint64_t>(begin_ns + 3'000'000);  // it takes a while to begin
     costs_.add_window(
-        kProcess, {.begin_mono_ns = begin_ns,
-                   .end_mono_ns = begin_ns + kSecond / 2,
-                   .launches = static_cast<uint64_t>(launches),
-                   .first_mono_ns = first_ns,
-                   .last_mono_ns = first_ns + static_cast<uint64_t>((launches - 1) * apart_ns)});
+        kInSession, {.begin_mono_ns = begin_ns,
+                     .end_mono_ns = begin_ns + kSecond / 2,
+                     .launches = static_cast<uint64_t>(launches),
+                     .first_mono_ns = first_ns,
+                     .last_mono_ns = first_ns + static_cast<uint64_t>((launches - 1) * apart_ns)});
     run(8'000);  // of both
     run(launches_after);
     run(launches_after);
@@ -45,10 +47,10 @@ TEST_F(LaunchCostsTest, IsHowMuchFartherApartLaunchesAreWhileTheyAreRecorded) {
   run();
   record(100'700);
   record(100'700);
-  EXPECT_EQ(costs_.find(kProcess), std::nullopt);  // two may agree by chance
+  EXPECT_EQ(costs_.find(kInSession), std::nullopt);  // two may agree by chance
   record(100'700);
 
-  const auto cost = costs_.find(kProcess);
+  const auto cost = costs_.find(kInSession);
   ASSERT_TRUE(cost);
   EXPECT_NEAR(cost->ns, 700, 1e-6);
   EXPECT_NEAR(cost->error_ns, 0, 1e-6);
@@ -59,7 +61,7 @@ TEST_F(LaunchCostsTest, TheErrorIsThatOfAMeanOfFewWindows) {
   run();
   for (const int64_t apart_ns : {100'500, 100'700, 100'900}) record(apart_ns);
 
-  const auto cost = costs_.find(kProcess);
+  const auto cost = costs_.find(kInSession);
   ASSERT_TRUE(cost);
   EXPECT_NEAR(cost->ns, 700, 1e-6);
   EXPECT_NEAR(cost->error_ns, 4.303 * 200 / std::sqrt(3.0), 1e-6);
@@ -69,7 +71,7 @@ TEST_F(LaunchCostsTest, WhereTheGpuIsBusyAnywayItIsNothing) {
   run();
   for (int i = 0; i < 20; ++i) record(100'000);
 
-  const auto cost = costs_.find(kProcess);
+  const auto cost = costs_.find(kInSession);
   ASSERT_TRUE(cost);
   EXPECT_NEAR(cost->ns, 0, 1e-6);
   EXPECT_EQ(cost->windows, LaunchCosts::kWindows);
@@ -82,7 +84,7 @@ TEST_F(LaunchCostsTest, ALoadThatChangesSaysNothing) {
     run();
   }
   record(100'700, 0);
-  EXPECT_EQ(costs_.find(kProcess), std::nullopt);
+  EXPECT_EQ(costs_.find(kInSession), std::nullopt);
 }
 
 TEST_F(LaunchCostsTest, NeedsHooksThatCount) {
@@ -91,14 +93,14 @@ TEST_F(LaunchCostsTest, NeedsHooksThatCount) {
     now_ += kSecond;
     costs_.end_reading(now_);
   }
-  EXPECT_EQ(costs_.find(kProcess), std::nullopt);
+  EXPECT_EQ(costs_.find(kInSession), std::nullopt);
 }
 
 TEST_F(LaunchCostsTest, ForgetsAProcess) {
   run();
   for (int i = 0; i < 3; ++i) record(100'700);
   costs_.forget(kProcess);
-  EXPECT_EQ(costs_.find(kProcess), std::nullopt);
+  EXPECT_EQ(costs_.find(kInSession), std::nullopt);
 }
 
 }  // namespace

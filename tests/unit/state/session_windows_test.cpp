@@ -299,7 +299,8 @@ TEST_F(SessionWindowsTest, CollectsAllTheTimeWhileADemandSaysSo) {
 TEST_F(SessionWindowsTest, TellsWhoseBudgetIsShared) {
   EXPECT_TRUE(windows_.list_in_windows().empty());
   run(200);
-  EXPECT_EQ(windows_.list_in_windows(), std::set{row().facts.process});
+  const std::set<ProcessKey, ProcessOrder> its{row().facts.process};
+  EXPECT_EQ(windows_.list_in_windows(), its);
 }
 
 TEST_F(SessionWindowsTest, ForgetsASessionThatCloses) {
