@@ -27,7 +27,7 @@ constexpr uint64_t kUnseenSwitchMs = 300;
 constexpr uint64_t kSampleAgainMs = 1'000;
 // And after an attempt, which held launches for 50 to 100 ms.
 constexpr uint64_t kSampleFailedMs = 5'000;
-// Beginning to sample took up to 0.45 s (H200). A call that goes on before may hang.
+// Beginning to sample took up to 0.8 s (H100, the first time). A call that goes on before may hang.
 constexpr uint64_t kDriverPatienceMs = 100, kDriverHeldMsMax = 5'000;
 
 // No other thread gives the driver work or changes what it has mapped while it lives.
