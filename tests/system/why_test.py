@@ -76,8 +76,8 @@ class WhyTest(unittest.TestCase):
     def find(self, process, text):
         return next((finding for finding in process["findings"] if text in finding["text"]), None)
 
-    def check(self, cause, expected_cause, text, function):
-        process, truth_ns, capture = self.plant(cause)
+    def check(self, cause, expected_cause, text, function, times=20):
+        process, truth_ns, capture = self.plant(cause, times=times)
         first = self.find_first(process)
 
         self.assertEqual(first["cause"], expected_cause, json.dumps(process, indent=1))
@@ -88,7 +88,8 @@ class WhyTest(unittest.TestCase):
         return process, first, capture
 
     def test_host_code_is_the_function_that_samples_found(self):
-        self.check("spin", "host_computing", "in planted_spin, on the CPU", "planted_spin")
+        # By ticks, of which there are 100 or 250 a second: of 2 s they tell 5 %.
+        self.check("spin", "host_computing", "in planted_spin, on the CPU", "planted_spin", times=100)
 
     def test_a_probed_call_is_named_with_its_stack(self):
         process, first, capture = self.check("call", "host_computing", "in planted_call, on the CPU", "planted_call")
@@ -173,9 +174,11 @@ class WhyTest(unittest.TestCase):
         process, truth_ns = self.plant_in_python("gil")
         first = self.find_first(process)
 
-        self.assertEqual(first["text"], "waiting for Python's global interpreter lock (GIL) in run_gil (python_idle.py)",
-                         json.dumps(process, indent=1))
-        self.assert_near(process, first["time_ns"], truth_ns)
+        # It waits at two places: after each call through ctypes.
+        waits = [finding for finding in process["findings"]
+                 if finding["text"].startswith("waiting for Python's global interpreter lock (GIL) in ")]
+        self.assertIn(first, waits, json.dumps(process, indent=1))
+        self.assert_near(process, sum(finding["time_ns"] for finding in waits), truth_ns)
 
     def test_why_takes_its_own_capture(self):
         self.workload.post("idle call 20 100")
