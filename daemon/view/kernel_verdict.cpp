@@ -195,8 +195,9 @@ std::vector<KernelVerdict> judge_kernel(const LaunchShape& shape, const SmLimits
   if (stalls != nullptr) judge_samples(*stalls, verdicts);
   judge_launch(shape, sm, verdicts);
   // A launch that leaves most of the GPU idle matters more than what its few warps wait for.
-  std::ranges::stable_partition(
-      verdicts, [](const KernelVerdict& verdict) { return verdict.name == "small launch"; });
+  std::stable_partition(verdicts.begin(), verdicts.end(), [](const KernelVerdict& verdict) {
+    return verdict.name == "small launch";
+  });
   return verdicts;
 }
 
