@@ -11,15 +11,34 @@ from gpuperf_system import Daemon, require_root, wait_until
 from injector_workload import FAKES, Workload, require_fakes
 
 SECONDS = 25
+CONFIG = {"cuda_func_sym": {"cuLaunchKernel": {"symbol": "cuLaunchKernel", "may_throw": False}},
+          "libraries": {"cuda_func_sym": [str(FAKES / "libcuda.so*")]}, "slow": {"default_threshold_ms": 0}}
+
+
+class YoungTest(unittest.TestCase):
+    def setUp(self):
+        require_root()
+        require_fakes()
+        self.daemon = self.enterContext(Daemon(CONFIG | {"overhead": {"budget_percent": 1}}))
+
+    def find_session(self, program):
+        rows = self.daemon.query("sessions", "--pid", program.process.pid)
+        return rows[0] if rows else {"state": "", "detail": ""}
+
+    def test_a_young_program_of_few_launches_is_recorded_within_seconds(self):
+        program = self.enterContext(Workload(self.daemon.path / "run/ingest.sock",
+                                             environment={"GPUPERF_SETTLE_MS": "600000"}))
+        program.do("init")
+        wait_until("it waits", lambda: self.find_session(program)["detail"].startswith("records begin when launches are few"))
+        program.do("steady 1 1")  # 900 a second: 0.2 % if each pays 2 us, of 0.5 % that are CUPTI's
+        wait_until("it is recorded", lambda: self.find_session(program)["state"] == "collecting", 30)
 
 
 class OverheadTest(unittest.TestCase):
     def setUp(self):
         require_root()
         require_fakes()
-        self.daemon = self.enterContext(Daemon({
-            "cuda_func_sym": {"cuLaunchKernel": {"symbol": "cuLaunchKernel", "may_throw": False}},
-            "libraries": {"cuda_func_sym": [str(FAKES / "libcuda.so*")]}, "slow": {"default_threshold_ms": 0}}))
+        self.daemon = self.enterContext(Daemon(CONFIG))
 
     def start_launching(self):
         program = self.enterContext(Workload(self.daemon.path / "run/ingest.sock"))
@@ -40,18 +59,6 @@ class OverheadTest(unittest.TestCase):
         self.addCleanup(process.kill)
         wait_until("it measures", lambda: (self.daemon.query("status")["overhead_trial"] or {}).get("running"))
         return process
-
-    def test_a_young_program_of_few_launches_is_recorded_within_seconds(self):
-        program = self.enterContext(Workload(self.daemon.path / "run/ingest.sock",
-                                             environment={"GPUPERF_SETTLE_MS": "600000"}))
-        program.do("init")
-        program.do("steady 1 1")  # 900 a second: 0.2 % if each pays 2 us, of 0.5 % that are CUPTI's
-        wait_until("it waits", lambda: self.find_session(program)["detail"].startswith("records begin when launches are few"))
-        wait_until("it is recorded", lambda: self.find_session(program)["state"] == "collecting", 30)
-
-    def find_session(self, program):
-        rows = self.daemon.query("sessions", "--pid", program.process.pid)
-        return rows[0] if rows else {"state": "", "detail": ""}
 
     def test_what_an_injected_program_loses_is_measured_and_published(self):
         program = self.start_launching()

@@ -62,11 +62,11 @@ class WhyTest(unittest.TestCase):
         capture = self.capture(lambda: truth.update(self.workload.do(f"idle {cause} {duration_ms} {times}")))
         return self.explain(capture), truth["planted_ns"], capture
 
-    def assert_near(self, process, measured_ns, truth_ns):
-        """Within 5 %; the program measures its wall time, which on a busy machine holds waits for a CPU."""
+    def assert_near(self, process, measured_ns, truth_ns, tolerance=0.05):
+        """Within 5 %, or 10 % where ticks tell, of which there are 250 a second; the program measures its wall time, which on a busy machine holds waits for a CPU."""
         no_cpu_ns = sum(part["time_ns"] for part in process["parts"] if part["cause"] == "no_cpu")
-        self.assertLess(measured_ns, 1.05 * truth_ns, json.dumps(process, indent=1))
-        self.assertGreater(measured_ns, 0.95 * truth_ns - no_cpu_ns, json.dumps(process, indent=1))
+        self.assertLess(measured_ns, (1 + tolerance) * truth_ns, json.dumps(process, indent=1))
+        self.assertGreater(measured_ns, (1 - tolerance) * truth_ns - no_cpu_ns, json.dumps(process, indent=1))
 
     def find_first(self, process):
         """The first line; but for what a busy machine adds: waits for a CPU, and for the command that ends the capture."""
@@ -76,20 +76,19 @@ class WhyTest(unittest.TestCase):
     def find(self, process, text):
         return next((finding for finding in process["findings"] if text in finding["text"]), None)
 
-    def check(self, cause, expected_cause, text, function, times=20):
+    def check(self, cause, expected_cause, text, function, times=20, tolerance=0.05):
         process, truth_ns, capture = self.plant(cause, times=times)
         first = self.find_first(process)
 
         self.assertEqual(first["cause"], expected_cause, json.dumps(process, indent=1))
         self.assertIn(text, first["text"])
-        self.assert_near(process, first["time_ns"], truth_ns)
+        self.assert_near(process, first["time_ns"], truth_ns, tolerance)
         self.assertIn(function, " ".join(first["stack"]))
         self.assertEqual(first["tid"], self.pid)
         return process, first, capture
 
     def test_host_code_is_the_function_that_samples_found(self):
-        # By ticks, of which there are 100 or 250 a second: of 2 s they tell 5 %.
-        self.check("spin", "host_computing", "in planted_spin, on the CPU", "planted_spin", times=100)
+        self.check("spin", "host_computing", "in planted_spin, on the CPU", "planted_spin", times=100, tolerance=0.1)
 
     def test_a_probed_call_is_named_with_its_stack(self):
         process, first, capture = self.check("call", "host_computing", "in planted_call, on the CPU", "planted_call")
@@ -168,7 +167,7 @@ class WhyTest(unittest.TestCase):
         first = self.find_first(process)
 
         self.assertEqual(first["text"], "in tokenize (python_idle.py), on the CPU", json.dumps(process, indent=1))
-        self.assert_near(process, first["time_ns"], truth_ns)
+        self.assert_near(process, first["time_ns"], truth_ns, tolerance=0.1)
 
     def test_the_interpreters_lock_is_told(self):
         process, truth_ns = self.plant_in_python("gil")
