@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Follows threads in probed calls, and in traced processes those that ever made one: when they are off the CPU and
- * why, and who wakes them. All other threads cost a load or two per tracepoint. A thread off the CPU pushes and pops no frames, so the programs need no lock. A
- * thread's hooked call is found only here and on ticks (hooked_call.bpf.h). */
+ * why, and who wakes them. All other threads cost a load or two per tracepoint. A thread off the CPU pushes and pops no
+ * frames, so the programs need no lock. A thread's hooked call is found only here and on ticks (hooked_call.bpf.h). */
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
 #include "bpf/stack.bpf.h"

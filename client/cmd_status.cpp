@@ -20,8 +20,7 @@ using v1::GetStatusResponse;
 constexpr int kLabelWidth = 12;
 
 std::string make_line(std::string_view label, std::string_view value, const TextStyle& style) {
-  const std::string blanks(kLabelWidth - label.size(), ' ');
-  return fmt::format("{}{}{}\n", paint(label, Tone::kHeader, style), blanks, value);
+  return render_labelled(label, kLabelWidth, value, style);
 }
 
 std::string describe_mechanism(const std::string& mechanism, const TextStyle& style) {

@@ -14,8 +14,7 @@ constexpr int kStatesInRow = 3;
 constexpr double kMentioned = 0.02;  // a smaller share of the samples says nothing
 
 std::string make_line(std::string_view label, std::string_view value, const TextStyle& style) {
-  const std::string blanks(kLabelWidth - label.size(), ' ');
-  return fmt::format("{}{}{}\n", paint(label, Tone::kHeader, style), blanks, value);
+  return render_labelled(label, kLabelWidth, value, style);
 }
 
 // "long_scoreboard 61 %, selected 20 %".

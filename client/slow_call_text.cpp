@@ -21,8 +21,7 @@ namespace {
 constexpr int kLabelWidth = 11;
 
 std::string make_line(std::string_view label, std::string_view value, const TextStyle& style) {
-  const std::string blanks(kLabelWidth - label.size(), ' ');
-  return fmt::format("{}{}{}\n", paint(label, Tone::kHeader, style), blanks, value);
+  return render_labelled(label, kLabelWidth, value, style);
 }
 
 std::string describe_reason(const v1::SlowCall& call) {

@@ -1,5 +1,7 @@
 #include "client/table.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cassert>
 #include <numeric>
@@ -28,6 +30,12 @@ std::string_view find_escape(Tone tone) {
 }
 
 }  // namespace
+
+std::string render_labelled(std::string_view label, int label_width, std::string_view value,
+                            const TextStyle& style) {
+  const std::string blanks(static_cast<size_t>(label_width) - label.size(), ' ');
+  return fmt::format("{}{}{}\n", paint(label, Tone::kHeader, style), blanks, value);
+}
 
 std::string paint(std::string_view text, Tone tone, const TextStyle& style) {
   const std::string_view escape = find_escape(tone);

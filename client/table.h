@@ -19,6 +19,10 @@ enum class Tone { kPlain, kHeader, kGood, kWarning, kBad, kDim };
 // The text in the tone's colour, or as it is where the style has none.
 std::string paint(std::string_view text, Tone tone, const TextStyle& style);
 
+// One line: the label, padded to `label_width` columns, and the value.
+std::string render_labelled(std::string_view label, int label_width, std::string_view value,
+                            const TextStyle& style);
+
 struct Column {
   std::string title;
   enum class Align { kLeft, kRight } align = Align::kLeft;

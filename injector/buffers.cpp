@@ -3,6 +3,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "injector/own_memory.h"
+
 namespace gpuperf::injector {
 
 // Follows the buffer's bytes, in a page of its own: CUPTI never sees it.
@@ -34,9 +36,7 @@ uint8_t* Buffers::make() {
       return mapped.bytes.load(std::memory_order_relaxed);
     }
   }
-  void* memory = mmap(nullptr, kMappedBytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  auto* const bytes = memory == MAP_FAILED ? nullptr : static_cast<uint8_t*>(memory);
+  auto* const bytes = static_cast<uint8_t*>(map_zeroes(kMappedBytes));
   for (Mapped& mapped : mapped_) {
     uint8_t* none = nullptr;
     if (bytes == nullptr) break;

@@ -1,8 +1,8 @@
 #include "injector/call_join.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
+
+#include "injector/own_memory.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -18,9 +18,7 @@ constexpr const char* kNoCall = "GPU work without a hooked call";
 
 template <typename T>
 T* allocate(size_t count) {
-  void* made = mmap(nullptr, count * sizeof(T), PROT_READ | PROT_WRITE,
-                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return made == MAP_FAILED ? nullptr : static_cast<T*>(made);
+  return static_cast<T*>(map_zeroes(count * sizeof(T)));
 }
 
 bool is_of(const CallJoin::Call& call, const CallJoin::Work& work) {

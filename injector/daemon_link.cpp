@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "injector/clocks.h"
+#include "injector/own_memory.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -201,10 +202,8 @@ bool DaemonLink::send(gpuperf_message* message, uint64_t now_ms) {
   if (state_ != State::kTogether) return false;
   if (queued_bytes_ + sizeof(length_bytes) + length_bytes > kQueueBytes) return false;
   if (queue_ == nullptr) {
-    void* memory = mmap(nullptr, kQueueBytes, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return false;
-    queue_ = static_cast<uint8_t*>(memory);
+    queue_ = static_cast<uint8_t*>(map_zeroes(kQueueBytes));
+    if (queue_ == nullptr) return false;
   }
   const auto append = [this](const void* bytes, size_t count) {
     const size_t at = (queue_first_ + queued_bytes_) % kQueueBytes;

@@ -1,6 +1,6 @@
 #include "injector/dictionary.h"
 
-#include <sys/mman.h>
+#include "injector/own_memory.h"
 
 namespace gpuperf::injector {
 
@@ -35,10 +35,8 @@ uint32_t NameDictionary::find_or_add(const char* text, size_t& text_bytes, bool&
     }
   }
   if (texts_ == nullptr) {
-    void* memory = mmap(nullptr, kBytesMax, PROT_READ | PROT_WRITE,
-                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) return 0;
-    texts_ = static_cast<char*>(memory);
+    texts_ = static_cast<char*>(map_zeroes(kBytesMax));
+    if (texts_ == nullptr) return 0;
   }
   if (count_ >= kMax || used_bytes_ + text_bytes + 1 > kBytesMax) return 0;
   offsets_[count_] = static_cast<uint32_t>(used_bytes_);

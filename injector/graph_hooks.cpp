@@ -1,7 +1,5 @@
 #include "injector/graph_hooks.h"
 
-#include <dlfcn.h>
-
 #include <atomic>
 #include <cerrno>
 
@@ -83,13 +81,7 @@ static_assert(std::size(kGraphCalls) <= kGraphHooksMax);
 void set_graph_watcher(OnGraph on_graph) { g_on_graph = on_graph; }
 
 size_t list_graph_hooks(void* driver, std::span<PointerReplacement> replacements) {
-  size_t count = 0;
-  for (const GraphCall& call : kGraphCalls) {
-    *call.real = reinterpret_cast<AnyFunction>(dlsym(driver, call.name));
-    if (*call.real == nullptr) continue;  // not in this driver
-    replacements[count++] = {reinterpret_cast<Word>(*call.real), reinterpret_cast<Word>(call.ours)};
-  }
-  return count;
+  return list_replacements(driver, kGraphCalls, replacements);
 }
 
 }  // namespace gpuperf::injector

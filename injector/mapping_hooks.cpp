@@ -13,8 +13,9 @@
 namespace gpuperf::injector {
 namespace {
 
-// Of all hooks here. A call first says that it is inside and then looks whether it may be; whoever
-// holds calls back first says so and then looks who is inside. Each sees the other, or is seen.
+// Calls that are inside any of these hooks. A call counts itself first and then checks whether
+// calls are held back; whoever holds them back announces that first and then checks the count. So
+// at least one of the two sees the other.
 std::atomic<uint32_t> g_inside = 0;
 std::atomic<uint64_t> g_held_until_ms = 0;  // 0 = calls pass
 std::atomic<pthread_t> g_holder = {};
@@ -134,13 +135,7 @@ static_assert(std::size(kMappingCalls) <= kMappingHooksMax);
 }  // namespace
 
 size_t list_mapping_hooks(void* driver, std::span<PointerReplacement> replacements) {
-  size_t count = 0;
-  for (const MappingCall& call : kMappingCalls) {
-    *call.real = reinterpret_cast<AnyFunction>(dlsym(driver, call.name));
-    if (*call.real == nullptr) continue;  // not in this driver
-    replacements[count++] = {reinterpret_cast<Word>(*call.real), reinterpret_cast<Word>(call.ours)};
-  }
-  return count;
+  return list_replacements(driver, kMappingCalls, replacements);
 }
 
 bool hold_mapping_calls(uint64_t patience_ms, uint64_t held_ms_max) {

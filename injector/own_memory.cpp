@@ -1,5 +1,6 @@
 #include "injector/own_memory.h"
 
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -7,6 +8,12 @@
 #include <cerrno>
 
 namespace gpuperf::injector {
+
+void* map_zeroes(size_t size_bytes) {
+  void* memory = mmap(nullptr, size_bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  return memory != MAP_FAILED ? memory : nullptr;
+}
 
 bool read_own(uint64_t address, void* to, size_t size_bytes) {
   const int before = errno;

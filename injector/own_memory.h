@@ -6,6 +6,10 @@
 
 namespace gpuperf::injector {
 
+// Memory of zeroes that takes none until it is used; null = there is none. Give it back with
+// munmap.
+void* map_zeroes(size_t size_bytes);
+
 // Reads all of `size_bytes` of this process's memory, or returns false. An unreadable address does
 // not fault, since the kernel reads (process_vm_readv); where a seccomp filter refuses that,
 // nothing can be read. Thread: any, also in a signal handler; errno stays.

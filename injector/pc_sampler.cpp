@@ -1,8 +1,8 @@
 #include "injector/pc_sampler.h"
 
-#include <sys/mman.h>
-
 #include <cstring>
+
+#include "injector/own_memory.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -28,13 +28,6 @@ Params make_params(CUcontext context, size_t size_bytes) {
   params.size = size_bytes;
   params.ctx = context;
   return params;
-}
-
-// Zero, untouched until used, and never given back: CUPTI may still hold it.
-void* map_memory(size_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  return memory != MAP_FAILED ? memory : nullptr;
 }
 
 // "smsp__pcsamp_warps_issue_stalled_NAME", "..._NAME_not_issued".
@@ -71,8 +64,9 @@ const char* PcSampler::find_why_not(const CuptiApi& api) {
 
 CUpti_PCSamplingData* PcSampler::make_data() const {
   const size_t stalls_bytes = reason_count_ * sizeof(CUpti_PCSamplingStallReason);
+  // Never given back: CUPTI may still hold it.
   auto* bytes = static_cast<uint8_t*>(
-      map_memory(sizeof(CUpti_PCSamplingData) +
+      map_zeroes(sizeof(CUpti_PCSamplingData) +
                  kInstructions * (sizeof(CUpti_PCSamplingPCData) + stalls_bytes)));
   if (bytes == nullptr) return nullptr;
   auto* data = reinterpret_cast<CUpti_PCSamplingData*>(bytes);

@@ -1,7 +1,5 @@
 #include "injector/wait_hooks.h"
 
-#include <dlfcn.h>
-
 #include "injector/call_log.h"
 #include "injector/launch_hooks.h"
 
@@ -24,12 +22,12 @@ GPUPERF_WAIT_ENTRIES(GPUPERF_WAIT)
 #undef GPUPERF_WAIT
 
 struct WaitCall {
-  uint32_t entry;
+  const char* name;
   Wait* real;
   Wait ours;
 };
 const WaitCall kWaits[] = {
-#define GPUPERF_WAIT_ROW(name, type) {kEntry_##name, &real_##name, time_##name},
+#define GPUPERF_WAIT_ROW(name, type) {#name, &real_##name, time_##name},
     GPUPERF_WAIT_ENTRIES(GPUPERF_WAIT_ROW)
 #undef GPUPERF_WAIT_ROW
 };
@@ -38,13 +36,7 @@ static_assert(std::size(kWaits) <= kWaitHooksMax);
 }  // namespace
 
 size_t list_wait_hooks(void* driver, std::span<PointerReplacement> replacements) {
-  size_t count = 0;
-  for (const WaitCall& wait : kWaits) {
-    *wait.real = reinterpret_cast<Wait>(dlsym(driver, get_entry_name(wait.entry)));
-    if (*wait.real == nullptr) continue;  // not in this driver
-    replacements[count++] = {reinterpret_cast<Word>(*wait.real), reinterpret_cast<Word>(wait.ours)};
-  }
-  return count;
+  return list_replacements(driver, kWaits, replacements);
 }
 
 }  // namespace gpuperf::injector

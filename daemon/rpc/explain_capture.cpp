@@ -5,6 +5,7 @@
 
 #include "daemon/model/display_text.h"
 #include "daemon/model/session_names.h"
+#include "daemon/rpc/share.h"
 #include "daemon/view/time_use.h"
 #include "daemon/view/time_words.h"
 
@@ -19,10 +20,6 @@ bool is_wanted(const CaptureProcess& process, const v1::ExplainCaptureRequest& r
          (request.container().empty() ||
           process.owner.container.starts_with(request.container())) &&
          (request.pod().empty() || process.owner.pod == request.pod());
-}
-
-double get_share(uint64_t part_ns, uint64_t wall_ns) {
-  return wall_ns == 0 ? 0 : static_cast<double>(part_ns) / static_cast<double>(wall_ns);
 }
 
 void fill_parts(const ProcessTimeUse& use, v1::ProcessTime& message) {

@@ -7,14 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "daemon/rpc/share.h"
 #include "daemon/view/kernel_verdict.h"
 
 namespace gpuperf {
 namespace {
-
-double get_share(uint64_t part, uint64_t all) {
-  return all == 0 ? 0 : static_cast<double>(part) / static_cast<double>(all);
-}
 
 v1::KernelStalls to_proto(const KernelStalls& stalls) {
   v1::KernelStalls message;
