@@ -6,6 +6,7 @@
  * Built three times, because the session kfuncs take no argument up to kernel 6.19 and the context from
  * 7.0 on: GPUPERF_SESSION 0 = without sessions (multi and perf), 1 = no argument, 2 = context.
  */
+#include "bpf/call_report.bpf.h"
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
 #include "bpf/own_stack.bpf.h"
@@ -283,6 +284,8 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 		emit_slow_call(&call, thread, cell_index);
 	if (!(call.flags & GPUPERF_FN_LAUNCH)) /* launches have their own records */
 		trace_call(&call, thread);
+	if (call.flags & GPUPERF_FN_REPORT)
+		report_call(&call, thread);
 	if (call.is_framed && call.has_return_value && graph_call_of(call.flags))
 		trace_graph(graph_call_of(call.flags), (__u32)call.return_value, call.start_ns, thread, call.depth);
 	return 0;

@@ -56,6 +56,7 @@
 #define GPUPERF_FN_LAUNCH 16u     /* a driver entry that gives a GPU work: calls are traced as launches */
 #define GPUPERF_FN_GRAPH_SHIFT 5  /* three bits: an enum gpuperf_graph_call, 0 = unrelated to graphs */
 #define GPUPERF_FN_GRAPH_MASK 7u
+#define GPUPERF_FN_REPORT 256u    /* every call is reported at its end: struct gpuperf_reported_call. Since 10. */
 
 /* What a driver function does to a CUDA graph. Since 5. */
 enum gpuperf_graph_call {
@@ -128,7 +129,8 @@ struct gpuperf_plan {
 	__u8 name_text;           /* value: address of the handle's name */
 	__u8 shape_swap;          /* value: non-zero swaps m and k, for a layout that has them in that order */
 	__u8 name_source;         /* value: the handle whose name the new one inherits, instead of name_text */
-	__u8 pad[4];
+	__u8 result_at;           /* value: address where the call stores what it made, 8 bytes. Since 10. */
+	__u8 pad[3];
 	__u8 element_bytes[GPUPERF_TYPE_SIZES];
 	struct gpuperf_capture captures[GPUPERF_VALUES];
 };
@@ -320,7 +322,8 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_LAUNCHES = 12,
 	GPUPERF_RECORD_ALARM = 13,         /* of the header alone: a cell's calls are to be judged now. Since 8. */
 	GPUPERF_RECORD_THREAD_TIME = 14,   /* Since 9. */
-	GPUPERF_RECORD_KINDS = 15
+	GPUPERF_RECORD_REPORTED_CALL = 15, /* Since 10. */
+	GPUPERF_RECORD_KINDS = 16
 };
 
 /* One call that passed its threshold. Producer: BPF at return, or the iterator over calls in flight, where
@@ -536,6 +539,26 @@ struct gpuperf_thread_time {
 	__u32 waker_tid;
 };
 
+/* A call of a GPUPERF_FN_REPORT function has ended. Producer: BPF. Consumer: drain. Since 10. */
+struct gpuperf_reported_call {
+	struct gpuperf_record header;
+	__u64 start_mono_ns;
+	__u64 duration_ns;
+	__u64 process_start_boot_ns;
+	__u64 values[GPUPERF_VALUES]; /* as in struct gpuperf_slow_call */
+	__u64 result;             /* what the call stored at the plan's result_at; 0 = nothing, it failed, or unreadable */
+	__u64 return_value;       /* rax */
+	__u64 stack_id;           /* from the call's caller on; 0 = none was taken */
+	__u32 pid;
+	__u32 tid;
+	__u32 function_id;
+	__u16 values_unread;
+	__u8 has_values;          /* 0 when the entry could not be kept (nested too deep) */
+	__u8 has_return_value;
+	__u32 depth;              /* probed calls around it */
+	__u32 outermost;          /* function of the outermost of them; without one, its own */
+};
+
 /* The last thread of a process that has cells is exiting. Producer: BPF. Since 1. */
 struct gpuperf_process_exit {
 	struct gpuperf_record header;
@@ -562,7 +585,8 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_TRACE_RING_FULL = 13, /* a launch or call is not in the trace */
 	GPUPERF_LOSS_CELLS_USER_FULL = 14, /* a user's share of the cells is used up: as CELLS_FULL */
 	GPUPERF_LOSS_HOOKED_CALLS = 15,   /* a process's hook counts could not be read, or at its end not all of them */
-	GPUPERF_LOSS_COUNT = 16
+	GPUPERF_LOSS_REPORT_RING_FULL = 16, /* a call is counted, but not reported */
+	GPUPERF_LOSS_COUNT = 17
 };
 
 #ifdef __cplusplus

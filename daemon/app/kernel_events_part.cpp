@@ -74,6 +74,7 @@ Drain::Setup KernelEventsPart::make_setup() {
           .stack_ring_fd = programs.map_fd("stack_ring"),
           .stack_copy_ring_fd = programs.map_fd("stack_copy_ring"),
           .trace_ring_fd = programs.map_fd("trace_ring"),
+          .report_ring_fd = programs.map_fd("report_ring"),
           .interval =
               std::min(std::chrono::milliseconds(core_.settings.stats.interval_ms), kBudgetWindow),
           .read_in_flight = [reader = std::make_shared<InFlightReader>(

@@ -54,6 +54,7 @@ class KernelEventsPart final : public Part {
   void take_event(TotalsRead& read);
   void take_event(TraceBatch& batch);
   void take_event(ChildStarted& child);
+  void take_event(ReportedCalls&) {}  // no decoder asks for any
   void log_summary();
 
   const Others others_;

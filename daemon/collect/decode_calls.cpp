@@ -259,6 +259,26 @@ Result<DecodedRecord> decode_thread_time(std::span<const std::byte> bytes) {
                          .waker_tid = record.waker_tid};
 }
 
+Result<DecodedRecord> decode_reported_call(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_reported_call>(bytes));
+  ReportedCall call{.start_mono_ns = record.start_mono_ns,
+                    .duration_ns = record.duration_ns,
+                    .process = {record.pid, record.process_start_boot_ns},
+                    .tid = record.tid,
+                    .function_id = record.function_id,
+                    .result = record.result,
+                    .stack_id = record.stack_id,
+                    .depth = record.depth,
+                    .outermost_id = record.outermost};
+  if (record.has_return_value != 0) call.return_value = record.return_value;
+  if (record.has_values != 0) {
+    CallValues& kept = call.values.emplace();
+    std::ranges::copy(record.values, kept.values.begin());
+    kept.unread = record.values_unread;
+  }
+  return call;
+}
+
 Result<DecodedRecord> decode_graph(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_graph>(bytes));
   if (record.call > GPUPERF_GRAPH_DESTROYED) {
@@ -308,6 +328,8 @@ Decoder* find_decoder(uint32_t kind) {
       return decode_traced_call;
     case GPUPERF_RECORD_THREAD_TIME:
       return decode_thread_time;
+    case GPUPERF_RECORD_REPORTED_CALL:
+      return decode_reported_call;
     case GPUPERF_RECORD_SITE:
       return decode_site;
     case GPUPERF_RECORD_CHILD:

@@ -14,7 +14,7 @@ namespace gpuperf {
 // know it.
 using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
                                    std::vector<TraceLaunch>, TraceSite, TraceCall, TraceGraphCall,
-                                   TraceThreadTime, ChildStarted, CallsAlarm>;
+                                   TraceThreadTime, ChildStarted, CallsAlarm, ReportedCall>;
 
 // The longest kMaxInFlightCalls of the calls the iterator reported; the rest is counted. Calls that
 // have not begun yet are left out.

@@ -33,7 +33,8 @@ constexpr int64_t kCommitNs = 20'000'000;
 
 // In the order of the rings in make().
 constexpr Bound kRingBounds[] = {Bound::kSlowRing,  Bound::kProcessRing,   Bound::kNameRing,
-                                 Bound::kStackRing, Bound::kStackCopyRing, Bound::kTraceRing};
+                                 Bound::kStackRing, Bound::kStackCopyRing, Bound::kTraceRing,
+                                 Bound::kReportRing};
 
 // CLOCK_MONOTONIC.
 int64_t now_ns() { return std::chrono::nanoseconds(SteadyClock::now().time_since_epoch()).count(); }
@@ -49,7 +50,8 @@ Result<std::unique_ptr<Drain>> Drain::make(Setup setup, MapSource totals, DropCo
                                  {"name_ring", drain->setup_.name_ring_fd},
                                  {"stack_ring", drain->setup_.stack_ring_fd},
                                  {"stack_copy_ring", drain->setup_.stack_copy_ring_fd},
-                                 {"trace_ring", drain->setup_.trace_ring_fd}}) {
+                                 {"trace_ring", drain->setup_.trace_ring_fd},
+                                 {"report_ring", drain->setup_.report_ring_fd}}) {
     RETURN_IF_ERROR(drain->add_ring(fd, name));
   }
   RETURN_IF_ERROR(drain->watch(drain->wake_.get()));
@@ -120,6 +122,7 @@ void Drain::consume_rings() {
   if (!consumed.ok() && !std::exchange(rings_failed_, true)) {
     log_error("rings not read", {{"error", std::string(consumed.message())}});
   }
+  if (!reported_.calls.empty()) batch_.emplace_back(std::exchange(reported_, {}));
   if (trace_.launches.empty() && trace_.calls.empty() && trace_.sites.empty() &&
       trace_.graph_calls.empty() && trace_.thread_times.empty()) {
     return;

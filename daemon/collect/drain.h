@@ -40,6 +40,7 @@ class Drain {
     int stack_ring_fd = -1;
     int stack_copy_ring_fd = -1;
     int trace_ring_fd = -1;
+    int report_ring_fd = -1;
     std::chrono::milliseconds interval{1000};
     std::function<Result<InFlightCalls>()> read_in_flight;
     std::function<Result<SlowInFlightCalls>()> read_slow_in_flight;
@@ -83,6 +84,7 @@ class Drain {
   void take_record(TraceSite& site) { trace_.sites.push_back(std::move(site)); }
   void take_record(TraceThreadTime& time) { trace_.thread_times.push_back(time); }
   void take_record(TraceGraphCall& call) { trace_.graph_calls.push_back(call); }
+  void take_record(ReportedCall& call) { reported_.calls.push_back(call); }
   void take_record(CallsAlarm&) { has_alarm_ = true; }
 
   const Setup setup_;
@@ -96,6 +98,7 @@ class Drain {
   RingReader rings_;
   Batch batch_;
   TraceBatch trace_;
+  ReportedCalls reported_;
   std::chrono::steady_clock::time_point next_look_;
   bool has_alarm_ = false;     // since the last reading of the totals
   bool look_failed_ = false;   // said once

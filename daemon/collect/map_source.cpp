@@ -38,6 +38,8 @@ DropCause get_cause(gpuperf_loss loss) {
       return DropCause::kBpfStackCopy;
     case GPUPERF_LOSS_STACK_STATE:
       return DropCause::kBpfStackState;
+    case GPUPERF_LOSS_REPORT_RING_FULL:
+      return DropCause::kBpfReportRingFull;
     case GPUPERF_LOSS_TRACE_RING_FULL:
       return DropCause::kBpfTraceRingFull;
     case GPUPERF_LOSS_CELLS_USER_FULL:

@@ -49,6 +49,9 @@ struct ArgumentField {
   uint8_t count = 0;                                 // kArray; 0 = as many as were read
 };
 
+// What wants to know each single call of a function, beside its statistics.
+enum class CallReport : uint8_t { kNone, kMemory, kNccl };
+
 // Fields in the order they are shown; the position of a value among the fields is its number in
 // `rules` (which holds everything of the contract but the captures). At most GPUPERF_VALUES fields,
 // GPUPERF_BLOBS of them blobs. A value; shared once built.
@@ -57,6 +60,7 @@ struct ArgumentPlan {
   gpuperf_plan rules{};
   // Types of a GEMM whose name says them (cublasDgemm): its shapes are kept with types 0.
   std::optional<std::array<uint16_t, 4>> shape_types;
+  CallReport report = CallReport::kNone;  // who wants to know each single call
 };
 bool operator==(const ArgumentPlan& a, const ArgumentPlan& b);
 

@@ -20,6 +20,7 @@ enum class Bound : size_t {
   kStackRing,
   kStackCopyRing,
   kTraceRing,
+  kReportRing,
   kUnwindRules,
   kAddressSpaces,
   kDrainQueue,

@@ -153,6 +153,9 @@ constexpr DropRow kDropRows[] = {
      "kernel_name=\"other\""},
     {DropCause::kBpfTraceRingFull, "bpf", "trace_ring_full",
      "launches and calls missing in captures; statistics count them"},
+    {DropCause::kBpfReportRingFull, "bpf", "report_ring_full",
+     "calls missing where each is reported, such as allocations and NCCL calls; statistics count "
+     "them"},
     {DropCause::kTraceTablesFull, "trace", "tables_full",
      "names, launch sites and stacks of captures beyond the limit: the events are kept without "
      "them"},

@@ -76,6 +76,7 @@ enum class DropCause : size_t {
   kJoinWorkExpired,
   kMetricsKernelsFull,
   kBpfTraceRingFull,
+  kBpfReportRingFull,
   kTraceTablesFull,
   kTraceCaptureFull,
   kSlowGpuSide,

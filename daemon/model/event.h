@@ -221,8 +221,31 @@ struct TraceBatch {
   bool operator==(const TraceBatch&) const = default;
 };
 
+// One call of a function whose decoder asks for each (ArgumentPlan::report), at its end.
+struct ReportedCall {
+  uint64_t start_mono_ns = 0;
+  uint64_t duration_ns = 0;
+  ProcessKey process;
+  uint32_t tid = 0;
+  uint32_t function_id = 0;
+  std::optional<CallValues> values;      // without blobs; empty = the entry could not be kept
+  uint64_t result = 0;                   // what it stored at the plan's result_at; 0 = nothing
+  std::optional<uint64_t> return_value;  // empty = not seen: timed at its own exits
+  uint64_t stack_id = 0;                 // of a RawStack, from the call's caller on; 0 = none
+  uint32_t depth = 0;                    // probed calls around it
+  uint32_t outermost_id = 0;             // function of the outermost of them; without one, its own
+  bool operator==(const ReportedCall&) const = default;
+};
+
+// In the order of their ends, but for calls that end within microseconds of each other on different
+// threads.
+struct ReportedCalls {
+  std::vector<ReportedCall> calls;
+  bool operator==(const ReportedCalls&) const = default;
+};
+
 using Event = std::variant<CellDelta, ProcessExited, SlowCallEvent, ShapeDelta, HandleNamed,
                            RawStack, InFlightCalls, SlowInFlightCalls, ThreadCosts, TotalsRead,
-                           TraceBatch, ChildStarted>;
+                           TraceBatch, ChildStarted, ReportedCalls>;
 
 }  // namespace gpuperf

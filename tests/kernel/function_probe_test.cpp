@@ -228,6 +228,48 @@ TEST_P(FunctionProbeTest, RecordsASlowCallWithArgumentsResultAndStack) {
   EXPECT_EQ(count(0).slow_calls, 1u);
 }
 
+TEST_P(FunctionProbeTest, ReportsEveryCallWithWhatItMade) {
+  auto plan = std::make_shared<ArgumentPlan>();
+  plan->fields.push_back({.name = "bytes", .capture = {.source = 1, .size_bytes = 8}});
+  plan->fields.push_back({.capture = {.source = 0, .size_bytes = 8}});
+  plan->rules.result_at = 2;
+  plan->report = CallReport::kMemory;
+  probe(0, target_allocate, {.arguments = plan});
+  probe(1, target_plain);
+  void* made = nullptr;
+
+  EXPECT_EQ(target_allocate(&made, 4096, 0), 0);
+  EXPECT_EQ(target_allocate(&made, 8192, 2), 2);
+  (void)target_plain(1);  // of which nobody wants to know
+
+  const auto records = drain<gpuperf_reported_call>("report_ring");
+  ASSERT_EQ(records.size(), 2u);
+  EXPECT_EQ(records[0].pid, static_cast<uint32_t>(getpid()));
+  EXPECT_EQ(records[0].tid, static_cast<uint32_t>(gettid()));
+  EXPECT_EQ(records[0].values[0], 4096u);
+  EXPECT_EQ(records[0].result, reinterpret_cast<uint64_t>(&made));
+  EXPECT_EQ(records[0].return_value, 0u);
+  EXPECT_NE(records[0].stack_id, 0u);
+  EXPECT_GE(records[1].start_mono_ns, records[0].start_mono_ns + records[0].duration_ns);
+  EXPECT_EQ(records[1].values[0], 8192u);
+  EXPECT_EQ(static_cast<int>(records[1].return_value), 2);
+  EXPECT_EQ(records[1].result, 0u);  // it failed
+}
+
+TEST_P(FunctionProbeTest, CountsReportsThatFindNoRoom) {
+  auto plan = std::make_shared<ArgumentPlan>();
+  plan->report = CallReport::kMemory;
+  probe(0, target_plain, {.arguments = plan});
+  constexpr uint64_t kCalls = 20'000;
+
+  for (uint64_t i = 0; i < kCalls; ++i) (void)target_plain(0);
+
+  const uint64_t lost = programs_->losses()[GPUPERF_LOSS_REPORT_RING_FULL];
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ(drain<gpuperf_reported_call>("report_ring").size() + lost, kCalls);
+  EXPECT_EQ(count(0).calls, kCalls);
+}
+
 TEST_P(FunctionProbeTest, TakesTheStackFromTheCaller) {
   probe(0, target_sleep, {.slow_threshold_ns = 1'000'000});
 

@@ -138,6 +138,7 @@ class StackWalkTest : public FunctionProbeTest {
                               .stack_ring_fd = programs_->map_fd("stack_ring"),
                               .stack_copy_ring_fd = programs_->map_fd("stack_copy_ring"),
                               .trace_ring_fd = programs_->map_fd("trace_ring"),
+                              .report_ring_fd = programs_->map_fd("report_ring"),
                               .read_in_flight = [] { return InFlightCalls(); },
                               .read_slow_in_flight = [] { return SlowInFlightCalls(); },
                               .on_batch = [] {}},

@@ -49,6 +49,9 @@ void apply_use(ValueUse use, uint8_t value, gpuperf_plan& rules) {
     case ValueUse::kHandleSource:
       rules.name_source = value;
       return;
+    case ValueUse::kResult:
+      rules.result_at = value;
+      return;
   }
 }
 
@@ -59,6 +62,7 @@ ArgumentPlan make_plan(const DecoderRow& row) {
   plan.rules.shape_dimensions = row.shape_dimensions;
   plan.shape_types = row.shape_types;
   plan.rules.shape_swap = row.shape_swap;
+  plan.report = row.report;
   for (const FieldRow& field : row.fields) {
     plan.fields.push_back(field.field);
     apply_use(field.use, static_cast<uint8_t>(plan.fields.size()), plan.rules);

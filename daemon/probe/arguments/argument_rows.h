@@ -29,6 +29,7 @@ enum class ValueUse {
   kHandle,        // address where the call leaves a handle
   kHandleName,    // address of that handle's name
   kHandleSource,  // the handle whose name it takes over
+  kResult,        // address where the call leaves what it made
 };
 
 struct FieldRow {
@@ -45,6 +46,7 @@ struct DecoderRow {
   uint8_t shape_dimensions = 0;  // as in gpuperf_plan
   std::optional<std::array<uint16_t, 4>> shape_types{};
   uint8_t shape_swap = 0;
+  CallReport report = CallReport::kNone;
 };
 
 // Fields by type. `name` is what is shown; empty continues the field before.

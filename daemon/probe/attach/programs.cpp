@@ -404,12 +404,14 @@ void Programs::set_function(const Function& function, bool stacks) {
   uint32_t graph_call = get_graph_call(function.symbol);
   // At the return of calls with a plan the kernel side does not know their first two arguments.
   if (function.arguments && graph_call != GPUPERF_GRAPH_LAUNCHED) graph_call = GPUPERF_GRAPH_NONE;
-  const uint32_t flags = (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
-                         (stacks ? GPUPERF_FN_STACK : 0) |
-                         (function.arguments ? GPUPERF_FN_PLAN : 0) |
-                         (follows_threads() ? GPUPERF_FN_SPLIT : 0) |
-                         (is_launch_entry(function.symbol) ? GPUPERF_FN_LAUNCH : 0) |
-                         graph_call << GPUPERF_FN_GRAPH_SHIFT;
+  const uint32_t flags =
+      (function.status == StatusKind::kNone ? 0 : GPUPERF_FN_STATUS) |
+      (stacks ? GPUPERF_FN_STACK : 0) | (function.arguments ? GPUPERF_FN_PLAN : 0) |
+      (follows_threads() ? GPUPERF_FN_SPLIT : 0) |
+      (is_launch_entry(function.symbol) ? GPUPERF_FN_LAUNCH : 0) |
+      (function.arguments && function.arguments->report != CallReport::kNone ? GPUPERF_FN_REPORT
+                                                                             : 0) |
+      graph_call << GPUPERF_FN_GRAPH_SHIFT;
   std::atomic_ref(row.flags).store(flags, std::memory_order_release);
 }
 

@@ -511,6 +511,45 @@ TEST(DecodeRecord, ReadsEveryFieldOfAThreadsTime) {
   EXPECT_TRUE(decode_record(bytes_of(record)).ok());
 }
 
+TEST(DecodeRecord, ReadsEveryFieldOfAReportedCall) {
+  gpuperf_reported_call record{};
+  record.header = {GPUPERF_RECORD_REPORTED_CALL, sizeof record};
+  record.start_mono_ns = 1000;
+  record.duration_ns = 500;
+  record.process_start_boot_ns = 77;
+  record.values[1] = 4096;
+  record.result = 0x7f0000000000;
+  record.return_value = 2;
+  record.stack_id = 0xaaa;
+  record.pid = 41;
+  record.tid = 42;
+  record.function_id = 7;
+  record.values_unread = 4;
+  record.depth = 1;
+  record.outermost = 6;
+  ReportedCall expected{.start_mono_ns = 1000,
+                        .duration_ns = 500,
+                        .process = {41, 77},
+                        .tid = 42,
+                        .function_id = 7,
+                        .result = 0x7f0000000000,
+                        .stack_id = 0xaaa,
+                        .depth = 1,
+                        .outermost_id = 6};
+
+  auto decoded = decode_record(bytes_of(record));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(std::get<ReportedCall>(*decoded), expected);
+
+  record.has_values = 1;
+  record.has_return_value = 1;
+  expected.values = {.values = {0, 4096}, .unread = 4};
+  expected.return_value = 2;
+  decoded = decode_record(bytes_of(record));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(std::get<ReportedCall>(*decoded), expected);
+}
+
 TEST(DecodeThreadCosts, ReadsEveryField) {
   const gpuperf_thread_cost record{
       .process_start_boot_ns = 5, .cost_ns = 700, .pid = 71, .tid = 72};

@@ -38,6 +38,7 @@ class DrainTest : public testing::Test {
                               .stack_ring_fd = rings_[3].get(),
                               .stack_copy_ring_fd = rings_[4].get(),
                               .trace_ring_fd = rings_[5].get(),
+                              .report_ring_fd = rings_[6].get(),
                               .interval = std::chrono::milliseconds(1),
                               .read_in_flight = [] { return InFlightCalls{.truncated_count = 7}; },
                               .read_slow_in_flight = [] { return SlowInFlightCalls(); },
@@ -49,7 +50,7 @@ class DrainTest : public testing::Test {
     drain_->start();
   }
 
-  std::array<Fd, 6> rings_;
+  std::array<Fd, 7> rings_;
   std::vector<gpuperf_cell> cells_ = std::vector<gpuperf_cell>(1);
   std::vector<uint64_t> losses_ = std::vector<uint64_t>(GPUPERF_LOSS_COUNT);
   DropCounters drops_;

@@ -1,0 +1,61 @@
+// SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
+/* Reports of single calls: see call_report.bpf.h. */
+#include "bpf/call_report.bpf.h"
+
+/* What a successful call stored where its plan says. */
+static __always_inline __u64 read_result(const struct ended_call *call, const struct gpuperf_frame *frame)
+{
+	__u32 function_id = call->function_id;
+	const struct gpuperf_plan *plan = bpf_map_lookup_elem(&plans, &function_id);
+	__u64 result = 0;
+
+	if (!plan || !plan->result_at || (call->has_return_value && (__u32)call->return_value))
+		return 0;
+	if (bpf_probe_read_user(&result, sizeof(result), (void *)plan_value(frame, plan->result_at)))
+		return 0;
+	return result;
+}
+
+int report_call(const struct ended_call *call, struct gpuperf_thread *thread)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct gpuperf_reported_call *record;
+	const struct gpuperf_frame *frame;
+	__u64 stack_id;
+
+	if (!call)
+		return 0;
+	stack_id = take_callers_stack(&call->caller);
+	record = bpf_ringbuf_reserve(&report_ring, sizeof(*record), 0);
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_REPORT_RING_FULL);
+		return 0;
+	}
+	__builtin_memset(record, 0, sizeof(*record));
+	record->header.kind = GPUPERF_RECORD_REPORTED_CALL;
+	record->header.length_bytes = sizeof(*record);
+	record->start_mono_ns = call->start_ns;
+	record->duration_ns = call->duration_ns;
+	record->process_start_boot_ns = task->group_leader->start_boottime;
+	record->pid = task->tgid;
+	record->tid = task->pid;
+	record->function_id = call->function_id;
+	record->outermost = call->function_id;
+	record->stack_id = stack_id;
+	record->has_return_value = call->has_return_value;
+	record->return_value = call->return_value;
+	record->depth = call->depth;
+	frame = get_frame(call, thread);
+	if (frame) {
+		record->has_values = 1;
+		record->values_unread = frame->values_unread;
+		__builtin_memcpy(record->values, frame->values, sizeof(record->values));
+		record->result = read_result(call, frame);
+		if (call->depth)
+			record->outermost = cookie_function(call_stack_at(thread, 0)->cookie);
+	}
+	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
+	return 0;
+}
+
+char LICENSE[] SEC("license") = "Dual BSD/GPL";
