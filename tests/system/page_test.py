@@ -254,6 +254,19 @@ class PageTest(unittest.TestCase):
             self.assertEqual(self.browser.run("return self.origin"), "null")
         self.page.picture("flamegraph")
 
+    def test_a_capture_says_why(self):
+        self.capture()
+        self.page.click("[data-action='why']")
+
+        self.page.wait("the verdict", "return Boolean(document.querySelector('#why section .parts i'))")
+        shown = self.browser.run(SAYS, "#why")
+        found = self.page.ask(f"capture_explanation?id={self.page.ask('captures')['captures'][0]['id']}&limit=3")["processes"][0]
+        self.assertIn(f"{found['comm']} (pid {found['pid']})", shown)
+        self.assertIn(found["summary"], shown)
+        self.assertIn(found["findings"][0]["text"], shown)
+        self.assertIn(found["findings"][0]["command"], shown)
+        self.page.picture("why")
+
     def test_a_capture_opens_in_the_timeline_viewer(self):
         self.page.open("#captures")
         if not self.browser.run("return fetch('/ui/speedscope/index.html', {method: 'HEAD'}).then(r => r.ok)"):

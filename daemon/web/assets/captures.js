@@ -4,6 +4,7 @@ import {change, isServed, linkView, read} from './api.js';
 import {empty, facts, h, put} from './dom.js';
 import {bytes, count, duration, moment, num, percent, shortName} from './format.js';
 import {LiveTable} from './table.js';
+import {explain} from './why.js';
 
 const FILES = [['chrome', 'Chrome trace (JSON)', 'json'], ['perfetto', 'Perfetto trace', 'pftrace'], ['pprof', 'pprof profile', 'pb.gz'], ['folded', 'Folded stacks', 'folded'],
   ['extended-folded', 'Launches, one a line', 'txt'], ['flamegraph', 'Flame graph (SVG)', 'svg'], ['report', 'Report (HTML)', 'html']];
@@ -80,14 +81,24 @@ async function save(row, format, suffix) {
 
 const WEIGHTS = [['CAPTURE_WEIGHT_GPU_TIME', 'GPU time'], ['CAPTURE_WEIGHT_CPU_TIME', 'CPU time'], ['CAPTURE_WEIGHT_OFF_CPU_TIME', 'Time off the CPU']];
 
+const nameOf = (row) => `${row.name || `capture ${row.id}`}, ${moment(row.start_unix_ns)}`;
+const closer = () => h('button.small', {type: 'button', onclick: () => { viewer.hidden = true; put(viewer); }}, 'Close');
+
+async function showWhy(row) {
+  const answer = await explain(row.id);
+  viewer.hidden = false;
+  put(viewer, h('div.bar-of-tools', {}, h('h2', {}, nameOf(row)), h('span.right'), closer()), answer);
+  viewer.scrollIntoView({block: 'start'});
+}
+
 async function look(row, format, weight) {
-  const title = `${row.name || `capture ${row.id}`}, ${moment(row.start_unix_ns)}`;
+  const title = nameOf(row);
   const path = await linkView(row.id, format, {title: title.slice(0, 200), ...(weight ? {weight} : {})});
   viewer.hidden = false;
   put(viewer, h('div.bar-of-tools', {}, h('h2', {}, title),
     format === 'flamegraph' ? h('select', {'aria-label': 'Weight', onchange: (event) => attempt('Making it', () => look(row, format, event.target.value))},
       WEIGHTS.map(([value, name]) => h('option', {value, selected: value === weight}, name))) : null,
-    h('span.right', {}, h('a', {href: path, target: '_blank', rel: 'noopener'}, 'In a new tab')), h('button.small', {type: 'button', onclick: () => { viewer.hidden = true; put(viewer); }}, 'Close')),
+    h('span.right', {}, h('a', {href: path, target: '_blank', rel: 'noopener'}, 'In a new tab')), closer()),
     h('iframe.shown', {src: path, title, sandbox: 'allow-scripts allow-downloads'}));
   viewer.scrollIntoView({block: 'start'});
 }
@@ -116,7 +127,7 @@ function actions(row) {
   if (row.state === FAILED) return h('span.buttons', {}, remove);
   // Without the viewer (deploy/fetch_viewer.sh) there is the report's timeline.
   const timeline = hasTimeline ? act('Timeline', 'Opening', () => openTimeline(row)) : null;
-  return h('span.buttons', {}, act('Flame graph', 'Making it', () => look(row, 'flamegraph')), act('Report', 'Making it', () => look(row, 'report')), timeline,
+  return h('span.buttons', {}, act('Why', 'Looking for what limits it', () => showWhy(row)), act('Flame graph', 'Making it', () => look(row, 'flamegraph')), act('Report', 'Making it', () => look(row, 'report')), timeline,
     h('details.menu', {}, h('summary', {}, 'Files'), h('div', {}, FILES.map(([format, name, suffix]) =>
       h('button.small', {type: 'button', onclick: () => attempt('Making it', () => save(row, format, suffix))}, name)))), mayChange ? remove : null);
 }

@@ -3,6 +3,7 @@
 import {read} from './api.js';
 import {add, empty, facts, h, put} from './dom.js';
 import {bytes, clock, count, duration, moment, num, percent} from './format.js';
+import {bar, legend} from './parts.js';
 
 const PARTS = [['on_cpu_user_ns', 'on the CPU in the program', '--user'], ['on_cpu_kernel_ns', 'on the CPU in the kernel', '--kernel'],
   ['on_cpu_fault_ns', 'on the CPU in page faults', '--fault'], ['runnable_ns', 'waiting for a CPU', '--wait'],
@@ -25,14 +26,6 @@ const counter = h('span.right');
 const split = h('div.split', {}, h('div.panel', {style: {padding: 0, overflow: 'hidden'}}, list), detail);
 const nothing = h('div');
 const node = h('div', {}, h('div.bar-of-tools', {}, filter, order, counter), split, nothing);
-
-function bar(parts) {
-  return h('div.parts', {role: 'img', 'aria-label': parts.map(([ns, name]) => `${name} ${duration(ns)}`).join(', ')},
-    parts.map(([ns, name, colour]) => h('i', {title: `${name}: ${duration(ns)}`, style: {flexGrow: String(ns), flexBasis: '0', background: `var(${colour})`}})));
-}
-
-const legend = (parts, whole) => h('div.legend', {}, parts.map(([ns, name, colour]) =>
-  h('span', {}, h('i', {style: {background: `var(${colour})`}}), `${name} `, h('b', {}, duration(ns)), h('span.dim', {}, ` ${percent(ns / whole)}`))));
 
 function showSplit(call) {
   if (!call.time_split) return h('p.dim', {}, 'Not known for this call.');
