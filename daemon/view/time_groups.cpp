@@ -74,6 +74,7 @@ TimeCause get_cause(TimeReason reason) {
     case kUnseen:
       return TimeCause::kUnknown;
     case kKernel:
+    case kGraph:
       return TimeCause::kGpuComputing;
     case kCollective:
       return TimeCause::kGpuCommunicating;

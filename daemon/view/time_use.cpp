@@ -58,10 +58,11 @@ class TimeExplainer {
 
 void TimeExplainer::add_busy(const GpuStretch& stretch, TimeGroups& groups) const {
   const CaptureWork& work = capture_.work[stretch.work];
-  TimePiece piece{.begin_ns = stretch.begin_ns,
-                  .end_ns = stretch.end_ns,
-                  .reason = TimeReason::kKernel,
-                  .subject = work.kernel};
+  TimePiece piece{
+      .begin_ns = stretch.begin_ns,
+      .end_ns = stretch.end_ns,
+      .reason = work.kind == WorkKind::kGraph ? TimeReason::kGraph : TimeReason::kKernel,
+      .subject = work.kernel};
   if (stretch.kind == GpuUseKind::kCommunicating) piece.reason = TimeReason::kCollective;
   if (stretch.kind == GpuUseKind::kCopying) {
     piece.reason = TimeReason::kCopy;

@@ -42,6 +42,7 @@ enum class TimeReason : uint8_t {
   kNoLauncher,   // nobody knows who launched what ended it
   kUnseen,       // the thread was neither seen to run nor to wait: it had begun to wait before
   kKernel,
+  kGraph,  // a CUDA graph as a whole: the kernels in it were not recorded one by one
   kCollective,
   kCopy,
   kCall,        // a call that launches nothing

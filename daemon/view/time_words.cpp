@@ -38,6 +38,9 @@ constexpr auto kReasons = std::to_array<ReasonWords>({
      "Capture for longer: what a thread waits for is known from its next wait on."},
     {TimeReason::kKernel, "the GPU ran {}", "the GPU ran kernels without a name",
      "Look at the kernel: its shape, its precision, its memory access; fuse small ones."},
+    {TimeReason::kGraph, "", "the GPU ran CUDA graphs, each recorded as a whole",
+     "See the kernels inside: start the process with GPUPERF_NODE_BURSTS=1, and capture with "
+     "--nodes."},
     {TimeReason::kCollective, "the GPU ran nothing but {}", "the GPU ran nothing but collectives",
      "Overlap communication with computation; find the rank that the others wait for."},
     {TimeReason::kCopy, "the GPU copied {} and ran no kernel",
@@ -256,6 +259,9 @@ std::string make_command(const Capture& capture, const ProcessTimeUse& use,
   if (finding.reason == TimeReason::kKernel || finding.reason == TimeReason::kCollective) {
     return fmt::format("gpuperfctl kernels --by stack --capture {} --kernel {}", capture.id,
                        quote(finding.subject));
+  }
+  if (finding.reason == TimeReason::kGraph) {
+    return fmt::format("gpuperfctl trace start --pid {} --nodes --duration 5s", pid);
   }
   if (finding.reason == TimeReason::kCopy) {
     return fmt::format("gpuperfctl kernels --by stack --capture {} --kernel 'copy*'", capture.id);

@@ -1,5 +1,7 @@
 #include "daemon/view/time_use.h"
 
+#include <fmt/format.h>
+
 #include <numeric>
 
 #include "daemon/view/formats.h"
@@ -297,6 +299,24 @@ TEST(TimeUseTest, ShortGapsAfterASynchronisationAreThatCalls) {
   EXPECT_EQ(use.findings[1].stretches, 10u);
   // All of 0.5 ms but the way to the GPU, 50 us. In the last gap nothing is launched.
   EXPECT_EQ(use.findings[1].time_ns, 9 * 9 * kMs / 20 + kMs / 2);
+}
+
+TEST(TimeUseTest, GraphsWithoutTheirKernelsAreNamedAsGraphs) {
+  PlantedGap gap;
+  for (CaptureWork& work : gap.made.work) {
+    work.kind = WorkKind::kGraph;
+    work.kernel = kNoIndex;
+  }
+
+  const ProcessTimeUse use = gap.explain();
+
+  const auto found = std::ranges::find(use.findings, TimeReason::kGraph, &TimeFinding::reason);
+  ASSERT_NE(found, use.findings.end());
+  EXPECT_EQ(describe_finding(*found), "the GPU ran CUDA graphs, each recorded as a whole");
+  EXPECT_EQ(make_command(gap.made, use, *found),
+            fmt::format("gpuperfctl trace start --pid {} --nodes --duration 5s",
+                        gap.made.processes[0].process.pid));
+  EXPECT_EQ(get_cause(found->reason), TimeCause::kGpuComputing);
 }
 
 TEST(TimeUseTest, WorkOnItsWayWhileTheGpuRunsOthersIsTheirs) {
