@@ -122,25 +122,14 @@ static __attribute__((noinline)) int trace_absence(struct gpuperf_thread *thread
 						   const struct absence *absence)
 {
 	const struct gpuperf_off_cpu *off = &thread->off_cpu;
-	struct gpuperf_thread_time *record;
+	struct gpuperf_thread_time *record =
+		reserve_thread_time(task, absence->kind, absence->since_ns, off->stack_id);
 
-	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
-	if (!record) {
-		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+	if (!record)
 		return 0;
-	}
-	__builtin_memset(record, 0, sizeof(*record));
-	record->header.kind = GPUPERF_RECORD_THREAD_TIME;
-	record->header.length_bytes = sizeof(*record);
-	record->start_mono_ns = absence->since_ns;
 	record->blocked_ns = absence->blocked_ns;
 	record->throttled_ns = absence->throttled_ns;
 	record->runnable_ns = absence->runnable_ns - absence->throttled_ns;
-	record->stack_id = off->stack_id;
-	record->process_start_boot_ns = task->group_leader->start_boottime;
-	record->pid = task->tgid;
-	record->tid = task->pid;
-	record->kind = absence->kind;
 	record->waker_pid = off->waker_pid;
 	record->waker_tid = off->waker_tid;
 	bpf_ringbuf_submit(record, emit_wake_flags(absence->since_ns + absence->blocked_ns + absence->runnable_ns));

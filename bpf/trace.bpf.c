@@ -392,23 +392,10 @@ int traces_threads(void)
 int trace_tick(__u32 kind, __u64 now_ns)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
-	struct gpuperf_thread_time *record;
-	__u64 stack_id = take_user_stack(task);
+	struct gpuperf_thread_time *record = reserve_thread_time(task, kind, now_ns, take_user_stack(task));
 
-	record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
-	if (!record) {
-		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+	if (!record)
 		return 0;
-	}
-	__builtin_memset(record, 0, sizeof(*record));
-	record->header.kind = GPUPERF_RECORD_THREAD_TIME;
-	record->header.length_bytes = sizeof(*record);
-	record->start_mono_ns = now_ns;
-	record->stack_id = stack_id;
-	record->process_start_boot_ns = task->group_leader->start_boottime;
-	record->pid = task->tgid;
-	record->tid = task->pid;
-	record->kind = kind;
 	record->is_tick = 1;
 	bpf_ringbuf_submit(record, emit_wake_flags(now_ns));
 	return 0;

@@ -44,6 +44,28 @@ int trace_call(const struct ended_call *call, struct gpuperf_thread *thread);
 /* Whether all that threads of the current process do is traced (GPUPERF_TRACE_THREADS). */
 int traces_threads(void);
 
+/* A record with what every time of a thread has; NULL = it is lost, and counted. */
+static __always_inline struct gpuperf_thread_time *reserve_thread_time(struct task_struct *task, __u32 kind,
+								       __u64 start_ns, __u64 stack_id)
+{
+	struct gpuperf_thread_time *record = bpf_ringbuf_reserve(&trace_ring, sizeof(*record), 0);
+
+	if (!record) {
+		emit_loss(GPUPERF_LOSS_TRACE_RING_FULL);
+		return NULL;
+	}
+	__builtin_memset(record, 0, sizeof(*record));
+	record->header.kind = GPUPERF_RECORD_THREAD_TIME;
+	record->header.length_bytes = sizeof(*record);
+	record->start_mono_ns = start_ns;
+	record->stack_id = stack_id;
+	record->process_start_boot_ns = task->group_leader->start_boottime;
+	record->pid = task->tgid;
+	record->tid = task->pid;
+	record->kind = kind;
+	return record;
+}
+
 /* The current thread was found on the CPU by a tick of this kind. */
 int trace_tick(__u32 kind, __u64 now_ns);
 
