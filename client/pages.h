@@ -47,6 +47,11 @@ inline constexpr ListCall<v1::ListCapturesRequest, v1::ListCapturesResponse, v1:
                      .action = "list captures",
                      .page_rows = 1000};
 
+inline constexpr ListCall<v1::ListNcclRequest, v1::ListNcclResponse, v1::NcclCommunicator>
+    kListNccl = {.rows = &v1::ListNcclResponse::mutable_communicators,
+                 .action = "list communicators of NCCL",
+                 .page_rows = 100};
+
 // A slow call with a stack of 127 long C++ names is about 100 kB.
 inline constexpr ListCall<v1::ListSlowCallsRequest, v1::ListSlowCallsResponse, v1::SlowCall>
     kListSlowCalls = {.rows = &v1::ListSlowCallsResponse::mutable_slow_calls,

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "daemon/app/kernel_part.h"
+#include "daemon/app/nccl_part.h"
 #include "daemon/app/probing_part.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/app/slow_calls_part.h"
@@ -99,7 +100,12 @@ MapSource KernelEventsPart::make_totals() {
                               const ProcessKey& process, const gpuperf_process_info* info) {
     // So that a short program's stacks can be named after it.
     others_.kernel.symbolizer().post_prepare(process);
-    return read_owner(proc, process, info);
+    WorldTask world;
+    Owner owner = read_owner(proc, process, info, &world);
+    if (world.rank) {
+      core_.loop->post([this, process, world] { others_.nccl.learn_world(process, world); });
+    }
+    return owner;
   };
   const auto is_alive = [](const ProcessKey& process) {
     return is_running_since("/proc", process.pid, process.start_boot_ns);
@@ -168,6 +174,7 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
   others_.sessions.launch_costs().forget(exited.process);
+  others_.nccl.apply(exited);
 }
 
 void KernelEventsPart::take_event(SlowCallEvent& event) {
@@ -178,6 +185,16 @@ void KernelEventsPart::take_event(SlowInFlightCalls& calls) {
 }
 void KernelEventsPart::take_event(TraceBatch& batch) { others_.tracing->apply(batch); }
 void KernelEventsPart::take_event(ChildStarted& child) { others_.tracing->apply(child); }
+
+void KernelEventsPart::take_event(ReportedCalls& reported) {
+  const auto functions = core_.registry.get();
+  for (const ReportedCall& call : reported.calls) {
+    const Function& function = (*functions)[call.function_id];
+    if (function.arguments != nullptr && function.arguments->report == CallReport::kNccl) {
+      others_.nccl.apply(function, call);
+    }
+  }
+}
 
 void KernelEventsPart::take_event(InFlightCalls& calls) {
   in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));

@@ -163,6 +163,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   add_coverage(*snapshot, families);
   add_memcpy(*snapshot, families);
   gpu_.add(snapshot->gpu, families);
+  nccl_.add(*snapshot, families);
   const auto probes = count_probes(*snapshot);
   for (size_t i = 0; i < probes.size(); ++i) {
     const std::string state(get_probe_state_name(static_cast<ProbeState>(i)));

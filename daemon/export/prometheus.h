@@ -14,6 +14,7 @@
 #include "daemon/export/gpu_metrics.h"
 #include "daemon/export/metric_families.h"
 #include "daemon/export/metrics_text.h"
+#include "daemon/export/nccl_metrics.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 
@@ -36,7 +37,8 @@ class PrometheusMetrics final : public prometheus::Collectable {
       : board_(board),
         drops_(drops),
         max_series_(max_series),
-        gpu_(drops, max_kernels, max_series) {}
+        gpu_(drops, max_kernels, max_series),
+        nccl_(drops, max_series) {}
   PrometheusMetrics(const PrometheusMetrics&) = delete;
   PrometheusMetrics& operator=(const PrometheusMetrics&) = delete;
 
@@ -92,6 +94,7 @@ class PrometheusMetrics final : public prometheus::Collectable {
   // for lost may return after all.
   mutable std::map<SeriesKey, uint64_t> abandoned_ ABSL_GUARDED_BY(mutex_);
   mutable GpuMetrics gpu_ ABSL_GUARDED_BY(mutex_);
+  mutable NcclMetrics nccl_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::string render_metrics_text(const prometheus::Collectable& metrics,

@@ -212,6 +212,21 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kDiscoveryProcessLate, "discovery", "process_late",
      "times that mappings or a mapped file of a process were not read, because reads of its user's "
      "processes took too long; its libraries are probed, and its stacks symbolized, after a pause"},
+    {DropCause::kNcclGroupsFull, "nccl", "groups_full",
+     "calls of NCCL in groups beyond 4,096 threads, or beyond 4,096 calls of a group: they are "
+     "counted, each by itself"},
+    {DropCause::kNcclRanksFull, "nccl", "ranks_full",
+     "calls of NCCL on communicators beyond 1,024, or beyond 128 of a process: `gpuperfctl nccl` "
+     "leaves them out, function statistics count them"},
+    {DropCause::kNcclStepsFull, "nccl", "steps_full",
+     "collective operations that one rank has not begun while another has begun 1,024 more: who "
+     "waited in them is not known"},
+    {DropCause::kNcclJoinFull, "nccl", "join_full",
+     "kernels of NCCL, and API calls that may have launched one, beyond what waits for its other "
+     "half: their operations have no GPU time"},
+    {DropCause::kNcclKernelsExpired, "nccl", "kernels_expired",
+     "kernels of NCCL without a call that launched them within 10 s: launched by another thread, "
+     "or the call was not seen"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

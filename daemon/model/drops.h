@@ -99,6 +99,11 @@ enum class DropCause : size_t {
   kNamesMemoryLate,
   kNamesMapPaused,
   kDiscoveryProcessLate,
+  kNcclGroupsFull,
+  kNcclRanksFull,
+  kNcclStepsFull,
+  kNcclJoinFull,
+  kNcclKernelsExpired,
   kCount,
 };
 

@@ -72,6 +72,18 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kPipe, "pipe",
      "execution pipe of the SMs: `tensor`, `fp64`, `fp32`, `fp16` (without tensor operations), "
      "`integer`"},
+    {L::kCommunicator, "communicator",
+     "communicator of NCCL: hash of its unique id, the same on all hosts that saw its creation"},
+    {L::kRank, "rank",
+     "rank in the communicator; that of the process in its job where the creation was not seen; "
+     "`pid` and its number where neither is known"},
+    {L::kOperation, "operation",
+     "`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `reduce`, `gather`, "
+     "`scatter`, `send_receive`; `mixed`: several of them in one group"},
+    {L::kBasis, "basis", "when a rank begins: its call (`host`), or its kernel (`gpu`)"},
+    {L::kCause, "cause",
+     "what the rank did meanwhile: `running`, `cpu_quota`, `no_cpu`, `io`, `lock`, `sleep`, "
+     "`driver`, `other_wait`, `stopped`; `gpu`: its calls are in time; `unknown`; empty: not late"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -108,6 +120,15 @@ constexpr L kGpuAndKind[] = {L::kGpu, L::kUuid, L::kKind};
 constexpr L kGpuPart[] = {L::kGpu, L::kUuid, L::kGpuInstance};
 constexpr L kGpuPartAndPipe[] = {L::kGpu, L::kUuid, L::kGpuInstance, L::kPipe};
 constexpr L kGpuPartAndDirection[] = {L::kGpu, L::kUuid, L::kGpuInstance, L::kDirection};
+constexpr L kNcclRank[] = {L::kCommunicator, L::kRank,      L::kComm,
+                           L::kPod,          L::kNamespace, L::kSlurmJob};
+constexpr L kNcclRankAndOperation[] = {L::kCommunicator, L::kRank,     L::kComm,     L::kPod,
+                                       L::kNamespace,    L::kSlurmJob, L::kOperation};
+constexpr L kNcclRankAndBasis[] = {L::kCommunicator, L::kRank,     L::kComm, L::kPod,
+                                   L::kNamespace,    L::kSlurmJob, L::kBasis};
+constexpr L kNcclRankAndCause[] = {L::kCommunicator, L::kRank,     L::kComm, L::kPod,
+                                   L::kNamespace,    L::kSlurmJob, L::kCause};
+constexpr L kNcclOperation[] = {L::kCommunicator, L::kOperation};
 constexpr L kBoundOnly[] = {L::kBound};
 constexpr L kPartOnly[] = {L::kPart};
 constexpr L kStepOnly[] = {L::kStep};
@@ -607,6 +628,92 @@ constexpr MetricRow kMetricRows[] = {
      .source = "the daemon",
      .help = "Of them, those that failed or had no value, for example while a profiler held the "
              "counters. `gpuperfctl gpus` says why."},
+    {.metric = Metric::kNcclCalls,
+     .name = "gpuperf_nccl_calls_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kCalls,
+     .labels = kNcclRankAndOperation,
+     .source = "calls of NCCL",
+     .help =
+         "Successful calls of a rank, by operation. All metrics of NCCL end with their process."},
+    {.metric = Metric::kNcclBytes,
+     .name = "gpuperf_nccl_bytes_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kBytes,
+     .labels = kNcclRankAndOperation,
+     .source = "calls of NCCL",
+     .help = "Bytes of these calls as they give them: count x size of the type."},
+    {.metric = Metric::kNcclTimedCalls,
+     .name = "gpuperf_nccl_timed_calls_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kCalls,
+     .labels = kNcclRankAndOperation,
+     .source = "CUPTI kernel records, joined with the calls that launched them",
+     .help = "Of these calls, those whose kernel was recorded."},
+    {.metric = Metric::kNcclGpu,
+     .name = "gpuperf_nccl_gpu_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRankAndOperation,
+     .source = "CUPTI kernel records, joined with the calls that launched them",
+     .help = "Time of these kernels, waits for other ranks included: divided by "
+             "gpuperf_nccl_timed_calls_total, the rank with the least is the one that the others "
+             "wait for."},
+    {.metric = Metric::kNcclBusBytes,
+     .name = "gpuperf_nccl_bus_bytes_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kBytes,
+     .labels = kNcclOperation,
+     .source = "calls of NCCL with recorded kernels",
+     .help = "Message bytes of timed operations x the factor of bus bandwidth: its rate divided by "
+             "that of gpuperf_nccl_bus_seconds_total is the bus bandwidth."},
+    {.metric = Metric::kNcclBusSeconds,
+     .name = "gpuperf_nccl_bus_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclOperation,
+     .source = "CUPTI kernel records, joined with the calls that launched them",
+     .help = "Time of these operations: of each the shortest kernel of the ranks on this host."},
+    {.metric = Metric::kNcclCollectives,
+     .name = "gpuperf_nccl_collectives_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kOperations,
+     .labels = kNcclRank,
+     .source = "calls of NCCL",
+     .help =
+         "Collective operations that a rank has begun on its communicator, groups counted once."},
+    {.metric = Metric::kNcclWait,
+     .name = "gpuperf_nccl_wait_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRankAndBasis,
+     .source = "calls of NCCL; CUPTI kernel records",
+     .help = "Time a rank waited for the last rank on this host."},
+    {.metric = Metric::kNcclCausedWait,
+     .name = "gpuperf_nccl_caused_wait_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRankAndBasis,
+     .source = "calls of NCCL; CUPTI kernel records",
+     .help = "Time that all other ranks on this host waited for this one alone."},
+    {.metric = Metric::kNcclLate,
+     .name = "gpuperf_nccl_late_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kNcclRankAndCause,
+     .source = "calls of NCCL; CUPTI kernel records",
+     .help =
+         "Share of the last 10 s that all other ranks on this host waited for this one alone, if "
+         "it is the one they wait for most; else 0."},
+    {.metric = Metric::kNcclStuck,
+     .name = "gpuperf_nccl_stuck_seconds",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRank,
+     .source = "calls of NCCL",
+     .help =
+         "How long other ranks on this host have waited for this one to begin an operation, from "
+         "10 s on; else 0."},
     {.metric = Metric::kDropped,
      .name = "gpuperf_dropped_total",
      .type = MetricType::kCounter,

@@ -14,6 +14,7 @@
 #include "daemon/rpc/gpu_to_proto.h"
 #include "daemon/rpc/grpc_status.h"
 #include "daemon/rpc/kernel_list.h"
+#include "daemon/rpc/nccl_list.h"
 #include "daemon/rpc/row_filter.h"
 #include "daemon/rpc/session_list.h"
 #include "daemon/rpc/shape_list.h"
@@ -205,6 +206,19 @@ Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
   return absl::OkStatus();
 }
 
+Status ObserveService::list_nccl(const v1::ListNcclRequest& request,
+                                 v1::ListNcclResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::NcclCommunicator> rows =
+      gpuperf::list_nccl(*place.snapshot, RowFilter(request.filter()), sources_.clock.mono_ns());
+  const uint64_t next =
+      fill_page(rows, place.offset, request.page(), *response.mutable_communicators(),
+                [](const v1::NcclCommunicator& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
 Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
                                      v1::ListCapturesResponse& response) {
   const std::string key = make_request_key(request);
@@ -306,6 +320,12 @@ grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext*,
                                                    v1::ListGpusResponse* response) {
   *response = list_gpus(*sources_.board.get(), sources_.clock.mono_ns());
   return answer(absl::OkStatus(), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListNccl(grpc::CallbackServerContext*,
+                                                   const v1::ListNcclRequest* request,
+                                                   v1::ListNcclResponse* response) {
+  return answer(list_nccl(*request, *response), response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext*,

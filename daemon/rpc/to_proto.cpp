@@ -109,6 +109,8 @@ void set_owner(const Owner& owner, Message& message) {
   message.set_slurm_rank(to_valid_utf8(owner.slurm_rank));
 }
 
+}  // namespace
+
 void add_frames(const std::vector<StackFrame>& stack,
                 google::protobuf::RepeatedPtrField<v1::StackFrame>& frames) {
   for (const StackFrame& frame : stack) {
@@ -123,6 +125,8 @@ void add_frames(const std::vector<StackFrame>& stack,
     added.set_kind(std::string(get_frame_kind_name(frame.kind)));
   }
 }
+
+namespace {
 
 // Not a number: most readers of JSON keep 53 bits of one.
 std::string format_stack_id(const StackPtr& stack) {

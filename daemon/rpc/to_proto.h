@@ -6,6 +6,7 @@
 // way: a message with one bad byte cannot be parsed by its reader at all.
 
 #include <string_view>
+#include <vector>
 
 #include "daemon/config/config.h"
 #include "daemon/model/control_port.h"
@@ -43,5 +44,7 @@ v1::GetStatusResponse to_proto(const Snapshot& snapshot, const DropCounters& dro
 v1::GetConfigResponse to_proto(const DaemonFacts& facts);
 v1::ProbeChange to_proto(const ProbeChange& change);
 v1::Attachment to_proto(const AttachRow& row);
+void add_frames(const std::vector<StackFrame>& stack,
+                google::protobuf::RepeatedPtrField<v1::StackFrame>& frames);
 
 }  // namespace gpuperf

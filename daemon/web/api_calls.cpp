@@ -60,6 +60,7 @@ constexpr ApiCall kCalls[] = {
     {"kernels", Access::kRead, observe<&Observe::ListKernels>},
     {"sessions", Access::kRead, observe<&Observe::ListSessions>},
     {"gpus", Access::kRead, observe<&Observe::ListGpus>},
+    {"nccl", Access::kRead, observe<&Observe::ListNccl>},
     {"slow_calls", Access::kRead, observe<&Observe::ListSlowCalls>},
     {"slow_call", Access::kRead, observe<&Observe::GetSlowCall>},
     {"captures", Access::kRead, observe<&Observe::ListCaptures>},

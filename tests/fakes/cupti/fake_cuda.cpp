@@ -86,6 +86,14 @@ FakeGraph* make_graph() {
   std::abort();
 }
 
+void note_work(const FakeWork& work) {
+  {
+    const std::scoped_lock lock(g_truth_lock);
+    g_works.push_back(work);
+  }
+  if (const FakeTools* tools = g_tools.load()) tools->on_work(work);
+}
+
 // A call from its beginning to its end, with the tools that were there at each.
 class Call {
  public:
@@ -125,13 +133,7 @@ class Call {
     } while (!g_busy_until_unix_ns.compare_exchange_weak(busy, work.end_unix_ns));
     note(work);
   }
-  void note(const FakeWork& work) const {
-    {
-      const std::scoped_lock lock(g_truth_lock);
-      g_works.push_back(work);
-    }
-    if (const FakeTools* tools = g_tools.load()) tools->on_work(work);
-  }
+  void note(const FakeWork& work) const { note_work(work); }
 
  private:
   FakeCall call_;
@@ -454,6 +456,17 @@ uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver)
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
   request.by = &call;
   return launch();
+}
+
+uint32_t fake_launch_open() {
+  return Call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000).correlation_id();
+}
+
+void fake_launch_close(uint32_t correlation_id, const FakeWork& work) {
+  FakeWork over = work;
+  over.kind = FakeWorkKind::kKernel;
+  over.correlation_id = correlation_id;
+  note_work(over);
 }
 
 uint32_t fake_memcpy(const FakeWork& work, uint64_t duration_ns, bool is_peer) {

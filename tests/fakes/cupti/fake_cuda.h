@@ -90,6 +90,10 @@ uint64_t fake_cuda_slowed_launches();
 
 // Each returns the correlation id of its call. `work.kind`, times and id are filled in here.
 uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver);
+// A kernel whose end is not known yet; and what it was, once it is over. Takes no place on the
+// timeline: it waits for others.
+uint32_t fake_launch_open();
+void fake_launch_close(uint32_t correlation_id, const FakeWork& work);
 uint32_t fake_memcpy(const FakeWork& work, uint64_t duration_ns, bool is_peer);
 uint32_t fake_memset(const FakeWork& work, uint64_t duration_ns);
 uint32_t fake_allocate(uint64_t address, uint64_t bytes);

@@ -367,6 +367,12 @@ grpc::Status FakeDaemon::Control::ListAttachable(grpc::ServerContext*,
   return status.ok() ? daemon_.answers.control_failure : status;
 }
 
+grpc::Status FakeDaemon::ListNccl(grpc::ServerContext*, const v1::ListNcclRequest* request,
+                                  v1::ListNcclResponse* response) {
+  *response = answers.nccl;
+  return note("ListNccl", *request);
+}
+
 grpc::Status FakeDaemon::ListGpus(grpc::ServerContext*, const v1::ListGpusRequest* request,
                                   v1::ListGpusResponse* response) {
   *response = answers.gpus;

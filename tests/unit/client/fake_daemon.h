@@ -29,6 +29,7 @@ struct FakeAnswers {
   std::vector<v1::KernelStats> kernels;
   std::vector<v1::Session> sessions;
   v1::ListGpusResponse gpus;
+  v1::ListNcclResponse nccl;
   v1::GetConfigResponse config;
   v1::CheckConfigResponse check;
   std::vector<v1::WatchSlowCallsResponse> watch;  // sent at once; then the stream stays open
@@ -99,6 +100,8 @@ class FakeDaemon final : public v1::Observe::Service {
                            v1::ListKernelsResponse*) override;
   grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
                             v1::ListSessionsResponse*) override;
+  grpc::Status ListNccl(grpc::ServerContext*, const v1::ListNcclRequest*,
+                        v1::ListNcclResponse*) override;
   grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,
                         v1::ListGpusResponse*) override;
   grpc::Status ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest*,

@@ -106,6 +106,22 @@ class PrometheusTest : public ::testing::Test {
     snapshot.self.steps = {{std::string(kStoreWriteStep), writes.get()}};
     drops_.add(DropCause::kBpfSlowRingFull, 17);
     build_golden_gpu(rank);
+    builder_.snapshot().nccl.communicators = {make_communicator(0xabc, 7)};
+  }
+  // Of two ranks on one host, the second of which is late.
+  static std::shared_ptr<const NcclCommunicatorRow> make_communicator(uint64_t id, uint32_t pid) {
+    NcclCommunicatorRow row{.id = id, .ranks = 4};
+    NcclRankRow rank{.process = {.pid = pid}, .rank = 2, .collectives = 5};
+    rank.waited_ns = {1'500'000'000, 1'000'000'000};
+    rank.operations[0] = {.calls = 5, .bytes = 4'096, .timed_calls = 4, .gpu_ns = 2'000'000};
+    row.local_ranks = {rank, {.process = {.pid = pid + 1}}};
+    row.sizes = {{.operation = NcclOperation::kAllReduce,
+                  .timed = 4,
+                  .timed_bytes = 1'000,
+                  .timed_ns = 500'000}};
+    row.lateness = NcclLateness{
+        .rank_index = 1, .basis = NcclBasis::kHost, .covered_ns = 100, .caused_ns = 25};
+    return std::make_shared<const NcclCommunicatorRow>(row);
   }
   void build_golden_gpu(const Owner& owner) {
     GpuReport& gpu = builder_.snapshot().gpu;
@@ -186,6 +202,26 @@ TEST_F(PrometheusTest, RendersTheGoldenExposition) {
   const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   expect_golden(source_path("tests/unit/export/golden/metrics.txt"), scrape(metrics));
+}
+
+TEST_F(PrometheusTest, ExportsAsManyRanksAsThereIsRoomFor) {
+  builder_.snapshot().nccl.communicators = {make_communicator(1, 7), make_communicator(2, 9),
+                                            make_communicator(2, 9)};
+  const PrometheusMetrics metrics(board_, drops_, 3, 100);
+
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = scrape(metrics);
+    EXPECT_THAT(
+        text,
+        HasSubstr("gpuperf_nccl_stuck_seconds{communicator=\"0000000000000001\",rank=\"pid8\""));
+    EXPECT_THAT(
+        text, HasSubstr("gpuperf_nccl_stuck_seconds{communicator=\"0000000000000002\",rank=\"2\""));
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("rank=\"pid10\""))) << "that would be the fourth";
+  }
+  EXPECT_EQ(drops_.get(DropCause::kMetricsSeriesFull), 1u) << "once";
+  builder_.snapshot().nccl.communicators = {make_communicator(2, 9)};
+  (void)scrape(metrics);
+  EXPECT_THAT(scrape(metrics), HasSubstr("rank=\"pid10\"")) << "others had gone before";
 }
 
 TEST_F(PrometheusTest, ExportsEveryMetricOfTheCatalog) {
@@ -383,7 +419,7 @@ TEST_F(PrometheusTest, LeavesTheHistogramOutWhereNothingIsTimed) {
   const std::string text = scrape(metrics);
 
   EXPECT_THAT(text, HasSubstr(function_sample("gpuperf_function_calls_total", "f", "p") + " 3"));
-  EXPECT_THAT(text, Not(HasSubstr("gpuperf_function_duration_seconds")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("gpuperf_function_duration_seconds")));
 }
 
 TEST_F(PrometheusTest, ShowsOnlyTheDirectionsThatHaveBytes) {
@@ -399,8 +435,8 @@ TEST_F(PrometheusTest, ShowsOnlyTheDirectionsThatHaveBytes) {
   };
   EXPECT_THAT(text, HasSubstr(bytes("host_to_device") + " 70"));
   EXPECT_THAT(text, HasSubstr(bytes("default") + " 5"));
-  EXPECT_THAT(text, Not(HasSubstr("direction=\"plain\"")));
-  EXPECT_THAT(text, Not(HasSubstr("gpuperf_function_flops_total")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("direction=\"plain\"")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("gpuperf_function_flops_total")));
 }
 
 TEST_F(PrometheusTest, AddsUpTheBytesOfCopiesByKind) {
@@ -443,7 +479,7 @@ TEST_F(PrometheusTest, NamesTheLatestSlowCallOfEachBucketInOpenMetrics) {
   const std::string bucket =
       function_sample("gpuperf_function_duration_seconds_bucket", "f", "p", ",le=\"0.002097152\"");
   EXPECT_THAT(text, HasSubstr(bucket + " 3 # {slow_call_id=\"7\"} 0.0015 2.0015\n"));
-  EXPECT_THAT(text, Not(HasSubstr("slow_call_id=\"8\"")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("slow_call_id=\"8\"")));
   EXPECT_THAT(text, HasSubstr("# TYPE gpuperf_function_calls counter\n"));
   EXPECT_THAT(text, HasSubstr("\ngpuperf_function_calls_total{"));
   EXPECT_TRUE(text.ends_with("\n# EOF\n"));
@@ -458,7 +494,7 @@ TEST_F(PrometheusTest, WritesNumbersWithoutNoise) {
   for (const char* edge : {"1.024e-06", "8.192e-06", "0.008388608", "+Inf"}) {
     EXPECT_THAT(text, HasSubstr("le=\"" + std::string(edge) + "\""));
   }
-  EXPECT_THAT(text, Not(HasSubstr("0000000001")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("0000000001")));
 }
 
 TEST_F(PrometheusTest, ShowsTheOldestCallInFlightOfEverySet) {

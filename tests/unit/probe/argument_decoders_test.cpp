@@ -84,6 +84,7 @@ const std::map<std::string, std::set<std::string>> kParameterNames = {
     {"transa", {"transa"}},
     {"transb", {"transb"}},
     {"type", {"datatype"}},
+    {"unique_id", {"commId"}},
     {"value", {"value", "uc", "us", "ui"}},
     {"width", {"Width"}},
     {"width_bytes", {"width", "WidthInBytes", "extent"}},

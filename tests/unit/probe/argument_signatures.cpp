@@ -381,7 +381,10 @@ std::vector<MemoryField> memory_fields() {
 #define PART(symbol, name, type, member, part_type, part) \
   MemoryField { symbol, name, offsetof(type, member) + offsetof(part_type, part), sizeof(part_type::part) }
   // clang-format on
-  std::vector<MemoryField> fields;
+  std::vector<MemoryField> fields = {{"ncclCommInitRankScalable", "unique_id", 0, 8},
+                                     {"ncclCommInitRankScalable", "unique_id 2", 8, 8},
+                                     {"ncclCommInitRankScalable", "unique_id 3", 16, 8}};
+  static_assert(sizeof(ncclUniqueId) >= 24);
   for (const char* symbol : {"cudaMemcpy3D", "cudaMemcpy3DAsync"}) {
     fields.insert(fields.end(), {PART(symbol, "dst", Copy, dstPtr, cudaPitchedPtr, ptr),
                                  PART(symbol, "src", Copy, srcPtr, cudaPitchedPtr, ptr),
