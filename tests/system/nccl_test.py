@@ -92,8 +92,8 @@ class NcclTest(unittest.TestCase):
         # 20 of some 42 ms a step; the machine may be busy, too.
         self.assertGreater(row["late_ratio"], 0.2)
         self.assertLess(row["late_ratio"], 0.8)
-        self.assertTrue(any("take_step" in frame["symbol"] for stack in row["stacks"] for frame in stack["frames"]),
-                        json.dumps(row["stacks"]))
+        wait_until("stacks", lambda: any("take_step" in frame["symbol"] for stack in self.communicator()["stacks"]
+                                         for frame in stack["frames"]))
         [size] = row["sizes"]
         self.assertEqual((size["operation"], size["size_bytes"]), ("all_reduce", 4 << 20))
         self.assertGreater(size["timed"], 0)
@@ -101,7 +101,7 @@ class NcclTest(unittest.TestCase):
         self.assertAlmostEqual(size["min_ns"], 1_000_000, delta=200_000)
         self.assertAlmostEqual(size["bus_bandwidth"], size["algorithm_bandwidth"], delta=1)  # 2 (n-1) / n = 1
         waits = {rank["rank"]: rank for rank in row["local_ranks"]}
-        self.assertGreater(waits[0]["gpu_waited_ns"], 10 * waits[1]["gpu_waited_ns"])
+        self.assertGreater(waits[0]["gpu_waited_ns"], 2 * waits[1]["gpu_waited_ns"])
         self.check_metrics(row)
 
     def check_metrics(self, row):

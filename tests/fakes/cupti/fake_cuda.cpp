@@ -146,6 +146,7 @@ struct Request {
   uint64_t duration_ns = 0;
   FakeGraph* graph = nullptr;  // that is launched
   const Call* by = nullptr;    // the runtime call that makes it; null = the workload itself
+  bool is_open = false;        // what it was is said later
   uint32_t correlation_id = 0;
 };
 thread_local Request* t_request = nullptr;
@@ -188,7 +189,7 @@ void obey(uint32_t callback_id, Request& request) {
         call.work(work, node.kind == FakeWorkKind::kKernel ? FakeWorkKind::kNode : node.kind,
                   node.duration_ns);
       }
-    } else {
+    } else if (!request.is_open) {
       call.work(request.work, request.kind, request.duration_ns);
     }
     request.correlation_id = call.correlation_id();
@@ -459,7 +460,10 @@ uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver)
 }
 
 uint32_t fake_launch_open() {
-  return Call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000).correlation_id();
+  const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
+  Request request{.by = &call, .is_open = true};
+  return ask(request, find_entries().launch_kernel, nullptr, 1u, 1u, 1u, 32u, 1u, 1u, 0u,
+             find_handle(request.work), nullptr, nullptr);
 }
 
 void fake_launch_close(uint32_t correlation_id, const FakeWork& work) {
