@@ -46,6 +46,7 @@ void declare_record(CLI::App& app, Invocation& invocation);
 void declare_probes(CLI::App& app, Invocation& invocation);
 void declare_processes(CLI::App& app, Invocation& invocation);
 void declare_gpus(CLI::App& app, Invocation& invocation);
+void declare_memory(CLI::App& app, Invocation& invocation);
 void declare_config(CLI::App& app, Invocation& invocation);
 void declare_top(CLI::App& app, Invocation& invocation);
 void declare_doctor(CLI::App& app, Invocation& invocation);

@@ -24,7 +24,7 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 23> kCommands = {{
+constexpr std::array<Command, 24> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"why", "Where the time of each process goes, what limits it, and what to look at",
@@ -53,6 +53,8 @@ constexpr std::array<Command, 23> kCommands = {{
      declare_attach},
     {"detach", "Detach from processes that were attached to (root)", declare_detach},
     {"gpus", "GPUs: clocks and what limits them, power, temperature, errors", declare_gpus},
+    {"memory", "GPU memory by process and stack, leaks, and allocations that failed",
+     declare_memory},
     {"config", "Configuration: show the settings in use, check a file, reload", declare_config},
     {"doctor", "Find out why data is missing: checks the host, the daemon and the workloads",
      declare_doctor},

@@ -12,6 +12,7 @@
 
 #include "daemon/app/attach_part.h"
 #include "daemon/app/control.h"
+#include "daemon/app/gpu_memory_part.h"
 #include "daemon/app/kernel_events_part.h"
 #include "daemon/app/kernel_part.h"
 #include "daemon/app/leaf_parts.h"
@@ -107,9 +108,11 @@ struct Daemon::Parts {
   Control control{core, probing, sessions, attach, tracing, overhead};
   const std::unique_ptr<Part> serving = make_serving_part(core, slow_calls, tracing, control);
   KernelPart kernel{core, slow_calls, tracing};
-  KernelEventsPart kernel_events{core, {kernel, sessions, tracing, slow_calls, probing}};
+  GpuMemoryPart gpu_memory{core, kernel};
+  KernelEventsPart kernel_events{core,
+                                 {kernel, sessions, tracing, slow_calls, probing, gpu_memory}};
   ProbingPart probing{core, kernel, tracing, std::move(config)};
-  const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core, tracing);
+  const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core, tracing, gpu_memory);
   const std::unique_ptr<Part> watch = make_watch_part(core);
 
   const std::vector<Part*> in_order{
@@ -124,6 +127,7 @@ struct Daemon::Parts {
       injection.get(),
       serving.get(),
       &kernel,
+      &gpu_memory,
       &kernel_events,
       &probing,
       &overhead,

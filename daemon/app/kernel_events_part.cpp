@@ -4,6 +4,7 @@
 #include <cassert>
 #include <utility>
 
+#include "daemon/app/gpu_memory_part.h"
 #include "daemon/app/kernel_part.h"
 #include "daemon/app/probing_part.h"
 #include "daemon/app/sessions_part.h"
@@ -168,6 +169,7 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
   others_.sessions.launch_costs().forget(exited.process);
+  others_.gpu_memory.apply(exited);
 }
 
 void KernelEventsPart::take_event(SlowCallEvent& event) {
@@ -178,6 +180,10 @@ void KernelEventsPart::take_event(SlowInFlightCalls& calls) {
 }
 void KernelEventsPart::take_event(TraceBatch& batch) { others_.tracing->apply(batch); }
 void KernelEventsPart::take_event(ChildStarted& child) { others_.tracing->apply(child); }
+
+void KernelEventsPart::take_event(ReportedCalls& calls) {
+  for (const ReportedCall& call : calls.calls) others_.gpu_memory.apply(call);
+}
 
 void KernelEventsPart::take_event(InFlightCalls& calls) {
   in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));
@@ -198,6 +204,7 @@ void KernelEventsPart::take_event(TotalsRead& read) {
   others_.sessions.launch_costs().end_reading(read.mono_ns);
   others_.probing.set_recorded(others_.sessions.windows().list_in_windows());
   others_.probing.judge_budget(read.mono_ns);
+  others_.gpu_memory.apply(others_.probing.list_suspensions());
   for (const Budget::Estimate& found : others_.probing.take_missed()) {
     stats_.add_missed(found.process, found.function_id, found.missed);
   }

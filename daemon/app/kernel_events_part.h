@@ -12,6 +12,7 @@
 
 namespace gpuperf {
 
+class GpuMemoryPart;
 class KernelPart;
 class ProbingPart;
 class SessionsPart;
@@ -28,6 +29,7 @@ class KernelEventsPart final : public Part {
     TracingPart& tracing;
     SlowCallsPart& slow_calls;
     ProbingPart& probing;
+    GpuMemoryPart& gpu_memory;
   };
 
   KernelEventsPart(Core& core, const Others& others);
@@ -54,7 +56,7 @@ class KernelEventsPart final : public Part {
   void take_event(TotalsRead& read);
   void take_event(TraceBatch& batch);
   void take_event(ChildStarted& child);
-  void take_event(ReportedCalls&) {}  // no decoder asks for any
+  void take_event(ReportedCalls& calls);
   void log_summary();
 
   const Others others_;

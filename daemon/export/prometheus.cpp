@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <sstream>
@@ -15,6 +16,7 @@
 #include "daemon/export/gzip_buffer.h"
 #include "daemon/export/metric_families.h"
 #include "daemon/model/display_text.h"
+#include "daemon/model/memory.h"
 #include "daemon/model/metric_catalog.h"
 #include "daemon/model/status_names.h"
 
@@ -171,6 +173,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   families.add_gauge(Metric::kSuspendedFunctions, {},
                      static_cast<double>(snapshot->suspensions.size()));
   add_overhead(*snapshot, families);
+  if (snapshot->memory) add_memory(*snapshot->memory, families);
   families.add_gauge(Metric::kProcesses, {},
                      static_cast<double>(count_running_processes(*snapshot)));
   if (snapshot->gpus) add_gpu_health_metrics(*snapshot->gpus, families);
@@ -335,6 +338,53 @@ void PrometheusMetrics::add_overhead(const Snapshot& snapshot, MetricFamilies& f
       const std::string more[] = {key.owner.pod, key.owner.comm, name};
       families.add_gauge(Metric::kOverheadComponent, more, ratio);
     }
+  }
+}
+
+// Likewise.
+void PrometheusMetrics::add_memory(const MemoryReport& report, MetricFamilies& families) const {
+  struct Sum {
+    std::array<MemoryTotals, kMemoryKindCount> kinds{};
+    std::optional<double> leak_bytes_per_second;
+  };
+  std::map<SeriesKey, Sum> sums;
+  for (const auto& process : report.processes) {
+    if (process->exited) continue;
+    Sum& sum = sums[admit_owner(process->owner)];
+    for (size_t kind = 0; kind < kMemoryKindCount; ++kind) {
+      merge_totals(sum.kinds[kind], process->kinds[kind]);
+    }
+    if (!process->has_leaked) continue;
+    sum.leak_bytes_per_second =
+        sum.leak_bytes_per_second.value_or(0) + get_leak_bytes_per_second(*process);
+  }
+  const auto list_owner_labels = [](const SeriesKey& key) {
+    std::vector<std::string> labels = list_labels(key);
+    labels.erase(labels.begin(), labels.begin() + 2);  // category and function
+    return labels;
+  };
+  for (const auto& [key, sum] : sums) {
+    std::vector<std::string> labels = list_owner_labels(key);
+    if (sum.leak_bytes_per_second) {
+      families.add_gauge(Metric::kMemoryLeak, labels, *sum.leak_bytes_per_second);
+    }
+    labels.emplace_back();
+    for (size_t kind = 0; kind < kMemoryKindCount; ++kind) {
+      if (sum.kinds[kind].allocations == 0) continue;
+      labels.back() = get_memory_name(static_cast<MemoryKind>(kind));
+      families.add_gauge(Metric::kMemoryLive, labels,
+                         static_cast<double>(sum.kinds[kind].live_bytes));
+      families.add_gauge(Metric::kMemoryPeak, labels,
+                         static_cast<double>(sum.kinds[kind].peak_bytes));
+    }
+  }
+  std::map<SeriesKey, uint64_t> failures;
+  for (const auto& [owner, count] : report.out_of_memory_counts) {
+    failures[admit_owner(owner)] += count;
+  }
+  for (const auto& [key, count] : failures) {
+    families.add_counter(Metric::kMemoryFailures, list_owner_labels(key),
+                         static_cast<double>(count));
   }
 }
 

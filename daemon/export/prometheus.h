@@ -76,6 +76,12 @@ class PrometheusMetrics final : public prometheus::Collectable {
                     MetricFamilies& families) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void add_errors(const std::vector<std::string>& labels, const std::vector<Part>& parts,
                          MetricFamilies& families);
+  void add_memory(const MemoryReport& report, MetricFamilies& families) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // That of a set (owner) without a function.
+  SeriesKey admit_owner(const Owner& owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return admit(make_key("", "", owner));
+  }
   void add_overhead(const Snapshot& snapshot, MetricFamilies& families) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -143,8 +143,7 @@ bool is_same_field(const ArgumentField& a, const ArgumentField& b) {
 
 bool operator==(const ArgumentPlan& a, const ArgumentPlan& b) {
   return std::ranges::equal(a.fields, b.fields, is_same_field) &&
-         has_same_bytes(a.rules, b.rules) && a.shape_types == b.shape_types &&
-         a.report == b.report;
+         has_same_bytes(a.rules, b.rules) && a.shape_types == b.shape_types && a.report == b.report;
 }
 
 bool is_same_plan(const std::shared_ptr<const ArgumentPlan>& a,

@@ -61,6 +61,8 @@ enum class Bound : size_t {
   kOtlpSpans,
   kOtlpProfiles,
   kOtlpCalls,
+  kMemoryPieces,
+  kMemorySites,
   kDescriptors,
   kMemory,
   kCount,

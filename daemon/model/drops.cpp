@@ -212,6 +212,10 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kDiscoveryProcessLate, "discovery", "process_late",
      "times that mappings or a mapped file of a process were not read, because reads of its user's "
      "processes took too long; its libraries are probed, and its stacks symbolized, after a pause"},
+    {DropCause::kMemoryFull, "memory", "full",
+     "allocations of GPU memory beyond the limit: the process's memory is shown as incomplete"},
+    {DropCause::kMemorySitesFull, "memory", "sites_full",
+     "stacks of allocations beyond the limit: their memory is counted without its stack"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

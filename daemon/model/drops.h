@@ -99,6 +99,8 @@ enum class DropCause : size_t {
   kNamesMemoryLate,
   kNamesMapPaused,
   kDiscoveryProcessLate,
+  kMemoryFull,
+  kMemorySitesFull,
   kCount,
 };
 

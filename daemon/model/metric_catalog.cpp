@@ -33,7 +33,10 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kKind, "kind",
      "`host_to_host`, `host_to_device`, `device_to_host`, `device_to_device`; `default` if the "
      "call leaves it to the driver. For bytes that GPUs copied, also `peer_to_peer`, kinds with "
-     "`array`, and `set` (memset). For memory errors of a GPU: `corrected`, `uncorrected`"},
+     "`array`, and `set` (memset). For memory errors of a GPU: `corrected`, `uncorrected`. For "
+     "memory "
+     "of processes: `device`, `async` (pieces of pools), `virtual`, `array`, `managed`, `pinned`, "
+     "`registered`, `imported` (always 0)"},
     {L::kState, "state",
      "`attached`, `entry_only`, `waiting`, `symbol_missing`, `failed`, `disabled`, `suspended` (by "
      "the overhead budget), `alias` (counted under another name). For sessions: `starting`, "
@@ -262,6 +265,38 @@ constexpr MetricRow kMetricRows[] = {
      .help =
          "Device memory held by running processes, from allocations seen since the session "
          "began; gpuperfctl sessions shows where this is incomplete. Needs ingest.allocations."},
+    {.metric = Metric::kMemoryLive,
+     .name = "gpuperf_memory_live_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kProcessOwnerAndKind,
+     .source = "probes of the driver's functions that allocate and release",
+     .help = "GPU memory that running processes have allocated and not released, as asked for, by "
+             "kind. Needs no injected library; gpuperfctl memory shows where it is incomplete."},
+    {.metric = Metric::kMemoryPeak,
+     .name = "gpuperf_memory_peak_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kProcessOwnerAndKind,
+     .source = "as gpuperf_memory_live_bytes",
+     .help = "Most GPU memory that running processes had allocated at once. Of several processes "
+             "with the same labels the sum of their peaks."},
+    {.metric = Metric::kMemoryLeak,
+     .name = "gpuperf_memory_leak_bytes_per_second",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytesPerSecond,
+     .labels = kProcessOwner,
+     .source = "as gpuperf_memory_live_bytes",
+     .help = "Growth of the stacks that gpuperfctl memory --leaks shows. A series appears with the "
+             "first leak of a running process, and is 0 once it no longer grows."},
+    {.metric = Metric::kMemoryFailures,
+     .name = "gpuperf_memory_allocation_failures_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kErrors,
+     .labels = kProcessOwner,
+     .source = "as gpuperf_memory_live_bytes: CUDA_ERROR_OUT_OF_MEMORY",
+     .help = "Allocations that the driver refused for lack of memory. A series appears with its "
+             "first failure."},
     {.metric = Metric::kGpuBusy,
      .name = "gpuperf_gpu_busy_seconds_total",
      .type = MetricType::kCounter,

@@ -24,6 +24,8 @@
 
 namespace gpuperf {
 
+struct MemoryReport;  // daemon/model/memory.h
+
 // Calls made while a function was suspended, estimated from those in the windows around.
 struct CallsEstimate {
   double calls = 0;
@@ -312,6 +314,7 @@ struct Snapshot {
   std::shared_ptr<const GpuHealthReport> gpus;  // null = not read: switched off, or not yet
   std::vector<Problem> problems;                // beside those of the probes
   GpuReport gpu;                                // of injected processes
+  std::shared_ptr<const MemoryReport> memory;   // null = not yet
   std::vector<CaptureRow> captures;             // by id; stored ones of earlier runs included
   RecorderRow recorder;
   std::vector<InjectionWay> injection_ways;  // switched on

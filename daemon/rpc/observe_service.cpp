@@ -14,6 +14,7 @@
 #include "daemon/rpc/gpu_to_proto.h"
 #include "daemon/rpc/grpc_status.h"
 #include "daemon/rpc/kernel_list.h"
+#include "daemon/rpc/memory_list.h"
 #include "daemon/rpc/row_filter.h"
 #include "daemon/rpc/session_list.h"
 #include "daemon/rpc/shape_list.h"
@@ -205,6 +206,30 @@ Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
   return absl::OkStatus();
 }
 
+Status ObserveService::list_memory(const v1::ListMemoryRequest& request,
+                                   v1::ListMemoryResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::ProcessMemory> rows = gpuperf::list_memory(
+      *place.snapshot, RowFilter(request.filter()), request.with_sites(), request.only_leaks());
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
+                                  [](const v1::ProcessMemory& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_out_of_memory(const v1::ListOutOfMemoryRequest& request,
+                                          v1::ListOutOfMemoryResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::OutOfMemory> rows =
+      gpuperf::list_out_of_memory(*place.snapshot, RowFilter(request.filter()));
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_incidents(),
+                                  [](const v1::OutOfMemory& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
 Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
                                      v1::ListCapturesResponse& response) {
   const std::string key = make_request_key(request);
@@ -306,6 +331,18 @@ grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext*,
                                                    v1::ListGpusResponse* response) {
   *response = list_gpus(*sources_.board.get(), sources_.clock.mono_ns());
   return answer(absl::OkStatus(), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListMemory(grpc::CallbackServerContext*,
+                                                     const v1::ListMemoryRequest* request,
+                                                     v1::ListMemoryResponse* response) {
+  return answer(list_memory(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListOutOfMemory(grpc::CallbackServerContext*,
+                                                          const v1::ListOutOfMemoryRequest* request,
+                                                          v1::ListOutOfMemoryResponse* response) {
+  return answer(list_out_of_memory(*request, *response), response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext*,

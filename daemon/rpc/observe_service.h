@@ -78,6 +78,12 @@ class ObserveService final : public v1::Observe::CallbackService {
   grpc::ServerUnaryReactor* ListGpus(grpc::CallbackServerContext* context,
                                      const v1::ListGpusRequest* request,
                                      v1::ListGpusResponse* response) override;
+  grpc::ServerUnaryReactor* ListMemory(grpc::CallbackServerContext* context,
+                                       const v1::ListMemoryRequest* request,
+                                       v1::ListMemoryResponse* response) override;
+  grpc::ServerUnaryReactor* ListOutOfMemory(grpc::CallbackServerContext* context,
+                                            const v1::ListOutOfMemoryRequest* request,
+                                            v1::ListOutOfMemoryResponse* response) override;
   grpc::ServerUnaryReactor* ListCaptures(grpc::CallbackServerContext* context,
                                          const v1::ListCapturesRequest* request,
                                          v1::ListCapturesResponse* response) override;
@@ -113,6 +119,9 @@ class ObserveService final : public v1::Observe::CallbackService {
   Status list_shapes(const v1::ListShapesRequest& request, v1::ListShapesResponse& response);
   Status list_kernels(const v1::ListKernelsRequest& request, v1::ListKernelsResponse& response);
   Status list_sessions(const v1::ListSessionsRequest& request, v1::ListSessionsResponse& response);
+  Status list_memory(const v1::ListMemoryRequest& request, v1::ListMemoryResponse& response);
+  Status list_out_of_memory(const v1::ListOutOfMemoryRequest& request,
+                            v1::ListOutOfMemoryResponse& response);
   Status list_captures(const v1::ListCapturesRequest& request, v1::ListCapturesResponse& response);
   grpc::ServerUnaryReactor* answer(const Status& status, google::protobuf::Message* response) const;
   SlowCallSources get_slow_call_sources() const;

@@ -60,6 +60,8 @@ constexpr ApiCall kCalls[] = {
     {"kernels", Access::kRead, observe<&Observe::ListKernels>},
     {"sessions", Access::kRead, observe<&Observe::ListSessions>},
     {"gpus", Access::kRead, observe<&Observe::ListGpus>},
+    {"memory", Access::kRead, observe<&Observe::ListMemory>},
+    {"out_of_memory", Access::kRead, observe<&Observe::ListOutOfMemory>},
     {"slow_calls", Access::kRead, observe<&Observe::ListSlowCalls>},
     {"slow_call", Access::kRead, observe<&Observe::GetSlowCall>},
     {"captures", Access::kRead, observe<&Observe::ListCaptures>},

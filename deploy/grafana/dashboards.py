@@ -22,6 +22,10 @@ WHO_WAITS = ("GPU busy and threads waiting: the GPU is the bottleneck, look at i
 IN_CALLS = "Threads inside probed calls, on average; nested calls count in each. Counted when a call returns."
 
 
+def memory_held(selector):
+    return f'gpuperf_memory_live_bytes{{{selector},kind=~"device|async|virtual|array"}}'
+
+
 def slow_rate(width, selector, steps=(0.1, 1)):
     return stat("Slow calls", "cps", width, "Calls per second that reached their function's threshold.",
                 total("", SLOW, selector), steps)
@@ -128,7 +132,7 @@ ON_HOST = [
             "calls/s": ("cps", total("instance, namespace, pod, comm", CALLS, HOST)),
             "slow/s": ("cps", total("instance, namespace, pod, comm", SLOW, HOST)),
             "oldest": ("s", f"max by (instance, namespace, pod, comm) ({OLDEST}{{{HOST}}})"),
-            "GPU memory": ("bytes", f"sum by (instance, namespace, pod, comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})")})]),
+            "GPU memory": ("bytes", f"sum by (instance, namespace, pod, comm) ({memory_held(HOST)})")})]),
     ("GPUs", 7, [
         lines("SM clock", "hertz", 6, "Clock of the multiprocessors. If it is lower than usual, see Clocks throttled.",
               (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}")),
@@ -144,8 +148,8 @@ WORKLOAD = [
     ("Now", 4, [
         stat("Calls", "cps", 4, "Probed calls per second.", total("", CALLS, OWNER)),
         slow_rate(4, OWNER), error_share(4, OWNER), oldest(4, OWNER),
-        stat("GPU memory held", "bytes", 4, "Device memory held by injected processes, from allocations seen since their sessions began.",
-             or_zero(f"sum(gpuperf_gpu_allocated_bytes{{{OWNER}}})")),
+        stat("GPU memory held", "bytes", 4, "Allocated on GPUs and not released.",
+             or_zero(f"sum({memory_held(OWNER)})")),
         overhead(4, HOST + ',pod=~"$pod",comm=~"$comm"')]),
     ("Where its time goes", 10, [
         threads_in_calls(8, "function", OWNER), slow_by(8, "function", "function", OWNER),
@@ -261,7 +265,7 @@ KERNELS = [
         lines("Bytes copied", "Bps", 6, "As done by the GPUs, graphs included.", (total("kind", "gpuperf_gpu_copied_bytes_total", HOST), "{{kind}}")),
         lines("Bytes requested", "Bps", 6, "As requested by calls on the host, of all processes.", (total("kind", "gpuperf_memcpy_bytes_total", HOST), "{{kind}}")),
         lines("Graph launches", "cps", 6, "CUDA graphs, each as a whole.", (total("comm", "gpuperf_graph_launches_total", HOST), "{{comm}}")),
-        lines("Memory held", "bytes", 6, "Device memory of injected processes.", (top(10, f"sum by (comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})"), "{{comm}}"))]),
+        lines("Memory held", "bytes", 6, "Allocated on GPUs and not released. Which stacks hold it: gpuperfctl memory --stacks.", (top(10, f"sum by (comm) ({memory_held(HOST)})"), "{{comm}}"))]),
     ("GPU state", 8, [
         lines("SM clock / maximum", "percentunit", 6, "100 % is the GPU's maximum clock.",
               (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}} / gpuperf_gpu_clock_max_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}"), reach=1),

@@ -427,6 +427,21 @@ grpc::Status FakeDaemon::CheckConfig(grpc::ServerContext*, const v1::CheckConfig
   return note("CheckConfig", *request);
 }
 
+grpc::Status FakeDaemon::ListMemory(grpc::ServerContext*, const v1::ListMemoryRequest* request,
+                                    v1::ListMemoryResponse* response) {
+  fill_page(request->page(), answers.memory, response->mutable_processes(),
+            response->mutable_next_page_token());
+  return note("ListMemory", *request);
+}
+
+grpc::Status FakeDaemon::ListOutOfMemory(grpc::ServerContext*,
+                                         const v1::ListOutOfMemoryRequest* request,
+                                         v1::ListOutOfMemoryResponse* response) {
+  fill_page(request->page(), answers.out_of_memory, response->mutable_incidents(),
+            response->mutable_next_page_token());
+  return note("ListOutOfMemory", *request);
+}
+
 grpc::Status FakeDaemon::ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest* request,
                                       v1::ListCapturesResponse* response) {
   fill_page(request->page(), answers.captures, response->mutable_captures(),

@@ -29,6 +29,8 @@ struct FakeAnswers {
   std::vector<v1::KernelStats> kernels;
   std::vector<v1::Session> sessions;
   v1::ListGpusResponse gpus;
+  std::vector<v1::ProcessMemory> memory;
+  std::vector<v1::OutOfMemory> out_of_memory;
   v1::GetConfigResponse config;
   v1::CheckConfigResponse check;
   std::vector<v1::WatchSlowCallsResponse> watch;  // sent at once; then the stream stays open
@@ -101,6 +103,10 @@ class FakeDaemon final : public v1::Observe::Service {
                             v1::ListSessionsResponse*) override;
   grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,
                         v1::ListGpusResponse*) override;
+  grpc::Status ListMemory(grpc::ServerContext*, const v1::ListMemoryRequest*,
+                          v1::ListMemoryResponse*) override;
+  grpc::Status ListOutOfMemory(grpc::ServerContext*, const v1::ListOutOfMemoryRequest*,
+                               v1::ListOutOfMemoryResponse*) override;
   grpc::Status ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest*,
                             v1::ListCapturesResponse*) override;
   grpc::Status GetCapture(grpc::ServerContext*, const v1::GetCaptureRequest*,

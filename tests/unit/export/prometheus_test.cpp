@@ -1,9 +1,11 @@
 #include "daemon/export/prometheus.h"
 
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 
+#include "daemon/model/memory.h"
 #include "daemon/model/metric_catalog.h"
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/golden_file.h"
@@ -132,6 +134,24 @@ class PrometheusTest : public ::testing::Test {
     session.status.clock_error_ns = 250;
     gpu.sessions = {std::make_shared<const SessionRow>(session)};
     gpu.lost_records[GPUPERF_SESSION_LOSS_QUEUE_FULL] = 6;
+    MemoryReport memory;
+    MemoryProcess holder = make_memory(owner, 3 << 20);
+    holder.has_leaked = true;
+    holder.sites = {make_leak(40 << 20)};
+    memory.processes = {std::make_shared<const MemoryProcess>(holder)};
+    memory.out_of_memory_counts = {{owner, 2}};
+    builder_.snapshot().memory = std::make_shared<const MemoryReport>(memory);
+  }
+  static MemoryProcess make_memory(const Owner& owner, uint64_t live_bytes) {
+    MemoryProcess process;
+    process.owner = owner;
+    process.kinds[static_cast<size_t>(MemoryKind::kDevice)] = {
+        .live_bytes = live_bytes, .peak_bytes = live_bytes + 10, .allocations = 1};
+    return process;
+  }
+  static MemorySite make_leak(uint64_t grown_bytes) {
+    return {.growth = MemoryGrowth{
+                .window_ns = 40'000'000'000, .grown_bytes = grown_bytes, .is_leak = true}};
   }
   // One with every value, and one that was lost.
   static std::shared_ptr<const GpuHealthReport> make_gpus() {
@@ -186,6 +206,53 @@ TEST_F(PrometheusTest, RendersTheGoldenExposition) {
   const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   expect_golden(source_path("tests/unit/export/golden/metrics.txt"), scrape(metrics));
+}
+
+TEST_F(PrometheusTest, AddsUpMemoryOfRunningProcessesWithOneOwner) {
+  MemoryReport memory;
+  const Owner owner{.comm = "train"};
+  MemoryProcess leaking = make_memory(owner, 100);
+  leaking.has_leaked = true;
+  leaking.sites = {make_leak(400), make_leak(800)};
+  MemoryProcess quiet = make_memory(owner, 20);
+  MemoryProcess healed = make_memory({.comm = "healed"}, 1);
+  healed.has_leaked = true;
+  MemoryProcess exited = make_memory(owner, 7);
+  exited.exited = true;
+  for (const MemoryProcess& process : {leaking, quiet, healed, exited}) {
+    memory.processes.push_back(std::make_shared<const MemoryProcess>(process));
+  }
+  memory.out_of_memory_counts = {{owner, 3}};
+  builder_.snapshot().memory = std::make_shared<const MemoryReport>(memory);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
+
+  const auto samples = parse_samples(scrape(metrics));
+  const auto find = [&](const std::string& metric, const std::string& comm,
+                        const std::string& more = "") {
+    return samples.at(metric + "{comm=\"" + comm +
+                      "\",container=\"\",pod=\"\",namespace=\"\",slurm_job=\"\",slurm_rank=\"\"" +
+                      more + "}");
+  };
+  const std::string kind = ",kind=\"device\"";
+  EXPECT_EQ(find("gpuperf_memory_live_bytes", "train", kind), 120);
+  EXPECT_EQ(find("gpuperf_memory_peak_bytes", "train", kind), 140);
+  EXPECT_EQ(find("gpuperf_memory_leak_bytes_per_second", "train"), 30);
+  EXPECT_EQ(find("gpuperf_memory_leak_bytes_per_second", "healed"), 0);
+  EXPECT_EQ(find("gpuperf_memory_allocation_failures_total", "train"), 3);
+}
+
+TEST_F(PrometheusTest, FoldsOwnersOfMemoryBeyondTheBound) {
+  MemoryReport memory;
+  for (const char* comm : {"a", "b", "c"}) {
+    memory.processes.push_back(
+        std::make_shared<const MemoryProcess>(make_memory({.comm = comm}, 10)));
+  }
+  builder_.snapshot().memory = std::make_shared<const MemoryReport>(memory);
+  const PrometheusMetrics metrics(board_, drops_, 1, 100);
+
+  const std::string text = scrape(metrics);
+  EXPECT_THAT(text, HasSubstr("gpuperf_memory_live_bytes{comm=\"other\","));
+  EXPECT_EQ(drops_.get(DropCause::kMetricsSeriesFull), 2u);
 }
 
 TEST_F(PrometheusTest, ExportsEveryMetricOfTheCatalog) {
