@@ -13,6 +13,8 @@ namespace gpuperf {
 namespace {
 
 constexpr int64_t kReportPeriodNs = 1'000'000'000;
+// From when probes of a file are attached until the snapshot says so, at most.
+constexpr int64_t kProbesDelayNs = 10'000'000'000;
 
 constexpr LogEvent kOutOfGpuMemory{"out of GPU memory", "7d2f4b2ce1b04c4c8a3fd0a3a84a5f1e"};
 
@@ -27,7 +29,7 @@ uint64_t read_boot_ns() {
 GpuMemoryPart::GpuMemoryPart(Core& core, const KernelPart& kernel)
     : Part(core),
       kernel_(kernel),
-      start_boot_ns_(read_boot_ns()),
+      attached_boot_ns_(read_boot_ns()),
       table_({}, make_sources(), core.drops) {}
 
 MemoryTable::Sources GpuMemoryPart::make_sources() {
@@ -43,7 +45,7 @@ MemoryTable::Sources GpuMemoryPart::make_sources() {
 
 MemoryTable::Facts GpuMemoryPart::find_facts(const ProcessKey& process) {
   return {.uid = users_.find(process.pid, process.start_boot_ns),
-          .is_late = process.start_boot_ns < start_boot_ns_};
+          .is_late = process.start_boot_ns < attached_boot_ns_};
 }
 
 void GpuMemoryPart::apply(const ReportedCall& call) {
@@ -51,13 +53,34 @@ void GpuMemoryPart::apply(const ReportedCall& call) {
   if (call.function_id < functions->size()) table_.apply((*functions)[call.function_id], call);
 }
 
-void GpuMemoryPart::apply(const std::vector<Suspension>& suspensions) {
+bool GpuMemoryPart::is_reported(uint32_t function_id) const {
   const auto functions = core_.registry.get();
-  const bool is_blind = std::ranges::any_of(suspensions, [&](const Suspension& suspension) {
-    const auto& plan = (*functions)[suspension.function_id].arguments;
-    return plan != nullptr && plan->report == CallReport::kMemory;
+  if (function_id >= functions->size()) return false;
+  const auto& plan = (*functions)[function_id].arguments;
+  return plan != nullptr && plan->report == CallReport::kMemory;
+}
+
+void GpuMemoryPart::apply(const std::vector<Suspension>& suspensions) {
+  const bool is_blind = std::ranges::any_of(suspensions, [this](const Suspension& suspension) {
+    return is_reported(suspension.function_id);
   });
   if (is_blind) table_.add_gaps(kMemorySuspended);
+}
+
+// The first process that maps a file calls it before it is probed.
+void GpuMemoryPart::look_at_probes(int64_t now_mono_ns) {
+  const auto snapshot = core_.board.get();
+  if (snapshot->probes == nullptr) return;
+  const auto attached = static_cast<size_t>(
+      std::ranges::count_if(snapshot->probes->probes, [this](const ProbeRow& probe) {
+        return is_placed(probe.state) && is_reported(probe.function_id);
+      }));
+  if (attached > attached_) {
+    attached_boot_ns_ = read_boot_ns();
+    table_.add_gaps(kMemoryLateStart,
+                    static_cast<uint64_t>(std::max<int64_t>(now_mono_ns - kProbesDelayNs, 0)));
+  }
+  attached_ = attached;
 }
 
 void GpuMemoryPart::advance(int64_t now_mono_ns) {
@@ -68,6 +91,7 @@ void GpuMemoryPart::advance(int64_t now_mono_ns) {
   log_incidents();
   if (now_mono_ns - report_mono_ns_ < kReportPeriodNs) return;
   report_mono_ns_ = now_mono_ns;
+  look_at_probes(now_mono_ns);
   report_ = table_.make_report();
 }
 

@@ -28,11 +28,14 @@ class GpuMemoryPart final : public Part {
  private:
   MemoryTable::Sources make_sources();
   MemoryTable::Facts find_facts(const ProcessKey& process);
+  bool is_reported(uint32_t function_id) const;
+  void look_at_probes(int64_t now_mono_ns);
   void name_stacks();
   void log_incidents();
 
   const KernelPart& kernel_;
-  const uint64_t start_boot_ns_;  // processes from before may have allocated unseen
+  uint64_t attached_boot_ns_;  // processes from before that may have allocated unseen
+  size_t attached_ = 0;        // probes of functions that allocate and release
   ProcessUsers users_;
   MemoryTable table_;
   LogLimiter log_limiter_{10};

@@ -87,9 +87,11 @@ void MemoryTable::apply(const GpuHealthReport& report) {
   }
 }
 
-void MemoryTable::add_gaps(uint32_t gaps) {
+void MemoryTable::add_gaps(uint32_t gaps, uint64_t since_mono_ns) {
   loop_thread_.check();
-  for (auto& [key, process] : processes_) process.memory->add_gaps(gaps);
+  for (auto& [key, process] : processes_) {
+    if (process.memory->row().first_mono_ns >= since_mono_ns) process.memory->add_gaps(gaps);
+  }
 }
 
 void MemoryTable::set_stack(const Unnamed& named, const std::shared_ptr<const Stack>& stack) {

@@ -70,8 +70,8 @@ class MemoryTable {
   void apply(const Function& function, const ReportedCall& call);
   void apply(const ProcessExited& exited, int64_t now_mono_ns);
   void apply(const GpuHealthReport& report);
-  // Of every process there is.
-  void add_gaps(uint32_t gaps);
+  // Of every process whose first call was reported since then.
+  void add_gaps(uint32_t gaps, uint64_t since_mono_ns = 0);
   void set_stack(const Unnamed& named, const std::shared_ptr<const Stack>& stack);
   // About once a second, or more often.
   void advance(int64_t now_mono_ns);

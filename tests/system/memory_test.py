@@ -2,6 +2,7 @@
 """GPU memory end to end, on a driver with memory to give (tests/workloads/standin): exact live bytes while eight threads
 release what others allocated, a leak on one of twenty paths, allocations that fail, and what the driver reports beside."""
 
+import contextlib
 import json
 import pathlib
 import subprocess
@@ -43,6 +44,13 @@ class Paths:
     def tell(self, *words):
         self.begin(*words)
         return self.answer()
+
+
+def attach(daemon):
+    """Probes are in the driver once one process has mapped it: those that start later are seen from their first call on."""
+    with Paths():
+        daemon.wait_attached("cuMemAlloc", "cudaMalloc")
+        time.sleep(2)
 
 
 def find(daemon, pid, *arguments):
@@ -94,8 +102,9 @@ class MemoryTest(unittest.TestCase):
             self.assertIn("process 1 has not allocated GPU memory", failed.stderr)
 
     def test_is_exact_while_threads_release_what_others_allocated(self):
-        with Daemon({"cuda_func_sym": DRIVER}) as daemon, Paths() as paths:
-            daemon.wait_attached("cuMemAlloc", "cudaMalloc")
+        with Daemon({"cuda_func_sym": DRIVER}) as daemon, contextlib.ExitStack() as stack:
+            attach(daemon)
+            paths = stack.enter_context(Paths())
             for _ in range(3):
                 truth = paths.tell("run", -1, 2000)
                 self.assertGreater(truth["gpu"], 0)

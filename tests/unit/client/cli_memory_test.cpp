@@ -56,7 +56,7 @@ TEST_F(CliMemoryTest, ShowsProcessesAsATable) {
 
   EXPECT_EQ(result.exit_code, 0) << result.err;
   EXPECT_EQ(result.out,
-            "PID  COMM           STATE        LIVE      PEAK    DRIVER      REST    PINNED  LEAKS\n"
+            "PID  COMM          STATE        LIVE      PEAK    DRIVER      REST    PINNED  LEAKS\n"
             " 42  train\\x1b[2J  running  6.00 GiB  7.00 GiB  8.00 GiB  2.00 GiB  1.00 MiB      "
             "1\n");
   EXPECT_THAT(daemon_.requests(), ElementsAre("ListMemory: filter { } page { limit: 100 }"));

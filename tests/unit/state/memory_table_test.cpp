@@ -106,6 +106,14 @@ TEST_F(MemoryTableTest, SaysThatAProcessWasThereBefore) {
   EXPECT_EQ(only().gaps, uint32_t{kMemoryLateStart});
 }
 
+TEST_F(MemoryTableTest, AddsGapsToProcessesSeenSince) {
+  allocate(kProcess, 0x1000, 100);
+  table_.add_gaps(kMemoryLateStart, 101);
+  EXPECT_EQ(only().gaps, 0u);
+  table_.add_gaps(kMemoryLateStart, 100);
+  EXPECT_EQ(only().gaps, uint32_t{kMemoryLateStart});
+}
+
 TEST_F(MemoryTableTest, AsksForTheNameOfEachStackOnce) {
   allocate(kProcess, 0x1000, 100, 8);
   allocate(kProcess, 0x2000, 100, 8);
