@@ -40,6 +40,7 @@ enum class Bound : size_t {
   kStore,
   kSessions,
   kSessionQueue,
+  kSessionCubins,
   kSessionMemory,
   kKernelTexts,
   kGpuKernels,

@@ -103,6 +103,9 @@ constexpr DropRow kDropRows[] = {
      "are kept"},
     {DropCause::kSessionNamesFull, "session", "names_full",
      "kernel names beyond 16 MiB in one session; the kernels are kept without a name"},
+    {DropCause::kSessionCubinsFull, "session", "cubins_full",
+     "images of GPU modules beyond 64 MiB on their way, or one user's share of them; their kernels "
+     "have no source lines"},
     {DropCause::kSessionForeign, "session", "foreign_sender",
      "messages sent by another process than the one that opened the connection"},
     {DropCause::kSessionThrottled, "session", "throttled",

@@ -54,6 +54,7 @@ enum class DropCause : size_t {
   kSessionBadTime,
   kSessionNearStep,
   kSessionNamesFull,
+  kSessionCubinsFull,
   kSessionForeign,
   kSessionThrottled,
   kSessionSilent,

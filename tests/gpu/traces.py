@@ -12,6 +12,7 @@ usage: traces.py BUNDLE RESULTS_FOLDER [CHECK...]
   launch_cost            what seeing every launch costs, by hooks and by probes, beside nsys and torch.profiler
   trace_attach           attached to programs that run already, and detached again
   trace_stalls           PC sampling: planted limits beside Nsight Compute, cost, and that nothing hangs
+  trace_lines            source lines of samples, of nvcc's kernels, Triton's and torch.compile's
   trace_why              gpuperfctl why: planted causes of idle time
   trace_two_gpus         one process on two GPUs; skipped where there is one
   trace_record           gpuperfctl record: its four files and its modes
@@ -29,6 +30,7 @@ from launch_cost import check_launch_cost
 from session_rig import Report, Rig, run_checks, say_versions
 from trace_attach import check_attach
 from trace_graph_sites import check_graph_sites
+from trace_lines import check_lines
 from trace_paths import check_diff, check_paths
 from trace_profiles import check_profiles
 from trace_record import check_record, check_record_capture
@@ -39,7 +41,7 @@ from trace_windows import check_windows
 
 CHECKS = {"trace_truth": check_truth, "trace_paths": check_paths, "trace_profiles": check_profiles, "trace_diff": check_diff,
           "trace_graph_sites": check_graph_sites, "trace_windows": check_windows, "launch_cost": check_launch_cost,
-          "trace_attach": check_attach, "trace_stalls": check_stalls, "trace_why": check_why, "trace_two_gpus": check_two_gpus,
+          "trace_attach": check_attach, "trace_stalls": check_stalls, "trace_lines": check_lines, "trace_why": check_why, "trace_two_gpus": check_two_gpus,
           "trace_record": check_record, "trace_record_capture": check_record_capture}
 
 

@@ -83,6 +83,13 @@ uint32_t fake_cuda_last_correlation_id();
 int fake_cuda_others_in_calls();
 // Calls that give work or map memory and are past all hooks: CUPTI's PC sampling would hang.
 int fake_cuda_count_in_driver();
+// The image that the last module was made of, where the driver has it; 0 = there is none.
+struct FakeImage {
+  const void* bytes = nullptr;
+  size_t size = 0;
+  bool is_compiled = false;  // by the driver: the program never had it
+};
+FakeImage fake_cuda_get_image();
 // How long the injected library kept cuInit; 0 = none was loaded.
 uint64_t fake_cuda_injection_ns();
 // Graph launches with GRAPH_TRACE on, by graphs that still carried the instruments of node records.

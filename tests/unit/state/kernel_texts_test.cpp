@@ -13,7 +13,9 @@ TEST(KernelTextsTest, KeepsEqualNamesOnce) {
   const KernelTextPtr again = texts.get("_Z3addPfi", false);
 
   EXPECT_EQ(first, again);
-  EXPECT_EQ(*first, (KernelText{.serial = 1, .full = "add(float*, int)", .brief = "add"}));
+  EXPECT_EQ(*first,
+            (KernelText{
+                .serial = 1, .mangled = "_Z3addPfi", .full = "add(float*, int)", .brief = "add"}));
 }
 
 TEST(KernelTextsTest, SaysThatANameWasCut) {
