@@ -27,8 +27,10 @@ class SamplingTest(unittest.TestCase):
         self.program.do("init")
         self.program.do("launch 10 1")
         self.daemon.wait_attached("cuLaunchKernel")
+        # Before other launches, whose shape is another.
+        self.launch = wait_until("records", lambda: self.kernels().get("square"))["launch"]
         self.program.do("steady 2 20 memory")
-        wait_until("records", lambda: self.session()["state"] == "collecting")
+        wait_until("records go on", lambda: self.session()["state"] == "collecting")
 
     def session(self):
         rows = self.daemon.query("sessions", "--pid", self.program.process.pid)
@@ -40,7 +42,7 @@ class SamplingTest(unittest.TestCase):
 
     def test_a_program_is_sampled_on_demand_while_it_launches_and_allocates(self):
         pid = self.program.process.pid
-        launch = self.kernels()["square"]["launch"]
+        launch = self.launch
         self.assertEqual((launch["block"], launch["sm_count"], launch["blocks_per_sm"]), ([128, 1, 1], 132, 12))
         self.assertIsNone(self.kernels()["square"]["stalls"])
         self.assertIn("Not sampled yet", self.daemon.ctl("kernels", "show", "square", "--pid", pid).stdout)

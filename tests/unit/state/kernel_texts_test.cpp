@@ -40,7 +40,7 @@ TEST(KernelTextsTest, CountsNamesBeyondItsBound) {
 
 TEST(KernelTextsTest, CountsBytesBeyondItsBound) {
   DropCounters drops;
-  KernelTexts texts(drops, 100, 2'000);
+  KernelTexts texts(drops, 100, 3'400);
   const KernelTextPtr first = texts.get(std::string(1'000, 'a'), false);
 
   EXPECT_EQ(texts.get("b", false), KernelTexts::get_other());
