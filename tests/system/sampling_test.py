@@ -28,9 +28,13 @@ class SamplingTest(unittest.TestCase):
         self.program.do("launch 10 1")
         self.daemon.wait_attached("cuLaunchKernel")
         # Before other launches, whose shape is another.
-        self.launch = wait_until("records", lambda: self.kernels().get("square"))["launch"]
+        self.launch = wait_until("records", self.launch_square)["launch"]
         self.program.do("steady 2 20 memory")
         wait_until("records go on", lambda: self.session()["state"] == "collecting")
+
+    def launch_square(self):
+        self.program.do("launch 10 1")
+        return self.kernels().get("square")
 
     def session(self):
         rows = self.daemon.query("sessions", "--pid", self.program.process.pid)
