@@ -24,13 +24,15 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 23> kCommands = {{
+constexpr std::array<Command, 24> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"why", "Where the time of each process goes, what limits it, and what to look at",
      declare_why},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
     {"kernels", "Statistics per GPU kernel: launches, durations, launch latency", declare_kernels},
+    {"steps", "Steps of inference and training loops: rates, durations, phases, slow ones",
+     declare_steps},
     {"slow", "Slow calls: list them, explain one, watch for new ones", declare_slow},
     {"trace", "Captures: start, stop, list, show, fetch, delete; freeze the flight recorder",
      declare_trace},

@@ -45,7 +45,9 @@ KernelEventsPart::KernelEventsPart(Core& core, const Others& others)
               .max_exited_processes = core.settings.stats.max_exited_processes},
              core.drops),
       adaptive_(make_adaptive_options(core.settings)),
-      shapes_(core.drops) {}
+      shapes_(core.drops),
+      steps_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds)},
+             core.drops) {}
 
 Status KernelEventsPart::start() {
   if (others_.kernel.programs()) {
@@ -114,6 +116,12 @@ MapSource KernelEventsPart::make_totals() {
 void KernelEventsPart::apply_settings(const Settings& settings) {
   stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
   adaptive_.set_options(make_adaptive_options(settings));
+  steps_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
+}
+
+void KernelEventsPart::advance(int64_t now_mono_ns) {
+  stats_.expire(now_mono_ns);
+  steps_.expire(now_mono_ns);
 }
 
 void KernelEventsPart::fill(Snapshot& snapshot) const {
@@ -122,6 +130,7 @@ void KernelEventsPart::fill(Snapshot& snapshot) const {
   stats_.fill(snapshot);
   shapes_.fill(snapshot);
   adaptive_.fill(snapshot);
+  steps_.fill(snapshot);
   for (const BoundLevel& level : levels_) snapshot.self.bounds.push_back(level);
   if (!drain_) return;
   snapshot.self.add(Bound::kDrainQueue, drain_->take_highest_queued(), Drain::kQueueBatches);
@@ -164,6 +173,7 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   stats_.apply(exited, core_.clock.mono_ns());
   others_.slow_calls.apply(exited);
   shapes_.apply(exited);
+  steps_.apply(exited, core_.clock.mono_ns());
   past_hooks_.apply(exited);
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
@@ -179,7 +189,12 @@ void KernelEventsPart::take_event(SlowInFlightCalls& calls) {
 void KernelEventsPart::take_event(TraceBatch& batch) { others_.tracing->apply(batch); }
 void KernelEventsPart::take_event(ChildStarted& child) { others_.tracing->apply(child); }
 
+void KernelEventsPart::take_event(ReportedCalls& calls) {
+  steps_.apply(calls, *core_.registry.get(), adaptive_.thresholds_ns());
+}
+
 void KernelEventsPart::take_event(InFlightCalls& calls) {
+  steps_.apply(calls, *core_.registry.get());
   in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));
 }
 

@@ -14,6 +14,7 @@
 #include "daemon/export/gpu_health_metrics.h"
 #include "daemon/export/gzip_buffer.h"
 #include "daemon/export/metric_families.h"
+#include "daemon/export/step_metrics.h"
 #include "daemon/model/display_text.h"
 #include "daemon/model/metric_catalog.h"
 #include "daemon/model/status_names.h"
@@ -24,24 +25,6 @@ namespace {
 // Comm of the set that takes what is beyond a bound; the state uses the same one for processes.
 
 constexpr size_t kProbeStates = static_cast<size_t>(ProbeState::kAlias) + 1;
-
-prometheus::ClientMetric::Histogram make_histogram(const FunctionTotals& totals) {
-  prometheus::ClientMetric::Histogram histogram;
-  histogram.sample_count = totals.histogram.count();
-  histogram.sample_sum = to_seconds(totals.total_ns);
-  // One walk over the buckets serves all edges: both ascend.
-  const auto buckets = totals.histogram.buckets();
-  auto bucket = buckets.begin();
-  uint64_t seen = 0;
-  for (const uint64_t edge_ns : kDurationEdgesNs) {
-    const size_t end = bucket_of(edge_ns);
-    for (; bucket != buckets.end() && (*bucket).index < end; ++bucket) seen += (*bucket).count;
-    histogram.bucket.push_back({.cumulative_count = seen, .upper_bound = to_seconds(edge_ns)});
-  }
-  histogram.bucket.push_back({.cumulative_count = histogram.sample_count,
-                              .upper_bound = std::numeric_limits<double>::infinity()});
-  return histogram;
-}
 
 std::array<uint32_t, kProbeStates> count_probes(const Snapshot& snapshot) {
   std::array<uint32_t, kProbeStates> counts{};
@@ -163,6 +146,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   add_coverage(*snapshot, families);
   add_memcpy(*snapshot, families);
   gpu_.add(snapshot->gpu, families);
+  add_step_metrics(*snapshot, families);
   const auto probes = count_probes(*snapshot);
   for (size_t i = 0; i < probes.size(); ++i) {
     const std::string state(get_probe_state_name(static_cast<ProbeState>(i)));
@@ -266,7 +250,8 @@ void PrometheusMetrics::add_function(const SeriesKey& key, const std::vector<Par
   families.add_counter(Metric::kFunctionSlowCalls, labels, static_cast<double>(totals.slow_calls));
   // Counted at entry only: an empty histogram would say that every call took no time.
   if (totals.calls != totals.untimed) {
-    families.add(Metric::kFunctionDuration, labels).histogram = make_histogram(totals);
+    families.add(Metric::kFunctionDuration, labels).histogram =
+        make_histogram(totals.histogram, totals.total_ns);
   }
   // Held at its highest: see abandoned_. Below zero, a call came back under another owner's name.
   uint64_t& abandoned = abandoned_[key];

@@ -28,6 +28,7 @@ enum class Bound : size_t {
   kFunctionSeries,
   kExitedRows,
   kShapes,
+  kStepProcesses,
   kHandleNames,
   kFiles,
   kMappingQueue,

@@ -52,6 +52,9 @@ constexpr DropRow kDropRows[] = {
      "functions matched by wildcards beyond stats.max_functions: not probed"},
     {DropCause::kStatsShapesFull, "stats", "shapes_full",
      "the least used GEMM shapes, removed; their calls, bytes and operations stay in the totals"},
+    {DropCause::kStepsProcessesFull, "steps", "processes_full",
+     "calls that are steps, of processes beyond the limit; statistics of their functions count "
+     "them"},
     {DropCause::kNamesFull, "names", "full",
      "names of the least recently seen kernels; these kernels are shown by their handle"},
     {DropCause::kInFlightFull, "stats", "in_flight_full",

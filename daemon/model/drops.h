@@ -33,6 +33,7 @@ enum class DropCause : size_t {
   kBpfNameRingFull,
   kProbesFunctionsFull,
   kStatsShapesFull,
+  kStepsProcessesFull,
   kNamesFull,
   kInFlightFull,
   kApiConnectionsFull,

@@ -72,6 +72,13 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kPipe, "pipe",
      "execution pipe of the SMs: `tensor`, `fp64`, `fp32`, `fp16` (without tensor operations), "
      "`integer`"},
+    {L::kPhase, "phase",
+     "what a step works on: `prefill`, `decode`, `mixed`, `train` (a backward pass), `optimizer`, "
+     "`unknown`; see [steps.md](steps.md)"},
+    {L::kQuality, "quality",
+     "how a number is known: `exact`, `derived` (by a rule, from exact ones), `estimated`"},
+    {L::kWhere, "where",
+     "where a process hangs: `in_step`, `between_steps` (of processes that train)"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -111,6 +118,9 @@ constexpr L kGpuPartAndDirection[] = {L::kGpu, L::kUuid, L::kGpuInstance, L::kDi
 constexpr L kBoundOnly[] = {L::kBound};
 constexpr L kPartOnly[] = {L::kPart};
 constexpr L kStepOnly[] = {L::kStep};
+constexpr L kFunctionAndPhase[] = {L::kCategory, L::kFunction, L::kPhase};
+constexpr L kFunctionPhaseAndQuality[] = {L::kCategory, L::kFunction, L::kPhase, L::kQuality};
+constexpr L kWhereOnly[] = {L::kWhere};
 constexpr L kBuild[] = {L::kVersion, L::kKernel, L::kMechanism};
 
 constexpr MetricRow kMetricRows[] = {
@@ -213,6 +223,43 @@ constexpr MetricRow kMetricRows[] = {
      .source = "gpuperf_function_bytes_total, all functions with a direction",
      .help = "Bytes of copies by direction, as requested by the calls. If one probed function "
              "copies by calling another, both count."},
+    {.metric = Metric::kStepDuration,
+     .name = "gpuperf_step_seconds",
+     .type = MetricType::kHistogram,
+     .unit = MetricUnit::kSeconds,
+     .labels = kFunctionAndPhase,
+     .source = "return probe of functions with a role, each call reported",
+     .help = "Duration of steps of inference and training loops: until their thread had the "
+             "results, or their call returned."},
+    {.metric = Metric::kStepTokens,
+     .name = "gpuperf_step_tokens_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kTokens,
+     .labels = kFunctionPhaseAndQuality,
+     .source = "arguments of functions with a role",
+     .help = "Tokens that steps worked on."},
+    {.metric = Metric::kSlowSteps,
+     .name = "gpuperf_slow_steps_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSteps,
+     .labels = kFunctionAndPhase,
+     .source = "return probe of functions with a role, each call reported",
+     .help = "Steps that took at least as long as the slow-call threshold of their function."},
+    {.metric = Metric::kStepStalls,
+     .name = "gpuperf_step_stalls_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kEvents,
+     .labels = kWhereOnly,
+     .source = "calls in flight, and the start of the newest step",
+     .help = "Times that a process hung: a step, or in training the time since the last one "
+             "began, passed 10 times its p99 and a second."},
+    {.metric = Metric::kStepStalled,
+     .name = "gpuperf_step_stalled_processes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kProcesses,
+     .labels = kWhereOnly,
+     .source = "as of gpuperf_step_stalls_total",
+     .help = "Processes that hang at the moment."},
     {.metric = Metric::kKernelDuration,
      .name = "gpuperf_kernel_duration_seconds",
      .type = MetricType::kHistogram,
@@ -760,6 +807,10 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "bytes per second";
     case MetricUnit::kSamples:
       return "samples";
+    case MetricUnit::kSteps:
+      return "steps";
+    case MetricUnit::kTokens:
+      return "tokens";
     case MetricUnit::kOfBound:
       return "as the table of limits says";
     case MetricUnit::kInfo:

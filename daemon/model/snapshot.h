@@ -21,6 +21,7 @@
 #include "daemon/model/overhead.h"
 #include "daemon/model/overhead_measurement.h"
 #include "daemon/model/self_report.h"
+#include "daemon/model/step.h"
 
 namespace gpuperf {
 
@@ -312,7 +313,8 @@ struct Snapshot {
   std::shared_ptr<const GpuHealthReport> gpus;  // null = not read: switched off, or not yet
   std::vector<Problem> problems;                // beside those of the probes
   GpuReport gpu;                                // of injected processes
-  std::vector<CaptureRow> captures;             // by id; stored ones of earlier runs included
+  StepReport steps;
+  std::vector<CaptureRow> captures;  // by id; stored ones of earlier runs included
   RecorderRow recorder;
   std::vector<InjectionWay> injection_ways;  // switched on
   SelfReport self;

@@ -17,6 +17,7 @@
 #include "daemon/rpc/row_filter.h"
 #include "daemon/rpc/session_list.h"
 #include "daemon/rpc/shape_list.h"
+#include "daemon/rpc/step_list.h"
 #include "daemon/rpc/to_proto.h"
 #include "daemon/rpc/watch_stream.h"
 #include "daemon/store/capture_proto.h"
@@ -205,6 +206,30 @@ Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
   return absl::OkStatus();
 }
 
+Status ObserveService::list_step_processes(const v1::ListStepProcessesRequest& request,
+                                           v1::ListStepProcessesResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::StepProcess> rows =
+      gpuperf::list_step_processes(*place.snapshot, RowFilter(request.filter()));
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
+                                  [](const v1::StepProcess& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_steps(const v1::ListStepsRequest& request,
+                                  v1::ListStepsResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::Step> rows =
+      gpuperf::list_steps(*place.snapshot, sources_.clock, request.filter(), request.slow_only());
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_steps(),
+                                  [](const v1::Step& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
 Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
                                      v1::ListCapturesResponse& response) {
   const std::string key = make_request_key(request);
@@ -299,6 +324,25 @@ grpc::ServerUnaryReactor* ObserveService::ListSessions(grpc::CallbackServerConte
                                                        const v1::ListSessionsRequest* request,
                                                        v1::ListSessionsResponse* response) {
   return answer(list_sessions(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListStepProcesses(
+    grpc::CallbackServerContext*, const v1::ListStepProcessesRequest* request,
+    v1::ListStepProcessesResponse* response) {
+  return answer(list_step_processes(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListSteps(grpc::CallbackServerContext*,
+                                                    const v1::ListStepsRequest* request,
+                                                    v1::ListStepsResponse* response) {
+  return answer(list_steps(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::GetStep(grpc::CallbackServerContext*,
+                                                  const v1::GetStepRequest* request,
+                                                  v1::GetStepResponse* response) {
+  return answer(get_step(*sources_.board.get(), sources_.clock, request->id(), *response),
+                response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext*,

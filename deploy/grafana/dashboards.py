@@ -14,6 +14,7 @@ IN_FLIGHT = "gpuperf_function_in_flight_calls"
 BYTES = "gpuperf_function_bytes_total"
 KERNEL = "gpuperf_kernel_duration_seconds"
 LATENCY = "gpuperf_kernel_launch_latency_seconds"
+STEP = "gpuperf_step_seconds"
 BUSY = "gpuperf_gpu_busy_seconds_total"
 
 WHO_WAITS = ("GPU busy and threads waiting: the GPU is the bottleneck, look at its kernels. GPU idle and few threads waiting: the host is "
@@ -122,6 +123,13 @@ ON_HOST = [
         latency_lines(8, HOST)]),
     ("What is slow", 10, [slow_by(8, "function", "function", HOST), threads_in_calls(8, "function", HOST),
                          threads_in_calls(8, "comm", HOST)]),
+    ("Steps of inference and training", 8, [
+        lines("Steps", "cps", 6, "Steps per second by phase. gpuperfctl steps names the processes.", (total("function, phase", STEP + "_count", HOST), "{{function}} {{phase}}")),
+        lines("p99 of steps", "s", 6, "99 % of the steps of a phase were shorter.", (quantile(0.99, "function, phase", STEP, HOST), "{{function}} {{phase}}")),
+        lines("Tokens", "cps", 6, "Tokens per second that steps worked on, by phase: prefill reads prompts, decode generates.",
+              (total("function, phase", "gpuperf_step_tokens_total", HOST), "{{function}} {{phase}}")),
+        lines("Processes that hang", "short", 6, "In a step, or in training between steps, for 10 times the p99.",
+              (f"sum by (instance, where) (gpuperf_step_stalled_processes{{{HOST}}})", "{{instance}} {{where}}"))]),
     ("Pods and processes", 8, [table(
         "Pods and processes", 24, "Most time in calls first. threads: average number of threads in calls. oldest: age of the oldest call in flight. Click a name for details.", ("instance", "namespace", "pod", "comm"), {
             "threads": ("short", total("instance, namespace, pod, comm", SECONDS, HOST)),

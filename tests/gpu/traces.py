@@ -13,6 +13,7 @@ usage: traces.py BUNDLE RESULTS_FOLDER [CHECK...]
   trace_attach           attached to programs that run already, and detached again
   trace_stalls           PC sampling: planted limits beside Nsight Compute, cost, and that nothing hangs
   trace_why              gpuperfctl why: planted causes of idle time
+  trace_steps            backward passes and optimizers of training loops, counted and timed
   trace_two_gpus         one process on two GPUs; skipped where there is one
   trace_record           gpuperfctl record: its four files and its modes
   trace_record_capture   a small capture for tests/recordings/ (only when named)
@@ -33,14 +34,15 @@ from trace_paths import check_diff, check_paths
 from trace_profiles import check_profiles
 from trace_record import check_record, check_record_capture
 from trace_stalls import check_stalls
+from trace_steps import check_steps
 from trace_truth import check_truth, check_two_gpus
 from trace_why import check_why
 from trace_windows import check_windows
 
 CHECKS = {"trace_truth": check_truth, "trace_paths": check_paths, "trace_profiles": check_profiles, "trace_diff": check_diff,
           "trace_graph_sites": check_graph_sites, "trace_windows": check_windows, "launch_cost": check_launch_cost,
-          "trace_attach": check_attach, "trace_stalls": check_stalls, "trace_why": check_why, "trace_two_gpus": check_two_gpus,
-          "trace_record": check_record, "trace_record_capture": check_record_capture}
+          "trace_attach": check_attach, "trace_stalls": check_stalls, "trace_why": check_why, "trace_steps": check_steps,
+          "trace_two_gpus": check_two_gpus, "trace_record": check_record, "trace_record_capture": check_record_capture}
 
 
 def main():

@@ -28,7 +28,8 @@ DEPLOY = json.loads((SOURCE / "deploy/config.json").read_text(encoding="utf-8"))
 def make_config(folder):
     """The shipped functions in the stand-ins, and those of the workloads; 5 ms is slow, the budget holds."""
     return {"cuda_func_sym": DEPLOY["cuda_func_sym"], "cublas_func_sym": DEPLOY["cublas_func_sym"],
-            "custom_sym": {name: name for name in ("slow_sleep", "slow_spin", "park_inner", "busy_tight", "busy_rare")},
+            "custom_sym": {name: name for name in ("slow_sleep", "park_inner", "busy_tight", "busy_rare")}
+            | {"slow_spin": {"symbol": "slow_spin", "role": "step", "args": [{"name": "tokens", "arg": 0, "type": "i32"}]}},
             "libraries": {"cuda_func_sym": [f"{STANDINS}/libcudart.so*", f"{FAKES}/libcuda.so*"],
                           "cublas_func_sym": [f"{STANDINS}/libcublas.so*"],
                           "custom_sym": [str(WORKLOADS / "slow_calls"), str(WORKLOADS / "parked_calls"),

@@ -317,6 +317,27 @@ grpc::Status FakeDaemon::ListSessions(grpc::ServerContext*, const v1::ListSessio
   return note("ListSessions", *request);
 }
 
+grpc::Status FakeDaemon::ListStepProcesses(grpc::ServerContext*,
+                                           const v1::ListStepProcessesRequest* request,
+                                           v1::ListStepProcessesResponse* response) {
+  fill_page(request->page(), answers.step_processes, response->mutable_processes(),
+            response->mutable_next_page_token());
+  return note("ListStepProcesses", *request);
+}
+
+grpc::Status FakeDaemon::ListSteps(grpc::ServerContext*, const v1::ListStepsRequest* request,
+                                   v1::ListStepsResponse* response) {
+  fill_page(request->page(), answers.steps, response->mutable_steps(),
+            response->mutable_next_page_token());
+  return note("ListSteps", *request);
+}
+
+grpc::Status FakeDaemon::GetStep(grpc::ServerContext*, const v1::GetStepRequest* request,
+                                 v1::GetStepResponse* response) {
+  *response = answers.step;
+  return note("GetStep", *request);
+}
+
 grpc::Status FakeDaemon::Control::SetOverheadDemand(grpc::ServerContext*,
                                                     const v1::SetOverheadDemandRequest* request,
                                                     v1::SetOverheadDemandResponse* response) {

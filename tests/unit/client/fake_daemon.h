@@ -28,6 +28,9 @@ struct FakeAnswers {
   std::vector<v1::Shape> shapes;
   std::vector<v1::KernelStats> kernels;
   std::vector<v1::Session> sessions;
+  std::vector<v1::StepProcess> step_processes;
+  std::vector<v1::Step> steps;
+  v1::GetStepResponse step;
   v1::ListGpusResponse gpus;
   v1::GetConfigResponse config;
   v1::CheckConfigResponse check;
@@ -99,6 +102,12 @@ class FakeDaemon final : public v1::Observe::Service {
                            v1::ListKernelsResponse*) override;
   grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
                             v1::ListSessionsResponse*) override;
+  grpc::Status ListStepProcesses(grpc::ServerContext*, const v1::ListStepProcessesRequest*,
+                                 v1::ListStepProcessesResponse*) override;
+  grpc::Status ListSteps(grpc::ServerContext*, const v1::ListStepsRequest*,
+                         v1::ListStepsResponse*) override;
+  grpc::Status GetStep(grpc::ServerContext*, const v1::GetStepRequest*,
+                       v1::GetStepResponse*) override;
   grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,
                         v1::ListGpusResponse*) override;
   grpc::Status ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest*,

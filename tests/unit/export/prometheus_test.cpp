@@ -105,6 +105,13 @@ class PrometheusTest : public ::testing::Test {
     for (const int ms : {1, 3, 3, 40}) writes.add(std::chrono::milliseconds(ms));
     snapshot.self.steps = {{std::string(kStoreWriteStep), writes.get()}};
     drops_.add(DropCause::kBpfSlowRingFull, 17);
+    Step step{.start_mono_ns = 1'000,
+              .completed_mono_ns = 3'001'000,
+              .tokens = {8, StepQuality::kExact},
+              .threshold_ns = 2'000'000};
+    StepSeries decode{.function_id = linear_id, .phase = StepPhase::kDecode};
+    add_step(decode.totals, step);
+    snapshot.steps = {.series = {decode}, .stalls = {0, 3, 1}, .stalled = {4, 1, 0}};
     build_golden_gpu(rank);
   }
   void build_golden_gpu(const Owner& owner) {
@@ -312,6 +319,20 @@ TEST_F(PrometheusTest, MergesSetsWhoseLabelsAreTheSame) {
   const auto samples = parse_samples(scrape(metrics));
 
   EXPECT_EQ(samples.at(function_sample("gpuperf_function_calls_total", "f", "bad\uFFFD")), 2);
+}
+
+TEST_F(PrometheusTest, MergesStepsOfFunctionsWithTheSameName) {
+  StepSeries series{.function_id = add_function("f"), .phase = StepPhase::kDecode};
+  series.totals.slow = 2;
+  builder_.snapshot().steps.series.push_back(series);
+  series.function_id = add_function("f");
+  builder_.snapshot().steps.series.push_back(series);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(
+      samples.at("gpuperf_slow_steps_total{category=\"cuda\",function=\"f\",phase=\"decode\"}"), 4);
 }
 
 TEST_F(PrometheusTest, NamesErrorsAndAddsThoseBeyondTheSlots) {
