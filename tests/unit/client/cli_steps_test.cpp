@@ -77,9 +77,9 @@ TEST_F(CliStepsTest, SaysWhatALoopDoesBeforeTheTable) {
             "server (pid 41) makes 81.5 steps and 652 tokens per second; half of its steps take at "
             "most 12.0 ms, 99 of 100 at most 20.0 ms.\n\n"
             "PID  COMM    FUNCTION      STEPS  STEPS/S      P50      P99  TOKENS/S"
-            "  TIME BY PHASE                   SLOW\n"
+            "  TIME BY PHASE                  SLOW\n"
             " 41  server  llama_decode  1,234     81.5  12.0 ms  20.0 ms       652"
-            "  decode 75.0 %, prefill 25.0 %      0\n");
+            "  decode 75.0 %, prefill 25.0 %     0\n");
 }
 
 TEST_F(CliStepsTest, NamesAProcessThatHangsFirst) {
