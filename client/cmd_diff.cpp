@@ -23,6 +23,7 @@ struct Diff {
 
 v1::CaptureDiffBy find_by(const std::string& name) {
   if (name == "path") return v1::CAPTURE_DIFF_BY_PATH;
+  if (name == "stall") return v1::CAPTURE_DIFF_BY_STALL;
   return name == "kernel" ? v1::CAPTURE_DIFF_BY_KERNEL : v1::CAPTURE_DIFF_BY_FRAME;
 }
 
@@ -128,10 +129,12 @@ void declare_diff(CLI::App& app, Invocation& invocation) {
         std::tuple("B", &asked->after, "Capture to explain (after)")}) {
     app.add_option(name, *id, help)->required()->check(make_whole_number_check(1, UINT64_MAX));
   }
-  app.add_option("--by", asked->by,
-                 "What a row is: a frame that explains the change, a whole path, or a kernel")
-      ->check(CLI::IsMember({"path", "frame", "kernel"}).description(""))
-      ->type_name("path|frame|kernel")
+  app.add_option(
+         "--by", asked->by,
+         "What a row is: a frame that explains the change, a whole path, a kernel, or a stall "
+         "reason of sampled kernels")
+      ->check(CLI::IsMember({"path", "frame", "kernel", "stall"}).description(""))
+      ->type_name("path|frame|kernel|stall")
       ->capture_default_str();
   app.add_option("--scale", asked->scale,
                  "What to compare: time per second, absolute time, or share of the total")

@@ -77,18 +77,61 @@ std::string render_states(const v1::KernelStalls& stalls, const TextStyle& style
   return table.take_text(style);
 }
 
+// "barrier 80 %": what warps at an instruction or a line mostly do.
+template <typename Hot>
+std::string describe_stall(const Hot& hot) {
+  return fmt::format("{} {}", hot.stall(),
+                     format_ratio(static_cast<double>(hot.stall_samples()) /
+                                  static_cast<double>(std::max<uint64_t>(hot.samples(), 1))));
+}
+
+// "kernel.cu:12", "inner.h:4 load() at kernel.cu:12".
+std::string describe_source(const v1::SourceLine& source) {
+  if (source.line() == 0) return "";
+  std::string text = fmt::format("{}:{}", source.file(), source.line());
+  if (!source.function().empty()) text += " " + source.function();
+  if (source.outer_line() != source.line() || source.outer_file() != source.file()) {
+    text += fmt::format(" at {}:{}", source.outer_file(), source.outer_line());
+  }
+  return text;
+}
+
+std::string render_lines(const v1::KernelStalls& stalls, const TextStyle& style) {
+  std::string text;
+  if (stalls.lines_size() > 0) {
+    constexpr auto kRight = Column::Align::kRight;
+    Table table({{"SHARE", kRight}, {"SAMPLES", kRight}, {"MOSTLY"}, {"LINE"}});
+    for (const v1::HotLine& line : stalls.lines()) {
+      table.add_row({{format_ratio(line.share_ratio())},
+                     {format_count(line.samples())},
+                     {describe_stall(line)},
+                     {describe_source(line.source())}});
+    }
+    text = "\n" + table.take_text(style);
+  }
+  if (stalls.unlined_samples() == 0) return text;
+  return text + "\n" +
+         paint(wrap(fmt::format("Source lines of {} samples are not known: {}.",
+                                format_count(stalls.unlined_samples()), stalls.unlined_reason()),
+                    style.columns, ""),
+               Tone::kDim, style);
+}
+
 std::string render_instructions(const v1::KernelStalls& stalls, const TextStyle& style) {
   constexpr auto kRight = Column::Align::kRight;
-  Table table({{"SHARE", kRight}, {"SAMPLES", kRight}, {"OFFSET", kRight}, {"MOSTLY"}, {"CUBIN"}});
+  Table table({{"SHARE", kRight},
+               {"SAMPLES", kRight},
+               {"OFFSET", kRight},
+               {"MOSTLY"},
+               {"CUBIN"},
+               {.title = "LINE", .optional = true}});
   for (const v1::HotInstruction& hot : stalls.hottest()) {
-    table.add_row(
-        {{format_ratio(hot.share_ratio())},
-         {format_count(hot.samples())},
-         {fmt::format("0x{:x}", hot.pc_offset_bytes())},
-         {fmt::format("{} {}", hot.stall(),
-                      format_ratio(static_cast<double>(hot.stall_samples()) /
-                                   static_cast<double>(std::max<uint64_t>(hot.samples(), 1))))},
-         {hot.cubin_crc()}});
+    table.add_row({{format_ratio(hot.share_ratio())},
+                   {format_count(hot.samples())},
+                   {fmt::format("0x{:x}", hot.pc_offset_bytes())},
+                   {describe_stall(hot)},
+                   {hot.cubin_crc()},
+                   {describe_source(hot.source())}});
   }
   return table.take_text(style);
 }
@@ -153,6 +196,7 @@ std::string render_kernel(const v1::KernelStats& kernel, const TextStyle& style)
                Tone::kDim, style);
   }
   text += "\n" + render_states(kernel.stalls(), style);
+  text += render_lines(kernel.stalls(), style);
   text += "\n" + render_instructions(kernel.stalls(), style);
   return text;
 }

@@ -24,13 +24,15 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 23> kCommands = {{
+constexpr std::array<Command, 26> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"why", "Where the time of each process goes, what limits it, and what to look at",
      declare_why},
     {"functions", "Statistics per function: calls, errors, durations", declare_functions},
     {"kernels", "Statistics per GPU kernel: launches, durations, launch latency", declare_kernels},
+    {"steps", "Steps of inference and training loops: rates, durations, phases, slow ones",
+     declare_steps},
     {"slow", "Slow calls: list them, explain one, watch for new ones", declare_slow},
     {"trace", "Captures: start, stop, list, show, fetch, delete; freeze the flight recorder",
      declare_trace},
@@ -53,6 +55,10 @@ constexpr std::array<Command, 23> kCommands = {{
      declare_attach},
     {"detach", "Detach from processes that were attached to (root)", declare_detach},
     {"gpus", "GPUs: clocks and what limits them, power, temperature, errors", declare_gpus},
+    {"memory", "GPU memory by process and stack, leaks, and allocations that failed",
+     declare_memory},
+    {"nccl", "NCCL: which rank the others wait for, and why; bus bandwidth by operation and size",
+     declare_nccl},
     {"config", "Configuration: show the settings in use, check a file, reload", declare_config},
     {"doctor", "Find out why data is missing: checks the host, the daemon and the workloads",
      declare_doctor},

@@ -47,6 +47,22 @@ inline constexpr ListCall<v1::ListCapturesRequest, v1::ListCapturesResponse, v1:
                      .action = "list captures",
                      .page_rows = 1000};
 
+// Each may have thousands of stacks.
+inline constexpr ListCall<v1::ListMemoryRequest, v1::ListMemoryResponse, v1::ProcessMemory>
+    kListMemory = {.rows = &v1::ListMemoryResponse::mutable_processes,
+                   .action = "list GPU memory",
+                   .page_rows = 100};
+
+inline constexpr ListCall<v1::ListOutOfMemoryRequest, v1::ListOutOfMemoryResponse, v1::OutOfMemory>
+    kListOutOfMemory = {.rows = &v1::ListOutOfMemoryResponse::mutable_incidents,
+                        .action = "list failed allocations",
+                        .page_rows = 100};
+
+inline constexpr ListCall<v1::ListNcclRequest, v1::ListNcclResponse, v1::NcclCommunicator>
+    kListNccl = {.rows = &v1::ListNcclResponse::mutable_communicators,
+                 .action = "list communicators of NCCL",
+                 .page_rows = 100};
+
 // A slow call with a stack of 127 long C++ names is about 100 kB.
 inline constexpr ListCall<v1::ListSlowCallsRequest, v1::ListSlowCallsResponse, v1::SlowCall>
     kListSlowCalls = {.rows = &v1::ListSlowCallsResponse::mutable_slow_calls,

@@ -683,6 +683,7 @@ void Collector::tend(bool flush, uint64_t now_ms) {
     records_.expect_samples(is_connected_, now_ms);
     sampler_.take(api_, records_);
   }
+  if (is_connected_) records_.send_cubins(now_ms);
   if (is_connected_) records_.join_calls(flush, now_ms);
   if (flush && is_prepared_ && !has_yielded_) judge_records(now_ms);
   if (settle_end_ms_ != 0 && now_ms >= settle_end_ms_) {

@@ -34,6 +34,7 @@ namespace gpuperf::injector {
   X(cuptiActivityEnableDriverApi)             \
   X(cuptiActivityEnableRuntimeApi)            \
   X(cuptiFinalize)                            \
+  X(cuptiGetCubinCrc)                         \
   X(cuptiPCSamplingDisable)                   \
   X(cuptiPCSamplingEnable)                    \
   X(cuptiPCSamplingGetData)                   \
@@ -42,6 +43,7 @@ namespace gpuperf::injector {
   X(cuptiPCSamplingSetConfigurationAttribute) \
   X(cuptiPCSamplingStart)                     \
   X(cuptiPCSamplingStop)                      \
+  X(cuptiRegisterComputeCrcCallback)          \
   X(cuptiGetStreamIdEx)
 
 struct CuptiApi {

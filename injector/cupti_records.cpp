@@ -60,6 +60,7 @@ void CuptiRecords::start_connection() {
   names_.clear();
   shapes_.clear();
   places_.clear();
+  cubins_.start_connection();
   batch_.clear();
 }
 
@@ -225,6 +226,7 @@ void CuptiRecords::take(const PcSampler::Instruction& instruction) {
   std::copy_n(instruction.stalls.begin(), count, record.stalls);
   batch_.make_room(length_bytes, now_ms_);
   batch_.add_record(&record, length_bytes);
+  if (!cubins_.want(instruction.cubin_crc)) ++losses_[GPUPERF_SESSION_LOSS_TABLE_FULL];
 }
 
 void CuptiRecords::take(const PcSampler::Total& total) {

@@ -11,6 +11,7 @@
 #include "injector/batch.h"
 #include "injector/call_join.h"
 #include "injector/clocks.h"
+#include "injector/cubin_sender.h"
 #include "injector/cupti_api.h"
 #include "injector/cupti_clock.h"
 #include "injector/dictionary.h"
@@ -94,6 +95,8 @@ class CuptiRecords : public PcSampler::Sink, private CallJoin::Sink {
   void expect_samples(bool is_connected, uint64_t now_ms);
   void take(const PcSampler::Instruction& instruction) override;
   void take(const PcSampler::Total& total) override;
+  // The images of the modules that samples name are looked for and sent, a bounded piece at a time.
+  void send_cubins(uint64_t now_ms) { cubins_.tend(now_ms); }
 
   // Devices that ran kernels or graphs: a bit by CUDA ordinal. NCCL, for one, also has contexts on
   // devices of other processes.
@@ -175,6 +178,7 @@ class CuptiRecords : public PcSampler::Sink, private CallJoin::Sink {
   uint64_t sampled_since_unix_ns_ = 0;
   uint64_t sampled_until_unix_ns_ = 0;
   bool has_sample_reader_ = false;
+  CubinSender cubins_{api_, batch_};
 };
 
 }  // namespace gpuperf::injector

@@ -7,6 +7,7 @@
 #include <cerrno>
 
 #include "injector/clocks.h"
+#include "injector/module_images.h"
 
 // No cuda.h: it renames functions to their newer forms, and each form has a row here.
 
@@ -62,7 +63,6 @@ using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word, Word, Word);
   X(cuIpcCloseMemHandle)            \
   X(cuIpcOpenMemHandle_v2)          \
   X(cuKernelGetFunction)            \
-  X(cuLibraryLoadData)              \
   X(cuLibraryLoadFromFile)          \
   X(cuLibraryUnload)                \
   X(cuMemAddressFree)               \
@@ -95,9 +95,6 @@ using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word, Word, Word);
   X(cuMipmappedArrayDestroy)        \
   X(cuModuleGetFunction)            \
   X(cuModuleLoad)                   \
-  X(cuModuleLoadData)               \
-  X(cuModuleLoadDataEx)             \
-  X(cuModuleLoadFatBinary)          \
   X(cuModuleUnload)                 \
   X(cuMulticastBindAddr)            \
   X(cuMulticastBindMem)             \
@@ -107,7 +104,14 @@ using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word, Word, Word);
   X(cuStreamCreateWithPriority)     \
   X(cuStreamDestroy_v2)
 
-#define GPUPERF_MAPPING_CALL(name)                                                   \
+// Those whose second argument is the image that a module is made of.
+#define GPUPERF_LOADING_CALLS(X) \
+  X(cuLibraryLoadData)           \
+  X(cuModuleLoadData)            \
+  X(cuModuleLoadDataEx)          \
+  X(cuModuleLoadFatBinary)
+
+#define GPUPERF_PASS(name, note_result)                                              \
   AnyFunction real_##name = nullptr;                                                 \
   Word pass_##name(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h) { \
     g_inside.fetch_add(1);                                                           \
@@ -115,10 +119,16 @@ using AnyFunction = Word (*)(Word, Word, Word, Word, Word, Word, Word, Word);
       wait_outside();                                                                \
     const Word result = real_##name(a, b, c, d, e, f, g, h);                         \
     g_inside.fetch_sub(1);                                                           \
+    note_result;                                                                     \
     return result;                                                                   \
   }
+#define GPUPERF_MAPPING_CALL(name) GPUPERF_PASS(name, )
+#define GPUPERF_LOADING_CALL(name) GPUPERF_PASS(name, if (result == 0) note_module_image(b))
 GPUPERF_MAPPING_CALLS(GPUPERF_MAPPING_CALL)
+GPUPERF_LOADING_CALLS(GPUPERF_LOADING_CALL)
+#undef GPUPERF_LOADING_CALL
 #undef GPUPERF_MAPPING_CALL
+#undef GPUPERF_PASS
 
 struct MappingCall {
   const char* name;
@@ -127,7 +137,7 @@ struct MappingCall {
 };
 const MappingCall kMappingCalls[] = {
 #define GPUPERF_MAPPING_ROW(name) {#name, &real_##name, pass_##name},
-    GPUPERF_MAPPING_CALLS(GPUPERF_MAPPING_ROW)
+    GPUPERF_MAPPING_CALLS(GPUPERF_MAPPING_ROW) GPUPERF_LOADING_CALLS(GPUPERF_MAPPING_ROW)
 #undef GPUPERF_MAPPING_ROW
 };
 static_assert(std::size(kMappingCalls) <= kMappingHooksMax);

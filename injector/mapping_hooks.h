@@ -1,7 +1,8 @@
 #pragma once
 
 // Hooks on the driver functions that change what a process has on its GPUs beside giving them work:
-// memory, modules, streams, contexts. They can be held back for a moment.
+// memory, modules, streams, contexts. They can be held back for a moment. Where a module is made of
+// an image in memory, its address is noted (module_images.h).
 //
 // Why: PC sampling (pc_sampler.h) takes a lock of CUPTI and then one of the driver; these functions
 // take them the other way round, and so do launches (launch_gate.h). Measured on an H200 (CUPTI

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "injector/module_images.h"
 #include "injector/own_memory.h"
 
 namespace gpuperf::injector {
@@ -20,6 +21,19 @@ constexpr const char* kStallNames[] = {
     GPUPERF_STALLS(GPUPERF_STALL_NAME)
 #undef GPUPERF_STALL_NAME
 };
+
+// CUPTI asks for the CRC of each module's image. The answer is its own; but so it tells where the
+// driver has the images, among them those that it compiled or decompressed itself. Called on the
+// thread that begins to sample, or on one that loads a module, with a mutex of CUPTI's held:
+// cuptiGetCubinCrc takes none (13.0).
+decltype(&cuptiGetCubinCrc) g_get_crc = nullptr;
+void note_image(const void* image, size_t image_bytes, uint64_t* crc) {
+  auto params = CUpti_GetCubinCrcParams{
+      .size = CUpti_GetCubinCrcParamsSize, .cubinSize = image_bytes, .cubin = image};
+  if (g_get_crc(&params) != CUPTI_SUCCESS) return;
+  *crc = params.cubinCrc;
+  note_module_image(reinterpret_cast<Word>(image));
+}
 
 // Each struct names its own size, and wants null beside it.
 template <typename Params>
@@ -159,6 +173,10 @@ PcSampler::Failure PcSampler::begin(const CuptiApi& api, Device& device) {
 }
 
 PcSampler::Failure PcSampler::begin(const CuptiApi& api, uint64_t devices) {
+  if (api.cuptiGetCubinCrc != nullptr && api.cuptiRegisterComputeCrcCallback != nullptr) {
+    g_get_crc = api.cuptiGetCubinCrc;
+    (void)api.cuptiRegisterComputeCrcCallback(note_image);  // else only what hooks saw is found
+  }
   CUcontext contexts[kDevicesMax];
   uint32_t ordinals[kDevicesMax];
   const uint32_t found = list_primary_contexts(contexts, ordinals, kDevicesMax);

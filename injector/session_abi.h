@@ -30,6 +30,7 @@
 #define GPUPERF_NAMES_MAX 65536u          /* per session; ids run from 1 to this */
 #define GPUPERF_SHAPES_MAX 65536u
 #define GPUPERF_PLACES_MAX 4096u
+#define GPUPERF_CUBIN_BYTES_MAX (16u << 20) /* a longer module's image is not sent */
 
 /* struct gpuperf_message.kind */
 #define GPUPERF_MESSAGE_HELLO 1u
@@ -54,12 +55,13 @@
 #define GPUPERF_SESSION_OVERHEAD 12u
 #define GPUPERF_SESSION_STALLS 13u
 #define GPUPERF_SESSION_SAMPLING 14u
-#define GPUPERF_SESSION_KIND_COUNT 15u
+#define GPUPERF_SESSION_CUBIN 15u
+#define GPUPERF_SESSION_KIND_COUNT 16u
 
 /* The bit of a record kind in capability and control masks. */
 #define GPUPERF_SESSION_BIT(kind) (1ull << (kind))
-/* The kinds that a mask may request. STALLS and SAMPLING come with a burst of samples, the others
- * with these. */
+/* The kinds that a mask may request. STALLS, SAMPLING and CUBIN come with a burst of samples, the
+ * others with these. */
 #define GPUPERF_SESSION_ALL_KINDS                                                          \
 	(GPUPERF_SESSION_BIT(GPUPERF_SESSION_KERNEL) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMCPY) | \
 	 GPUPERF_SESSION_BIT(GPUPERF_SESSION_MEMSET) | GPUPERF_SESSION_BIT(GPUPERF_SESSION_API) |    \
@@ -194,7 +196,8 @@ enum gpuperf_session_loss {
 	GPUPERF_SESSION_LOSS_REVERSED = 2,      /* the end is before the start */
 	GPUPERF_SESSION_LOSS_QUEUE_FULL = 3,    /* the daemon did not read: our own queue was full */
 	GPUPERF_SESSION_LOSS_NO_DAEMON = 4,     /* collected while no daemon was connected */
-	GPUPERF_SESSION_LOSS_TABLE_FULL = 5,    /* no id left for its name, shape or place */
+	GPUPERF_SESSION_LOSS_TABLE_FULL = 5,    /* no id left for its name, shape or place, or no room to
+	                                         * look for the image of its module */
 	GPUPERF_SESSION_LOSS_SAMPLED = 6,       /* skipped by sample_every: intended, not lost */
 	GPUPERF_SESSION_LOSS_UNKNOWN_RECORD = 7, /* CUPTI sent an unknown kind */
 	GPUPERF_SESSION_LOSS_POOL_EMPTY = 8,    /* buffers requested while none was free */
@@ -522,4 +525,28 @@ struct gpuperf_session_sampling {
 	__u64 other_samples;      /* of kernels that CUPTI does not tell: its own and the driver's */
 	__u32 period;             /* each SM sampled every 2^this cycles; 5 to 31 */
 	__u32 flags;              /* GPUPERF_SAMPLING_* */
+};
+
+/* struct gpuperf_session_cubin.record.id: whether the image comes, or why not. Append only. */
+enum gpuperf_cubin_state {
+	GPUPERF_CUBIN_FOUND = 0,
+	GPUPERF_CUBIN_UNSEEN = 1,      /* no module was loaded from an image with this CRC while we looked */
+	GPUPERF_CUBIN_COMPRESSED = 2,  /* likewise, but images were loaded that are compressed */
+	GPUPERF_CUBIN_TOO_LARGE = 3,   /* likewise, but some are beyond GPUPERF_CUBIN_BYTES_MAX */
+	GPUPERF_CUBIN_STATE_COUNT = 4
+};
+
+/* A piece of the image (an ELF file) of a module that samples name, after the samples that name it.
+ * Pieces of one image come in order and without a gap; only then the next image begins. Nothing is
+ * sent twice in a connection. Counts as an entry of a dictionary. id = enum gpuperf_cubin_state;
+ * without an image, size and piece are empty. Source: the address given to cuModuleLoadData and the
+ * like, read when the samples came. Since 1. */
+struct gpuperf_session_cubin {
+	struct gpuperf_session_record record;
+	__u64 cubin_crc;          /* cuptiGetCubinCrc of it. CUPTI looks at some 30 bytes only: two images
+	                           * may have the same */
+	__u32 size_bytes;         /* of the image; at most GPUPERF_CUBIN_BYTES_MAX */
+	__u32 offset_bytes;       /* of this piece */
+	__u32 piece_bytes;        /* after this struct, zero-padded to 8 */
+	__u32 pad;
 };

@@ -12,9 +12,11 @@
 
 #include "daemon/app/attach_part.h"
 #include "daemon/app/control.h"
+#include "daemon/app/gpu_memory_part.h"
 #include "daemon/app/kernel_events_part.h"
 #include "daemon/app/kernel_part.h"
 #include "daemon/app/leaf_parts.h"
+#include "daemon/app/nccl_part.h"
 #include "daemon/app/otlp_part.h"
 #include "daemon/app/overhead_part.h"
 #include "daemon/app/probing_part.h"
@@ -101,15 +103,18 @@ struct Daemon::Parts {
   SlowCallsPart slow_calls{core, otlp};
   TracingPart tracing{core, otlp, slow_calls, sessions, probing};
   SessionsPart sessions{core};
+  NcclPart nccl{core, kernel, sessions};
   AttachPart attach{core, sessions};
   const std::unique_ptr<Part> injection = make_injection_part(core, sessions);
   OverheadPart overhead{core, probing, sessions};
   Control control{core, probing, sessions, attach, tracing, overhead};
   const std::unique_ptr<Part> serving = make_serving_part(core, slow_calls, tracing, control);
   KernelPart kernel{core, slow_calls, tracing};
-  KernelEventsPart kernel_events{core, {kernel, sessions, tracing, slow_calls, probing}};
+  GpuMemoryPart gpu_memory{core, kernel};
+  KernelEventsPart kernel_events{
+      core, {kernel, sessions, tracing, slow_calls, probing, gpu_memory, nccl}};
   ProbingPart probing{core, kernel, tracing, std::move(config)};
-  const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core, tracing);
+  const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core, tracing, gpu_memory);
   const std::unique_ptr<Part> watch = make_watch_part(core);
 
   const std::vector<Part*> in_order{
@@ -120,10 +125,12 @@ struct Daemon::Parts {
       // Before whatever takes long: a process that starts CUDA meanwhile asks only once while its
       // graphs can be covered.
       &sessions,
+      &nccl,
       &attach,
       injection.get(),
       serving.get(),
       &kernel,
+      &gpu_memory,
       &kernel_events,
       &probing,
       &overhead,

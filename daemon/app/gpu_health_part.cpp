@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include "daemon/app/gpu_memory_part.h"
 #include "daemon/app/leaf_parts.h"
 #include "daemon/app/tracing_part.h"
 #include "daemon/gpu/gpu_source.h"
@@ -16,7 +17,8 @@ constexpr std::chrono::milliseconds kFastestInterval{100};
 // How the GPUs are, by NVIDIA's driver.
 class GpuHealthPart final : public Part {
  public:
-  GpuHealthPart(Core& core, TracingPart& tracing) : Part(core), tracing_(tracing) {}
+  GpuHealthPart(Core& core, TracingPart& tracing, GpuMemoryPart& memory)
+      : Part(core), tracing_(tracing), memory_(memory) {}
 
   Status start() override {
     const std::chrono::milliseconds interval(core_.settings.stats.gpu_interval_ms);
@@ -28,6 +30,7 @@ class GpuHealthPart final : public Part {
           core_.loop->post([this, report = std::move(report)] {
             gpus_ = report;
             tracing_->apply(*report);
+            memory_.apply(*report);
             core_.changed = true;
           });
         });
@@ -58,6 +61,7 @@ class GpuHealthPart final : public Part {
 
  private:
   TracingPart& tracing_;
+  GpuMemoryPart& memory_;
   std::unique_ptr<GpuSource> source_;            // null = switched off
   std::shared_ptr<const GpuHealthReport> gpus_;  // null = none yet
   std::optional<Problem> stall_;                 // as of the last advance()
@@ -65,8 +69,9 @@ class GpuHealthPart final : public Part {
 
 }  // namespace
 
-std::unique_ptr<Part> make_gpu_health_part(Core& core, TracingPart& tracing) {
-  return std::make_unique<GpuHealthPart>(core, tracing);
+std::unique_ptr<Part> make_gpu_health_part(Core& core, TracingPart& tracing,
+                                           GpuMemoryPart& memory) {
+  return std::make_unique<GpuHealthPart>(core, tracing, memory);
 }
 
 }  // namespace gpuperf

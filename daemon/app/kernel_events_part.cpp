@@ -4,7 +4,9 @@
 #include <cassert>
 #include <utility>
 
+#include "daemon/app/gpu_memory_part.h"
 #include "daemon/app/kernel_part.h"
+#include "daemon/app/nccl_part.h"
 #include "daemon/app/probing_part.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/app/slow_calls_part.h"
@@ -45,7 +47,9 @@ KernelEventsPart::KernelEventsPart(Core& core, const Others& others)
               .max_exited_processes = core.settings.stats.max_exited_processes},
              core.drops),
       adaptive_(make_adaptive_options(core.settings)),
-      shapes_(core.drops) {}
+      shapes_(core.drops),
+      steps_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds)},
+             core.drops) {}
 
 Status KernelEventsPart::start() {
   if (others_.kernel.programs()) {
@@ -99,7 +103,12 @@ MapSource KernelEventsPart::make_totals() {
                               const ProcessKey& process, const gpuperf_process_info* info) {
     // So that a short program's stacks can be named after it.
     others_.kernel.symbolizer().post_prepare(process);
-    return read_owner(proc, process, info);
+    WorldTask world;
+    Owner owner = read_owner(proc, process, info, &world);
+    if (world.rank) {
+      core_.loop->post([this, process, world] { others_.nccl.learn_world(process, world); });
+    }
+    return owner;
   };
   const auto is_alive = [](const ProcessKey& process) {
     return is_running_since("/proc", process.pid, process.start_boot_ns);
@@ -114,6 +123,12 @@ MapSource KernelEventsPart::make_totals() {
 void KernelEventsPart::apply_settings(const Settings& settings) {
   stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
   adaptive_.set_options(make_adaptive_options(settings));
+  steps_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
+}
+
+void KernelEventsPart::advance(int64_t now_mono_ns) {
+  stats_.expire(now_mono_ns);
+  steps_.expire(now_mono_ns);
 }
 
 void KernelEventsPart::fill(Snapshot& snapshot) const {
@@ -122,6 +137,7 @@ void KernelEventsPart::fill(Snapshot& snapshot) const {
   stats_.fill(snapshot);
   shapes_.fill(snapshot);
   adaptive_.fill(snapshot);
+  steps_.fill(snapshot);
   for (const BoundLevel& level : levels_) snapshot.self.bounds.push_back(level);
   if (!drain_) return;
   snapshot.self.add(Bound::kDrainQueue, drain_->take_highest_queued(), Drain::kQueueBatches);
@@ -164,10 +180,13 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   stats_.apply(exited, core_.clock.mono_ns());
   others_.slow_calls.apply(exited);
   shapes_.apply(exited);
+  steps_.apply(exited, core_.clock.mono_ns());
   past_hooks_.apply(exited);
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
   others_.sessions.launch_costs().forget(exited.process);
+  others_.gpu_memory.apply(exited);
+  others_.nccl.apply(exited);
 }
 
 void KernelEventsPart::take_event(SlowCallEvent& event) {
@@ -179,7 +198,27 @@ void KernelEventsPart::take_event(SlowInFlightCalls& calls) {
 void KernelEventsPart::take_event(TraceBatch& batch) { others_.tracing->apply(batch); }
 void KernelEventsPart::take_event(ChildStarted& child) { others_.tracing->apply(child); }
 
+void KernelEventsPart::take_event(ReportedCalls& reported) {
+  const auto functions = core_.registry.get();
+  for (const ReportedCall& call : reported.calls) {
+    const Function& function = (*functions)[call.function_id];
+    switch (function.arguments == nullptr ? CallReport::kNone : function.arguments->report) {
+      case CallReport::kNone:
+      case CallReport::kStep:
+        break;
+      case CallReport::kMemory:
+        others_.gpu_memory.apply(call);
+        break;
+      case CallReport::kNccl:
+        others_.nccl.apply(function, call);
+        break;
+    }
+  }
+  steps_.apply(reported, *functions, adaptive_.thresholds_ns());
+}
+
 void KernelEventsPart::take_event(InFlightCalls& calls) {
+  steps_.apply(calls, *core_.registry.get());
   in_flight_ = std::make_shared<const InFlightCalls>(std::move(calls));
 }
 
@@ -198,6 +237,7 @@ void KernelEventsPart::take_event(TotalsRead& read) {
   others_.sessions.launch_costs().end_reading(read.mono_ns);
   others_.probing.set_recorded(others_.sessions.windows().list_in_windows());
   others_.probing.judge_budget(read.mono_ns);
+  others_.gpu_memory.apply(others_.probing.list_suspensions());
   for (const Budget::Estimate& found : others_.probing.take_missed()) {
     stats_.add_missed(found.process, found.function_id, found.missed);
   }

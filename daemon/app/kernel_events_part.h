@@ -9,10 +9,13 @@
 #include "daemon/state/function_stats.h"
 #include "daemon/state/past_hooks.h"
 #include "daemon/state/shape_table.h"
+#include "daemon/state/steps.h"
 
 namespace gpuperf {
 
+class GpuMemoryPart;
 class KernelPart;
+class NcclPart;
 class ProbingPart;
 class SessionsPart;
 class SlowCallsPart;
@@ -28,13 +31,15 @@ class KernelEventsPart final : public Part {
     TracingPart& tracing;
     SlowCallsPart& slow_calls;
     ProbingPart& probing;
+    GpuMemoryPart& gpu_memory;
+    NcclPart& nccl;
   };
 
   KernelEventsPart(Core& core, const Others& others);
   Status start() override;
   void stop() override;
   void apply_settings(const Settings& settings) override;
-  void advance(int64_t now_mono_ns) override { stats_.expire(now_mono_ns); }
+  void advance(int64_t now_mono_ns) override;
   void fill(Snapshot& snapshot) const override;
 
  private:
@@ -54,7 +59,7 @@ class KernelEventsPart final : public Part {
   void take_event(TotalsRead& read);
   void take_event(TraceBatch& batch);
   void take_event(ChildStarted& child);
-  void take_event(ReportedCalls&) {}  // no decoder asks for any
+  void take_event(ReportedCalls& reported);
   void log_summary();
 
   const Others others_;
@@ -63,6 +68,7 @@ class KernelEventsPart final : public Part {
   AdaptiveThresholds adaptive_;
   PastHooks past_hooks_;
   ShapeTable shapes_;
+  Steps steps_;
   std::shared_ptr<const InFlightCalls> in_flight_;
   std::vector<BoundLevel> levels_;  // of the kernel side, as last read
   int64_t totals_mono_ns_ = 0;      // when the kernel's totals last came in

@@ -7,6 +7,7 @@
 
 namespace gpuperf {
 
+class GpuMemoryPart;
 class SessionsPart;
 class SlowCallsPart;
 class TracingPart;
@@ -15,7 +16,7 @@ class TracingPart;
 std::unique_ptr<Part> make_injection_part(Core& core, const SessionsPart& sessions);
 std::unique_ptr<Part> make_serving_part(Core& core, SlowCallsPart& slow_calls, TracingPart& tracing,
                                         ControlPort& control);
-std::unique_ptr<Part> make_gpu_health_part(Core& core, TracingPart& tracing);
+std::unique_ptr<Part> make_gpu_health_part(Core& core, TracingPart& tracing, GpuMemoryPart& memory);
 std::unique_ptr<Part> make_watch_part(Core& core);
 
 }  // namespace gpuperf

@@ -55,6 +55,7 @@ class ProbingPart final : public Part {
   }
   void judge_budget(int64_t now_mono_ns);
   void judge_budget_early(int64_t now_mono_ns);
+  std::vector<Suspension> list_suspensions() const { return budget_.list_suspensions(); }
   // Calls of suspended functions, as they become known.
   std::vector<Budget::Estimate> take_missed() { return std::exchange(missed_, {}); }
 

@@ -103,6 +103,7 @@ void SessionsPart::fill_self(Snapshot& snapshot) const {
   if (pod_names_) pod_names_->fill(self);
   if (!source_) return;
   self.add(Bound::kSessionQueue, source_->take_highest_queued(), SessionSource::kQueueBatches);
+  self.add(Bound::kSessionCubins, source_->get_cubin_bytes(), source_->max_cubin_bytes());
   const auto open = count_sessions(snapshot.gpu);
   self.add(Bound::kSessions, std::accumulate(open.begin(), open.end(), uint64_t{0}),
            core_.settings.ingest.max_sessions);

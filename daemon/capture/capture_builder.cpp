@@ -25,6 +25,14 @@ CaptureBuilder::CaptureBuilder(const TraceWindow& window, const CaptureScope& sc
                              .count = scope.lost_events + scope.lost_hits});
   }
   for (uint32_t i = 0; i < processes_.size(); ++i) join(i);
+  for (const auto& [key, count] : stalls_) {
+    const auto& [process, kernel, stall] = key;
+    capture_.stalls.push_back({.process = process,
+                               .kernel = kernel,
+                               .stall = stall,
+                               .samples = count.samples,
+                               .idle_samples = count.idle_samples});
+  }
   read_gpu_counters();
 }
 
@@ -92,6 +100,8 @@ void CaptureBuilder::read(const TraceEvent& event, Epoch& epoch, uint32_t proces
       return;
     case TraceKind::kThread:
       return read_thread_time(event, epoch, process_index);
+    case TraceKind::kStall:
+      return read_stall(event, epoch, process_index);
     case TraceKind::kGap:
     case TraceKind::kLost:
       return read_gap(event, process_index);
@@ -169,6 +179,14 @@ void CaptureBuilder::read_work(const TraceEvent& event, Epoch& epoch, uint32_t p
     work.has_no_node = node == kTraceNoCopyNode;
   }
   processes_[process_index].work.push_back(work);
+}
+
+void CaptureBuilder::read_stall(const TraceEvent& event, Epoch& epoch, uint32_t process_index) {
+  if (!scope_.gpu || !is_in_window(event) || event.tag >= GPUPERF_STALL_COUNT) return;
+  StallCount& sum =
+      stalls_[{process_index, get_kernel(epoch, event.first), static_cast<uint32_t>(event.tag)}];
+  sum.samples += event.second;
+  sum.idle_samples += event.third;
 }
 
 void CaptureBuilder::read_gap(const TraceEvent& event, uint32_t process_index) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <span>
 #include <string>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -12,6 +13,7 @@
 #include "daemon/capture/launch_match.h"
 #include "daemon/model/capture.h"
 #include "daemon/model/function.h"
+#include "daemon/model/kernel_stalls.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/trace_event.h"
 
@@ -120,6 +122,7 @@ class CaptureBuilder {
   void read_thread_time(const TraceEvent& event, const Epoch& epoch, uint32_t process_index);
   void read_work(const TraceEvent& event, Epoch& epoch, uint32_t process_index);
   void read_gap(const TraceEvent& event, uint32_t process_index);
+  void read_stall(const TraceEvent& event, Epoch& epoch, uint32_t process_index);
   void read_gpu_counters();
   bool is_in_window(const TraceEvent& event) const;
   bool is_without_work(const LaunchCall& call, const std::vector<uint32_t>& with_work);
@@ -170,6 +173,7 @@ class CaptureBuilder {
   std::map<std::pair<uint32_t, uint32_t>, uint32_t> capture_sites_;  // by captured_ and its site
   std::unordered_map<uint64_t, uint32_t> operations_;                // by site
   std::map<std::string_view, uint32_t> kernels_;
+  std::map<std::tuple<uint32_t, uint32_t, uint32_t>, StallCount> stalls_;  // as CaptureStall
 };
 
 }  // namespace gpuperf

@@ -436,6 +436,28 @@ void TraceRecorder::apply(Session& session, const SessionBatch& batch) {
     event.first = gap.cause;
     add(event);
   }
+  add_samples(session, batch.stalls);
+}
+
+// By kernel and state: captures do not tell instructions apart.
+void TraceRecorder::add_samples(Session& session, const std::vector<StallRecord>& records) {
+  std::map<std::pair<uint32_t, uint32_t>, StallRecord::Count> sums;
+  for (const StallRecord& record : records) {
+    for (const StallRecord::Count& count : record.counts) {
+      StallRecord::Count& sum = sums[{record.name_id, count.stall}];
+      sum.samples += std::min(count.samples, UINT32_MAX - sum.samples);
+      sum.idle_samples += std::min(count.idle_samples, UINT32_MAX - sum.idle_samples);
+    }
+  }
+  for (const auto& [key, sum] : sums) {
+    // They do not say of when they are; they come within 0.3 s.
+    TraceEvent event = make(session, TraceKind::kStall, newest_mono_ns_, 0);
+    event.first = get_name(session, key.first);
+    event.second = sum.samples;
+    event.third = sum.idle_samples;
+    event.tag = key.second;
+    add(event);
+  }
 }
 
 void TraceRecorder::expire(int64_t now_mono_ns) {

@@ -130,6 +130,7 @@ class TraceRecorder {
   bool is_wanted() const { return options_.max_bytes > 0 || !pins_.empty(); }
   void apply(Session& session, const SessionBatch& batch);
   void apply(Session& session, const SessionStatus& status);
+  void add_samples(Session& session, const std::vector<StallRecord>& records);
   void begin_epoch();
   uint64_t count_table_bytes() const;  // of all epochs
   void make_room(Session& session, const SessionBatch& batch);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -10,6 +12,7 @@
 #include "daemon/config/fault_place.h"
 #include "daemon/config/settings_table.h"
 #include "daemon/config/symbol_text.h"
+#include "daemon/model/step_role.h"
 
 namespace gpuperf {
 namespace {
@@ -31,6 +34,9 @@ constexpr ProbeKeyRow kProbeKeys[] = {
      "How arguments are decoded: the name of a built-in decoder, a list of typed arguments, or "
      "\"raw\" for the six argument registers. Default: the function's built-in decoder, if it has "
      "one."},
+    {"role",
+     "What its calls say about the steps of an inference or training loop: step, step_part, "
+     "step_wait, backward or optimizer; see docs/steps.md. Then each call is reported."},
     {"probe", "false: the function is configured but disabled."},
     {"sample",
      "true: the function is probed in short windows only, and its other calls are estimated from "
@@ -90,6 +96,26 @@ std::optional<bool> read_switch(const JsonNode& node, const FaultPlace& place,
   return std::nullopt;
 }
 
+StepRole read_role(const JsonNode& node, const FaultPlace& place) {
+  const auto* name = std::get_if<std::string>(&node.value);
+  const auto role = name ? find_step_role(*name) : std::nullopt;
+  if (role) return *role;
+  std::vector<std::string_view> names;
+  for (const StepRoleRow& row : step_role_rows()) names.push_back(row.name);
+  place.report("must be one of " + join_names(names) + ", is " + describe_node(node),
+               "docs/steps.md says what each is for");
+  return StepRole::kNone;
+}
+
+// A role is part of the plan: it decides what the kernel reports.
+void set_role(StepRole role, ProbeSpec& spec) {
+  if (role == StepRole::kNone) return;
+  auto plan = std::make_shared<ArgumentPlan>(spec.arguments ? *spec.arguments : ArgumentPlan());
+  plan->report = CallReport::kStep;
+  plan->step_role = role;
+  spec.arguments = std::move(plan);
+}
+
 std::vector<std::string_view> probe_keys() {
   std::vector<std::string_view> keys;
   for (const ProbeKeyRow& row : kProbeKeys) keys.push_back(row.key);
@@ -97,7 +123,8 @@ std::vector<std::string_view> probe_keys() {
 }
 
 // One member of a probe that is written as an object.
-void read_probe_member(const JsonMember& member, const FaultPlace& place, ProbeSpec& spec) {
+void read_probe_member(const JsonMember& member, const FaultPlace& place, ProbeSpec& spec,
+                       StepRole& role) {
   if (member.key == "symbol") {
     spec.symbol = read_symbol(member.value, place).value_or("");
   } else if (member.key == "library") {
@@ -106,6 +133,8 @@ void read_probe_member(const JsonMember& member, const FaultPlace& place, ProbeS
     read_threshold(member.value, place, spec);
   } else if (member.key == "args") {
     read_arguments(member.value, place, spec);
+  } else if (member.key == "role") {
+    role = read_role(member.value, place);
   } else if (member.key == "probe") {
     spec.enabled =
         read_switch(member.value, place, "false keeps the function configured but disabled")
@@ -131,6 +160,10 @@ void check_static_probe(const JsonObject& object, const FaultPlace& place) {
       place.child(member.key)
           .report("a static probe (provider:name) has no arguments to decode",
                   "remove this key, or probe the function that contains the static probe");
+    if (member.key == "role")
+      place.child(member.key)
+          .report("a static probe (provider:name) is only counted, so it cannot be a step",
+                  "remove this key, or probe the function that contains the static probe");
     if (member.key == "slow_threshold_ms")
       place.child(member.key)
           .report("a static probe (provider:name) is only counted, so it has no threshold",
@@ -151,10 +184,12 @@ void read_probe(const JsonNode& node, const FaultPlace& place, ProbeSpec& spec) 
     return;
   }
   bool has_symbol = false;
+  StepRole role = StepRole::kNone;
   for (const JsonMember& member : *object) {
     has_symbol = has_symbol || member.key == "symbol";
-    read_probe_member(member, place.child(member.key), spec);
+    read_probe_member(member, place.child(member.key), spec, role);
   }
+  set_role(role, spec);
   if (!has_symbol) place.report("has no symbol", R"(add "symbol": "name of the function")");
   if (find_symbol_form(spec.symbol) == SymbolForm::kUsdt) check_static_probe(*object, place);
 }
@@ -237,6 +272,9 @@ const std::vector<BuiltInSection>& built_in_sections() {
       {"libtorch_func_sym",
        "Functions of PyTorch, by C++ name or mangled name.",
        {"libtorch*.so*", "libc10*.so*"}},
+      {"llama_func_sym",
+       "Functions of llama.cpp: the steps of its inference loop.",
+       {"libllama.so*", "libllama.v*.so*"}},
       {"custom_sym",
        "Any function, in the libraries listed in libraries.custom_sym or in the executables of "
        "watched processes.",

@@ -10,6 +10,7 @@
 #include "daemon/config/error_text.h"
 #include "daemon/config/probe_config.h"
 #include "daemon/config/settings_table.h"
+#include "daemon/model/step_role.h"
 
 namespace gpuperf {
 namespace {
@@ -152,6 +153,11 @@ Json probe_key_schema(std::string_view key) {
   if (key == "slow_threshold_ms")
     return {{"type", "number"}, {"minimum", 0}, {"maximum", number_json(kThresholdMaxMs)}};
   if (key == "args") return arguments_schema();
+  if (key == "role") {
+    Json names = Json::array();
+    for (const StepRoleRow& row : step_role_rows()) names.push_back(row.name);
+    return {{"enum", std::move(names)}};
+  }
   if (key == "may_throw") return {{"type", "boolean"}};
   return {{"type", "boolean"}, {"default", key == "probe"}};
 }

@@ -24,7 +24,7 @@ namespace {
 using std::chrono::milliseconds;
 using std::chrono::steady_clock;
 using Phase = HttpConnection::Phase;
-using Step = HttpConnection::Step;
+using Progress = HttpConnection::Step;
 
 // Tags of epoll; a connection's is its id.
 constexpr uint64_t kWakeTag = UINT64_MAX;
@@ -304,19 +304,19 @@ void HttpListener::close_idlest(const HttpPeer::Share& share) {
 void HttpListener::serve(HttpConnection& connection, uint64_t id) {
   switch (connection.phase()) {
     case Phase::kReading: {
-      const Step step = connection.read(room_);
-      if (step == Step::kEnded) return close(connections_.find(id));
-      if (step == Step::kDone) on_request(connection, id);
+      const Progress progress = connection.read(room_);
+      if (progress == Progress::kEnded) return close(connections_.find(id));
+      if (progress == Progress::kDone) on_request(connection, id);
       return;
     }
     case Phase::kSending: {
-      const Step step = connection.send(now_);
-      if (step == Step::kEnded) return close(connections_.find(id));
-      if (step == Step::kDone) finish(connection, id);
+      const Progress progress = connection.send(now_);
+      if (progress == Progress::kEnded) return close(connections_.find(id));
+      if (progress == Progress::kDone) finish(connection, id);
       return;
     }
     case Phase::kDraining:
-      if (connection.drain(room_) != Step::kWaits) close(connections_.find(id));
+      if (connection.drain(room_) != Progress::kWaits) close(connections_.find(id));
       return;
     case Phase::kAnswering:
       return;
@@ -357,9 +357,9 @@ void HttpListener::take_answers() {
 void HttpListener::answer(HttpConnection& connection, uint64_t id, HttpResponse response) {
   connection.begin_answer(std::move(response), now_);
   hold(connection.body());
-  const Step step = connection.send(now_);
-  if (step == Step::kEnded) return close(connections_.find(id));
-  if (step == Step::kDone) return finish(connection, id);
+  const Progress progress = connection.send(now_);
+  if (progress == Progress::kEnded) return close(connections_.find(id));
+  if (progress == Progress::kDone) return finish(connection, id);
   watch_phase(connection, id);
   keep_within_answer_bytes(id);
 }

@@ -1,5 +1,6 @@
 #include "daemon/export/metric_families.h"
 
+#include <limits>
 #include <utility>
 
 namespace gpuperf {
@@ -18,6 +19,24 @@ prometheus::MetricType get_prometheus_type(MetricType type) {
 }
 
 }  // namespace
+
+prometheus::ClientMetric::Histogram make_histogram(const Histogram& durations, uint64_t total_ns) {
+  prometheus::ClientMetric::Histogram histogram;
+  histogram.sample_count = durations.count();
+  histogram.sample_sum = to_seconds(total_ns);
+  // One walk over the buckets serves all edges: both ascend.
+  const auto buckets = durations.buckets();
+  auto bucket = buckets.begin();
+  uint64_t seen = 0;
+  for (const uint64_t edge_ns : kDurationEdgesNs) {
+    const size_t end = bucket_of(edge_ns);
+    for (; bucket != buckets.end() && (*bucket).index < end; ++bucket) seen += (*bucket).count;
+    histogram.bucket.push_back({.cumulative_count = seen, .upper_bound = to_seconds(edge_ns)});
+  }
+  histogram.bucket.push_back({.cumulative_count = histogram.sample_count,
+                              .upper_bound = std::numeric_limits<double>::infinity()});
+  return histogram;
+}
 
 MetricFamilies::MetricFamilies() {
   for (const MetricRow& row : metric_rows()) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/model/histogram.h"
 #include "daemon/model/metric_catalog.h"
 
 namespace gpuperf {
@@ -14,6 +15,9 @@ namespace gpuperf {
 // What has no place of its own: functions, kernels, processes beyond a bound.
 inline constexpr const char* kOther = "other";
 inline double to_seconds(uint64_t ns) { return static_cast<double>(ns) / 1e9; }
+
+// Of the edges that all durations have.
+prometheus::ClientMetric::Histogram make_histogram(const Histogram& durations, uint64_t total_ns);
 
 // The families of one scrape: one per row of the catalog, filled in any order.
 //

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <ostream>
 #include <span>
 #include <sstream>
@@ -14,7 +15,9 @@
 #include "daemon/export/gpu_health_metrics.h"
 #include "daemon/export/gzip_buffer.h"
 #include "daemon/export/metric_families.h"
+#include "daemon/export/step_metrics.h"
 #include "daemon/model/display_text.h"
+#include "daemon/model/memory.h"
 #include "daemon/model/metric_catalog.h"
 #include "daemon/model/status_names.h"
 
@@ -24,24 +27,6 @@ namespace {
 // Comm of the set that takes what is beyond a bound; the state uses the same one for processes.
 
 constexpr size_t kProbeStates = static_cast<size_t>(ProbeState::kAlias) + 1;
-
-prometheus::ClientMetric::Histogram make_histogram(const FunctionTotals& totals) {
-  prometheus::ClientMetric::Histogram histogram;
-  histogram.sample_count = totals.histogram.count();
-  histogram.sample_sum = to_seconds(totals.total_ns);
-  // One walk over the buckets serves all edges: both ascend.
-  const auto buckets = totals.histogram.buckets();
-  auto bucket = buckets.begin();
-  uint64_t seen = 0;
-  for (const uint64_t edge_ns : kDurationEdgesNs) {
-    const size_t end = bucket_of(edge_ns);
-    for (; bucket != buckets.end() && (*bucket).index < end; ++bucket) seen += (*bucket).count;
-    histogram.bucket.push_back({.cumulative_count = seen, .upper_bound = to_seconds(edge_ns)});
-  }
-  histogram.bucket.push_back({.cumulative_count = histogram.sample_count,
-                              .upper_bound = std::numeric_limits<double>::infinity()});
-  return histogram;
-}
 
 std::array<uint32_t, kProbeStates> count_probes(const Snapshot& snapshot) {
   std::array<uint32_t, kProbeStates> counts{};
@@ -163,6 +148,8 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   add_coverage(*snapshot, families);
   add_memcpy(*snapshot, families);
   gpu_.add(snapshot->gpu, families);
+  nccl_.add(*snapshot, families);
+  add_step_metrics(*snapshot, families);
   const auto probes = count_probes(*snapshot);
   for (size_t i = 0; i < probes.size(); ++i) {
     const std::string state(get_probe_state_name(static_cast<ProbeState>(i)));
@@ -171,6 +158,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   families.add_gauge(Metric::kSuspendedFunctions, {},
                      static_cast<double>(snapshot->suspensions.size()));
   add_overhead(*snapshot, families);
+  if (snapshot->memory) add_memory(*snapshot->memory, families);
   families.add_gauge(Metric::kProcesses, {},
                      static_cast<double>(count_running_processes(*snapshot)));
   if (snapshot->gpus) add_gpu_health_metrics(*snapshot->gpus, families);
@@ -266,7 +254,8 @@ void PrometheusMetrics::add_function(const SeriesKey& key, const std::vector<Par
   families.add_counter(Metric::kFunctionSlowCalls, labels, static_cast<double>(totals.slow_calls));
   // Counted at entry only: an empty histogram would say that every call took no time.
   if (totals.calls != totals.untimed) {
-    families.add(Metric::kFunctionDuration, labels).histogram = make_histogram(totals);
+    families.add(Metric::kFunctionDuration, labels).histogram =
+        make_histogram(totals.histogram, totals.total_ns);
   }
   // Held at its highest: see abandoned_. Below zero, a call came back under another owner's name.
   uint64_t& abandoned = abandoned_[key];
@@ -335,6 +324,53 @@ void PrometheusMetrics::add_overhead(const Snapshot& snapshot, MetricFamilies& f
       const std::string more[] = {key.owner.pod, key.owner.comm, name};
       families.add_gauge(Metric::kOverheadComponent, more, ratio);
     }
+  }
+}
+
+// Likewise.
+void PrometheusMetrics::add_memory(const MemoryReport& report, MetricFamilies& families) const {
+  struct Sum {
+    std::array<MemoryTotals, kMemoryKindCount> kinds{};
+    std::optional<double> leak_bytes_per_second;
+  };
+  std::map<SeriesKey, Sum> sums;
+  for (const auto& process : report.processes) {
+    if (process->exited) continue;
+    Sum& sum = sums[admit_owner(process->owner)];
+    for (size_t kind = 0; kind < kMemoryKindCount; ++kind) {
+      merge_totals(sum.kinds[kind], process->kinds[kind]);
+    }
+    if (!process->has_leaked) continue;
+    sum.leak_bytes_per_second =
+        sum.leak_bytes_per_second.value_or(0) + get_leak_bytes_per_second(*process);
+  }
+  const auto list_owner_labels = [](const SeriesKey& key) {
+    std::vector<std::string> labels = list_labels(key);
+    labels.erase(labels.begin(), labels.begin() + 2);  // category and function
+    return labels;
+  };
+  for (const auto& [key, sum] : sums) {
+    std::vector<std::string> labels = list_owner_labels(key);
+    if (sum.leak_bytes_per_second) {
+      families.add_gauge(Metric::kMemoryLeak, labels, *sum.leak_bytes_per_second);
+    }
+    labels.emplace_back();
+    for (size_t kind = 0; kind < kMemoryKindCount; ++kind) {
+      if (sum.kinds[kind].allocations == 0) continue;
+      labels.back() = get_memory_name(static_cast<MemoryKind>(kind));
+      families.add_gauge(Metric::kMemoryLive, labels,
+                         static_cast<double>(sum.kinds[kind].live_bytes));
+      families.add_gauge(Metric::kMemoryPeak, labels,
+                         static_cast<double>(sum.kinds[kind].peak_bytes));
+    }
+  }
+  std::map<SeriesKey, uint64_t> failures;
+  for (const auto& [owner, count] : report.out_of_memory_counts) {
+    failures[admit_owner(owner)] += count;
+  }
+  for (const auto& [key, count] : failures) {
+    families.add_counter(Metric::kMemoryFailures, list_owner_labels(key),
+                         static_cast<double>(count));
   }
 }
 

@@ -14,6 +14,7 @@
 #include "daemon/export/gpu_metrics.h"
 #include "daemon/export/metric_families.h"
 #include "daemon/export/metrics_text.h"
+#include "daemon/export/nccl_metrics.h"
 #include "daemon/model/drops.h"
 #include "daemon/model/snapshot.h"
 
@@ -36,7 +37,8 @@ class PrometheusMetrics final : public prometheus::Collectable {
       : board_(board),
         drops_(drops),
         max_series_(max_series),
-        gpu_(drops, max_kernels, max_series) {}
+        gpu_(drops, max_kernels, max_series),
+        nccl_(drops, max_series) {}
   PrometheusMetrics(const PrometheusMetrics&) = delete;
   PrometheusMetrics& operator=(const PrometheusMetrics&) = delete;
 
@@ -76,6 +78,12 @@ class PrometheusMetrics final : public prometheus::Collectable {
                     MetricFamilies& families) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void add_errors(const std::vector<std::string>& labels, const std::vector<Part>& parts,
                          MetricFamilies& families);
+  void add_memory(const MemoryReport& report, MetricFamilies& families) const
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  // That of a set (owner) without a function.
+  SeriesKey admit_owner(const Owner& owner) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    return admit(make_key("", "", owner));
+  }
   void add_overhead(const Snapshot& snapshot, MetricFamilies& families) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -92,6 +100,7 @@ class PrometheusMetrics final : public prometheus::Collectable {
   // for lost may return after all.
   mutable std::map<SeriesKey, uint64_t> abandoned_ ABSL_GUARDED_BY(mutex_);
   mutable GpuMetrics gpu_ ABSL_GUARDED_BY(mutex_);
+  mutable NcclMetrics nccl_ ABSL_GUARDED_BY(mutex_);
 };
 
 std::string render_metrics_text(const prometheus::Collectable& metrics,

@@ -144,7 +144,7 @@ bool is_same_field(const ArgumentField& a, const ArgumentField& b) {
 bool operator==(const ArgumentPlan& a, const ArgumentPlan& b) {
   return std::ranges::equal(a.fields, b.fields, is_same_field) &&
          has_same_bytes(a.rules, b.rules) && a.shape_types == b.shape_types &&
-         a.report == b.report;
+         a.report == b.report && a.step_role == b.step_role;
 }
 
 bool is_same_plan(const std::shared_ptr<const ArgumentPlan>& a,
@@ -155,6 +155,13 @@ bool is_same_plan(const std::shared_ptr<const ArgumentPlan>& a,
 std::array<uint16_t, 4> get_shape_types(const ArgumentPlan* plan,
                                         const std::array<uint16_t, 4>& kept) {
   return plan && plan->shape_types ? *plan->shape_types : kept;
+}
+
+int64_t get_number(const ArgumentField& field, uint64_t kept) {
+  const uint64_t value = keep_low_bytes(kept, field.capture.size_bytes);
+  const bool is_signed =
+      field.format == ArgumentFormat::kSigned || field.format == ArgumentFormat::kCode;
+  return is_signed ? sign_extend(value, field.capture.size_bytes) : static_cast<int64_t>(value);
 }
 
 gpuperf_plan to_contract(const ArgumentPlan& plan) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "bpf/records.h"
+#include "daemon/model/step_role.h"
 
 namespace gpuperf {
 
@@ -50,7 +51,7 @@ struct ArgumentField {
 };
 
 // What wants to know each single call of a function, beside its statistics.
-enum class CallReport : uint8_t { kNone, kMemory, kNccl };
+enum class CallReport : uint8_t { kNone, kMemory, kNccl, kStep };
 
 // Fields in the order they are shown; the position of a value among the fields is its number in
 // `rules` (which holds everything of the contract but the captures). At most GPUPERF_VALUES fields,
@@ -61,6 +62,7 @@ struct ArgumentPlan {
   // Types of a GEMM whose name says them (cublasDgemm): its shapes are kept with types 0.
   std::optional<std::array<uint16_t, 4>> shape_types;
   CallReport report = CallReport::kNone;  // who wants to know each single call
+  StepRole step_role = StepRole::kNone;   // of kStep: why
 };
 bool operator==(const ArgumentPlan& a, const ArgumentPlan& b);
 
@@ -71,6 +73,9 @@ bool is_same_plan(const std::shared_ptr<const ArgumentPlan>& a,
 // Types of A, B, C and of the computation of a shape that was kept with `kept`.
 std::array<uint16_t, 4> get_shape_types(const ArgumentPlan* plan,
                                         const std::array<uint16_t, 4>& kept);
+
+// The number that was kept of a field that is no blob, as its type has it.
+int64_t get_number(const ArgumentField& field, uint64_t kept);
 
 // The contract's form of a plan.
 gpuperf_plan to_contract(const ArgumentPlan& plan);

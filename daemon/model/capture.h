@@ -193,6 +193,17 @@ struct CaptureThreadTime {
   bool operator==(const CaptureThreadTime&) const = default;
 };
 
+// Samples of the warps of one kernel of one process in one state (PC sampling). They are of the
+// time that was sampled, to the 0.3 s that they take to arrive.
+struct CaptureStall {
+  uint32_t process = kNoIndex;
+  uint32_t kernel = kNoIndex;
+  uint32_t stall = 0;  // enum gpuperf_stall
+  uint64_t samples = 0;
+  uint64_t idle_samples = 0;  // of those: while no warp of the scheduler issued an instruction
+  bool operator==(const CaptureStall&) const = default;
+};
+
 // Something is missing from the capture.
 struct CaptureGap {
   uint64_t start_mono_ns = 0;
@@ -237,6 +248,7 @@ struct Capture {
   std::vector<CaptureDevice> devices;
   std::vector<CaptureStream> streams;
   std::vector<CaptureShape> shapes;
+  std::vector<CaptureStall> stalls;  // by process, kernel and stall
   // Each by start.
   std::vector<CaptureCall> calls;
   std::vector<CaptureLaunch> launches;

@@ -52,6 +52,9 @@ constexpr DropRow kDropRows[] = {
      "functions matched by wildcards beyond stats.max_functions: not probed"},
     {DropCause::kStatsShapesFull, "stats", "shapes_full",
      "the least used GEMM shapes, removed; their calls, bytes and operations stay in the totals"},
+    {DropCause::kStepsProcessesFull, "steps", "processes_full",
+     "calls that are steps, of processes beyond the limit; statistics of their functions count "
+     "them"},
     {DropCause::kNamesFull, "names", "full",
      "names of the least recently seen kernels; these kernels are shown by their handle"},
     {DropCause::kInFlightFull, "stats", "in_flight_full",
@@ -103,6 +106,9 @@ constexpr DropRow kDropRows[] = {
      "are kept"},
     {DropCause::kSessionNamesFull, "session", "names_full",
      "kernel names beyond 16 MiB in one session; the kernels are kept without a name"},
+    {DropCause::kSessionCubinsFull, "session", "cubins_full",
+     "images of GPU modules beyond 64 MiB on their way, or one user's share of them; their kernels "
+     "have no source lines"},
     {DropCause::kSessionForeign, "session", "foreign_sender",
      "messages sent by another process than the one that opened the connection"},
     {DropCause::kSessionThrottled, "session", "throttled",
@@ -212,6 +218,25 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kDiscoveryProcessLate, "discovery", "process_late",
      "times that mappings or a mapped file of a process were not read, because reads of its user's "
      "processes took too long; its libraries are probed, and its stacks symbolized, after a pause"},
+    {DropCause::kMemoryFull, "memory", "full",
+     "allocations of GPU memory beyond the limit: the process's memory is shown as incomplete"},
+    {DropCause::kMemorySitesFull, "memory", "sites_full",
+     "stacks of allocations beyond the limit: their memory is counted without its stack"},
+    {DropCause::kNcclGroupsFull, "nccl", "groups_full",
+     "calls of NCCL in groups beyond 4,096 threads, or beyond 4,096 calls of a group: they are "
+     "counted, each by itself"},
+    {DropCause::kNcclRanksFull, "nccl", "ranks_full",
+     "calls of NCCL on communicators beyond 1,024, or beyond 128 of a process: `gpuperfctl nccl` "
+     "leaves them out, function statistics count them"},
+    {DropCause::kNcclStepsFull, "nccl", "steps_full",
+     "collective operations that one rank has not begun while another has begun 1,024 more: who "
+     "waited in them is not known"},
+    {DropCause::kNcclJoinFull, "nccl", "join_full",
+     "kernels of NCCL, and API calls that may have launched one, beyond what waits for its other "
+     "half: their operations have no GPU time"},
+    {DropCause::kNcclKernelsExpired, "nccl", "kernels_expired",
+     "kernels of NCCL without a call that launched them within 10 s: launched by another thread, "
+     "or the call was not seen"},
 };
 static_assert(std::size(kDropRows) == static_cast<size_t>(DropCause::kCount));
 

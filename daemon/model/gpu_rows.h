@@ -36,6 +36,7 @@ uint64_t get_quantile_ns(const DurationTotals& totals, double quantile);
 // A kernel's name. Equal ones are one object.
 struct KernelText {
   uint64_t serial = 0;  // order of first sight; never given again
+  std::string mangled;  // as linked
   std::string full;     // demangled
   std::string brief;    // without return type, parameters and namespaces: for tables and labels
   bool operator==(const KernelText&) const = default;

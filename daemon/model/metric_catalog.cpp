@@ -33,7 +33,10 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kKind, "kind",
      "`host_to_host`, `host_to_device`, `device_to_host`, `device_to_device`; `default` if the "
      "call leaves it to the driver. For bytes that GPUs copied, also `peer_to_peer`, kinds with "
-     "`array`, and `set` (memset). For memory errors of a GPU: `corrected`, `uncorrected`"},
+     "`array`, and `set` (memset). For memory errors of a GPU: `corrected`, `uncorrected`. For "
+     "memory "
+     "of processes: `device`, `async` (pieces of pools), `virtual`, `array`, `managed`, `pinned`, "
+     "`registered`, `imported` (always 0)"},
     {L::kState, "state",
      "`attached`, `entry_only`, `waiting`, `symbol_missing`, `failed`, `disabled`, `suspended` (by "
      "the overhead budget), `alias` (counted under another name). For sessions: `starting`, "
@@ -72,6 +75,25 @@ constexpr MetricLabelRow kLabelRows[] = {
     {L::kPipe, "pipe",
      "execution pipe of the SMs: `tensor`, `fp64`, `fp32`, `fp16` (without tensor operations), "
      "`integer`"},
+    {L::kCommunicator, "communicator",
+     "communicator of NCCL: hash of its unique id, the same on all hosts that saw its creation"},
+    {L::kRank, "rank",
+     "rank in the communicator; that of the process in its job where the creation was not seen; "
+     "`pid` and its number where neither is known"},
+    {L::kOperation, "operation",
+     "`all_reduce`, `all_gather`, `reduce_scatter`, `all_to_all`, `broadcast`, `reduce`, `gather`, "
+     "`scatter`, `send_receive`; `mixed`: several of them in one group"},
+    {L::kBasis, "basis", "when a rank begins: its call (`host`), or its kernel (`gpu`)"},
+    {L::kCause, "cause",
+     "what the rank did meanwhile: `running`, `cpu_quota`, `no_cpu`, `io`, `lock`, `sleep`, "
+     "`driver`, `other_wait`, `stopped`; `gpu`: its calls are in time; `unknown`; empty: not late"},
+    {L::kPhase, "phase",
+     "what a step works on: `prefill`, `decode`, `mixed`, `train` (a backward pass), `optimizer`, "
+     "`unknown`; see [steps.md](steps.md)"},
+    {L::kQuality, "quality",
+     "how a number is known: `exact`, `derived` (by a rule, from exact ones), `estimated`"},
+    {L::kWhere, "where",
+     "where a process hangs: `in_step`, `between_steps` (of processes that train)"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -108,9 +130,21 @@ constexpr L kGpuAndKind[] = {L::kGpu, L::kUuid, L::kKind};
 constexpr L kGpuPart[] = {L::kGpu, L::kUuid, L::kGpuInstance};
 constexpr L kGpuPartAndPipe[] = {L::kGpu, L::kUuid, L::kGpuInstance, L::kPipe};
 constexpr L kGpuPartAndDirection[] = {L::kGpu, L::kUuid, L::kGpuInstance, L::kDirection};
+constexpr L kNcclRank[] = {L::kCommunicator, L::kRank,      L::kComm,
+                           L::kPod,          L::kNamespace, L::kSlurmJob};
+constexpr L kNcclRankAndOperation[] = {L::kCommunicator, L::kRank,     L::kComm,     L::kPod,
+                                       L::kNamespace,    L::kSlurmJob, L::kOperation};
+constexpr L kNcclRankAndBasis[] = {L::kCommunicator, L::kRank,     L::kComm, L::kPod,
+                                   L::kNamespace,    L::kSlurmJob, L::kBasis};
+constexpr L kNcclRankAndCause[] = {L::kCommunicator, L::kRank,     L::kComm, L::kPod,
+                                   L::kNamespace,    L::kSlurmJob, L::kCause};
+constexpr L kNcclOperation[] = {L::kCommunicator, L::kOperation};
 constexpr L kBoundOnly[] = {L::kBound};
 constexpr L kPartOnly[] = {L::kPart};
 constexpr L kStepOnly[] = {L::kStep};
+constexpr L kFunctionAndPhase[] = {L::kCategory, L::kFunction, L::kPhase};
+constexpr L kFunctionPhaseAndQuality[] = {L::kCategory, L::kFunction, L::kPhase, L::kQuality};
+constexpr L kWhereOnly[] = {L::kWhere};
 constexpr L kBuild[] = {L::kVersion, L::kKernel, L::kMechanism};
 
 constexpr MetricRow kMetricRows[] = {
@@ -213,6 +247,43 @@ constexpr MetricRow kMetricRows[] = {
      .source = "gpuperf_function_bytes_total, all functions with a direction",
      .help = "Bytes of copies by direction, as requested by the calls. If one probed function "
              "copies by calling another, both count."},
+    {.metric = Metric::kStepDuration,
+     .name = "gpuperf_step_seconds",
+     .type = MetricType::kHistogram,
+     .unit = MetricUnit::kSeconds,
+     .labels = kFunctionAndPhase,
+     .source = "return probe of functions with a role, each call reported",
+     .help = "Duration of steps of inference and training loops: until their thread had the "
+             "results, or their call returned."},
+    {.metric = Metric::kStepTokens,
+     .name = "gpuperf_step_tokens_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kTokens,
+     .labels = kFunctionPhaseAndQuality,
+     .source = "arguments of functions with a role",
+     .help = "Tokens that steps worked on."},
+    {.metric = Metric::kSlowSteps,
+     .name = "gpuperf_slow_steps_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSteps,
+     .labels = kFunctionAndPhase,
+     .source = "return probe of functions with a role, each call reported",
+     .help = "Steps that took at least as long as the slow-call threshold of their function."},
+    {.metric = Metric::kStepStalls,
+     .name = "gpuperf_step_stalls_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kEvents,
+     .labels = kWhereOnly,
+     .source = "calls in flight, and the start of the newest step",
+     .help = "Times that a process hung: a step, or in training the time since the last one "
+             "began, passed 10 times its p99 and a second."},
+    {.metric = Metric::kStepStalled,
+     .name = "gpuperf_step_stalled_processes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kProcesses,
+     .labels = kWhereOnly,
+     .source = "as of gpuperf_step_stalls_total",
+     .help = "Processes that hang at the moment."},
     {.metric = Metric::kKernelDuration,
      .name = "gpuperf_kernel_duration_seconds",
      .type = MetricType::kHistogram,
@@ -262,6 +333,38 @@ constexpr MetricRow kMetricRows[] = {
      .help =
          "Device memory held by running processes, from allocations seen since the session "
          "began; gpuperfctl sessions shows where this is incomplete. Needs ingest.allocations."},
+    {.metric = Metric::kMemoryLive,
+     .name = "gpuperf_memory_live_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kProcessOwnerAndKind,
+     .source = "probes of the driver's functions that allocate and release",
+     .help = "GPU memory that running processes have allocated and not released, as asked for, by "
+             "kind. Needs no injected library; gpuperfctl memory shows where it is incomplete."},
+    {.metric = Metric::kMemoryPeak,
+     .name = "gpuperf_memory_peak_bytes",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytes,
+     .labels = kProcessOwnerAndKind,
+     .source = "as gpuperf_memory_live_bytes",
+     .help = "Most GPU memory that running processes had allocated at once. Of several processes "
+             "with the same labels the sum of their peaks."},
+    {.metric = Metric::kMemoryLeak,
+     .name = "gpuperf_memory_leak_bytes_per_second",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kBytesPerSecond,
+     .labels = kProcessOwner,
+     .source = "as gpuperf_memory_live_bytes",
+     .help = "Growth of the stacks that gpuperfctl memory --leaks shows. A series appears with the "
+             "first leak of a running process, and is 0 once it no longer grows."},
+    {.metric = Metric::kMemoryFailures,
+     .name = "gpuperf_memory_allocation_failures_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kErrors,
+     .labels = kProcessOwner,
+     .source = "as gpuperf_memory_live_bytes: CUDA_ERROR_OUT_OF_MEMORY",
+     .help = "Allocations that the driver refused for lack of memory. A series appears with its "
+             "first failure."},
     {.metric = Metric::kGpuBusy,
      .name = "gpuperf_gpu_busy_seconds_total",
      .type = MetricType::kCounter,
@@ -607,6 +710,92 @@ constexpr MetricRow kMetricRows[] = {
      .source = "the daemon",
      .help = "Of them, those that failed or had no value, for example while a profiler held the "
              "counters. `gpuperfctl gpus` says why."},
+    {.metric = Metric::kNcclCalls,
+     .name = "gpuperf_nccl_calls_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kCalls,
+     .labels = kNcclRankAndOperation,
+     .source = "calls of NCCL",
+     .help =
+         "Successful calls of a rank, by operation. All metrics of NCCL end with their process."},
+    {.metric = Metric::kNcclBytes,
+     .name = "gpuperf_nccl_bytes_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kBytes,
+     .labels = kNcclRankAndOperation,
+     .source = "calls of NCCL",
+     .help = "Bytes of these calls as they give them: count x size of the type."},
+    {.metric = Metric::kNcclTimedCalls,
+     .name = "gpuperf_nccl_timed_calls_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kCalls,
+     .labels = kNcclRankAndOperation,
+     .source = "CUPTI kernel records, joined with the calls that launched them",
+     .help = "Of these calls, those whose kernel was recorded."},
+    {.metric = Metric::kNcclGpu,
+     .name = "gpuperf_nccl_gpu_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRankAndOperation,
+     .source = "CUPTI kernel records, joined with the calls that launched them",
+     .help = "Time of these kernels, waits for other ranks included: divided by "
+             "gpuperf_nccl_timed_calls_total, the rank with the least is the one that the others "
+             "wait for."},
+    {.metric = Metric::kNcclBusBytes,
+     .name = "gpuperf_nccl_bus_bytes_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kBytes,
+     .labels = kNcclOperation,
+     .source = "calls of NCCL with recorded kernels",
+     .help = "Message bytes of timed operations x the factor of bus bandwidth: its rate divided by "
+             "that of gpuperf_nccl_bus_seconds_total is the bus bandwidth."},
+    {.metric = Metric::kNcclBusSeconds,
+     .name = "gpuperf_nccl_bus_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclOperation,
+     .source = "CUPTI kernel records, joined with the calls that launched them",
+     .help = "Time of these operations: of each the shortest kernel of the ranks on this host."},
+    {.metric = Metric::kNcclCollectives,
+     .name = "gpuperf_nccl_collectives_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kOperations,
+     .labels = kNcclRank,
+     .source = "calls of NCCL",
+     .help =
+         "Collective operations that a rank has begun on its communicator, groups counted once."},
+    {.metric = Metric::kNcclWait,
+     .name = "gpuperf_nccl_wait_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRankAndBasis,
+     .source = "calls of NCCL; CUPTI kernel records",
+     .help = "Time a rank waited for the last rank on this host."},
+    {.metric = Metric::kNcclCausedWait,
+     .name = "gpuperf_nccl_caused_wait_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRankAndBasis,
+     .source = "calls of NCCL; CUPTI kernel records",
+     .help = "Time that all other ranks on this host waited for this one alone."},
+    {.metric = Metric::kNcclLate,
+     .name = "gpuperf_nccl_late_ratio",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kRatio,
+     .labels = kNcclRankAndCause,
+     .source = "calls of NCCL; CUPTI kernel records",
+     .help =
+         "Share of the last 10 s that all other ranks on this host waited for this one alone, if "
+         "it is the one they wait for most; else 0."},
+    {.metric = Metric::kNcclStuck,
+     .name = "gpuperf_nccl_stuck_seconds",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kSeconds,
+     .labels = kNcclRank,
+     .source = "calls of NCCL",
+     .help =
+         "How long other ranks on this host have waited for this one to begin an operation, from "
+         "10 s on; else 0."},
     {.metric = Metric::kDropped,
      .name = "gpuperf_dropped_total",
      .type = MetricType::kCounter,
@@ -760,6 +949,10 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "bytes per second";
     case MetricUnit::kSamples:
       return "samples";
+    case MetricUnit::kSteps:
+      return "steps";
+    case MetricUnit::kTokens:
+      return "tokens";
     case MetricUnit::kOfBound:
       return "as the table of limits says";
     case MetricUnit::kInfo:

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "daemon/model/attach.h"
+#include "daemon/model/cubin_lines.h"
 #include "daemon/model/function.h"
 #include "daemon/model/gpu_uuid.h"
 
@@ -198,6 +199,7 @@ struct SessionBatch {
   std::vector<SessionGap> gaps;
   std::vector<StallRecord> stalls;
   std::vector<SamplingRecord> samplings;
+  std::vector<CubinLines> cubins;  // of modules that samples name; entries of a dictionary
   bool operator==(const SessionBatch&) const = default;
 };
 

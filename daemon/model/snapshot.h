@@ -18,11 +18,15 @@
 #include "daemon/model/gpu_health.h"
 #include "daemon/model/gpu_rows.h"
 #include "daemon/model/histogram.h"
+#include "daemon/model/nccl_rows.h"
 #include "daemon/model/overhead.h"
 #include "daemon/model/overhead_measurement.h"
 #include "daemon/model/self_report.h"
+#include "daemon/model/step.h"
 
 namespace gpuperf {
+
+struct MemoryReport;  // daemon/model/memory.h
 
 // Calls made while a function was suspended, estimated from those in the windows around.
 struct CallsEstimate {
@@ -312,7 +316,11 @@ struct Snapshot {
   std::shared_ptr<const GpuHealthReport> gpus;  // null = not read: switched off, or not yet
   std::vector<Problem> problems;                // beside those of the probes
   GpuReport gpu;                                // of injected processes
-  std::vector<CaptureRow> captures;             // by id; stored ones of earlier runs included
+  std::shared_ptr<const MemoryReport> memory;   // null = not yet
+  NcclReport nccl;
+  std::map<uint64_t, StackPtr> nccl_stacks;  // of ranks' last calls, by id of the RawStack
+  StepReport steps;
+  std::vector<CaptureRow> captures;  // by id; stored ones of earlier runs included
   RecorderRow recorder;
   std::vector<InjectionWay> injection_ways;  // switched on
   SelfReport self;

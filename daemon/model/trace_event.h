@@ -54,6 +54,8 @@ enum class TraceKind : uint8_t {
   kLost,    // first: GPUPERF_SESSION_LOSS_*, second: how many records, since the last of these
   kThread,  // first: tid, second: the waker's tid, third: its pid, fourth: stack or kTraceNone,
             // tag: HostState
+  kStall,   // samples of a kernel in one state. first: name, second: samples, third: of them those
+            // in which nothing issued, tag: GPUPERF_STALL_*
 };
 
 // What has no room in it is cut: durations to 68 s. Index 0 of graphs is "not of a graph".

@@ -57,6 +57,10 @@ std::string_view get_unit(MetricUnit unit) {
       return "{row}";
     case MetricUnit::kBytesPerSecond:
       return "By/s";
+    case MetricUnit::kSteps:
+      return "{step}";
+    case MetricUnit::kTokens:
+      return "{token}";
     case MetricUnit::kSamples:
       return "{sample}";
     case MetricUnit::kPackets:

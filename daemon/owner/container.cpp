@@ -121,7 +121,7 @@ ContainerIds parse_cgroup_names(std::span<const std::string_view> names) {
 }
 
 Owner read_owner(const ProcFiles& files, const ProcessKey& process,
-                 const gpuperf_process_info* info) {
+                 const gpuperf_process_info* info, WorldTask* world) {
   ContainerIds ids = info == nullptr ? ContainerIds() : parse_info(*info);
   Owner owner;
   std::string comm = read_text(files.root(), process.pid, "comm", kMaxCommBytes);
@@ -134,6 +134,7 @@ Owner read_owner(const ProcFiles& files, const ProcessKey& process,
     if (ids.container.empty()) ids.container = std::move(read.container);
     if (ids.pod_uid.empty()) ids.pod_uid = std::move(read.pod_uid);
     SlurmTask slurm = environment.ok() ? parse_slurm_task(environment->text) : SlurmTask();
+    if (world != nullptr && environment.ok()) *world = parse_world_task(environment->text);
     owner = {.comm = std::move(comm),
              .slurm_job = std::move(slurm.job),
              .slurm_rank = std::move(slurm.rank)};

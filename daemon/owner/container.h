@@ -9,6 +9,7 @@
 #include "bpf/records.h"
 #include "daemon/base/proc_files.h"
 #include "daemon/model/function.h"
+#include "daemon/owner/world.h"
 
 namespace gpuperf {
 
@@ -31,8 +32,8 @@ ContainerIds parse_cgroup_names(std::span<const std::string_view> names);
 // that have gone already; what it does not tell is read from /proc while that process lives, and
 // stays empty otherwise: cgroups of version 1, outer cgroups, the name, the Slurm job. `comm` may
 // be that of a changed name. `pod` is the pod's uid: its name and namespace are not known here. Any
-// thread; reads four small files.
+// thread; reads four small files. `world`, where not null, becomes what its launcher says.
 Owner read_owner(const ProcFiles& files, const ProcessKey& process,
-                 const gpuperf_process_info* info);
+                 const gpuperf_process_info* info, WorldTask* world = nullptr);
 
 }  // namespace gpuperf

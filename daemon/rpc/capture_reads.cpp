@@ -77,7 +77,8 @@ ViewOptions make_options(ViewWeight weight, const v1::PathOptions& path, const s
                    .with_operations = !path.without_operations(),
                    .with_interpreter = path.interpreter_frames()},
           .title = title,
-          .by_capture_site = path.by_capture_site()};
+          .by_capture_site = path.by_capture_site(),
+          .with_stalls = true};
 }
 
 Result<RenderedCapture> render_diff(const CaptureSources& sources,
@@ -149,6 +150,8 @@ Result<DiffOptions> make_diff_options(const v1::DiffCapturesRequest& request, bo
   }
   if (request.by() == v1::CAPTURE_DIFF_BY_FRAME) options.by = DiffBy::kFrame;
   if (request.by() == v1::CAPTURE_DIFF_BY_KERNEL) options.by = DiffBy::kKernel;
+  if (request.by() == v1::CAPTURE_DIFF_BY_STALL) options.by = DiffBy::kStall;
+  options.view.with_stalls = options.by == DiffBy::kStall;
   if (request.scale() == v1::CAPTURE_DIFF_SCALE_ABSOLUTE) options.scale = DiffScale::kAbsolute;
   if (request.scale() == v1::CAPTURE_DIFF_SCALE_SHARE) options.scale = DiffScale::kShare;
   return options;

@@ -6,20 +6,11 @@
 #include "daemon/model/display_text.h"
 #include "daemon/model/session_names.h"
 #include "daemon/rpc/kernel_limits.h"
+#include "daemon/rpc/owner_to_proto.h"
 #include "injector/session_abi.h"
 
 namespace gpuperf {
 namespace {
-
-template <typename Message>
-void set_owner(const Owner& owner, Message& message) {
-  message.set_comm(to_valid_utf8(owner.comm));
-  message.set_container(to_valid_utf8(owner.container));
-  message.set_pod(to_valid_utf8(owner.pod));
-  message.set_namespace_(to_valid_utf8(owner.pod_namespace));
-  message.set_slurm_job(to_valid_utf8(owner.slurm_job));
-  message.set_slurm_rank(to_valid_utf8(owner.slurm_rank));
-}
 
 uint64_t get_count(const DurationTotals& totals) { return totals.histogram.count(); }
 
@@ -144,6 +135,7 @@ v1::KernelStats to_proto(const KernelText& name, const KernelTotals& totals) {
 v1::KernelStats to_proto(const KernelRow& row) {
   v1::KernelStats stats = to_proto(*row.name, row.totals);
   stats.set_pid(row.process.pid);
+  stats.set_comm(to_valid_utf8(row.owner.comm));
   set_owner(row.owner, stats);
   stats.set_exited(row.exited);
   set_limits(row.shape, row.sm, row.stalls.get(), stats);
@@ -161,6 +153,7 @@ v1::Session to_proto(const SessionRow& row, const GpuProcessRow* process, int64_
   session.set_sample_buffer_full(row.sampling.full_count);
   session.set_id(row.facts.session_id);
   session.set_pid(row.facts.process.pid);
+  session.set_comm(to_valid_utf8(row.facts.owner.comm));
   set_owner(row.facts.owner, session);
   session.set_state(row.open ? std::string(get_session_state_name(status.state)) : "closed");
   session.set_cause(std::string(get_session_cause_name(status.cause)));

@@ -3,6 +3,7 @@
 #include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,6 +13,32 @@
 
 namespace gpuperf {
 namespace {
+
+v1::SourceLine to_proto(const SourceLine& source) {
+  v1::SourceLine message;
+  message.set_file(source.file);
+  message.set_line(source.line);
+  message.set_function(source.function);
+  message.set_outer_file(source.outer_file);
+  message.set_outer_line(source.outer_line);
+  return message;
+}
+
+void set_lines(const KernelStalls& stalls, v1::KernelStalls& message) {
+  for (const HotLine& line : stalls.lines) {
+    v1::HotLine& one = *message.add_lines();
+    *one.mutable_source() = to_proto(line.source);
+    one.set_samples(line.samples);
+    one.set_share_ratio(get_share(line.samples, stalls.samples));
+    one.set_stall(std::string(get_stall_name(line.stall).name));
+    one.set_stall_samples(line.stall_samples);
+  }
+  const auto& unlined = stalls.unlined_samples;
+  message.set_unlined_samples(std::accumulate(unlined.begin(), unlined.end(), uint64_t{0}));
+  if (message.unlined_samples() == 0) return;
+  const auto most = std::ranges::max_element(unlined) - unlined.begin();
+  message.set_unlined_reason(std::string(describe(static_cast<LineFate>(most))));
+}
 
 v1::KernelStalls to_proto(const KernelStalls& stalls) {
   v1::KernelStalls message;
@@ -40,7 +67,9 @@ v1::KernelStalls to_proto(const KernelStalls& stalls) {
     one.set_share_ratio(get_share(hot.samples, stalls.samples));
     one.set_stall(std::string(get_stall_name(hot.stall).name));
     one.set_stall_samples(hot.stall_samples);
+    if (hot.source.line != 0) *one.mutable_source() = to_proto(hot.source);
   }
+  set_lines(stalls, message);
   return message;
 }
 

@@ -14,9 +14,12 @@
 #include "daemon/rpc/gpu_to_proto.h"
 #include "daemon/rpc/grpc_status.h"
 #include "daemon/rpc/kernel_list.h"
+#include "daemon/rpc/memory_list.h"
+#include "daemon/rpc/nccl_list.h"
 #include "daemon/rpc/row_filter.h"
 #include "daemon/rpc/session_list.h"
 #include "daemon/rpc/shape_list.h"
+#include "daemon/rpc/step_list.h"
 #include "daemon/rpc/to_proto.h"
 #include "daemon/rpc/watch_stream.h"
 #include "daemon/store/capture_proto.h"
@@ -205,6 +208,67 @@ Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
   return absl::OkStatus();
 }
 
+Status ObserveService::list_memory(const v1::ListMemoryRequest& request,
+                                   v1::ListMemoryResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::ProcessMemory> rows = gpuperf::list_memory(
+      *place.snapshot, RowFilter(request.filter()), request.with_sites(), request.only_leaks());
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
+                                  [](const v1::ProcessMemory& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_step_processes(const v1::ListStepProcessesRequest& request,
+                                           v1::ListStepProcessesResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::StepProcess> rows =
+      gpuperf::list_step_processes(*place.snapshot, RowFilter(request.filter()));
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
+                                  [](const v1::StepProcess& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_out_of_memory(const v1::ListOutOfMemoryRequest& request,
+                                          v1::ListOutOfMemoryResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::OutOfMemory> rows =
+      gpuperf::list_out_of_memory(*place.snapshot, RowFilter(request.filter()));
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_incidents(),
+                                  [](const v1::OutOfMemory& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_nccl(const v1::ListNcclRequest& request,
+                                 v1::ListNcclResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::NcclCommunicator> rows =
+      gpuperf::list_nccl(*place.snapshot, RowFilter(request.filter()), sources_.clock.mono_ns());
+  const uint64_t next =
+      fill_page(rows, place.offset, request.page(), *response.mutable_communicators(),
+                [](const v1::NcclCommunicator& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
+Status ObserveService::list_steps(const v1::ListStepsRequest& request,
+                                  v1::ListStepsResponse& response) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
+  const std::vector<v1::Step> rows =
+      gpuperf::list_steps(*place.snapshot, sources_.clock, request.filter(), request.slow_only());
+  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_steps(),
+                                  [](const v1::Step& row) { return row; });
+  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  return absl::OkStatus();
+}
+
 Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
                                      v1::ListCapturesResponse& response) {
   const std::string key = make_request_key(request);
@@ -301,11 +365,48 @@ grpc::ServerUnaryReactor* ObserveService::ListSessions(grpc::CallbackServerConte
   return answer(list_sessions(*request, *response), response);
 }
 
+grpc::ServerUnaryReactor* ObserveService::ListStepProcesses(
+    grpc::CallbackServerContext*, const v1::ListStepProcessesRequest* request,
+    v1::ListStepProcessesResponse* response) {
+  return answer(list_step_processes(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListSteps(grpc::CallbackServerContext*,
+                                                    const v1::ListStepsRequest* request,
+                                                    v1::ListStepsResponse* response) {
+  return answer(list_steps(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::GetStep(grpc::CallbackServerContext*,
+                                                  const v1::GetStepRequest* request,
+                                                  v1::GetStepResponse* response) {
+  return answer(get_step(*sources_.board.get(), sources_.clock, request->id(), *response),
+                response);
+}
+
 grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext*,
                                                    const v1::ListGpusRequest*,
                                                    v1::ListGpusResponse* response) {
   *response = list_gpus(*sources_.board.get(), sources_.clock.mono_ns());
   return answer(absl::OkStatus(), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListMemory(grpc::CallbackServerContext*,
+                                                     const v1::ListMemoryRequest* request,
+                                                     v1::ListMemoryResponse* response) {
+  return answer(list_memory(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListOutOfMemory(grpc::CallbackServerContext*,
+                                                          const v1::ListOutOfMemoryRequest* request,
+                                                          v1::ListOutOfMemoryResponse* response) {
+  return answer(list_out_of_memory(*request, *response), response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListNccl(grpc::CallbackServerContext*,
+                                                   const v1::ListNcclRequest* request,
+                                                   v1::ListNcclResponse* response) {
+  return answer(list_nccl(*request, *response), response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext*,

@@ -75,9 +75,27 @@ class ObserveService final : public v1::Observe::CallbackService {
   grpc::ServerUnaryReactor* ListSessions(grpc::CallbackServerContext* context,
                                          const v1::ListSessionsRequest* request,
                                          v1::ListSessionsResponse* response) override;
+  grpc::ServerUnaryReactor* ListStepProcesses(grpc::CallbackServerContext* context,
+                                              const v1::ListStepProcessesRequest* request,
+                                              v1::ListStepProcessesResponse* response) override;
+  grpc::ServerUnaryReactor* ListSteps(grpc::CallbackServerContext* context,
+                                      const v1::ListStepsRequest* request,
+                                      v1::ListStepsResponse* response) override;
+  grpc::ServerUnaryReactor* GetStep(grpc::CallbackServerContext* context,
+                                    const v1::GetStepRequest* request,
+                                    v1::GetStepResponse* response) override;
   grpc::ServerUnaryReactor* ListGpus(grpc::CallbackServerContext* context,
                                      const v1::ListGpusRequest* request,
                                      v1::ListGpusResponse* response) override;
+  grpc::ServerUnaryReactor* ListMemory(grpc::CallbackServerContext* context,
+                                       const v1::ListMemoryRequest* request,
+                                       v1::ListMemoryResponse* response) override;
+  grpc::ServerUnaryReactor* ListOutOfMemory(grpc::CallbackServerContext* context,
+                                            const v1::ListOutOfMemoryRequest* request,
+                                            v1::ListOutOfMemoryResponse* response) override;
+  grpc::ServerUnaryReactor* ListNccl(grpc::CallbackServerContext* context,
+                                     const v1::ListNcclRequest* request,
+                                     v1::ListNcclResponse* response) override;
   grpc::ServerUnaryReactor* ListCaptures(grpc::CallbackServerContext* context,
                                          const v1::ListCapturesRequest* request,
                                          v1::ListCapturesResponse* response) override;
@@ -113,6 +131,13 @@ class ObserveService final : public v1::Observe::CallbackService {
   Status list_shapes(const v1::ListShapesRequest& request, v1::ListShapesResponse& response);
   Status list_kernels(const v1::ListKernelsRequest& request, v1::ListKernelsResponse& response);
   Status list_sessions(const v1::ListSessionsRequest& request, v1::ListSessionsResponse& response);
+  Status list_memory(const v1::ListMemoryRequest& request, v1::ListMemoryResponse& response);
+  Status list_out_of_memory(const v1::ListOutOfMemoryRequest& request,
+                            v1::ListOutOfMemoryResponse& response);
+  Status list_nccl(const v1::ListNcclRequest& request, v1::ListNcclResponse& response);
+  Status list_step_processes(const v1::ListStepProcessesRequest& request,
+                             v1::ListStepProcessesResponse& response);
+  Status list_steps(const v1::ListStepsRequest& request, v1::ListStepsResponse& response);
   Status list_captures(const v1::ListCapturesRequest& request, v1::ListCapturesResponse& response);
   grpc::ServerUnaryReactor* answer(const Status& status, google::protobuf::Message* response) const;
   SlowCallSources get_slow_call_sources() const;

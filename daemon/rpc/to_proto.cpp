@@ -11,7 +11,9 @@
 #include "daemon/model/status_names.h"
 #include "daemon/rpc/gpu_list.h"
 #include "daemon/rpc/gpu_to_proto.h"
+#include "daemon/rpc/owner_to_proto.h"
 #include "daemon/rpc/self_to_proto.h"
+#include "daemon/rpc/stack_to_proto.h"
 #include "daemon/store/capture_proto.h"
 
 namespace gpuperf {
@@ -93,40 +95,6 @@ v1::ProbeCounts count_probes(const std::vector<ProbeRow>& probes) {
   counts.set_suspended(count(ProbeState::kSuspended));
   counts.set_alias(count(ProbeState::kAlias));
   return counts;
-}
-
-template <typename Message>
-void set_container(const Owner& owner, Message& message) {
-  message.set_container(to_valid_utf8(owner.container));
-  message.set_pod(to_valid_utf8(owner.pod));
-  message.set_namespace_(to_valid_utf8(owner.pod_namespace));
-}
-
-template <typename Message>
-void set_owner(const Owner& owner, Message& message) {
-  set_container(owner, message);
-  message.set_slurm_job(to_valid_utf8(owner.slurm_job));
-  message.set_slurm_rank(to_valid_utf8(owner.slurm_rank));
-}
-
-void add_frames(const std::vector<StackFrame>& stack,
-                google::protobuf::RepeatedPtrField<v1::StackFrame>& frames) {
-  for (const StackFrame& frame : stack) {
-    v1::StackFrame& added = *frames.Add();
-    added.set_symbol(to_valid_utf8(frame.symbol));
-    added.set_module(to_valid_utf8(frame.module));
-    added.set_offset_bytes(frame.offset_bytes);
-    added.set_address(frame.address);
-    added.set_file(to_valid_utf8(frame.file));
-    added.set_line(frame.line);
-    added.set_inlined(frame.is_inlined);
-    added.set_kind(std::string(get_frame_kind_name(frame.kind)));
-  }
-}
-
-// Not a number: most readers of JSON keep 53 bits of one.
-std::string format_stack_id(const StackPtr& stack) {
-  return stack ? fmt::format("{:016x}", stack->id) : "";
 }
 
 v1::Waker to_proto(const Waker& waker, const StackPtr& stack) {

@@ -11,9 +11,11 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "daemon/base/realtime_offset.h"
 #include "daemon/base/result.h"
+#include "daemon/base/shares.h"
 #include "daemon/model/session.h"
 
 namespace gpuperf {
@@ -49,8 +51,18 @@ struct SessionRejects {
   uint64_t unknown_id = 0;  // of a name, shape or place that was not announced
   uint64_t bad_value = 0;
   uint64_t bad_time = 0;
-  uint64_t names_full = 0;  // texts of names: the names themselves stay known
+  uint64_t names_full = 0;   // texts of names: the names themselves stay known
+  uint64_t cubins_full = 0;  // images of modules
   bool operator==(const SessionRejects&) const = default;
+};
+
+// The image of a module that has come in part.
+struct CubinParts {
+  uint64_t crc = 0;
+  uint32_t size_bytes = 0;  // of the whole; 0 = none is on its way
+  uint32_t received_bytes = 0;
+  bool is_kept = false;  // `bytes` has them, and the room they take is taken
+  std::vector<std::byte> bytes;
 };
 
 // Which ids of a session are known: ids are given from 1 up without a gap, so the last says all.
@@ -59,6 +71,7 @@ struct SessionTables {
   uint32_t shapes = 0;
   uint32_t places = 0;
   uint64_t name_bytes = 0;
+  CubinParts cubin;
 };
 
 struct SessionContext {
@@ -68,7 +81,12 @@ struct SessionContext {
   const RealtimeOffset& clock;
   // The daemon's id of a thread, from that of the peer's pid namespace; 0 = it has gone.
   const std::function<uint32_t(uint32_t tid)>& find_thread;
+  // Bytes for images of modules that have come in part, over all sessions, and whose these are.
+  Shares& cubin_room;
+  Shares::Holder holder;
 };
+// At the end of the session.
+void give_back_cubin_room(Shares& cubin_room, Shares::Holder holder, CubinParts& cubin);
 
 struct DecodedBatch {
   SessionBatch batch;

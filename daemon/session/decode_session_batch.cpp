@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "daemon/session/cubin_image.h"
 #include "daemon/session/decode_session.h"
 #include "daemon/session/session_bytes.h"
 #include "injector/session_abi.h"
@@ -67,6 +68,7 @@ class BatchReader {
   Fault take_overhead(Bytes record);
   Fault take_stalls(Bytes record);
   Fault take_sampling(Bytes record);
+  Fault take_cubin(Bytes record);
 
   bool is_place(uint32_t id) const { return id != 0 && id <= tables_.places; }
   std::optional<MonoSpan> find_span(uint64_t start_unix_ns, uint64_t duration_ns,
@@ -103,10 +105,13 @@ const BatchReader::Row BatchReader::kRows[GPUPERF_SESSION_KIND_COUNT] = {
     {sizeof(gpuperf_session_overhead), &BatchReader::take_overhead},
     {sizeof(gpuperf_session_stalls), &BatchReader::take_stalls},
     {sizeof(gpuperf_session_sampling), &BatchReader::take_sampling},
+    {sizeof(gpuperf_session_cubin), &BatchReader::take_cubin},
 };
 
 Status BatchReader::take(Bytes record, uint16_t kind) {
-  if (kind < GPUPERF_SESSION_NAME || kind > GPUPERF_SESSION_PLACE) ++out_.record_count;
+  const bool is_entry = (kind >= GPUPERF_SESSION_NAME && kind <= GPUPERF_SESSION_PLACE) ||
+                        kind == GPUPERF_SESSION_CUBIN;
+  if (!is_entry) ++out_.record_count;
   if (kind == 0 || kind >= GPUPERF_SESSION_KIND_COUNT) {
     ++out_.rejects.unknown_kind;
     return absl::OkStatus();
@@ -437,7 +442,66 @@ Fault BatchReader::take_sampling(Bytes bytes) {
   });
 }
 
+LineFate to_fate(uint32_t state) {
+  switch (static_cast<gpuperf_cubin_state>(state)) {
+    case GPUPERF_CUBIN_COMPRESSED:
+      return LineFate::kCompressed;
+    case GPUPERF_CUBIN_TOO_LARGE:
+      return LineFate::kTooLarge;
+    case GPUPERF_CUBIN_FOUND:
+    case GPUPERF_CUBIN_UNSEEN:
+    case GPUPERF_CUBIN_STATE_COUNT:
+      return LineFate::kUnseen;
+  }
+  return LineFate::kUnseen;
+}
+
+// The last piece makes it a value: images go no further than here.
+Fault BatchReader::take_cubin(Bytes bytes) {
+  const auto said = copy_as<gpuperf_session_cubin>(bytes);
+  CubinParts& cubin = tables_.cubin;
+  if (said.record.id >= GPUPERF_CUBIN_STATE_COUNT || said.pad != 0 ||
+      said.piece_bytes > bytes.size() - sizeof said) {
+    return Fault::kMalformed;
+  }
+  if (said.record.id != GPUPERF_CUBIN_FOUND) {
+    if (said.size_bytes != 0 || said.piece_bytes != 0) return Fault::kMalformed;
+    batch_.cubins.push_back({.cubin_crc = said.cubin_crc, .fate = to_fate(said.record.id)});
+    return Fault::kNone;
+  }
+  if (cubin.size_bytes == 0) {
+    if (said.size_bytes == 0 || said.size_bytes > GPUPERF_CUBIN_BYTES_MAX) return Fault::kMalformed;
+    cubin.crc = said.cubin_crc;
+    cubin.size_bytes = said.size_bytes;
+    cubin.is_kept =
+        context_.cubin_room.take(context_.holder, said.size_bytes) == Shares::Verdict::kTaken;
+    if (cubin.is_kept) cubin.bytes.reserve(said.size_bytes);
+  }
+  if (said.cubin_crc != cubin.crc || said.size_bytes != cubin.size_bytes ||
+      said.offset_bytes != cubin.received_bytes || said.piece_bytes == 0 ||
+      said.piece_bytes > cubin.size_bytes - cubin.received_bytes) {
+    return Fault::kMalformed;
+  }
+  cubin.received_bytes += said.piece_bytes;
+  const Bytes piece = bytes.subspan(sizeof said, said.piece_bytes);
+  if (cubin.is_kept) cubin.bytes.insert(cubin.bytes.end(), piece.begin(), piece.end());
+  if (cubin.received_bytes < cubin.size_bytes) return Fault::kNone;
+  if (cubin.is_kept) {
+    batch_.cubins.push_back(read_cubin_lines(cubin.bytes, cubin.crc));
+  } else {
+    ++out_.rejects.cubins_full;
+    batch_.cubins.push_back({.cubin_crc = cubin.crc, .fate = LineFate::kNoRoom});
+  }
+  give_back_cubin_room(context_.cubin_room, context_.holder, cubin);
+  return Fault::kNone;
+}
+
 }  // namespace
+
+void give_back_cubin_room(Shares& cubin_room, Shares::Holder holder, CubinParts& cubin) {
+  if (cubin.is_kept) cubin_room.give_back(holder, cubin.size_bytes);
+  cubin = {};
+}
 
 Result<DecodedBatch> decode_session_batch(Bytes packet, const SessionContext& context,
                                           SessionTables& tables) {

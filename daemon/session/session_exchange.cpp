@@ -26,6 +26,7 @@ size_t get_cost_bytes(const SessionBatch& batch) {
   size_t bytes = sizeof batch + count_bytes(batch.names, batch.shapes, batch.places, batch.kernels,
                                             batch.copies, batch.apis, batch.graphs, batch.syncs,
                                             batch.memory, batch.overheads, batch.gaps);
+  for (const CubinLines& cubin : batch.cubins) bytes += get_bytes(cubin);
   for (const KernelName& name : batch.names) bytes += name.text.capacity();
   return bytes;
 }
@@ -121,8 +122,11 @@ Status SessionSource::take_batch(OpenSession& session, std::span<const std::byte
                                .now_unix_ns = clock_.unix_ns(),
                                .name_bytes_max = setup_.limits.name_bytes,
                                .clock = offset_,
-                               .find_thread = session.find_thread};
+                               .find_thread = session.find_thread,
+                               .cubin_room = cubin_room_,
+                               .holder = {.uid = session.peer.uid, .pid = session.peer.pid}};
   ASSIGN_OR_RETURN(DecodedBatch decoded, decode_session_batch(packet, context, session.tables));
+  cubin_bytes_ = cubin_room_.used();
   session.records.take(decoded.record_count, clock_.mono_ns());
   session.received_records += decoded.record_count;
   count_rejects(session, decoded.rejects);
@@ -150,6 +154,7 @@ void SessionSource::count_rejects(OpenSession& session, const SessionRejects& re
   drops_.add(DropCause::kSessionBadValue, rejects.bad_value);
   drops_.add(DropCause::kSessionBadTime, rejects.bad_time);
   drops_.add(DropCause::kSessionNamesFull, rejects.names_full);
+  drops_.add(DropCause::kSessionCubinsFull, rejects.cubins_full);
   session.rejected_records +=
       rejects.unknown_kind + rejects.unknown_id + rejects.bad_value + rejects.bad_time;
 }

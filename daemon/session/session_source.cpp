@@ -84,6 +84,9 @@ SessionSource::SessionSource(Setup setup, SessionListener listener, ClockSetWatc
                .of_user = setup_.limits.sessions_per_user,
                .of_root = setup_.limits.sessions_per_user,
                .of_process = setup_.limits.sessions_per_process}),
+      cubin_room_({.total = setup_.limits.cubin_bytes,
+                   .kept_for_root = setup_.limits.cubin_bytes / 4,
+                   .of_process = setup_.limits.cubin_bytes / 4}),
       room_(GPUPERF_MESSAGE_BYTES_MAX) {}
 
 SessionSource::~SessionSource() { stop(); }
@@ -383,6 +386,9 @@ void SessionSource::close(OpenSession& session, std::string reason) {
   }
   refused_count_ -= session.full_bound.empty() ? 0 : 1;
   give_place_back(session);
+  give_back_cubin_room(cubin_room_, {.uid = session.peer.uid, .pid = session.peer.pid},
+                       session.tables.cubin);
+  cubin_bytes_ = cubin_room_.used();
   sessions_.erase(session.id);  // its descriptors leave epoll with it
 }
 

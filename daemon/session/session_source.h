@@ -36,6 +36,9 @@ struct SessionLimits {
   std::chrono::nanoseconds hello_timeout = std::chrono::seconds(5);
   std::chrono::nanoseconds naming_timeout = std::chrono::seconds(2);  // for the pod's name
   uint64_t name_bytes = uint64_t{16} << 20;  // of one session; further names stay empty
+  // Images of GPU modules that have come in part: of all sessions, a quarter of it kept for root
+  // and one process may have. A further one is not read.
+  uint64_t cubin_bytes = uint64_t{64} << 20;
 };
 
 // The ingest thread: takes the connections of injected processes, checks who they are, decodes what
@@ -79,6 +82,9 @@ class SessionSource {
   void stop();
   std::optional<Batch> try_pop() { return queue_.try_pop(); }     // any thread
   size_t take_highest_queued() { return queue_.take_highest(); }  // any thread
+  // Of images of GPU modules that have come in part. Any thread.
+  uint64_t get_cubin_bytes() const { return cubin_bytes_; }
+  uint64_t max_cubin_bytes() const { return setup_.limits.cubin_bytes; }
   // Any thread. NOT_FOUND: no such session; RESOURCE_EXHAUSTED: too many orders wait.
   void post_order(SessionTarget target, SessionOrder order, OrderDone done);
   // Any thread. Has each session that is open say at once, and then with each STATUS, how many
@@ -150,6 +156,7 @@ class SessionSource {
   Fd epoll_;
   Fd wake_;
   std::atomic<bool> stopping_ = false;
+  std::atomic<uint64_t> cubin_bytes_ = 0;  // cubin_room_.used()
   // Ingest thread only.
   SessionListener listener_;
   ClockSetWatch clock_watch_;
@@ -157,6 +164,7 @@ class SessionSource {
   SessionOrder order_;  // for new sessions
   Sessions sessions_;
   Shares places_;
+  Shares cubin_room_;
   size_t refused_count_ = 0;  // of sessions_, those that only wait to be refused
   uint64_t last_id_ = 0;
   std::deque<uint64_t> round_;   // sessions to be served, the next first; some have gone

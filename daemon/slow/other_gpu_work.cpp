@@ -25,6 +25,7 @@ uint32_t find_place(const TraceEvent& event) {
     case TraceKind::kGap:
     case TraceKind::kLost:
     case TraceKind::kThread:
+    case TraceKind::kStall:
       return kTraceNone;
   }
   return kTraceNone;  // only reached with a value outside the enum

@@ -42,6 +42,8 @@ class AdaptiveThresholds {
   // more than a tenth. To be called about every second.
   std::vector<std::pair<uint32_t, uint64_t>> judge(int64_t now_mono_ns);
 
+  // By function id, in force; missing or 0 = none.
+  const std::vector<uint64_t>& thresholds_ns() const { return thresholds_ns_; }
   void fill(Snapshot& snapshot) const { snapshot.adaptive_threshold_ns = thresholds_ns_; }
 
  private:

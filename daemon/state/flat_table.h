@@ -78,6 +78,14 @@ class FlatTable {
     }
   }
 
+  // `visit(key, value)` for each, in no order.
+  template <typename Visit>
+  void for_each(Visit visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.steps != 0) visit(slot.key, slot.value);
+    }
+  }
+
   void clear() {
     slots_ = std::vector<Slot>();  // "= {}" would keep the memory
     size_ = 0;

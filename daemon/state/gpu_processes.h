@@ -40,6 +40,7 @@ struct GpuProcess {
   std::vector<KernelSlot> kernels;
   std::map<uint64_t, uint32_t> kernel_indexes;  // by serial of the name
   FlatTable<uint32_t, uint32_t> graph_indexes;  // by graph id
+  CubinLinesByCrc cubins;                       // of modules that samples name
   DeviceMemory memory;
   std::vector<uint32_t> devices;  // numbers of the GPUs it has used
   uint32_t open_sessions = 0;

@@ -11,6 +11,9 @@ namespace {
 // of what one bad id names.
 constexpr size_t kLargestIdStep = 4'096;
 
+// Modules of a process whose samples say for lack of room that their lines are not known.
+constexpr size_t kCubinsMax = 1'024;
+
 constexpr int64_t kSweepPeriodNs = 10'000'000'000;  // some ms for 16,384 names
 
 CopyTotals& get_copy(std::vector<CopyTotals>& copies, const CopyRecord& record) {
@@ -129,6 +132,7 @@ void GpuStatistics::apply(Session& session, const SessionBatch& batch, int64_t n
   for (const OverheadRecord& record : batch.overheads) apply(session, record);
   for (const StallRecord& record : batch.stalls) apply(session, record);
   for (const SamplingRecord& record : batch.samplings) apply(session, record);
+  for (const CubinLines& cubin : batch.cubins) learn(session, cubin);
 }
 
 void GpuStatistics::learn(Session& session, const SessionBatch& batch) {
@@ -341,12 +345,35 @@ void GpuStatistics::apply(Session& session, const SamplingRecord& record) {
   totals.other_samples += record.other_samples;
   totals.full_count += record.was_full ? 1 : 0;
   session.entry.change().sampling = totals;
+  show_samples(session);
+}
+
+void GpuStatistics::show_samples(Session& session) {
   for (const uint32_t kernel : session.sampled) {
+    const auto& slot = session.process.kernels[kernel];
     GpuProcesses::change_kernel_row(session.process, kernel).stalls =
         std::make_shared<const KernelStalls>(
-            session.process.kernels[kernel].instructions->summarise());
+            slot.instructions->summarise(slot.row->name->mangled, session.process.cubins));
   }
   session.sampled.clear();
+}
+
+// Comes after the samples, perhaps the last ones: rows show its lines at once.
+void GpuStatistics::learn(Session& session, const CubinLines& cubin) {
+  GpuProcess& process = session.process;
+  const bool is_new = !process.cubins.contains(cubin.cubin_crc);
+  const bool has_room = is_new && process.account.take(get_bytes(cubin));
+  if (has_room) {
+    process.cubins.emplace(cubin.cubin_crc, cubin);
+  } else if (is_new && process.cubins.size() < kCubinsMax) {
+    process.cubins.emplace(cubin.cubin_crc,
+                           CubinLines{.cubin_crc = cubin.cubin_crc, .fate = LineFate::kNoRoom});
+  }
+  for (uint32_t i = 0; i < process.kernels.size(); ++i) {
+    const auto& instructions = process.kernels[i].instructions;
+    if (instructions != nullptr && instructions->has(cubin.cubin_crc)) session.sampled.insert(i);
+  }
+  show_samples(session);
 }
 
 void GpuStatistics::join(Session& session, const LaunchJoin::Match& match) {

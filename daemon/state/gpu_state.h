@@ -100,6 +100,8 @@ class GpuStatistics {
   void apply(Session& session, const StallRecord& record);
   void apply(Session& session, const SamplingRecord& record);
   void learn(Session& session, const LaunchShape& shape);
+  void learn(Session& session, const CubinLines& cubin);
+  void show_samples(Session& session);
   void show_launch(Session& session, uint32_t kernel, const KernelRecord& record,
                    const PlaceFacts& place);
   void join(Session& session, const LaunchJoin::Match& match);

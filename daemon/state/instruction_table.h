@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <string_view>
 #include <utility>
 
 #include "daemon/model/kernel_stalls.h"
@@ -22,7 +23,9 @@ class InstructionTable {
   explicit InstructionTable(SessionMemory::Account& account) : account_(account) {}
 
   void add(const StallRecord& record);
-  KernelStalls summarise() const;
+  bool has(uint64_t cubin_crc) const;
+  // `function`: the kernel, mangled.
+  KernelStalls summarise(std::string_view function, const CubinLinesByCrc& cubins) const;
 
  private:
   using Key = std::pair<uint64_t, uint32_t>;  // cubin, offset

@@ -9,13 +9,13 @@
 namespace gpuperf {
 const KernelTextPtr& KernelTexts::get_other() {
   static const KernelTextPtr kOther = std::make_shared<const KernelText>(
-      KernelText{.serial = 0, .full = "other", .brief = "other"});
+      KernelText{.serial = 0, .mangled = "", .full = "other", .brief = "other"});
   return kOther;
 }
 
 size_t KernelTexts::get_bytes(const std::string& mangled, const KernelText& text) {
   constexpr size_t kEntryBytes = 160;  // the two objects and the table's own
-  return mangled.size() + text.full.size() + text.brief.size() + kEntryBytes;
+  return 2 * mangled.size() + text.full.size() + text.brief.size() + kEntryBytes;
 }
 
 KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut, uint32_t uid) {
@@ -28,7 +28,8 @@ KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut, uint32_t
     drops_.add(DropCause::kKernelNamesFull);
     return get_other();
   }
-  KernelText text{.serial = next_serial_++, .full = demangle(mangled), .brief = {}};
+  KernelText text{
+      .serial = next_serial_++, .mangled = mangled, .full = demangle(mangled), .brief = {}};
   if (is_cut) text.full += "…";
   text.brief = shorten_kernel_name(text.full);
   cut_kernel_name(text.full, kMaxFullBytes);

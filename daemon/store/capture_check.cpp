@@ -55,6 +55,10 @@ void check_tables(const Capture& capture, Checker& check) {
     check.optional("process of a stream", i, capture.streams[i].process, capture.processes.size());
     check.optional("device of a stream", i, capture.streams[i].device, capture.devices.size());
   }
+  for (size_t i = 0; i < capture.stalls.size(); ++i) {
+    check.optional("process of samples", i, capture.stalls[i].process, capture.processes.size());
+    check.optional("kernel of samples", i, capture.stalls[i].kernel, capture.kernels.size());
+  }
 }
 
 void check_launches(const Capture& capture, const std::vector<CaptureLaunch>& launches,

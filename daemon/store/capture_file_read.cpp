@@ -99,6 +99,7 @@ void CaptureReader::take(const Piece& piece) {
       take_stacks(tables_);
       take_operations(tables_);
       take_places(tables_);
+      take_stalls(tables_);
       return;
     case StoredCapture::kCallsFieldNumber:
       if (parse(piece, calls_)) take_calls(calls_);

@@ -96,6 +96,7 @@ class TableWriter {
     add_stacks();
     add_operations();
     add_places();
+    add_stalls();
     return std::move(bytes_);
   }
 
@@ -134,6 +135,16 @@ class TableWriter {
     add_rows(capture_.kernels, [this](const CaptureKernel& row, v1::StoredTables& piece) {
       piece.add_kernel_name(texts_.get(row.name));
       piece.add_kernel_short_name(texts_.get(row.short_name));
+    });
+  }
+
+  void add_stalls() {
+    add_rows(capture_.stalls, [](const CaptureStall& row, v1::StoredTables& piece) {
+      piece.add_stall_process(plus_one(row.process));
+      piece.add_stall_kernel(plus_one(row.kernel));
+      piece.add_stall(row.stall);
+      piece.add_stall_samples(row.samples);
+      piece.add_stall_idle_samples(row.idle_samples);
     });
   }
 

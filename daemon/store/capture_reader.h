@@ -88,6 +88,7 @@ class CaptureReader {
   void take_stacks(const v1::StoredTables& piece);
   void take_operations(const v1::StoredTables& piece);
   void take_places(const v1::StoredTables& piece);
+  void take_stalls(const v1::StoredTables& piece);
   void take_calls(const v1::StoredCalls& piece);
   void take_launches(const v1::StoredLaunches& piece, std::vector<CaptureLaunch>& launches);
   void take_work(const v1::StoredWork& piece);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "daemon/model/kernel_name.h"
+#include "daemon/model/kernel_stalls.h"
 #include "daemon/store/capture_reader.h"
 
 namespace gpuperf {
@@ -156,6 +157,26 @@ void CaptureReader::take_places(const v1::StoredTables& piece) {
                                 .device = minus_one(piece.stream_device(i)),
                                 .context = piece.stream_context(i),
                                 .stream = minus_one(piece.stream_stream(i))});
+  }
+}
+
+void CaptureReader::take_stalls(const v1::StoredTables& piece) {
+  const auto rows = static_cast<size_t>(piece.stall_size());
+  if (!check_table(rows,
+                   {piece.stall_process_size(), piece.stall_kernel_size(),
+                    piece.stall_samples_size(), piece.stall_idle_samples_size()},
+                   capture_.stalls)) {
+    return;
+  }
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    const uint32_t stall = piece.stall(i);
+    capture_.stalls.push_back(
+        {.process = minus_one(piece.stall_process(i)),
+         .kernel = minus_one(piece.stall_kernel(i)),
+         // A later version may know more states.
+         .stall = stall < GPUPERF_STALL_COUNT ? stall : uint32_t{GPUPERF_STALL_other},
+         .samples = piece.stall_samples(i),
+         .idle_samples = piece.stall_idle_samples(i)});
   }
 }
 

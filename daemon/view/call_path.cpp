@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "daemon/model/kernel_stalls.h"
 #include "daemon/model/session_names.h"
 #include "daemon/view/frame_text.h"
 #include "daemon/view/rows.h"
@@ -193,6 +194,10 @@ uint32_t PathTable::find_gpu_frame(const CaptureWork& work) {
   const uint32_t frame = add_frame(make_gpu_frame(capture_, work), get_work_frame_kind(work));
   work_frames_.emplace(key, frame);
   return frame;
+}
+
+uint32_t PathTable::find_stall_frame(uint32_t stall) {
+  return add_frame("[GPU_Stall]" + std::string(get_stall_name(stall).name), FrameKind::kKernel);
 }
 
 uint32_t PathTable::add_path(const PathKey& key, std::vector<uint32_t> frames) {

@@ -86,6 +86,8 @@ class PathTable {
   size_t count_frames() const { return texts_.size(); }
   // The frame of make_gpu_frame().
   uint32_t find_gpu_frame(const CaptureWork& work);
+  // "[GPU_Stall]long_scoreboard".
+  uint32_t find_stall_frame(uint32_t stall);
 
  private:
   // What tells paths apart: indexes into the capture, and an outer path.

@@ -78,26 +78,32 @@ DiffRow make_row(const FrameTree::Node& node, const std::array<uint64_t, 2>& cou
           .after_count = counts[kAfter]};
 }
 
-bool is_path(const std::array<uint64_t, 2>& counts) { return counts[kBefore] + counts[kAfter] > 0; }
+// Whether a path ends there.
+bool is_path(const FrameTree::Node& node, const std::array<uint64_t, 2>& counts) {
+  return counts[kBefore] + counts[kAfter] + node.totals[kBefore].self_ns +
+             node.totals[kAfter].self_ns >
+         0;
+}
 
 std::vector<DiffRow> list_paths(const FrameTree& tree, std::span<const FrameTree::Node> nodes) {
   const std::vector<std::array<uint64_t, 2>> counts = count_own(nodes);
   std::vector<DiffRow> rows;
   for (uint32_t index = 1; index < nodes.size(); ++index) {
-    if (!is_path(counts[index])) continue;
+    if (!is_path(nodes[index], counts[index])) continue;
     rows.push_back(make_row(nodes[index], counts[index]));
     rows.back().name = make_path_name(tree, nodes, index);
   }
   return rows;
 }
 
+// By the last frame.
 std::vector<DiffRow> list_kernels(const FrameTree& tree, std::span<const FrameTree::Node> nodes) {
   const std::vector<std::array<uint64_t, 2>> counts = count_own(nodes);
   std::vector<DiffRow> rows;
   std::vector<uint32_t> most_changed;
   absl::flat_hash_map<uint32_t, size_t> by_frame;
   for (uint32_t index = 1; index < nodes.size(); ++index) {
-    if (!is_path(counts[index])) continue;
+    if (!is_path(nodes[index], counts[index])) continue;
     const auto [found, is_new] = by_frame.try_emplace(nodes[index].frame, rows.size());
     const DiffRow own = make_row(nodes[index], counts[index]);
     if (is_new) {
@@ -175,6 +181,7 @@ std::vector<DiffRow> diff_captures(const Capture& before, const Capture& after,
       rows = list_paths(tree, nodes);
       break;
     case DiffBy::kKernel:
+    case DiffBy::kStall:
       rows = list_kernels(tree, nodes);
       break;
     case DiffBy::kFrame:

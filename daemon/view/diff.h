@@ -10,9 +10,10 @@
 namespace gpuperf {
 
 enum class DiffBy {
-  kPath,   // whole paths, the GPU's work at their end
-  kFrame,  // functions, with everything that they called
-  kKernel  // what the GPU did, whoever launched it
+  kPath,    // whole paths, the GPU's work at their end
+  kFrame,   // functions, with everything that they called
+  kKernel,  // what the GPU did, whoever launched it
+  kStall    // what warps waited for; where there are no samples, what the GPU did
 };
 
 // What makes two windows comparable.
@@ -43,7 +44,8 @@ struct DiffRow {
 
 // What changed, the best explanation first.
 //
-// Paths and kernels: by the size of their change.
+// Paths, kernels and stalls: by the size of their change. The counts of a stall are of the pieces
+// of work of those kernels of which it is the first.
 //
 // Frames: a change shows in every frame from main() down to the kernel. The one to look at is where
 // it is concentrated: the smallest function that holds it. Rank = |change not yet explained| x

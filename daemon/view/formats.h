@@ -25,6 +25,7 @@ struct ViewOptions {
   PathOptions path;
   std::string title;             // of flame graphs and reports; empty = one is made
   bool by_capture_site = false;  // nodes of graphs at who put them there, not at who replayed them
+  bool with_stalls = false;      // GPU time of kernels by what their warps waited for
 };
 
 struct ViewFormat {

@@ -19,7 +19,9 @@ void FrameTree::add(const PathTable& table, std::span<const PathWeight> weights,
     for (const uint32_t frame : table.get_frames(weight.path)) {
       node = add_child(node, get_ours(frame));
     }
-    if (weight.gpu_frame != kNoIndex) node = add_child(node, get_ours(weight.gpu_frame));
+    for (const uint32_t frame : {weight.gpu_frame, weight.stall_frame}) {
+      if (frame != kNoIndex) node = add_child(node, get_ours(frame));
+    }
     nodes_[node].totals[side].self_ns += weight.weight_ns;
     nodes_[node].totals[side].count += weight.count;
   }

@@ -19,7 +19,8 @@ class HtmlTable {
   };
   explicit HtmlTable(std::initializer_list<Column> columns) : columns_(columns) {}
 
-  void begin_row(std::string_view attributes = "");  // ours: not escaped
+  void add_column(const Column& column) { columns_.push_back(column); }  // before the first row
+  void begin_row(std::string_view attributes = "");                      // ours: not escaped
   void add_text(std::string_view text);
   void add_name(std::string_view name);  // long ones are folded in the page, whole in its title
   void add_number(uint64_t value, std::string_view text);
@@ -29,7 +30,7 @@ class HtmlTable {
   std::string finish(std::string_view caption) const;
 
  private:
-  const std::vector<Column> columns_;
+  std::vector<Column> columns_;
   std::string rows_;
 };
 

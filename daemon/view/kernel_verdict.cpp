@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <initializer_list>
+#include <utility>
 
 namespace gpuperf {
 namespace {
@@ -22,6 +23,8 @@ constexpr double kLowOccupancy = 0.5;
 // A share of the samples that says something; enough of them, so that it is not by chance.
 constexpr double kMuch = 0.3;
 constexpr uint64_t kSamplesMin = 1'000;
+// DRAM that is so busy has little left to give.
+constexpr double kBusyDram = 0.6;
 // Warps that issue, or could: then it is the issue slots that are short.
 constexpr double kBusyIssue = 0.5;
 
@@ -87,7 +90,22 @@ std::string describe(const KernelStalls& stalls, const Group& group) {
   return text;
 }
 
-void judge_samples(const KernelStalls& stalls, std::vector<KernelVerdict>& verdicts) {
+// Waits for memory: DRAM says whether it is the latency of loads or all of its bandwidth. A copy
+// kernel on an H200 keeps DRAM at 68 % by GPM, a bf16 GEMM at 15 % (0029).
+KernelVerdict judge_memory(KernelVerdict verdict, double dram_ratio) {
+  verdict.reason += fmt::format("; DRAM {:.0f} % busy while it ran alone", 100 * dram_ratio);
+  if (dram_ratio >= kBusyDram) {
+    verdict.name = "memory bandwidth";
+    verdict.advice =
+        "bandwidth is the limit: move fewer bytes (fuse kernels, smaller types, reuse)";
+  } else {
+    verdict.advice = "load earlier or more at a time, improve locality, raise occupancy";
+  }
+  return verdict;
+}
+
+void judge_samples(const KernelStalls& stalls, std::optional<double> dram_ratio,
+                   std::vector<KernelVerdict>& verdicts) {
   if (stalls.samples < kSamplesMin) return;
   std::vector<std::pair<double, const Group*>> shares;
   for (const Group& group : kGroups) shares.emplace_back(get_share(stalls, group), &group);
@@ -109,6 +127,10 @@ void judge_samples(const KernelStalls& stalls, std::vector<KernelVerdict>& verdi
         {group->name,
          fmt::format("{:.0f} % of its warps' time: {}", 100 * share, describe(stalls, *group)),
          group->advice});
+    const bool waits_for_memory = group == &kGroups[0];
+    if (waits_for_memory && dram_ratio) {
+      verdicts.back() = judge_memory(std::move(verdicts.back()), *dram_ratio);
+    }
   }
 }
 
@@ -190,9 +212,10 @@ std::optional<Occupancy> get_occupancy(const LaunchShape& shape, const SmLimits&
 }
 
 std::vector<KernelVerdict> judge_kernel(const LaunchShape& shape, const SmLimits& sm,
-                                        const KernelStalls* stalls) {
+                                        const KernelStalls* stalls,
+                                        std::optional<double> dram_ratio) {
   std::vector<KernelVerdict> verdicts;
-  if (stalls != nullptr) judge_samples(*stalls, verdicts);
+  if (stalls != nullptr) judge_samples(*stalls, dram_ratio, verdicts);
   judge_launch(shape, sm, verdicts);
   // A launch that leaves most of the GPU idle matters more than what its few warps wait for.
   std::stable_partition(verdicts.begin(), verdicts.end(), [](const KernelVerdict& verdict) {

@@ -29,8 +29,10 @@ struct KernelVerdict {
   std::string_view advice;
 };
 // The most important first; empty = nothing stands out, or nothing is known. `stalls`: null = it
-// was never sampled.
+// was never sampled. `dram_ratio`: how busy DRAM was while it ran alone; nullopt = not known, and
+// waits for memory are not told from a lack of bandwidth.
 std::vector<KernelVerdict> judge_kernel(const LaunchShape& shape, const SmLimits& sm,
-                                        const KernelStalls* stalls);
+                                        const KernelStalls* stalls,
+                                        std::optional<double> dram_ratio = std::nullopt);
 
 }  // namespace gpuperf

@@ -3,6 +3,7 @@
 #include <absl/container/flat_hash_map.h>
 
 #include "daemon/view/call_nesting.h"
+#include "daemon/view/kernel_samples.h"
 #include "daemon/view/time_use.h"
 
 namespace gpuperf {
@@ -12,17 +13,41 @@ namespace {
 // Rows by what they are added under.
 class WeightRows {
  public:
-  void add(uint32_t path, uint32_t gpu_frame, uint64_t weight_ns) {
+  void add(uint32_t path, uint32_t gpu_frame, uint64_t weight_ns, uint32_t kernel = kNoIndex) {
     const uint64_t key = uint64_t{path} << 32 | gpu_frame;
     const auto [found, is_new] = index_.try_emplace(key, rows_.size());
-    if (is_new) rows_.push_back({.path = path, .gpu_frame = gpu_frame});
+    if (is_new) {
+      rows_.push_back({.path = path, .gpu_frame = gpu_frame});
+      kernels_.push_back(kernel);
+    }
     rows_[found->second].weight_ns += weight_ns;
     ++rows_[found->second].count;
   }
   std::vector<PathWeight> take() { return std::move(rows_); }
+  // With the rows of kernels that were sampled by stall; the pieces are those of its first row.
+  std::vector<PathWeight> take_by_stall(const Capture& capture, PathTable& table) {
+    const std::map<uint32_t, KernelStalls> samples = sum_samples(capture);
+    std::vector<PathWeight> rows;
+    for (size_t i = 0; i < rows_.size(); ++i) {
+      PathWeight& row = rows_[i];
+      const auto found = samples.find(kernels_[i]);
+      if (kernels_[i] == kNoIndex || found == samples.end()) {
+        rows.push_back(row);
+        continue;
+      }
+      for (const StallTime& part : split_by_stall(found->second, row.weight_ns)) {
+        row.stall_frame = table.find_stall_frame(part.stall);
+        row.weight_ns = part.time_ns;
+        rows.push_back(row);
+        row.count = 0;
+      }
+    }
+    return rows;
+  }
 
  private:
   std::vector<PathWeight> rows_;
+  std::vector<uint32_t> kernels_;  // of the capture, by row; kNoIndex = of no kernel
   absl::flat_hash_map<uint64_t, size_t> index_;
 };
 
@@ -57,9 +82,10 @@ std::vector<PathWeight> weigh_gpu_time(const Capture& capture, const ViewOptions
     uint32_t path = options.by_capture_site ? capture_sites.find(work.capture_site) : kNoIndex;
     if (path == kNoIndex) path = launches.find(work.launch);
     if (path == kNoIndex) path = table.find_path_without_launch(work);
-    rows.add(path, table.find_gpu_frame(work), work.duration_ns);
+    rows.add(path, table.find_gpu_frame(work), work.duration_ns,
+             work.kind == WorkKind::kKernel ? work.kernel : kNoIndex);
   }
-  return rows.take();
+  return options.with_stalls ? rows.take_by_stall(capture, table) : rows.take();
 }
 
 std::vector<PathWeight> weigh_host_time(const Capture& capture, ViewWeight weight,

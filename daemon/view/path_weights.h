@@ -11,15 +11,16 @@ namespace gpuperf {
 
 // What was added up along one path.
 struct PathWeight {
-  uint32_t path = 0;              // of the table
-  uint32_t gpu_frame = kNoIndex;  // a frame of the table behind it; kNoIndex = none
+  uint32_t path = 0;                // of the table
+  uint32_t gpu_frame = kNoIndex;    // a frame of the table behind it; kNoIndex = none
+  uint32_t stall_frame = kNoIndex;  // likewise, behind that
   uint64_t weight_ns = 0;
   uint64_t count = 0;  // pieces of GPU work, or calls
 };
 
-// By ViewWeight; one row per path and GPU frame, in order of first use. Their sum is exactly that
-// of the capture's records: of the work, of the time that threads were in calls, or of the time
-// that GPUs were idle.
+// By ViewWeight; one row per path, GPU frame and stall frame, in order of first use. Their sum is
+// exactly that of the capture's records: of the work, of the time that threads were in calls, or of
+// the time that GPUs were idle.
 std::vector<PathWeight> weigh_paths(const Capture& capture, const ViewOptions& options,
                                     PathTable& table);
 

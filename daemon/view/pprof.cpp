@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 #include <google/protobuf/io/coded_stream.h>
 
+#include <map>
 #include <utility>
 #include <vector>
 
 #include "daemon/model/session_names.h"
 #include "daemon/view/call_path.h"
 #include "daemon/view/gzip.h"
+#include "daemon/view/kernel_samples.h"
 #include "daemon/view/pprof_tables.h"
 #include "daemon/view/rows.h"
 #include "daemon/view/sample_rows.h"
@@ -26,11 +28,12 @@ class PprofWriter {
       : capture_(capture),
         options_(with_lines(options)),
         paths_(capture_, options_.path),
+        samples_(options.with_stalls ? sum_samples(capture) : std::map<uint32_t, KernelStalls>()),
         tables_(capture_, paths_, profile_) {}
 
   std::string write() {
     add_header();
-    for (const SampleRow& row : list_samples(capture_, options_, paths_)) add_sample(row);
+    for (const SampleRow& row : list_samples(capture_, options_, paths_)) add_samples(row);
     profile_.AppendToString(&bytes_);
     return to_gzip(bytes_);
   }
@@ -63,7 +66,20 @@ class PprofWriter {
                                       capture_.id, capture_.name, capture_.host)));
   }
 
-  void add_sample(const SampleRow& row) {
+  // One for each stall reason, where its kernel was sampled. The first one has its counts.
+  void add_samples(SampleRow row) {
+    const CaptureWork* work = find_row(capture_.work, row.work);
+    const bool is_kernel = work != nullptr && work->kind == WorkKind::kKernel;
+    const auto found = is_kernel ? samples_.find(work->kernel) : samples_.end();
+    if (found == samples_.end()) return add_sample(row, "");
+    for (const StallTime& part : split_by_stall(found->second, row.time_ns)) {
+      row.time_ns = part.time_ns;
+      add_sample(row, get_stall_name(part.stall).name);
+      row.calls = row.pieces = 0;
+    }
+  }
+
+  void add_sample(const SampleRow& row, std::string_view stall) {
     Sample& sample = sample_;
     sample.Clear();
     if (row.gpu_frame != kNoIndex) sample.add_location_id(tables_.find_location(row.gpu_frame));
@@ -76,6 +92,7 @@ class PprofWriter {
     if (const CaptureWork* work = find_row(capture_.work, row.work)) {
       sample.add_value(static_cast<int64_t>(row.pieces));
       add_work_labels(*work, sample);
+      if (!stall.empty()) tables_.add_text_label("stall", stall, sample);
     }
     add_process_labels(row.process, sample);
     append_sample();
@@ -128,6 +145,7 @@ class PprofWriter {
   Sample sample_;      // used again
   std::string bytes_;  // of samples
   PathTable paths_;
+  const std::map<uint32_t, KernelStalls> samples_;  // by kernel
   PprofTables tables_;
 };
 

@@ -4,12 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 
 #include "daemon/model/session_names.h"
 #include "daemon/view/call_path.h"
 #include "daemon/view/escape.h"
 #include "daemon/view/frame_text.h"
 #include "daemon/view/html_table.h"
+#include "daemon/view/kernel_samples.h"
+#include "daemon/view/kernel_verdict.h"
 #include "daemon/view/rows.h"
 #include "daemon/view/view_header.h"
 
@@ -51,6 +55,23 @@ std::string name_stream(const Capture& capture, uint32_t stream) {
 std::string name_function(const Capture& capture, uint32_t function) {
   const CaptureFunction* found = find_row(capture.functions, function);
   return found == nullptr ? "no probed call" : found->name;
+}
+
+// "long_scoreboard 61.0 %".
+std::string describe_first_stall(const KernelStalls& stalls) {
+  const auto most = std::ranges::max_element(stalls.stalls, {}, &StallCount::samples);
+  const auto stall = static_cast<uint32_t>(most - stalls.stalls.begin());
+  return fmt::format("{} {}", get_stall_name(stall).name,
+                     format_share(most->samples, stalls.samples));
+}
+
+// What its samples say; a capture does not have the GPU's limits, by which launches are judged.
+std::string list_verdicts(const KernelStalls& stalls, std::optional<double> dram_ratio) {
+  std::string text;
+  for (const KernelVerdict& verdict : judge_kernel({}, {}, &stalls, dram_ratio)) {
+    text += fmt::format("{}{}", text.empty() ? "" : ", ", verdict.name);
+  }
+  return text;
 }
 
 std::string note_missing(size_t shown, size_t all, std::string_view what) {
@@ -124,6 +145,8 @@ std::string make_report_kernels(const Capture& capture, const CaptureSummary& su
   if (summary.kernels.empty()) return "";
   uint64_t all_ns = 0;
   for (const KernelSummary& kernel : summary.kernels) all_ns += kernel.total_ns;
+  const std::map<uint32_t, KernelStalls> samples = sum_samples(capture);
+  const std::map<uint32_t, DramUse> dram_uses = find_dram_use(capture);
   HtmlTable table({{"Kernel"},
                    {"Share", true},
                    {"Total µs", true},
@@ -135,6 +158,10 @@ std::string make_report_kernels(const Capture& capture, const CaptureSummary& su
                    {"Max µs", true},
                    {"Latency p50 µs", true},
                    {"Latency p99 µs", true}});
+  if (!samples.empty()) {
+    table.add_column({"Stalls"});
+    table.add_column({"Limited by"});
+  }
   const size_t shown = std::min(summary.kernels.size(), kMostKernels);
   for (size_t index = 0; index < shown; ++index) {
     const KernelSummary& kernel = summary.kernels[index];
@@ -151,6 +178,15 @@ std::string make_report_kernels(const Capture& capture, const CaptureSummary& su
     for (const uint64_t time_ns : {kernel.latency_p50_ns, kernel.latency_p99_ns}) {
       kernel.latencies > 0 ? table.add_time(time_ns) : table.add_number(0, "–");
     }
+    if (samples.empty()) continue;
+    const auto sampled = samples.find(kernel.kernel);
+    table.add_text(sampled == samples.end() ? "" : describe_first_stall(sampled->second));
+    const auto dram = dram_uses.find(kernel.kernel);
+    table.add_text(sampled == samples.end()
+                       ? ""
+                       : list_verdicts(sampled->second, dram == dram_uses.end()
+                                                            ? std::optional<double>()
+                                                            : dram->second.ratio));
   }
   return table.finish(note_missing(shown, summary.kernels.size(), "Kernels by GPU time"));
 }

@@ -104,6 +104,13 @@ ViewHeader make_view_header(const Capture& capture, const ViewOptions& options, 
   header.lines.push_back(fmt::format("{} {}; {}", describe_weight(options.weight),
                                      format_duration(shown_ns), describe_window(capture)));
   header.lines.push_back(describe_matches(capture));
+  if (options.with_stalls && options.weight == ViewWeight::kGpuTime && !capture.stalls.empty()) {
+    uint64_t samples = 0;
+    for (const CaptureStall& row : capture.stalls) samples += row.samples;
+    header.lines.push_back(fmt::format(
+        "[GPU_Stall] below a kernel: its time by the shares of its PC samples ({} in all)",
+        format_grouped(samples, 0)));
+  }
   if (std::string gaps = describe_gaps(capture); !gaps.empty()) {
     header.lines.push_back(std::move(gaps));
   }

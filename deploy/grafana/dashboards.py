@@ -14,12 +14,17 @@ IN_FLIGHT = "gpuperf_function_in_flight_calls"
 BYTES = "gpuperf_function_bytes_total"
 KERNEL = "gpuperf_kernel_duration_seconds"
 LATENCY = "gpuperf_kernel_launch_latency_seconds"
+STEP = "gpuperf_step_seconds"
 BUSY = "gpuperf_gpu_busy_seconds_total"
 
 WHO_WAITS = ("GPU busy and threads waiting: the GPU is the bottleneck, look at its kernels. GPU idle and few threads waiting: the host is "
              "the bottleneck, it launches too late. GPU idle and threads waiting: something else blocks, such as another rank, a copy, "
              "a lock or a call that hangs.")
 IN_CALLS = "Threads inside probed calls, on average; nested calls count in each. Counted when a call returns."
+
+
+def memory_held(selector):
+    return f'gpuperf_memory_live_bytes{{{selector},kind=~"device|async|virtual|array"}}'
 
 
 def slow_rate(width, selector, steps=(0.1, 1)):
@@ -122,13 +127,20 @@ ON_HOST = [
         latency_lines(8, HOST)]),
     ("What is slow", 10, [slow_by(8, "function", "function", HOST), threads_in_calls(8, "function", HOST),
                          threads_in_calls(8, "comm", HOST)]),
+    ("Steps of inference and training", 8, [
+        lines("Steps", "cps", 6, "Steps per second by phase. gpuperfctl steps names the processes.", (total("function, phase", STEP + "_count", HOST), "{{function}} {{phase}}")),
+        lines("p99 of steps", "s", 6, "99 % of the steps of a phase were shorter.", (quantile(0.99, "function, phase", STEP, HOST), "{{function}} {{phase}}")),
+        lines("Tokens", "cps", 6, "Tokens per second that steps worked on, by phase: prefill reads prompts, decode generates.",
+              (total("function, phase", "gpuperf_step_tokens_total", HOST), "{{function}} {{phase}}")),
+        lines("Processes that hang", "short", 6, "In a step, or in training between steps, for 10 times the p99.",
+              (f"sum by (instance, where) (gpuperf_step_stalled_processes{{{HOST}}})", "{{instance}} {{where}}"))]),
     ("Pods and processes", 8, [table(
         "Pods and processes", 24, "Most time in calls first. threads: average number of threads in calls. oldest: age of the oldest call in flight. Click a name for details.", ("instance", "namespace", "pod", "comm"), {
             "threads": ("short", total("instance, namespace, pod, comm", SECONDS, HOST)),
             "calls/s": ("cps", total("instance, namespace, pod, comm", CALLS, HOST)),
             "slow/s": ("cps", total("instance, namespace, pod, comm", SLOW, HOST)),
             "oldest": ("s", f"max by (instance, namespace, pod, comm) ({OLDEST}{{{HOST}}})"),
-            "GPU memory": ("bytes", f"sum by (instance, namespace, pod, comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})")})]),
+            "GPU memory": ("bytes", f"sum by (instance, namespace, pod, comm) ({memory_held(HOST)})")})]),
     ("GPUs", 7, [
         lines("SM clock", "hertz", 6, "Clock of the multiprocessors. If it is lower than usual, see Clocks throttled.",
               (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}")),
@@ -144,8 +156,8 @@ WORKLOAD = [
     ("Now", 4, [
         stat("Calls", "cps", 4, "Probed calls per second.", total("", CALLS, OWNER)),
         slow_rate(4, OWNER), error_share(4, OWNER), oldest(4, OWNER),
-        stat("GPU memory held", "bytes", 4, "Device memory held by injected processes, from allocations seen since their sessions began.",
-             or_zero(f"sum(gpuperf_gpu_allocated_bytes{{{OWNER}}})")),
+        stat("GPU memory held", "bytes", 4, "Allocated on GPUs and not released.",
+             or_zero(f"sum({memory_held(OWNER)})")),
         overhead(4, HOST + ',pod=~"$pod",comm=~"$comm"')]),
     ("Where its time goes", 10, [
         threads_in_calls(8, "function", OWNER), slow_by(8, "function", "function", OWNER),
@@ -257,11 +269,18 @@ KERNELS = [
             "mean": ("s", ratio("kernel_name", KERNEL + "_sum", KERNEL + "_count", HOST)),
             "p99": ("s", quantile(0.99, "kernel_name", KERNEL, HOST)),
             "launch p99": ("s", quantile(0.99, "kernel_name", LATENCY, HOST))})]),
+    ("Ranks that communicate", 8, [
+        lines("Ranks that are waited for", "percentunit", 8, "Share of the last 10 s that all other ranks on the host waited for this one alone. gpuperfctl nccl says why.",
+              (top(10, f"max by (communicator, rank, cause) (gpuperf_nccl_late_ratio{{{HOST}}} > 0)"), "{{communicator}} rank {{rank}} {{cause}}"), reach=1),
+        lines("Time waited", "percentunit", 8, "For the last rank on the host, by recorded kernels.",
+              (top(10, total("communicator, rank", "gpuperf_nccl_wait_seconds_total", HOST + ',basis="gpu"')), "{{communicator}} rank {{rank}}"), reach=1),
+        lines("Bus bandwidth", "Bps", 8, "By the shortest kernel of the ranks on a host, with the factors of nccl-tests.",
+              (top(10, ratio("communicator, operation", "gpuperf_nccl_bus_bytes_total", "gpuperf_nccl_bus_seconds_total", HOST)), "{{communicator}} {{operation}}"))]),
     ("Copies, graphs and memory", 8, [
         lines("Bytes copied", "Bps", 6, "As done by the GPUs, graphs included.", (total("kind", "gpuperf_gpu_copied_bytes_total", HOST), "{{kind}}")),
         lines("Bytes requested", "Bps", 6, "As requested by calls on the host, of all processes.", (total("kind", "gpuperf_memcpy_bytes_total", HOST), "{{kind}}")),
         lines("Graph launches", "cps", 6, "CUDA graphs, each as a whole.", (total("comm", "gpuperf_graph_launches_total", HOST), "{{comm}}")),
-        lines("Memory held", "bytes", 6, "Device memory of injected processes.", (top(10, f"sum by (comm) (gpuperf_gpu_allocated_bytes{{{HOST}}})"), "{{comm}}"))]),
+        lines("Memory held", "bytes", 6, "Allocated on GPUs and not released. Which stacks hold it: gpuperfctl memory --stacks.", (top(10, f"sum by (comm) ({memory_held(HOST)})"), "{{comm}}"))]),
     ("GPU state", 8, [
         lines("SM clock / maximum", "percentunit", 6, "100 % is the GPU's maximum clock.",
               (f'gpuperf_gpu_clock_hertz{{{GPU},clock="sm"}} / gpuperf_gpu_clock_max_hertz{{{GPU},clock="sm"}}', "{{instance}} GPU {{gpu}}"), reach=1),

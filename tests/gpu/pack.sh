@@ -43,13 +43,13 @@ if [[ ! -x $CUDA/bin/nvcc ]]; then
   exit 1
 fi
 for program in trace_threads trace_paths trace_graphs gpm_load stall_kernels; do
-  "$CUDA/bin/nvcc" -std=c++20 -O2 -gencode 'arch=compute_90,code=[sm_90,compute_90]' --cudart static \
+  "$CUDA/bin/nvcc" -std=c++20 -O2 -lineinfo -gencode 'arch=compute_90,code=[sm_90,compute_90]' --cudart static \
     -I. -Xcompiler -pthread,-rdynamic -o "$BUNDLE/traces/$program" "tests/gpu/$program.cu" -ldl
 done
 g++ -std=c++20 -O2 -shared -fPIC -I. -isystem "$CUDA/include" -o "$BUNDLE/traces/liblaunch_truth.so" \
   tests/gpu/launch_truth.cpp -ldl
 
-cp deploy/config.json tests/gpu/{run,bench}.sh tests/gpu/*.py tests/gpu/session_{launch.cu,client.cpp} "$BUNDLE/"
+cp deploy/config.json tests/gpu/{run,bench}.sh tests/gpu/*.py tests/gpu/session_{launch.cu,client.cpp} tests/gpu/stall_kernels.cu "$BUNDLE/"
 (git describe --always --dirty 2>/dev/null || echo unknown) >"$BUNDLE/VERSION"
 
 size_mib=$(du -sm "$BUNDLE" | cut -f1)

@@ -21,7 +21,7 @@ int target_landing_pad(int value, int second);  // begins with endbr64 and push;
 int target_seven(uint64_t kind, uint64_t packed, const void* outer, const char** text, void* null,
                  long unused, uint64_t count);
 int target_allocate(void** made, uint64_t bytes, int status);  // returns status; 0: *made = made
-int target_gemm(int m, int n, int k, int status);  // returns status
+int target_gemm(int m, int n, int k, int status);              // returns status
 // 0: returns 1 in the middle. 2: spins value us, returns at the end. Else jumps to a function that
 // returns value: by a conditional jump when mode is negative.
 int target_exits(int mode, int value);

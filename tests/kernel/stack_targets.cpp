@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-using gpuperf::Step;
+using gpuperf::WalkStep;
 
 namespace {
 
@@ -15,7 +15,7 @@ constexpr size_t kLargeBytes = 150 * 1024;
 // Keeps a frame until the call before has returned.
 void keep() { asm volatile("" ::: "memory"); }
 
-[[gnu::noinline]] void recurse(const Step& step, int frames) {
+[[gnu::noinline]] void recurse(const WalkStep& step, int frames) {
   if (frames > 1) {
     recurse(step, frames - 1);
   } else {
@@ -24,14 +24,14 @@ void keep() { asm volatile("" ::: "memory"); }
   keep();
 }
 
-const Step* signal_step = nullptr;
+const WalkStep* signal_step = nullptr;
 
 void on_signal(int) {
   signal_step->run(signal_step->context);
   keep();
 }
 
-[[gnu::noinline]] void raise_signal(const Step& step, int flags) {
+[[gnu::noinline]] void raise_signal(const WalkStep& step, int flags) {
   signal_step = &step;
   struct sigaction before {};
   struct sigaction handler {};
@@ -56,22 +56,22 @@ asm(".text\n"
     "  jmp stack_target\n"
     ".size stack_jump, . - stack_jump\n");
 
-[[gnu::noinline]] void stack_inner(const Step& step) {
+[[gnu::noinline]] void stack_inner(const WalkStep& step) {
   step.run(step.context);
   keep();
 }
 
-[[gnu::noinline]] void stack_outer(const Step& step) {
+[[gnu::noinline]] void stack_outer(const WalkStep& step) {
   stack_inner(step);
   keep();
 }
 
-[[gnu::noinline]] void stack_recursive(const Step& step) {
+[[gnu::noinline]] void stack_recursive(const WalkStep& step) {
   recurse(step, kRecursionFrames);
   keep();
 }
 
-[[gnu::noinline]] void stack_large(const Step& step) {
+[[gnu::noinline]] void stack_large(const WalkStep& step) {
   char memory[kLargeBytes];
   std::memset(memory, 1, sizeof memory);
   asm volatile("" ::"r"(memory) : "memory");
@@ -79,19 +79,19 @@ asm(".text\n"
   keep();
 }
 
-[[gnu::noinline]] void stack_never_touched(const Step& step) {
+[[gnu::noinline]] void stack_never_touched(const WalkStep& step) {
   char memory[kLargeBytes];
   asm volatile("" ::"r"(memory) : "memory");
   step.run(step.context);
   keep();
 }
 
-[[gnu::noinline]] void stack_signal_handler(const Step& step) {
+[[gnu::noinline]] void stack_signal_handler(const WalkStep& step) {
   raise_signal(step, 0);
   keep();
 }
 
-[[gnu::noinline]] void stack_signal_stack(const Step& step) {
+[[gnu::noinline]] void stack_signal_stack(const WalkStep& step) {
   static char memory[kSignalStackBytes];
   stack_t before{};
   stack_t own{};

@@ -42,8 +42,8 @@ Callers get_callers(const RawStack& stack) {
 }
 
 // The one place that the calls of a test come from.
-[[gnu::noinline]] void run_steps(Chain chain, std::span<const Step> steps) {
-  for (const Step& step : steps) chain(step);
+[[gnu::noinline]] void run_steps(Chain chain, std::span<const WalkStep> steps) {
+  for (const WalkStep& step : steps) chain(step);
   asm volatile("");
 }
 
@@ -82,12 +82,12 @@ class StackWalkTest : public FunctionProbeTest {
   }
 
   // Steps.
-  static constexpr Step kCall{stack_target};
-  Step truth() { return {record_truth, this}; }
-  Step take() {
+  static constexpr WalkStep kCall{stack_target};
+  WalkStep truth() { return {record_truth, this}; }
+  WalkStep take() {
     return {[](void* self) { static_cast<StackWalkTest*>(self)->take_stacks(); }, this};
   }
-  static Step run(const std::function<void()>& action) {
+  static WalkStep run(const std::function<void()>& action) {
     return {[](void* known) { (*static_cast<const std::function<void()>*>(known))(); },
             const_cast<std::function<void()>*>(&action)};
   }
@@ -176,9 +176,10 @@ class StackWalkTest : public FunctionProbeTest {
     EXPECT_EQ(get_callers(taken.sent[0]), callers);
   }
   // Calls three times and expects the stack to be copied first, then walked, then named only.
-  void expect_learned(Chain chain, const std::function<void()>& attach_probes, Step call = kCall) {
-    run_steps(chain, std::vector<Step>{truth(), run(attach_probes), call, take(), call, take(),
-                                       call, take()});
+  void expect_learned(Chain chain, const std::function<void()>& attach_probes,
+                      WalkStep call = kCall) {
+    run_steps(chain, std::vector<WalkStep>{truth(), run(attach_probes), call, take(), call, take(),
+                                           call, take()});
 
     ASSERT_THAT(taken_, SizeIs(3));
     ASSERT_GT(truth_.size(), 3u);
@@ -252,7 +253,7 @@ TEST_P(StackWalkTest, LeadsFromASignalStackToTheOneThatWasInterrupted) {
 TEST_P(StackWalkTest, IsCutWhereItIsTooDeep) {
   probe_target();
 
-  run_steps(stack_recursive, std::vector<Step>{truth(), kCall, take(), kCall, take()});
+  run_steps(stack_recursive, std::vector<WalkStep>{truth(), kCall, take(), kCall, take()});
 
   ASSERT_GT(truth_.size(), 300u);
   const Callers kept(truth_.begin(), truth_.begin() + GPUPERF_STACK_FRAMES);
@@ -267,8 +268,8 @@ TEST_P(StackWalkTest, IsSentAgainOnceItWasForgotten) {
     forget_sent_stack(*programs_, taken_.back().sent[0].id);
   };
 
-  run_steps(stack_outer,
-            std::vector<Step>{truth(), kCall, take(), kCall, take(), run(forget), kCall, take()});
+  run_steps(stack_outer, std::vector<WalkStep>{truth(), kCall, take(), kCall, take(), run(forget),
+                                               kCall, take()});
 
   expect_walked(taken_[2], StackEnd::kComplete, truth_);
   EXPECT_EQ(taken_[2].calls[0].stack_id, taken_[1].calls[0].stack_id);
@@ -304,7 +305,7 @@ TEST_P(StackWalkTest, IsWalkedInAForkedProcessByTheRulesOfItsParent) {
   const std::function<void()> let_fork = [&forks] { forks = true; };
 
   run_steps(stack_outer,
-            std::vector<Step>{{call, &forks}, take(), run(let_fork), {call, &forks}, take()});
+            std::vector<WalkStep>{{call, &forks}, take(), run(let_fork), {call, &forks}, take()});
 
   ASSERT_THAT(taken_[1].sent, SizeIs(1));
   const RawStack& sent = taken_[1].sent[0];

@@ -379,7 +379,7 @@ class SamplingTest(unittest.TestCase):
                 true_us[work.name] = true_us.get(work.name, 0) + (work.end_unix_ns - work.start_unix_ns) // 1000
             for name, us in true_us.items():
                 self.assertEqual(sum(found[name].values()), us, name)
-                waits = found[name][0x120, "long_scoreboard"]
+                waits = found[name][0xe0, "long_scoreboard"]
                 self.assertAlmostEqual(waits / us, 0.75, delta=0.01)
                 self.assertEqual(waits + found[name][0x130, "selected"], us)
             self.assertEqual(sum(total.samples for total in peer.last.records["sampling"]), sum(true_us.values()))

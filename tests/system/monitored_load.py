@@ -17,7 +17,7 @@ import urllib.request
 from containers_test import find_cgroup_root
 from gpuperf_system import SOURCE, WORKLOADS, free_port, start_workload, wait_until
 from gpus_test import FakeDriver
-from injector_workload import FAKES, Workload
+from injector_workload import FAKES, INJECTOR, Workload
 
 POD_UID = "11112222-3333-4444-5555-666677778888"
 STANDINS = WORKLOADS / "standin"
@@ -28,9 +28,12 @@ DEPLOY = json.loads((SOURCE / "deploy/config.json").read_text(encoding="utf-8"))
 def make_config(folder):
     """The shipped functions in the stand-ins, and those of the workloads; 5 ms is slow, the budget holds."""
     return {"cuda_func_sym": DEPLOY["cuda_func_sym"], "cublas_func_sym": DEPLOY["cublas_func_sym"],
-            "custom_sym": {name: name for name in ("slow_sleep", "slow_spin", "park_inner", "busy_tight", "busy_rare")},
+            "nccl_func_sym": DEPLOY["nccl_func_sym"],
+            "custom_sym": {name: name for name in ("slow_sleep", "park_inner", "busy_tight", "busy_rare")}
+            | {"slow_spin": {"symbol": "slow_spin", "role": "step", "args": [{"name": "tokens", "arg": 0, "type": "i32"}]}},
             "libraries": {"cuda_func_sym": [f"{STANDINS}/libcudart.so*", f"{FAKES}/libcuda.so*"],
                           "cublas_func_sym": [f"{STANDINS}/libcublas.so*"],
+                          "nccl_func_sym": [f"{FAKES.parent / 'nccl'}/libnccl.so*"],
                           "custom_sym": [str(WORKLOADS / "slow_calls"), str(WORKLOADS / "parked_calls"),
                                          f"{folder}/busy_loop"]},
             "slow": {"default_threshold_ms": 5, "log_per_second": 1},
@@ -78,6 +81,25 @@ class Load(contextlib.ExitStack):
         self.injected.do("init")
         self.injected.do("graph make decode 8")
         self.daemon.set(events="1:8:79")
+        self.start_ranks()
+
+    def start_ranks(self):
+        """A job of two ranks, one of which is late."""
+        environment = {"CUDA_INJECTION64_PATH": str(INJECTOR), "GPUPERF_SETTLE_MS": "0", "GPUPERF_INIT_WAIT_MS": "5000",
+                       "GPUPERF_SOCKET": str(self.daemon.path / "run/ingest.sock"),
+                       "LD_LIBRARY_PATH": f"{FAKES}:{FAKES / 'cupti_13'}:{FAKES.parent / 'nccl'}"}
+        folder = self.daemon.path / "ranks"
+        folder.mkdir()
+        ranks = [subprocess.Popen([WORKLOADS / "nccl_ranks", folder, str(rank), "2", *cause], stdin=subprocess.PIPE,
+                                  stdout=subprocess.DEVNULL, env=os.environ | environment)
+                 for rank, cause in enumerate(((), ("sleep", "20")))]
+        for rank in ranks:
+            self.callback(rank.wait)
+            self.callback(rank.kill)
+        self.daemon.wait_attached("ncclAllReduce", seconds=60)
+        for rank in ranks:
+            rank.stdin.write(b"go\n")
+            rank.stdin.close()
 
     def run(self, *command, cgroup=None, **options):
         """A workload that goes on until the end; without standard output."""

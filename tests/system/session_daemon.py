@@ -16,9 +16,9 @@ import time
 MAGIC = 0x46525047
 HELLO, WELCOME, CONTROL, BATCH, STATUS, REFUSE = range(1, 7)
 (NAME, SHAPE, PLACE, GAP, KERNEL, MEMCPY, MEMSET, API, GRAPH, SYNC, MEMORY, OVERHEAD, STALLS,
- SAMPLING) = range(1, 15)
+ SAMPLING, CUBIN) = range(1, 16)
 KIND_NAMES = ("", "name", "shape", "place", "gap", "kernel", "memcpy", "memset", "api", "graph", "sync",
-              "memory", "overhead", "stalls", "sampling")
+              "memory", "overhead", "stalls", "sampling", "cubin")
 STALLS_NAMES = ("other", "barrier", "branch_resolving", "dispatch_stall", "drain", "imc_miss", "lg_throttle",
                 "long_scoreboard", "math_pipe_throttle", "membar", "mio_throttle", "misc", "no_instructions",
                 "not_selected", "selected", "short_scoreboard", "sleeping", "tex_throttle", "wait",
@@ -56,6 +56,7 @@ BODY = {  # after the record's header of 8 bytes: kind, length, id
     "overhead": ("<2Q2I", "start_unix_ns duration_ns type pad"),
     "stalls": ("<Q2I", "cubin_crc pc_offset_bytes count"),
     "sampling": ("<5Q2I", "start_unix_ns duration_ns samples dropped_samples other_samples period flags"),
+    "cubin": ("<Q4I", "cubin_crc size_bytes offset_bytes piece_bytes pad"),
 }
 Stalls = collections.namedtuple("Stalls", "name_id cubin_crc pc_offset_bytes samples idle_samples")
 BODY = {name: (struct.Struct(form), collections.namedtuple(name.title(), "id " + fields))
@@ -109,6 +110,8 @@ def decode_batch(body):
             record = Stalls(record_id, record.cubin_crc, record.pc_offset_bytes,
                             {STALLS_NAMES[stall]: samples for stall, samples, _, _ in counts},
                             {STALLS_NAMES[stall]: idle for stall, _, idle, _ in counts if idle})
+        elif kind == CUBIN:
+            assert length_bytes == 8 + form.size + (record.piece_bytes + 7) // 8 * 8, (record, length_bytes)
         else:
             assert length_bytes == 8 + form.size, (name, length_bytes)
             assert getattr(record, "pad", 0) == 0, record

@@ -16,6 +16,10 @@
 // steady THREADS [COUNT] | halt launches all the time, so many at once, until told
 // idle CAUSE MS TIMES           work with a known cause of idle time between: planted_idle.h
 // open PATH                     maps a library
+// load HOW PATH                 a module of the image in the file: "plain"; "wrapped", a fat binary
+// as
+//                               nvcc links it in; "freed", which has gone when the call returns;
+//                               "compiled" of PTX, by the driver
 // profiler start PATH ARGUMENT | profiler stop
 // fail FUNCTION | untimed COUNT | reversed COUNT
 // truth | forget | state        what was done; nothing before now counts; what CUPTI says
@@ -30,8 +34,11 @@
 #include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
+#include <deque>
+#include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <sstream>
 #include <string>
@@ -129,6 +136,30 @@ std::string launch_path(std::istream& line) {
   if (!(line >> work.stream)) work.stream = 7;
   work.name = kNames[path % 3];
   return say("{\"id\": %" PRIu64 "}", kPaths[path % 20](work, duration_ns, false));
+}
+
+std::string load_module(std::istream& line) {
+  std::string how, path;
+  line >> how >> path;
+  std::ifstream file(path);
+  static std::deque<std::string>& images = *new std::deque<std::string>;  // as a program's own stay
+  std::string& image =
+      images.emplace_back((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (how == "compiled") image = "compile " + path;
+  struct Wrapper {
+    uint32_t magic = 0x466243b1, version = 1;
+    const void* fat_binary = nullptr;
+    void* unused = nullptr;
+  };
+  static Wrapper wrapper;
+  wrapper.fat_binary = image.data();
+  const void* const given = how == "wrapped" ? &wrapper : static_cast<const void*>(image.data());
+  static const auto load = reinterpret_cast<CUresult (*)(CUmodule*, const void*)>(
+      dlsym(RTLD_DEFAULT, "cuModuleLoadData"));
+  CUmodule module = nullptr;
+  const CUresult result = load(&module, given);
+  if (how == "freed") image.assign(image.size(), '\0');
+  return say("{\"result\": %" PRIu64 "}", static_cast<uint64_t>(result));
 }
 
 std::string use_memory(std::istream& line) {
@@ -381,6 +412,7 @@ std::string answer(const std::string& verb, std::istream& line) {
       {"launch", launch},
       {"paths", launch_paths},
       {"path", launch_path},
+      {"load", load_module},
       {"memory", use_memory},
       {"graph", use_graph},
       {"sync", [](std::istream&) { return fake_synchronise(), "{}"; }},

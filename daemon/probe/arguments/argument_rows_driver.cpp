@@ -102,27 +102,81 @@ void add_sets(std::vector<DecoderRow>& rows) {
   }
 }
 
+// A row of which each call is reported: what processes hold is known from those.
+DecoderRow make_reported(std::vector<std::string_view> symbols, FieldRows fields) {
+  return {
+      .symbols = std::move(symbols), .fields = std::move(fields), .report = CallReport::kMemory};
+}
+
+// CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR.
+FieldRows make_array_fields() {
+  return {in_memory(make_u64("width", 1), {0}), in_memory(make_u64("height", 1), {8}),
+          in_memory(make_u32("format", 1), {16}), in_memory(make_u32("channels", 1), {20})};
+}
+FieldRows make_deep_array_fields() {
+  return {in_memory(make_u64("width", 1), {0}),     in_memory(make_u64("height", 1), {8}),
+          in_memory(make_u64("depth", 1), {16}),    in_memory(make_u32("format", 1), {24}),
+          in_memory(make_u32("channels", 1), {28}), in_memory(make_u32("flags", 1), {32})};
+}
+
 // Bytes as asked for. Reserving and mapping addresses allocates nothing: sizes there are shown and
 // not added up.
 void add_memory(std::vector<DecoderRow>& rows) {
   const FieldRow flags = make_u32("flags", 2);
   const FieldRow range = make_u64("range_bytes", 1);
+  const FieldRow result = make_hidden_pointer(0, ValueUse::kResult);
   rows.insert(
       rows.end(),
-      {{{"cuMemAlloc_v2", "cuMemAllocHost_v2"}, {make_bytes(1)}},
-       {{"cuMemAllocManaged", "cuMemHostAlloc"}, {make_bytes(1), flags}},
-       {{"cuMemAllocAsync"}, {make_bytes(1), make_stream(2)}},
-       {{"cuMemAllocFromPoolAsync"}, {make_bytes(1), make_pointer("pool", 2), make_stream(3)}},
-       {{"cuMemAllocPitch_v2"}, {factor("width_bytes", 2), factor("height", 3)}},
-       {{"cuMemHostRegister_v2"}, {address(0), make_bytes(1), flags}},
-       {{"cuMemHostUnregister", "cuMemFree_v2", "cuMemFreeHost"}, {address(0)}},
-       {{"cuMemFreeAsync"}, {address(0), make_stream(1)}},
-       {{"cuMemCreate"}, {make_bytes(1)}},
-       {{"cuMemRelease"}, {make_pointer("handle", 0)}},
+      {make_reported({"cuMemAlloc_v2", "cuMemAllocHost_v2"}, {make_bytes(1), result}),
+       make_reported({"cuMemAllocManaged", "cuMemHostAlloc"}, {make_bytes(1), flags, result}),
+       make_reported({"cuMemAllocAsync"}, {make_bytes(1), make_stream(2), result}),
+       make_reported({"cuMemAllocFromPoolAsync"},
+                     {make_bytes(1), make_pointer("pool", 2), make_stream(3), result}),
+       make_reported({"cuMemAllocPitch_v2"},
+                     {factor("width_bytes", 2), factor("height", 3), result}),
+       make_reported({"cuMemHostRegister_v2"}, {address(0), make_bytes(1), flags}),
+       make_reported(
+           {"cuMemHostUnregister", "cuMemFree_v2", "cuMemFreeHost", "cuIpcCloseMemHandle"},
+           {address(0)}),
+       make_reported({"cuMemFreeAsync"}, {address(0), make_stream(1)}),
+       // A CUipcMemHandle (64 bytes) by value: on the stack.
+       make_reported({"cuIpcOpenMemHandle_v2"}, {make_u32("flags", 1), result}),
        {{"cuMemAddressReserve"}, {range}},
-       {{"cuMemAddressFree", "cuMemUnmap", "cuMemSetAccess"}, {address(0), range}},
-       {{"cuMemMap"}, {address(0), range, make_u64("offset_bytes", 2), make_pointer("handle", 3)}},
+       {{"cuMemAddressFree", "cuMemSetAccess"}, {address(0), range}},
        {{"cuMemPrefetchAsync_v2"}, {address(0), make_bytes(1)}}});
+}
+
+void add_virtual_memory(std::vector<DecoderRow>& rows) {
+  const FieldRow result = make_hidden_pointer(0, ValueUse::kResult);
+  const FieldRow range = make_u64("range_bytes", 1);
+  rows.insert(rows.end(),
+              {make_reported({"cuMemCreate"}, {make_bytes(1), result}),
+               make_reported({"cuMemImportFromShareableHandle"}, {result}),
+               make_reported({"cuMemRetainAllocationHandle"}, {address(1), result}),
+               make_reported({"cuMemRelease"}, {make_pointer("handle", 0)}),
+               make_reported({"cuMemUnmap"}, {address(0), range}),
+               make_reported({"cuMemMap"}, {address(0), range, make_u64("offset_bytes", 2),
+                                            make_pointer("handle", 3)})});
+}
+
+void add_arrays(std::vector<DecoderRow>& rows) {
+  const FieldRow result = make_hidden_pointer(0, ValueUse::kResult);
+  rows.insert(rows.end(), {make_reported({"cuArrayCreate_v2"}, make_array_fields() + result),
+                           make_reported({"cuArray3DCreate_v2"}, make_deep_array_fields() + result),
+                           make_reported({"cuMipmappedArrayCreate"},
+                                         make_deep_array_fields() + make_u32("levels", 2) + result),
+                           make_reported({"cuArrayDestroy", "cuMipmappedArrayDestroy"},
+                                         {make_pointer("handle", 0)})});
+}
+
+// What a context allocated ends with it.
+void add_contexts(std::vector<DecoderRow>& rows) {
+  rows.insert(rows.end(),
+              {make_reported({"cuCtxCreate_v4"}, {make_hidden_pointer(0, ValueUse::kResult)}),
+               make_reported({"cuCtxDestroy_v2"}, {make_pointer("context", 0)}),
+               make_reported({"cuDevicePrimaryCtxRetain"}, {make_i32("device", 1)}),
+               make_reported({"cuDevicePrimaryCtxRelease_v2", "cuDevicePrimaryCtxReset_v2"},
+                             {make_i32("device", 0)})});
 }
 
 void add_launches(std::vector<DecoderRow>& rows) {
@@ -177,6 +231,9 @@ std::vector<DecoderRow> make_driver_rows() {
   add_copies_with_params(rows);
   add_sets(rows);
   add_memory(rows);
+  add_virtual_memory(rows);
+  add_arrays(rows);
+  add_contexts(rows);
   add_launches(rows);
   add_waits(rows);
   return rows;

@@ -21,6 +21,13 @@ FieldRow make_type(uint8_t source) {
 
 FieldRow make_reduction(uint8_t source) { return make_code("op", source, kReductions); }
 FieldRow make_communicator(uint8_t source) { return make_pointer("comm", source); }
+// Where the call leaves its communicator.
+FieldRow make_new_communicator(uint8_t source) {
+  FieldRow row = make_pointer("comm_at", source);
+  row.use = ValueUse::kResult;
+  return row;
+}
+FieldRow make_id(std::string_view name, uint8_t source) { return make_pointer(name, source); }
 
 }  // namespace
 
@@ -30,7 +37,7 @@ FieldRow make_communicator(uint8_t source) { return make_pointer("comm", source)
 // ncclGather, ncclScatter). The rank itself is no argument of these calls: it lies within the
 // communicator, and ncclCommInitRank shows it beside the address where the communicator is left.
 std::vector<DecoderRow> make_nccl_rows() {
-  return {
+  std::vector<DecoderRow> rows = {
       {{"ncclAllReduce"},
        {make_count("count", 2), make_type(3), make_reduction(4), make_communicator(5),
         make_stream(6), make_pointer("send", 0), make_pointer("receive", 1)}},
@@ -56,19 +63,24 @@ std::vector<DecoderRow> make_nccl_rows() {
        {make_count("count", 1), make_type(2), make_i32("peer", 3), make_communicator(4),
         make_stream(5), make_pointer("buffer", 0)}},
       // The unique id between the second and the last argument is 128 bytes by value: on the stack.
+      // Its beginning is a random number, then the address of who made it: enough to tell it by.
       {{"ncclCommInitRank", "ncclCommInitRankConfig"},
-       {make_i32("rank", 2), make_i32("ranks", 1), make_pointer("comm_at", 0)}},
+       {make_i32("rank", 2), make_i32("ranks", 1), make_new_communicator(0),
+        make_id("unique_id", 6), make_id("", 7), make_id("", 8)}},
       {{"ncclCommInitRankScalable"},
-       {make_i32("rank", 2), make_i32("ranks", 1), make_pointer("comm_at", 0)}},
+       {make_i32("rank", 2), make_i32("ranks", 1), make_new_communicator(0),
+        in_memory(make_id("unique_id", 4), {0}), in_memory(make_id("", 4), {8}),
+        in_memory(make_id("", 4), {16})}},
       {{"ncclCommInitAll"}, {make_i32("devices", 1), make_pointer("comm_at", 0)}},
       {{"ncclCommSplit"},
-       {make_communicator(0), make_i32("color", 1), make_i32("key", 2),
-        make_pointer("comm_at", 3)}},
+       {make_communicator(0), make_i32("color", 1), make_i32("key", 2), make_new_communicator(3)}},
       {{"ncclCommFinalize", "ncclCommDestroy", "ncclCommAbort"}, {make_communicator(0)}},
-      {{"ncclMemAlloc"}, {make_bytes(1)}},
-      {{"ncclMemFree"}, {make_pointer("address", 0)}},
       {{"ncclGroupStart", "ncclGroupEnd"}, {}},
   };
+  for (DecoderRow& row : rows) row.report = CallReport::kNccl;
+  rows.push_back({{"ncclMemAlloc"}, {make_bytes(1)}});
+  rows.push_back({{"ncclMemFree"}, {make_pointer("address", 0)}});
+  return rows;
 }
 
 }  // namespace gpuperf

@@ -11,7 +11,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <mutex>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -48,6 +51,7 @@ std::atomic<bool> g_is_up = false;
 std::atomic<uint32_t> g_correlation = 0;
 std::atomic<uint32_t> g_graphs = 0;
 std::atomic<int> g_calls_under_way = 0;
+FakeImage g_image;                 // guarded by g_truth_lock
 std::atomic<int> g_in_driver = 0;  // calls that give work or map memory, past all hooks
 std::atomic<uint64_t> g_injection_ns = 0;
 std::atomic<uint64_t> g_slowed_launches = 0;
@@ -84,6 +88,14 @@ FakeGraph* make_graph() {
 [[noreturn]] void crash(const char* how) {
   std::fprintf(stderr, "fake CUDA: %s on a GPU\n", how);
   std::abort();
+}
+
+void note_work(const FakeWork& work) {
+  {
+    const std::scoped_lock lock(g_truth_lock);
+    g_works.push_back(work);
+  }
+  if (const FakeTools* tools = g_tools.load()) tools->on_work(work);
 }
 
 // A call from its beginning to its end, with the tools that were there at each.
@@ -125,13 +137,7 @@ class Call {
     } while (!g_busy_until_unix_ns.compare_exchange_weak(busy, work.end_unix_ns));
     note(work);
   }
-  void note(const FakeWork& work) const {
-    {
-      const std::scoped_lock lock(g_truth_lock);
-      g_works.push_back(work);
-    }
-    if (const FakeTools* tools = g_tools.load()) tools->on_work(work);
-  }
+  void note(const FakeWork& work) const { note_work(work); }
 
  private:
   FakeCall call_;
@@ -144,6 +150,7 @@ struct Request {
   uint64_t duration_ns = 0;
   FakeGraph* graph = nullptr;  // that is launched
   const Call* by = nullptr;    // the runtime call that makes it; null = the workload itself
+  bool is_open = false;        // what it was is said later
   uint32_t correlation_id = 0;
 };
 thread_local Request* t_request = nullptr;
@@ -186,7 +193,7 @@ void obey(uint32_t callback_id, Request& request) {
         call.work(work, node.kind == FakeWorkKind::kKernel ? FakeWorkKind::kNode : node.kind,
                   node.duration_ns);
       }
-    } else {
+    } else if (!request.is_open) {
       call.work(request.work, request.kind, request.duration_ns);
     }
     request.correlation_id = call.correlation_id();
@@ -246,6 +253,32 @@ uint32_t change_memory(uint32_t callback_id, uint64_t address, uint64_t bytes, u
   work.detail = operation;
   call.note(work);
   return call.correlation_id();
+}
+
+FakeImage find_image(const void* image) {
+  static constexpr char kCompile[] = "compile ";
+  const auto* bytes = static_cast<const unsigned char*>(image);
+  if (std::memcmp(bytes, kCompile, sizeof(kCompile) - 1) == 0) {
+    std::ifstream file(reinterpret_cast<const char*>(bytes) + sizeof(kCompile) - 1);
+    auto& made = *new std::string((std::istreambuf_iterator<char>(file)), {});
+    return {.bytes = made.data(), .size = made.size(), .is_compiled = true};
+  }
+  const auto read = [](const void* from, auto number) {
+    std::memcpy(&number, from, sizeof(number));
+    return number;
+  };
+  if (read(bytes, uint32_t{0}) == 0x466243b1) {
+    bytes = reinterpret_cast<const unsigned char*>(read(bytes + 8, uint64_t{0}));
+  }
+  if (read(bytes, uint32_t{0}) == 0xba55ed50) {
+    bytes += 16;
+    bytes += read(bytes + 4, uint32_t{0});  // the first entry's header
+  }
+  // A cubin ends with its program headers.
+  return {.bytes = bytes,
+          .size = read(bytes + 32, uint64_t{0}) +
+                  size_t{read(bytes + 56, uint16_t{0})} * read(bytes + 54, uint16_t{0}),
+          .is_compiled = false};
 }
 
 // As the real driver does in cuInit.
@@ -349,6 +382,10 @@ uint32_t fake_cuda_last_correlation_id() { return g_correlation; }
 void fake_cuda_set_tools(const FakeTools* tools) { g_tools = tools; }
 bool fake_cuda_is_up() { return g_is_up; }
 int fake_cuda_count_in_driver() { return g_in_driver; }
+FakeImage fake_cuda_get_image() {
+  const std::scoped_lock lock(g_truth_lock);
+  return g_image;
+}
 int fake_cuda_others_in_calls() { return g_calls_under_way - (t_depth > 0 ? 1 : 0); }
 uint64_t fake_cuda_injection_ns() { return g_injection_ns; }
 uint64_t fake_cuda_slowed_launches() { return g_slowed_launches; }
@@ -383,6 +420,16 @@ __attribute__((noinline)) CUresult cuMemAlloc(CUdeviceptr* address, size_t) {
 __attribute__((noinline)) CUresult cuMemFree(CUdeviceptr) {
   map_memory();
   return CUDA_SUCCESS;
+}
+// A cubin, a fat binary with one that is not compressed, or its wrapper; else the text "compile
+// PATH", which stands for PTX, of which the driver makes the cubin in that file.
+__attribute__((noinline)) CUresult cuModuleLoadData(CUmodule* module, const void* image) {
+  map_memory();
+  *module = nullptr;
+  const FakeImage found = find_image(image);
+  const std::scoped_lock lock(g_truth_lock);
+  g_image = found;
+  return found.size > 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_IMAGE;
 }
 CUresult cuDevicePrimaryCtxGetState(CUdevice, unsigned* flags, int* is_active) {
   *flags = 0;
@@ -454,6 +501,20 @@ uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver)
   const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
   request.by = &call;
   return launch();
+}
+
+uint32_t fake_launch_open() {
+  const Call call(false, CUPTI_RUNTIME_TRACE_CBID_cudaLaunchKernel_v7000);
+  Request request{.by = &call, .is_open = true};
+  return ask(request, find_entries().launch_kernel, nullptr, 1u, 1u, 1u, 32u, 1u, 1u, 0u,
+             find_handle(request.work), nullptr, nullptr);
+}
+
+void fake_launch_close(uint32_t correlation_id, const FakeWork& work) {
+  FakeWork over = work;
+  over.kind = FakeWorkKind::kKernel;
+  over.correlation_id = correlation_id;
+  note_work(over);
 }
 
 uint32_t fake_memcpy(const FakeWork& work, uint64_t duration_ns, bool is_peer) {

@@ -83,6 +83,13 @@ uint32_t fake_cuda_last_correlation_id();
 int fake_cuda_others_in_calls();
 // Calls that give work or map memory and are past all hooks: CUPTI's PC sampling would hang.
 int fake_cuda_count_in_driver();
+// The image that the last module was made of, where the driver has it; 0 = there is none.
+struct FakeImage {
+  const void* bytes = nullptr;
+  size_t size = 0;
+  bool is_compiled = false;  // by the driver: the program never had it
+};
+FakeImage fake_cuda_get_image();
 // How long the injected library kept cuInit; 0 = none was loaded.
 uint64_t fake_cuda_injection_ns();
 // Graph launches with GRAPH_TRACE on, by graphs that still carried the instruments of node records.
@@ -90,6 +97,10 @@ uint64_t fake_cuda_slowed_launches();
 
 // Each returns the correlation id of its call. `work.kind`, times and id are filled in here.
 uint32_t fake_launch(const FakeWork& work, uint64_t duration_ns, bool by_driver);
+// A kernel whose end is not known yet; and what it was, once it is over. Takes no place on the
+// timeline: it waits for others.
+uint32_t fake_launch_open();
+void fake_launch_close(uint32_t correlation_id, const FakeWork& work);
 uint32_t fake_memcpy(const FakeWork& work, uint64_t duration_ns, bool is_peer);
 uint32_t fake_memset(const FakeWork& work, uint64_t duration_ns);
 uint32_t fake_allocate(uint64_t address, uint64_t bytes);

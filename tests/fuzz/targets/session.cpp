@@ -66,11 +66,14 @@ std::string find_fault(std::string_view packet) {
   const RealtimeOffset offset(clock);
   const std::function<uint32_t(uint32_t)> find_thread = [](uint32_t tid) { return tid; };
   SessionTables tables;
+  Shares cubin_room({.total = uint64_t{1} << 20});
   const SessionContext context{.session_id = 1,
                                .now_unix_ns = clock.unix_ns(),
                                .name_bytes_max = 1'024,
                                .clock = offset,
-                               .find_thread = find_thread};
+                               .find_thread = find_thread,
+                               .cubin_room = cubin_room,
+                               .holder = {.uid = 1, .pid = 1}};
   // The source asks for the kind first; but a wrong front hides nothing behind it.
   (void)decode_session_message(bytes);
   (void)decode_session_hello(bytes);

@@ -447,5 +447,40 @@ TEST_F(CaptureBuilderTest, LossesAreGapsAndMakeFarMatchesDoubtful) {
   EXPECT_EQ(capture.launches[0].match, LaunchMatch::kAmbiguous);
 }
 
+TEST_F(CaptureBuilderTest, SamplesAreAddedUpByKernelAndState) {
+  kernel(5, 1'000, 500);
+  const auto sample = [&](uint32_t name_id, uint32_t offset, uint32_t stall, uint32_t samples) {
+    SessionBatch batch{.session_id = kSession};
+    batch.stalls = {{.name_id = name_id,
+                     .pc_offset_bytes = offset,
+                     .counts = {{.stall = stall, .samples = samples, .idle_samples = 1}}}};
+    apply(batch);
+  };
+  sample(1, 0x10, GPUPERF_STALL_wait, 5);
+  sample(1, 0x20, GPUPERF_STALL_wait, 7);
+  sample(1, 0x20, GPUPERF_STALL_barrier, 3);
+  sample(2, 0x10, GPUPERF_STALL_wait, 2);
+
+  const Capture capture = build();
+
+  const auto find = [&](std::string_view name) {
+    const auto found = std::ranges::find(capture.kernels, name, &CaptureKernel::name);
+    return static_cast<uint32_t>(found - capture.kernels.begin());
+  };
+  EXPECT_THAT(capture.stalls,
+              testing::UnorderedElementsAre(
+                  CaptureStall{0, find("square(float*, int)"), GPUPERF_STALL_barrier, 3, 1},
+                  CaptureStall{0, find("square(float*, int)"), GPUPERF_STALL_wait, 12, 2},
+                  CaptureStall{0, find("plain"), GPUPERF_STALL_wait, 2, 1}));
+}
+
+TEST_F(CaptureBuilderTest, SamplesOfAnotherTimeAreLeftOut) {
+  kernel(5, 1'000, 500);
+  SessionBatch batch{.session_id = kSession};
+  batch.stalls = {{.name_id = 1, .counts = {{.stall = GPUPERF_STALL_wait, .samples = 5}}}};
+  apply(batch);
+  EXPECT_EQ(build({.start_mono_ns = 0, .end_mono_ns = 1'000}).stalls.size(), 0u);
+}
+
 }  // namespace
 }  // namespace gpuperf

@@ -230,6 +230,18 @@ void add_limits(v1::KernelStats& kernel) {
   hot.set_share_ratio(0.6);
   hot.set_stall("long_scoreboard");
   hot.set_stall_samples(12'000);
+  v1::HotLine& line = *stalls.add_lines();
+  line.mutable_source()->set_file("/src/a.cu");
+  line.mutable_source()->set_line(4);
+  line.mutable_source()->set_function("twice(float)");
+  line.mutable_source()->set_outer_file("/src/a.cu");
+  line.mutable_source()->set_outer_line(13);
+  line.set_samples(12'000);
+  line.set_share_ratio(0.6);
+  line.set_stall("long_scoreboard");
+  line.set_stall_samples(9'000);
+  stalls.set_unlined_samples(8'000);
+  stalls.set_unlined_reason("their module has no line table");
   v1::KernelVerdict& verdict = *kernel.add_verdicts();
   verdict.set_name("small launch");
   verdict.set_reason("32 blocks on 132 SMs");
@@ -263,6 +275,9 @@ TEST_F(CliGpuTest, ShowsWhatLimitsOneKernel) {
               HasSubstr("Limited by small launch\n  32 blocks on 132 SMs\n  Try: more blocks\n"));
   EXPECT_THAT(result.out, HasSubstr("long_scoreboard  waits for data from global or local memory"));
   EXPECT_THAT(result.out, HasSubstr("0x120"));
+  EXPECT_THAT(result.out, HasSubstr("60.0 %   12,000  long_scoreboard 75.0 %  /src/a.cu:4 "
+                                    "twice(float) at /src/a.cu:13"));
+  EXPECT_THAT(result.out, HasSubstr("Source lines of 8,000 samples are not known: their module"));
   EXPECT_EQ(ordered_json::parse(run({"kernels", "show", "x", "-o", "json"}).out),
             to_json(daemon_.answers.kernels[0]));
 }

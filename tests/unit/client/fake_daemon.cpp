@@ -317,6 +317,27 @@ grpc::Status FakeDaemon::ListSessions(grpc::ServerContext*, const v1::ListSessio
   return note("ListSessions", *request);
 }
 
+grpc::Status FakeDaemon::ListStepProcesses(grpc::ServerContext*,
+                                           const v1::ListStepProcessesRequest* request,
+                                           v1::ListStepProcessesResponse* response) {
+  fill_page(request->page(), answers.step_processes, response->mutable_processes(),
+            response->mutable_next_page_token());
+  return note("ListStepProcesses", *request);
+}
+
+grpc::Status FakeDaemon::ListSteps(grpc::ServerContext*, const v1::ListStepsRequest* request,
+                                   v1::ListStepsResponse* response) {
+  fill_page(request->page(), answers.steps, response->mutable_steps(),
+            response->mutable_next_page_token());
+  return note("ListSteps", *request);
+}
+
+grpc::Status FakeDaemon::GetStep(grpc::ServerContext*, const v1::GetStepRequest* request,
+                                 v1::GetStepResponse* response) {
+  *response = answers.step;
+  return note("GetStep", *request);
+}
+
 grpc::Status FakeDaemon::Control::SetOverheadDemand(grpc::ServerContext*,
                                                     const v1::SetOverheadDemandRequest* request,
                                                     v1::SetOverheadDemandResponse* response) {
@@ -365,6 +386,12 @@ grpc::Status FakeDaemon::Control::ListAttachable(grpc::ServerContext*,
   }
   const grpc::Status status = daemon_.note("ListAttachable", *request);
   return status.ok() ? daemon_.answers.control_failure : status;
+}
+
+grpc::Status FakeDaemon::ListNccl(grpc::ServerContext*, const v1::ListNcclRequest* request,
+                                  v1::ListNcclResponse* response) {
+  *response = answers.nccl;
+  return note("ListNccl", *request);
 }
 
 grpc::Status FakeDaemon::ListGpus(grpc::ServerContext*, const v1::ListGpusRequest* request,
@@ -425,6 +452,21 @@ grpc::Status FakeDaemon::CheckConfig(grpc::ServerContext*, const v1::CheckConfig
                                      v1::CheckConfigResponse* response) {
   *response = answers.check;
   return note("CheckConfig", *request);
+}
+
+grpc::Status FakeDaemon::ListMemory(grpc::ServerContext*, const v1::ListMemoryRequest* request,
+                                    v1::ListMemoryResponse* response) {
+  fill_page(request->page(), answers.memory, response->mutable_processes(),
+            response->mutable_next_page_token());
+  return note("ListMemory", *request);
+}
+
+grpc::Status FakeDaemon::ListOutOfMemory(grpc::ServerContext*,
+                                         const v1::ListOutOfMemoryRequest* request,
+                                         v1::ListOutOfMemoryResponse* response) {
+  fill_page(request->page(), answers.out_of_memory, response->mutable_incidents(),
+            response->mutable_next_page_token());
+  return note("ListOutOfMemory", *request);
 }
 
 grpc::Status FakeDaemon::ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest* request,

@@ -28,7 +28,13 @@ struct FakeAnswers {
   std::vector<v1::Shape> shapes;
   std::vector<v1::KernelStats> kernels;
   std::vector<v1::Session> sessions;
+  std::vector<v1::StepProcess> step_processes;
+  std::vector<v1::Step> steps;
+  v1::GetStepResponse step;
   v1::ListGpusResponse gpus;
+  std::vector<v1::ProcessMemory> memory;
+  std::vector<v1::OutOfMemory> out_of_memory;
+  v1::ListNcclResponse nccl;
   v1::GetConfigResponse config;
   v1::CheckConfigResponse check;
   std::vector<v1::WatchSlowCallsResponse> watch;  // sent at once; then the stream stays open
@@ -99,8 +105,20 @@ class FakeDaemon final : public v1::Observe::Service {
                            v1::ListKernelsResponse*) override;
   grpc::Status ListSessions(grpc::ServerContext*, const v1::ListSessionsRequest*,
                             v1::ListSessionsResponse*) override;
+  grpc::Status ListNccl(grpc::ServerContext*, const v1::ListNcclRequest*,
+                        v1::ListNcclResponse*) override;
+  grpc::Status ListStepProcesses(grpc::ServerContext*, const v1::ListStepProcessesRequest*,
+                                 v1::ListStepProcessesResponse*) override;
+  grpc::Status ListSteps(grpc::ServerContext*, const v1::ListStepsRequest*,
+                         v1::ListStepsResponse*) override;
+  grpc::Status GetStep(grpc::ServerContext*, const v1::GetStepRequest*,
+                       v1::GetStepResponse*) override;
   grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,
                         v1::ListGpusResponse*) override;
+  grpc::Status ListMemory(grpc::ServerContext*, const v1::ListMemoryRequest*,
+                          v1::ListMemoryResponse*) override;
+  grpc::Status ListOutOfMemory(grpc::ServerContext*, const v1::ListOutOfMemoryRequest*,
+                               v1::ListOutOfMemoryResponse*) override;
   grpc::Status ListCaptures(grpc::ServerContext*, const v1::ListCapturesRequest*,
                             v1::ListCapturesResponse*) override;
   grpc::Status GetCapture(grpc::ServerContext*, const v1::GetCaptureRequest*,

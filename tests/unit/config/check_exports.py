@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks that every symbol of deploy/config.json is exported by the library it is meant for.
+"""Checks that every symbol of deploy/config.json is exported by the library it is meant for, C++ names in any overload.
 
 Libraries are looked for under $CUDA_HOME/lib64 (else /usr/local/cuda/lib64), libcuda also among its
 stubs, and libtorch under $GPUPERF_LIBTORCH_DIR or where python3 finds torch. A library that is not
@@ -46,7 +46,10 @@ def exported(path):
                            capture_output=True, text=True, check=True).stdout.splitlines()
     # "address type name@@version"; only code can be probed.
     rows = (line.split() for line in lines)
-    return {re.sub("@.*", "", row[2]) for row in rows if len(row) == 3 and row[1] in "TWi"}
+    symbols = {re.sub("@.*", "", row[2]) for row in rows if len(row) == 3 and row[1] in "TWi"}
+    names = subprocess.run(["c++filt", "--no-params"], input="\n".join(symbols),
+                           capture_output=True, text=True, check=True).stdout.splitlines()
+    return symbols | set(names)
 
 
 def main():

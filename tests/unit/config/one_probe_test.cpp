@@ -42,14 +42,38 @@ TEST(OneProbeTest, TakesTheUsersWordForExceptions) {
   EXPECT_EQ(errors_of("custom_sym", "f", R"({"symbol": "f", "sample": 1})").size(), 1u);
 }
 
+TEST(OneProbeTest, MakesEachCallOfAFunctionWithARoleReported) {
+  const auto parsed = parse_probe(
+      "custom_sym", "f",
+      R"({"role": "step", "symbol": "f", "args": [{"name": "tokens", "arg": 1, "type": "i32"}]})");
+
+  ASSERT_TRUE(std::holds_alternative<ProbeSpec>(parsed));
+  const auto plan = std::get<ProbeSpec>(parsed).arguments;
+  ASSERT_NE(plan, nullptr);
+  EXPECT_EQ(plan->report, CallReport::kStep);
+  EXPECT_EQ(plan->step_role, StepRole::kStep);
+  ASSERT_EQ(plan->fields.size(), 1u);
+  EXPECT_EQ(plan->fields[0].name, "tokens");
+}
+
+TEST(OneProbeTest, RefusesARoleThatDoesNotExist) {
+  EXPECT_EQ(
+      errors_of("custom_sym", "f", R"({"symbol": "f", "role": "request"})"),
+      (std::vector<ConfigError>{
+          {"$.custom_sym.f.role",
+           "must be one of step, step_part, step_wait, backward and optimizer, is \"request\"",
+           "docs/steps.md says what each is for"}}));
+  EXPECT_EQ(errors_of("custom_sym", "f", R"({"symbol": "a:b", "role": "step"})").size(), 1u);
+}
+
 TEST(OneProbeTest, SaysWhatIsWrongUnderItsPath) {
   EXPECT_EQ(errors_of("cuda_func_sym", "malloc", R"({"symbol": "a b", "colour": 1})"),
             (std::vector<ConfigError>{
                 {"$.cuda_func_sym.malloc.symbol", "must be a symbol without spaces: \"a b\"",
                  "`nm -D LIBRARY` lists the symbols a library exports"},
                 {"$.cuda_func_sym.malloc.colour", "unknown key",
-                 "the keys of a probe are symbol, library, slow_threshold_ms, args, probe, "
-                 "sample and may_throw"}}));
+                 "the keys of a probe are symbol, library, slow_threshold_ms, args, role, "
+                 "probe, sample and may_throw"}}));
 }
 
 TEST(OneProbeTest, SaysWhatIsWrongWithTheText) {

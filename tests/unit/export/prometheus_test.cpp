@@ -1,9 +1,11 @@
 #include "daemon/export/prometheus.h"
 
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 
+#include "daemon/model/memory.h"
 #include "daemon/model/metric_catalog.h"
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/golden_file.h"
@@ -105,7 +107,30 @@ class PrometheusTest : public ::testing::Test {
     for (const int ms : {1, 3, 3, 40}) writes.add(std::chrono::milliseconds(ms));
     snapshot.self.steps = {{std::string(kStoreWriteStep), writes.get()}};
     drops_.add(DropCause::kBpfSlowRingFull, 17);
+    Step step{.start_mono_ns = 1'000,
+              .completed_mono_ns = 3'001'000,
+              .tokens = {8, StepQuality::kExact},
+              .threshold_ns = 2'000'000};
+    StepSeries decode{.function_id = linear_id, .phase = StepPhase::kDecode};
+    add_step(decode.totals, step);
+    snapshot.steps = {.series = {decode}, .stalls = {0, 3, 1}, .stalled = {4, 1, 0}};
     build_golden_gpu(rank);
+    builder_.snapshot().nccl.communicators = {make_communicator(0xabc, 7)};
+  }
+  // Of two ranks on one host, the second of which is late.
+  static std::shared_ptr<const NcclCommunicatorRow> make_communicator(uint64_t id, uint32_t pid) {
+    NcclCommunicatorRow row{.id = id, .ranks = 4};
+    NcclRankRow rank{.process = {.pid = pid}, .rank = 2, .collectives = 5};
+    rank.waited_ns = {1'500'000'000, 1'000'000'000};
+    rank.operations[0] = {.calls = 5, .bytes = 4'096, .timed_calls = 4, .gpu_ns = 2'000'000};
+    row.local_ranks = {rank, {.process = {.pid = pid + 1}}};
+    row.sizes = {{.operation = NcclOperation::kAllReduce,
+                  .timed = 4,
+                  .timed_bytes = 1'000,
+                  .timed_ns = 500'000}};
+    row.lateness = NcclLateness{
+        .rank_index = 1, .basis = NcclBasis::kHost, .covered_ns = 100, .caused_ns = 25};
+    return std::make_shared<const NcclCommunicatorRow>(row);
   }
   void build_golden_gpu(const Owner& owner) {
     GpuReport& gpu = builder_.snapshot().gpu;
@@ -132,6 +157,24 @@ class PrometheusTest : public ::testing::Test {
     session.status.clock_error_ns = 250;
     gpu.sessions = {std::make_shared<const SessionRow>(session)};
     gpu.lost_records[GPUPERF_SESSION_LOSS_QUEUE_FULL] = 6;
+    MemoryReport memory;
+    MemoryProcess holder = make_memory(owner, 3 << 20);
+    holder.has_leaked = true;
+    holder.sites = {make_leak(40 << 20)};
+    memory.processes = {std::make_shared<const MemoryProcess>(holder)};
+    memory.out_of_memory_counts = {{owner, 2}};
+    builder_.snapshot().memory = std::make_shared<const MemoryReport>(memory);
+  }
+  static MemoryProcess make_memory(const Owner& owner, uint64_t live_bytes) {
+    MemoryProcess process;
+    process.owner = owner;
+    process.kinds[static_cast<size_t>(MemoryKind::kDevice)] = {
+        .live_bytes = live_bytes, .peak_bytes = live_bytes + 10, .allocations = 1};
+    return process;
+  }
+  static MemorySite make_leak(uint64_t grown_bytes) {
+    return {.growth = MemoryGrowth{
+                .window_ns = 40'000'000'000, .grown_bytes = grown_bytes, .is_leak = true}};
   }
   // One with every value, and one that was lost.
   static std::shared_ptr<const GpuHealthReport> make_gpus() {
@@ -186,6 +229,73 @@ TEST_F(PrometheusTest, RendersTheGoldenExposition) {
   const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
 
   expect_golden(source_path("tests/unit/export/golden/metrics.txt"), scrape(metrics));
+}
+
+TEST_F(PrometheusTest, AddsUpMemoryOfRunningProcessesWithOneOwner) {
+  MemoryReport memory;
+  const Owner owner{.comm = "train"};
+  MemoryProcess leaking = make_memory(owner, 100);
+  leaking.has_leaked = true;
+  leaking.sites = {make_leak(400), make_leak(800)};
+  MemoryProcess quiet = make_memory(owner, 20);
+  MemoryProcess healed = make_memory({.comm = "healed"}, 1);
+  healed.has_leaked = true;
+  MemoryProcess exited = make_memory(owner, 7);
+  exited.exited = true;
+  for (const MemoryProcess& process : {leaking, quiet, healed, exited}) {
+    memory.processes.push_back(std::make_shared<const MemoryProcess>(process));
+  }
+  memory.out_of_memory_counts = {{owner, 3}};
+  builder_.snapshot().memory = std::make_shared<const MemoryReport>(memory);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
+
+  const auto samples = parse_samples(scrape(metrics));
+  const auto find = [&](const std::string& metric, const std::string& comm,
+                        const std::string& more = "") {
+    return samples.at(metric + "{comm=\"" + comm +
+                      "\",container=\"\",pod=\"\",namespace=\"\",slurm_job=\"\",slurm_rank=\"\"" +
+                      more + "}");
+  };
+  const std::string kind = ",kind=\"device\"";
+  EXPECT_EQ(find("gpuperf_memory_live_bytes", "train", kind), 120);
+  EXPECT_EQ(find("gpuperf_memory_peak_bytes", "train", kind), 140);
+  EXPECT_EQ(find("gpuperf_memory_leak_bytes_per_second", "train"), 30);
+  EXPECT_EQ(find("gpuperf_memory_leak_bytes_per_second", "healed"), 0);
+  EXPECT_EQ(find("gpuperf_memory_allocation_failures_total", "train"), 3);
+}
+
+TEST_F(PrometheusTest, FoldsOwnersOfMemoryBeyondTheBound) {
+  MemoryReport memory;
+  for (const char* comm : {"a", "b", "c"}) {
+    memory.processes.push_back(
+        std::make_shared<const MemoryProcess>(make_memory({.comm = comm}, 10)));
+  }
+  builder_.snapshot().memory = std::make_shared<const MemoryReport>(memory);
+  const PrometheusMetrics metrics(board_, drops_, 1, 100);
+
+  const std::string text = scrape(metrics);
+  EXPECT_THAT(text, HasSubstr("gpuperf_memory_live_bytes{comm=\"other\","));
+  EXPECT_EQ(drops_.get(DropCause::kMetricsSeriesFull), 2u);
+}
+
+TEST_F(PrometheusTest, ExportsAsManyRanksAsThereIsRoomFor) {
+  builder_.snapshot().nccl.communicators = {make_communicator(1, 7), make_communicator(2, 9),
+                                            make_communicator(2, 9)};
+  const PrometheusMetrics metrics(board_, drops_, 3, 100);
+
+  for (int i = 0; i < 2; ++i) {
+    const std::string text = scrape(metrics);
+    EXPECT_THAT(
+        text,
+        HasSubstr("gpuperf_nccl_stuck_seconds{communicator=\"0000000000000001\",rank=\"pid8\""));
+    EXPECT_THAT(
+        text, HasSubstr("gpuperf_nccl_stuck_seconds{communicator=\"0000000000000002\",rank=\"2\""));
+    EXPECT_THAT(text, ::testing::Not(HasSubstr("rank=\"pid10\""))) << "that would be the fourth";
+  }
+  EXPECT_EQ(drops_.get(DropCause::kMetricsSeriesFull), 1u) << "once";
+  builder_.snapshot().nccl.communicators = {make_communicator(2, 9)};
+  (void)scrape(metrics);
+  EXPECT_THAT(scrape(metrics), HasSubstr("rank=\"pid10\"")) << "others had gone before";
 }
 
 TEST_F(PrometheusTest, ExportsEveryMetricOfTheCatalog) {
@@ -314,6 +424,20 @@ TEST_F(PrometheusTest, MergesSetsWhoseLabelsAreTheSame) {
   EXPECT_EQ(samples.at(function_sample("gpuperf_function_calls_total", "f", "bad\uFFFD")), 2);
 }
 
+TEST_F(PrometheusTest, MergesStepsOfFunctionsWithTheSameName) {
+  StepSeries series{.function_id = add_function("f"), .phase = StepPhase::kDecode};
+  series.totals.slow = 2;
+  builder_.snapshot().steps.series.push_back(series);
+  series.function_id = add_function("f");
+  builder_.snapshot().steps.series.push_back(series);
+  const PrometheusMetrics metrics(board_, drops_, kNoBound, 100);
+
+  const auto samples = parse_samples(scrape(metrics));
+
+  EXPECT_EQ(
+      samples.at("gpuperf_slow_steps_total{category=\"cuda\",function=\"f\",phase=\"decode\"}"), 4);
+}
+
 TEST_F(PrometheusTest, NamesErrorsAndAddsThoseBeyondTheSlots) {
   const uint32_t f = add_function("f");
   FunctionTotals totals;
@@ -383,7 +507,7 @@ TEST_F(PrometheusTest, LeavesTheHistogramOutWhereNothingIsTimed) {
   const std::string text = scrape(metrics);
 
   EXPECT_THAT(text, HasSubstr(function_sample("gpuperf_function_calls_total", "f", "p") + " 3"));
-  EXPECT_THAT(text, Not(HasSubstr("gpuperf_function_duration_seconds")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("gpuperf_function_duration_seconds")));
 }
 
 TEST_F(PrometheusTest, ShowsOnlyTheDirectionsThatHaveBytes) {
@@ -399,8 +523,8 @@ TEST_F(PrometheusTest, ShowsOnlyTheDirectionsThatHaveBytes) {
   };
   EXPECT_THAT(text, HasSubstr(bytes("host_to_device") + " 70"));
   EXPECT_THAT(text, HasSubstr(bytes("default") + " 5"));
-  EXPECT_THAT(text, Not(HasSubstr("direction=\"plain\"")));
-  EXPECT_THAT(text, Not(HasSubstr("gpuperf_function_flops_total")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("direction=\"plain\"")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("gpuperf_function_flops_total")));
 }
 
 TEST_F(PrometheusTest, AddsUpTheBytesOfCopiesByKind) {
@@ -443,7 +567,7 @@ TEST_F(PrometheusTest, NamesTheLatestSlowCallOfEachBucketInOpenMetrics) {
   const std::string bucket =
       function_sample("gpuperf_function_duration_seconds_bucket", "f", "p", ",le=\"0.002097152\"");
   EXPECT_THAT(text, HasSubstr(bucket + " 3 # {slow_call_id=\"7\"} 0.0015 2.0015\n"));
-  EXPECT_THAT(text, Not(HasSubstr("slow_call_id=\"8\"")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("slow_call_id=\"8\"")));
   EXPECT_THAT(text, HasSubstr("# TYPE gpuperf_function_calls counter\n"));
   EXPECT_THAT(text, HasSubstr("\ngpuperf_function_calls_total{"));
   EXPECT_TRUE(text.ends_with("\n# EOF\n"));
@@ -458,7 +582,7 @@ TEST_F(PrometheusTest, WritesNumbersWithoutNoise) {
   for (const char* edge : {"1.024e-06", "8.192e-06", "0.008388608", "+Inf"}) {
     EXPECT_THAT(text, HasSubstr("le=\"" + std::string(edge) + "\""));
   }
-  EXPECT_THAT(text, Not(HasSubstr("0000000001")));
+  EXPECT_THAT(text, ::testing::Not(HasSubstr("0000000001")));
 }
 
 TEST_F(PrometheusTest, ShowsTheOldestCallInFlightOfEverySet) {

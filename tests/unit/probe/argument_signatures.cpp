@@ -193,12 +193,22 @@ std::vector<Row> runtime_rows() {
 
 std::vector<Row> driver_rows() {
   return {
+      SIGNATURE("cuda.h", cuArray3DCreate),
+      SIGNATURE("cuda.h", cuArrayCreate),
+      SIGNATURE("cuda.h", cuArrayDestroy),
+      SIGNATURE("cuda.h", cuCtxCreate),
+      SIGNATURE("cuda.h", cuCtxDestroy),
       SIGNATURE("cuda.h", cuCtxSynchronize),
+      SIGNATURE("cuda.h", cuDevicePrimaryCtxRelease),
+      SIGNATURE("cuda.h", cuDevicePrimaryCtxReset),
+      SIGNATURE("cuda.h", cuDevicePrimaryCtxRetain),
       SIGNATURE("cuda.h", cuEventQuery),
       SIGNATURE("cuda.h", cuEventRecord),
       SIGNATURE("cuda.h", cuEventSynchronize),
       SIGNATURE("cuda.h", cuGraphLaunch),
       SIGNATURE("cuda.h", cuGraphUpload),
+      SIGNATURE("cuda.h", cuIpcCloseMemHandle),
+      SIGNATURE("cuda.h", cuIpcOpenMemHandle),
       SIGNATURE("cuda.h", cuLaunchCooperativeKernel),
       SIGNATURE("cuda.h", cuLaunchHostFunc),
       SIGNATURE("cuda.h", cuLaunchKernel),
@@ -220,11 +230,15 @@ std::vector<Row> driver_rows() {
       SIGNATURE("cuda.h", cuMemHostAlloc),
       SIGNATURE("cuda.h", cuMemHostRegister),
       SIGNATURE("cuda.h", cuMemHostUnregister),
+      SIGNATURE("cuda.h", cuMemImportFromShareableHandle),
       SIGNATURE("cuda.h", cuMemMap),
       SIGNATURE("cuda.h", cuMemPrefetchAsync),
       SIGNATURE("cuda.h", cuMemRelease),
+      SIGNATURE("cuda.h", cuMemRetainAllocationHandle),
       SIGNATURE("cuda.h", cuMemSetAccess),
       SIGNATURE("cuda.h", cuMemUnmap),
+      SIGNATURE("cuda.h", cuMipmappedArrayCreate),
+      SIGNATURE("cuda.h", cuMipmappedArrayDestroy),
       SIGNATURE("cuda.h", cuMemcpy),
       SIGNATURE("cuda.h", cuMemcpy2DAsync),
       SIGNATURE("cuda.h", cuMemcpy2DUnaligned),
@@ -381,7 +395,10 @@ std::vector<MemoryField> memory_fields() {
 #define PART(symbol, name, type, member, part_type, part) \
   MemoryField { symbol, name, offsetof(type, member) + offsetof(part_type, part), sizeof(part_type::part) }
   // clang-format on
-  std::vector<MemoryField> fields;
+  std::vector<MemoryField> fields = {{"ncclCommInitRankScalable", "unique_id", 0, 8},
+                                     {"ncclCommInitRankScalable", "unique_id 2", 8, 8},
+                                     {"ncclCommInitRankScalable", "unique_id 3", 16, 8}};
+  static_assert(sizeof(ncclUniqueId) >= 24);
   for (const char* symbol : {"cudaMemcpy3D", "cudaMemcpy3DAsync"}) {
     fields.insert(fields.end(), {PART(symbol, "dst", Copy, dstPtr, cudaPitchedPtr, ptr),
                                  PART(symbol, "src", Copy, srcPtr, cudaPitchedPtr, ptr),
@@ -418,6 +435,19 @@ std::vector<MemoryField> memory_fields() {
                                  FIELD(symbol, "width_bytes", CUDA_MEMCPY3D_PEER, WidthInBytes),
                                  FIELD(symbol, "height", CUDA_MEMCPY3D_PEER, Height),
                                  FIELD(symbol, "depth", CUDA_MEMCPY3D_PEER, Depth)});
+  }
+  fields.insert(fields.end(),
+                {FIELD("cuArrayCreate_v2", "width", CUDA_ARRAY_DESCRIPTOR, Width),
+                 FIELD("cuArrayCreate_v2", "height", CUDA_ARRAY_DESCRIPTOR, Height),
+                 FIELD("cuArrayCreate_v2", "format", CUDA_ARRAY_DESCRIPTOR, Format),
+                 FIELD("cuArrayCreate_v2", "channels", CUDA_ARRAY_DESCRIPTOR, NumChannels)});
+  for (const char* symbol : {"cuArray3DCreate_v2", "cuMipmappedArrayCreate"}) {
+    fields.insert(fields.end(), {FIELD(symbol, "width", CUDA_ARRAY3D_DESCRIPTOR, Width),
+                                 FIELD(symbol, "height", CUDA_ARRAY3D_DESCRIPTOR, Height),
+                                 FIELD(symbol, "depth", CUDA_ARRAY3D_DESCRIPTOR, Depth),
+                                 FIELD(symbol, "format", CUDA_ARRAY3D_DESCRIPTOR, Format),
+                                 FIELD(symbol, "channels", CUDA_ARRAY3D_DESCRIPTOR, NumChannels),
+                                 FIELD(symbol, "flags", CUDA_ARRAY3D_DESCRIPTOR, Flags)});
   }
   using Config = cudaLaunchConfig_t;
   using DriverConfig = CUlaunchConfig;

@@ -21,7 +21,9 @@ class DecodeSessionTest : public ::testing::Test {
                                  .now_unix_ns = clock_.unix_ns(),
                                  .name_bytes_max = name_bytes_max_,
                                  .clock = offset_,
-                                 .find_thread = find_thread_};
+                                 .find_thread = find_thread_,
+                                 .cubin_room = cubin_room_,
+                                 .holder = {.uid = 1'000, .pid = 1}};
     return decode_session_batch(as_bytes(packet), context, tables_);
   }
 
@@ -53,6 +55,7 @@ class DecodeSessionTest : public ::testing::Test {
   std::function<uint32_t(uint32_t)> find_thread_ = [](uint32_t tid) { return tid + 1'000; };
   uint64_t name_bytes_max_ = 1 << 20;
   SessionTables tables_;
+  Shares cubin_room_{{.total = 100}};
   const uint64_t start_unix_ns_ = static_cast<uint64_t>(clock_.unix_ns() - 5'000);
   const uint64_t start_mono_ns_ = static_cast<uint64_t>(clock_.mono_ns() - 5'000);
 };
@@ -141,6 +144,7 @@ TEST_F(DecodeSessionTest, ReadsOneRecordOfEachKind) {
                          .place_id = 1,
                          .period = 16,
                          .was_full = true}};
+  expected.cubins = {{.cubin_crc = 0xdf940d43, .fate = LineFate::kUnreadable}};
 
   const auto decoded = decode(make_batch(make_all_records(start_unix_ns_)));
 
@@ -156,7 +160,9 @@ TEST_F(DecodeSessionTest, ReadsBytesAtAnyAddress) {
                                .now_unix_ns = clock_.unix_ns(),
                                .name_bytes_max = name_bytes_max_,
                                .clock = offset_,
-                               .find_thread = find_thread_};
+                               .find_thread = find_thread_,
+                               .cubin_room = cubin_room_,
+                               .holder = {.uid = 1'000, .pid = 1}};
 
   const auto decoded = decode_session_batch(as_bytes(shifted).subspan(1), context, tables_);
 
@@ -180,6 +186,7 @@ TEST_F(DecodeSessionTest, RefusesEveryRecordShorterThanItsKind) {
     if (front.kind == GPUPERF_SESSION_NAME) known = sizeof(gpuperf_session_name);
     if (front.kind == GPUPERF_SESSION_PLACE) known = offsetof(gpuperf_session_place, sm_count);
     if (front.kind == GPUPERF_SESSION_STALLS) known = sizeof(gpuperf_session_stalls);
+    if (front.kind == GPUPERF_SESSION_CUBIN) known = sizeof(gpuperf_session_cubin);
     for (size_t bytes = sizeof front; bytes < known; bytes += 8) {
       SCOPED_TRACE("kind " + std::to_string(front.kind) + ", " + std::to_string(bytes) + " bytes");
       Packet cut = record.substr(0, bytes);
@@ -521,6 +528,63 @@ TEST(DecodeSessionStatusTest, TellsShortOnesFromThoseWithoutSense) {
   EXPECT_FALSE(makes_sense([](auto& status) { status.state = 7; }));
   EXPECT_FALSE(makes_sense([](auto& status) { status.cause = GPUPERF_SESSION_CAUSE_COUNT; }));
   EXPECT_FALSE(makes_sense([](auto& status) { status.clock_foreign = 2; }));
+}
+
+TEST_F(DecodeSessionTest, PutsTogetherAnImageOfPiecesInSeveralBatches) {
+  ASSERT_TRUE(decode(make_batch({make_cubin(30, 0, std::string(16, 'x'))})).ok());
+  EXPECT_EQ(cubin_room_.used(), 30u);
+  EXPECT_EQ(tables_.cubin.bytes.size(), 16u);
+
+  const auto decoded = decode(make_batch({make_cubin(30, 16, std::string(14, 'y'))}));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->record_count, 0u);
+  EXPECT_EQ(decoded->batch.cubins,
+            (std::vector<CubinLines>{{.cubin_crc = 0xdf940d43, .fate = LineFate::kUnreadable}}));
+  EXPECT_EQ(cubin_room_.used(), 0u);
+  EXPECT_TRUE(tables_.cubin.bytes.empty());
+}
+
+TEST_F(DecodeSessionTest, KeepsNoImageThatThereIsNoRoomFor) {
+  const auto decoded = decode(make_batch({make_cubin(101, 0, std::string(50, 'x')),
+                                          make_cubin(101, 50, std::string(51, 'x')),
+                                          make_cubin(100, 0, std::string(100, 'x'), 3)}));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->batch.cubins,
+            (std::vector<CubinLines>{{.cubin_crc = 0xdf940d43, .fate = LineFate::kNoRoom},
+                                     {.cubin_crc = 3, .fate = LineFate::kUnreadable}}));
+  EXPECT_EQ(decoded->rejects, (SessionRejects{.cubins_full = 1}));
+  EXPECT_EQ(cubin_room_.used(), 0u);
+}
+
+TEST_F(DecodeSessionTest, TakesTheReasonWhyThereIsNoImage) {
+  const auto decoded = decode(make_batch({make_cubin(0, 0, "", 1, GPUPERF_CUBIN_UNSEEN),
+                                          make_cubin(0, 0, "", 2, GPUPERF_CUBIN_COMPRESSED),
+                                          make_cubin(0, 0, "", 3, GPUPERF_CUBIN_TOO_LARGE)}));
+
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  EXPECT_EQ(decoded->batch.cubins,
+            (std::vector<CubinLines>{{.cubin_crc = 1, .fate = LineFate::kUnseen},
+                                     {.cubin_crc = 2, .fate = LineFate::kCompressed},
+                                     {.cubin_crc = 3, .fate = LineFate::kTooLarge}}));
+}
+
+TEST_F(DecodeSessionTest, RefusesPiecesOfImagesOutOfOrder) {
+  const Packet first = make_cubin(30, 0, std::string(16, 'x'));
+  for (const Packet& second :
+       {make_cubin(30, 0, std::string(16, 'x')), make_cubin(30, 17, "x"), make_cubin(30, 8, "x"),
+        make_cubin(31, 16, "x"), make_cubin(30, 16, "x", 2), make_cubin(30, 16, ""),
+        make_cubin(30, 16, std::string(15, 'x')), make_cubin(30, 16, "x", 0xdf940d43, 4)}) {
+    expect_malformed(make_batch({first, second}));
+    give_back_cubin_room(cubin_room_, {.uid = 1'000, .pid = 1}, tables_.cubin);
+  }
+  EXPECT_EQ(cubin_room_.used(), 0u);
+  expect_malformed(make_batch({make_cubin(0, 0, "x")}));
+  expect_malformed(make_batch({make_cubin(30, 5, "x")}));
+  give_back_cubin_room(cubin_room_, {.uid = 1'000, .pid = 1}, tables_.cubin);
+  expect_malformed(make_batch({make_cubin(GPUPERF_CUBIN_BYTES_MAX + 1, 0, "x")}));
+  expect_malformed(make_batch({make_cubin(1, 0, "", 1, GPUPERF_CUBIN_UNSEEN)}));
 }
 
 }  // namespace

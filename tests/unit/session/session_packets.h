@@ -99,6 +99,19 @@ inline Packet make_stalls(uint32_t name_id, uint32_t stall = GPUPERF_STALL_barri
       counts);
 }
 
+// A piece of a module's image.
+inline Packet make_cubin(uint32_t size_bytes, uint32_t offset_bytes, std::string_view piece,
+                         uint64_t crc = 0xdf940d43, uint32_t state = GPUPERF_CUBIN_FOUND) {
+  Packet padded(piece);
+  padded.resize((padded.size() + 7) & ~size_t{7});
+  return make_record(GPUPERF_SESSION_CUBIN, state,
+                     gpuperf_session_cubin{.cubin_crc = crc,
+                                           .size_bytes = size_bytes,
+                                           .offset_bytes = offset_bytes,
+                                           .piece_bytes = static_cast<__u32>(piece.size())},
+                     padded);
+}
+
 inline Packet make_batch(const std::vector<Packet>& records) {
   Packet body;
   for (const Packet& record : records) body += record;
@@ -170,6 +183,7 @@ inline std::vector<Packet> make_all_records(uint64_t start_unix_ns) {
                                            .other_samples = 5,
                                            .period = 16,
                                            .flags = GPUPERF_SAMPLING_BUFFER_FULL}),
+      make_cubin(11, 0, "not a cubin"),
   };
 }
 

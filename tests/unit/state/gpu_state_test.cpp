@@ -337,6 +337,50 @@ TEST_F(GpuStateTest, ShowsLaunchesAndSamplesOfKernels) {
   EXPECT_EQ(drops_.get(DropCause::kSessionBadIds), 1u);
 }
 
+TEST_F(GpuStateTest, ShowsLinesOnceTheirModuleHasCome) {
+  SessionBatch batch = make_batch();
+  batch.kernels = {make_kernel(1, kNowNs - 1'000, 100)};
+  batch.stalls = {{.name_id = 1,
+                   .pc_offset_bytes = 0x10,
+                   .cubin_crc = 7,
+                   .counts = {{.stall = GPUPERF_STALL_wait, .samples = 5}}}};
+  batch.samplings = {{.start_mono_ns = kNowNs - 900, .duration_ns = 800, .place_id = 1}};
+  apply(batch);
+  const auto find = [&](LineFate fate) {
+    return report().kernels[0]->stalls->unlined_samples[static_cast<size_t>(fate)];
+  };
+  EXPECT_EQ(find(LineFate::kWaiting), 5u);
+
+  CubinLines lines{.cubin_crc = 7,
+                   .texts = {"a.cu"},
+                   .places = {{.file = 0, .line = 3, .outer_file = 0, .outer_line = 3}},
+                   .rows = {{0, 0}},
+                   .functions = {{.name = batch.names[0].text, .row_count = 1}}};
+  apply(SessionBatch{.session_id = 1, .cubins = {lines}});
+
+  EXPECT_EQ(find(LineFate::kWaiting), 0u);
+  ASSERT_EQ(report().kernels[0]->stalls->lines.size(), 1u);
+  EXPECT_EQ(report().kernels[0]->stalls->lines[0].source.line, 3u);
+
+  // The first one stays: another session of the process may send it again.
+  lines.places[0].line = 4;
+  apply(SessionBatch{.session_id = 1, .cubins = {lines}});
+  EXPECT_EQ(report().kernels[0]->stalls->lines[0].source.line, 3u);
+}
+
+TEST_F(GpuStateTest, SaysThatThereIsNoRoomForLines) {
+  SessionBatch batch = make_batch();
+  batch.stalls = {
+      {.name_id = 1, .cubin_crc = 7, .counts = {{.stall = GPUPERF_STALL_wait, .samples = 5}}}};
+  batch.samplings = {{.start_mono_ns = kNowNs - 900, .duration_ns = 800, .place_id = 1}};
+  batch.cubins = {{.cubin_crc = 7}};
+  batch.cubins[0].rows.resize(SessionMemory::kDefaultBytes / 8 / sizeof(CubinLines::Row));
+  apply(batch);
+  EXPECT_EQ(report().kernels[0]->stalls->unlined_samples[static_cast<size_t>(LineFate::kNoRoom)],
+            5u);
+  EXPECT_EQ(drops_.get(DropCause::kSessionMemoryFull), 1u);
+}
+
 TEST_F(GpuStateTest, ShowsAKernelThatWasOnlySampled) {
   SessionBatch batch = make_batch();
   batch.stalls = {{.name_id = 2, .counts = {{.stall = GPUPERF_STALL_wait, .samples = 5}}}};

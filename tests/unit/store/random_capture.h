@@ -9,6 +9,7 @@
 
 #include "daemon/model/capture.h"
 #include "daemon/model/kernel_name.h"
+#include "injector/session_abi.h"
 
 namespace gpuperf::testing {
 
@@ -103,6 +104,11 @@ class RandomCapture {
                                 .block = {4, UINT32_MAX, 6},
                                 .shared_memory_bytes = number,
                                 .registers_per_thread = 8});
+      capture.stalls.push_back({.process = index(rows),
+                                .kernel = index(rows),
+                                .stall = number % GPUPERF_STALL_COUNT,
+                                .samples = below(1'000'000),
+                                .idle_samples = below(1'000)});
     }
   }
 

@@ -127,5 +127,19 @@ TEST(KernelVerdictTest, SeesTailsSpillsAndScarceOccupancy) {
               ElementsAre("occupancy by registers"));
 }
 
+TEST(KernelVerdictTest, TellsBandwidthFromLatencyByDram) {
+  const KernelStalls stalls =
+      make_stalls({{GPUPERF_STALL_long_scoreboard, 8'000}, {GPUPERF_STALL_selected, 2'000}});
+  const auto judge = [&](std::optional<double> dram) {
+    return judge_kernel(make_shape(132 * 80, 256), kHopper, &stalls, dram).at(0);
+  };
+  EXPECT_EQ(judge(0.68).name, "memory bandwidth");
+  EXPECT_THAT(judge(0.68).reason, testing::HasSubstr("DRAM 68 % busy while it ran alone"));
+  EXPECT_EQ(judge(0.15).name, "memory latency");
+  EXPECT_THAT(std::string(judge(0.15).advice), testing::Not(testing::HasSubstr("gpuperfctl gpus")));
+  EXPECT_EQ(judge(std::nullopt).name, "memory latency");
+  EXPECT_THAT(std::string(judge(std::nullopt).advice), testing::HasSubstr("gpuperfctl gpus"));
+}
+
 }  // namespace
 }  // namespace gpuperf

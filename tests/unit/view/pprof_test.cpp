@@ -89,6 +89,30 @@ TEST(PprofTest, ASampleHasItsStackValuesAndLabels) {
                                           {"pod", "train-0"}}));
 }
 
+TEST(PprofTest, ASampleOfASampledKernelHasAStallReason) {
+  Capture capture = make_example_capture();
+  const Profile plain = render_profile(capture);
+  const uint32_t kernel = capture.work[1].kernel;
+  capture.stalls = {{.process = 0, .kernel = kernel, .stall = GPUPERF_STALL_barrier, .samples = 10},
+                    {.process = 0, .kernel = kernel, .stall = GPUPERF_STALL_wait, .samples = 30}};
+  const Profile profile = render_profile(capture, {.with_stalls = true});
+
+  const auto sum = [](const Profile& of, int value, const std::string& stall = "") {
+    int64_t total = 0;
+    for (const auto& sample : of.sample()) {
+      const auto labels = labels_of(of, sample);
+      if (!stall.empty() && (!labels.contains("stall") || labels.at("stall") != stall)) continue;
+      total += sample.value(value);
+    }
+    return total;
+  };
+  for (const int value : {0, 1, 2}) EXPECT_EQ(sum(profile, value), sum(plain, value)) << value;
+  EXPECT_GT(sum(profile, 0, "barrier"), 0);
+  EXPECT_NEAR(static_cast<double>(sum(profile, 0, "wait")),
+              3.0 * static_cast<double>(sum(profile, 0, "barrier")), 10);
+  EXPECT_EQ(sum(plain, 0, "wait"), 0);
+}
+
 TEST(PprofTest, ValuesAddUpToTheRecords) {
   const Profile profile = render_profile(make_example_capture());
 

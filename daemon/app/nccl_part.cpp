@@ -1,0 +1,81 @@
+#include "daemon/app/nccl_part.h"
+
+#include <chrono>
+#include <memory>
+#include <vector>
+
+#include "daemon/app/kernel_part.h"
+#include "daemon/app/sessions_part.h"
+
+namespace gpuperf {
+namespace {
+
+// A rank that is late by 20 ms of every 100 is met once a second. No divisor of what steps usually
+// take, so that looks do not keep pace with them.
+constexpr std::chrono::milliseconds kLookPeriod{199};
+
+}  // namespace
+
+Status NcclPart::start() {
+  nccl_.follow(sessions_.registry());
+  return core_.loop->add_timer(kLookPeriod, [this] { look(); });
+}
+
+void NcclPart::advance(int64_t now_mono_ns) {
+  nccl_.advance(now_mono_ns);
+  name_stacks();
+}
+
+void NcclPart::learn_world(const ProcessKey& process, const WorldTask& world) {
+  if (world.rank) nccl_.learn_world(process, *world.rank, world.ranks);
+}
+
+void NcclPart::look() {
+  std::map<uint32_t, ThreadReading> readings;
+  for (const NcclState::Watched& thread : nccl_.list_watched()) {
+    const ThreadReading now = threads_.read(thread.process.pid, thread.tid, core_.clock.mono_ns());
+    nccl_.add_look(thread, {.mono_ns = static_cast<uint64_t>(now.mono_ns),
+                            .activity = judge_activity(readings_[thread.tid], now),
+                            .syscall = now.syscall});
+    readings.emplace(thread.tid, now);
+  }
+  readings_ = std::move(readings);
+}
+
+// Of communicators in which some rank is waited for, of all their ranks: to be compared.
+void NcclPart::name_stacks() {
+  NcclReport report;
+  nccl_.fill(report);
+  std::map<uint64_t, StackPtr> wanted;
+  for (const auto& communicator : report.communicators) {
+    if (!communicator->lateness && !communicator->stall) continue;
+    for (const NcclRankRow& rank : communicator->local_ranks) {
+      const uint64_t id = rank.last_stack_id;
+      if (id == 0 || wanted.contains(id)) continue;
+      const auto known = stacks_.find(id);
+      wanted[id] = known == stacks_.end() ? nullptr : known->second;
+      if (known != stacks_.end()) continue;
+      const auto on_resolved = [this, id](Symbolizer::Stacks stacks) {
+        core_.loop->post([this, id, stack = std::move(stacks.front())] {
+          const auto asked = stacks_.find(id);
+          if (asked != stacks_.end()) asked->second = stack;
+          core_.changed = true;
+        });
+      };
+      if (!kernel_.symbolizer().post_resolve(rank.process, {TakenStack{id}}, on_resolved)) {
+        core_.drops.add(DropCause::kSymbolsQueueFull);
+      }
+    }
+  }
+  stacks_ = std::move(wanted);
+}
+
+void NcclPart::fill(Snapshot& snapshot) const {
+  nccl_.fill(snapshot.nccl);
+  nccl_.fill(snapshot.self);
+  for (const auto& [id, stack] : stacks_) {
+    if (stack != nullptr) snapshot.nccl_stacks[id] = stack;
+  }
+}
+
+}  // namespace gpuperf

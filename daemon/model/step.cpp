@@ -1,0 +1,88 @@
+#include "daemon/model/step.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "daemon/model/step_role.h"
+
+namespace gpuperf {
+namespace {
+
+constexpr StepRoleRow kRoles[] = {
+    {StepRole::kStep, "step", "Each call is a step."},
+    {StepRole::kPart, "step_part",
+     "A call inside a step that says what the step works on, such as one micro-batch."},
+    {StepRole::kWait, "step_wait",
+     "A call that waits for the results of the step before it on its thread."},
+    {StepRole::kBackward, "backward", "Each call is a step of phase train."},
+    {StepRole::kOptimizer, "optimizer",
+     "An operator of an optimizer: calls that follow each other are one step of phase optimizer."},
+};
+
+}  // namespace
+
+std::span<const StepRoleRow> step_role_rows() { return kRoles; }
+
+std::optional<StepRole> find_step_role(std::string_view name) {
+  const auto* row = std::ranges::find(kRoles, name, &StepRoleRow::name);
+  if (row == std::end(kRoles)) return std::nullopt;
+  return row->role;
+}
+
+std::string_view get_step_phase_name(StepPhase phase) {
+  switch (phase) {
+    case StepPhase::kUnknown:
+      return "unknown";
+    case StepPhase::kPrefill:
+      return "prefill";
+    case StepPhase::kDecode:
+      return "decode";
+    case StepPhase::kMixed:
+      return "mixed";
+    case StepPhase::kTrain:
+      return "train";
+    case StepPhase::kOptimizer:
+      return "optimizer";
+  }
+  return "";
+}
+
+std::string_view get_step_quality_name(StepQuality quality) {
+  switch (quality) {
+    case StepQuality::kUnknown:
+      return "unknown";
+    case StepQuality::kEstimated:
+      return "estimated";
+    case StepQuality::kDerived:
+      return "derived";
+    case StepQuality::kExact:
+      return "exact";
+  }
+  return "";
+}
+
+std::string_view get_step_stall_name(StepStall stall) {
+  switch (stall) {
+    case StepStall::kNone:
+      return "";
+    case StepStall::kInStep:
+      return "in_step";
+    case StepStall::kBetweenSteps:
+      return "between_steps";
+  }
+  return "";
+}
+
+uint64_t get_token_count(const StepTotals& totals) {
+  return std::accumulate(totals.tokens.begin(), totals.tokens.end(), uint64_t{0});
+}
+
+void add_step(StepTotals& totals, const Step& step) {
+  const uint64_t duration_ns = get_duration_ns(step);
+  totals.durations.add(bucket_of(duration_ns), 1);
+  totals.total_ns += duration_ns;
+  totals.slow += is_slow(step) ? 1 : 0;
+  totals.tokens[static_cast<size_t>(step.tokens.quality)] += step.tokens.value;
+}
+
+}  // namespace gpuperf

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <google/protobuf/repeated_ptr_field.h>
+
+#include <string>
+#include <vector>
+
+#include "daemon/model/snapshot.h"
+#include "gpuperf/v1/model.pb.h"
+
+namespace gpuperf {
+
+void add_frames(const std::vector<StackFrame>& stack,
+                google::protobuf::RepeatedPtrField<v1::StackFrame>& frames);
+// 16 hexadecimal digits, not a number: most readers of JSON keep 53 bits of one. Empty of a null
+// one.
+std::string format_stack_id(const StackPtr& stack);
+
+}  // namespace gpuperf
