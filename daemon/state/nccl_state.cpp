@@ -94,10 +94,11 @@ void NcclState::note_split(uint64_t parent_id, uint64_t number, uint32_t ranks,
   for (const Split& one : splits) {
     const auto handle = handles_.find({one.process, one.comm});
     if (one.comm == 0 || handle == handles_.end()) continue;
-    const auto same = std::ranges::equal_range(splits, one.color, {}, &Split::color);
-    const auto rank = static_cast<uint32_t>(&one - &*same.begin());
+    const auto first = std::ranges::lower_bound(splits, one.color, {}, &Split::color);
+    const auto end = std::ranges::upper_bound(splits, one.color, {}, &Split::color);
+    const auto rank = static_cast<uint32_t>(&one - &*first);
     communicators_.at(handle->second.communicator)
-        .set_rank(handle->second.slot, rank, static_cast<uint32_t>(same.size()));
+        .set_rank(handle->second.slot, rank, static_cast<uint32_t>(end - first));
   }
   splits_.erase(key);
 }
