@@ -2,30 +2,60 @@
 /* Reports of single calls: see call_report.bpf.h. */
 #include "bpf/call_report.bpf.h"
 
-/* What a successful call stored where its plan says. */
-static __always_inline __u64 read_result(const struct ended_call *call, const struct gpuperf_frame *frame)
-{
-	__u32 function_id = call->function_id;
-	const struct gpuperf_plan *plan = bpf_map_lookup_elem(&plans, &function_id);
-	__u64 result = 0;
+#define OUT_OF_MEMORY 2 /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
 
-	if (!plan || !plan->result_at || (call->has_return_value && (__u32)call->return_value))
+/* Functions of their own: older verifiers lose track of two indexes into a thread's frames. */
+
+/* What a call stored where its plan says. */
+__attribute__((noinline)) __u64 read_call_result(const struct gpuperf_frame *frame)
+{
+	const struct gpuperf_plan *plan;
+	__u64 result = 0;
+	__u32 function_id;
+
+	if (!frame)
+		return 0;
+	function_id = cookie_function(frame->cookie);
+	plan = bpf_map_lookup_elem(&plans, &function_id);
+	if (!plan || !plan->result_at)
 		return 0;
 	if (bpf_probe_read_user(&result, sizeof(result), (void *)plan_value(frame, plan->result_at)))
 		return 0;
 	return result;
 }
 
+/* The function of the outermost call in flight. */
+__attribute__((noinline)) __u32 outermost_function(struct gpuperf_thread *thread)
+{
+	return thread ? cookie_function(call_stack_at(thread, 0)->cookie) : 0;
+}
+
+/* The values that the call's frame kept. */
+__attribute__((noinline)) int add_frame_to_report(struct gpuperf_reported_call *record,
+						  const struct gpuperf_frame *frame)
+{
+	if (!record || !frame)
+		return 0;
+	record->has_values = 1;
+	record->values_unread = frame->values_unread;
+	__builtin_memcpy(record->values, frame->values, sizeof(record->values));
+	return 0;
+}
+
 int report_call(const struct ended_call *call, struct gpuperf_thread *thread)
 {
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_reported_call *record;
-	const struct gpuperf_frame *frame;
-	__u64 stack_id;
+	struct gpuperf_frame *frame;
+	__u64 stack_id = 0;
+	__u32 status;
 
 	if (!call)
 		return 0;
-	stack_id = take_callers_stack(&call->caller);
+	status = call->has_return_value ? (__u32)call->return_value : 0;
+	/* Calls that fail made nothing; many fail again and again. */
+	if (!status || status == OUT_OF_MEMORY)
+		stack_id = take_callers_stack(&call->caller);
 	record = bpf_ringbuf_reserve(&report_ring, sizeof(*record), 0);
 	if (!record) {
 		emit_loss(GPUPERF_LOSS_REPORT_RING_FULL);
@@ -40,19 +70,15 @@ int report_call(const struct ended_call *call, struct gpuperf_thread *thread)
 	record->pid = task->tgid;
 	record->tid = task->pid;
 	record->function_id = call->function_id;
-	record->outermost = call->function_id;
+	record->outermost = call->depth ? outermost_function(thread) : call->function_id;
 	record->stack_id = stack_id;
 	record->has_return_value = call->has_return_value;
 	record->return_value = call->return_value;
 	record->depth = call->depth;
 	frame = get_frame(call, thread);
 	if (frame) {
-		record->has_values = 1;
-		record->values_unread = frame->values_unread;
-		__builtin_memcpy(record->values, frame->values, sizeof(record->values));
-		record->result = read_result(call, frame);
-		if (call->depth)
-			record->outermost = cookie_function(call_stack_at(thread, 0)->cookie);
+		add_frame_to_report(record, frame);
+		record->result = status ? 0 : read_call_result(frame);
 	}
 	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 	return 0;
