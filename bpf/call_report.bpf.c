@@ -42,20 +42,27 @@ __attribute__((noinline)) int add_frame_to_report(struct gpuperf_reported_call *
 	return 0;
 }
 
-int report_call(const struct ended_call *call, struct gpuperf_thread *thread)
+__u64 take_report_stack(const struct ended_call *call)
 {
-	struct task_struct *task = bpf_get_current_task_btf();
-	struct gpuperf_reported_call *record;
-	struct gpuperf_frame *frame;
-	__u64 stack_id = 0;
 	__u32 status;
 
 	if (!call)
 		return 0;
 	status = call->has_return_value ? (__u32)call->return_value : 0;
 	/* Calls that fail made nothing; many fail again and again. */
-	if (!status || status == OUT_OF_MEMORY)
-		stack_id = take_callers_stack(&call->caller);
+	return !status || status == OUT_OF_MEMORY ? take_callers_stack(&call->caller) : 0;
+}
+
+int report_call(const struct ended_call *call, struct gpuperf_thread *thread, __u64 stack_id)
+{
+	struct task_struct *task = bpf_get_current_task_btf();
+	struct gpuperf_reported_call *record;
+	struct gpuperf_frame *frame;
+	__u32 status;
+
+	if (!call)
+		return 0;
+	status = call->has_return_value ? (__u32)call->return_value : 0;
 	record = bpf_ringbuf_reserve(&report_ring, sizeof(*record), 0);
 	if (!record) {
 		emit_loss(GPUPERF_LOSS_REPORT_RING_FULL);

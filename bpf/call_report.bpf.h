@@ -4,5 +4,9 @@
 
 #include "bpf/ended_call.bpf.h"
 
+/* The stack that the report of a call carries; 0 = none. Not within report_call(): a walk needs nearly all of the
+ * stack that older verifiers allow. */
+__u64 take_report_stack(const struct ended_call *call);
+
 /* After a call of a GPUPERF_FN_REPORT function. `thread` may be NULL. */
-int report_call(const struct ended_call *call, struct gpuperf_thread *thread);
+int report_call(const struct ended_call *call, struct gpuperf_thread *thread, __u64 stack_id);

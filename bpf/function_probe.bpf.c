@@ -285,7 +285,7 @@ static __always_inline int leave(struct pt_regs *ctx, const __u64 *session, enum
 	if (!(call.flags & GPUPERF_FN_LAUNCH)) /* launches have their own records */
 		trace_call(&call, thread);
 	if (call.flags & GPUPERF_FN_REPORT)
-		report_call(&call, thread);
+		report_call(&call, thread, take_report_stack(&call));
 	if (call.is_framed && call.has_return_value && graph_call_of(call.flags))
 		trace_graph(graph_call_of(call.flags), (__u32)call.return_value, call.start_ns, thread, call.depth);
 	return 0;
