@@ -4,7 +4,11 @@
 
 #define OUT_OF_MEMORY 2 /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
 
-/* Functions of their own: older verifiers lose track of two indexes into a thread's frames. */
+/* 0 = it succeeded, or its return value is not known. */
+static __always_inline __u32 status_of(const struct ended_call *call)
+{
+	return call->has_return_value ? (__u32)call->return_value : 0;
+}
 
 /* What a call stored where its plan says. */
 __attribute__((noinline)) __u64 read_call_result(const struct gpuperf_frame *frame)
@@ -48,7 +52,7 @@ __u64 take_report_stack(const struct ended_call *call)
 
 	if (!call)
 		return 0;
-	status = call->has_return_value ? (__u32)call->return_value : 0;
+	status = status_of(call);
 	/* Calls that fail made nothing; many fail again and again. */
 	return !status || status == OUT_OF_MEMORY ? take_callers_stack(&call->caller) : 0;
 }
@@ -58,11 +62,9 @@ int report_call(const struct ended_call *call, struct gpuperf_thread *thread, __
 	struct task_struct *task = bpf_get_current_task_btf();
 	struct gpuperf_reported_call *record;
 	struct gpuperf_frame *frame;
-	__u32 status;
 
 	if (!call)
 		return 0;
-	status = call->has_return_value ? (__u32)call->return_value : 0;
 	record = bpf_ringbuf_reserve(&report_ring, sizeof(*record), 0);
 	if (!record) {
 		emit_loss(GPUPERF_LOSS_REPORT_RING_FULL);
@@ -85,7 +87,7 @@ int report_call(const struct ended_call *call, struct gpuperf_thread *thread, __
 	frame = get_frame(call, thread);
 	if (frame) {
 		add_frame_to_report(record, frame);
-		record->result = status ? 0 : read_call_result(frame);
+		record->result = status_of(call) ? 0 : read_call_result(frame);
 	}
 	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 	return 0;

@@ -15,8 +15,8 @@ namespace gpuperf::injector {
 namespace {
 
 // Calls that are inside any of these hooks. A call counts itself first and then checks whether
-// calls are held back; whoever holds them back announces that first and then checks the count. So
-// at least one of the two sees the other.
+// calls are held back; the thread that holds them back announces that first and then checks the
+// count. So at least one of the two sees the other.
 std::atomic<uint32_t> g_inside = 0;
 std::atomic<uint64_t> g_held_until_ms = 0;  // 0 = calls pass
 std::atomic<pthread_t> g_holder = {};

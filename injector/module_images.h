@@ -3,7 +3,7 @@
 // The images that modules of this process were loaded from: where they were in memory.
 //
 // Only addresses are kept, as the process passed them to the driver; nothing is read in its calls.
-// Whoever reads later must expect anything there: the image, another one, or no memory. Images of
+// A later reader must expect anything there: the image, another one, or no memory. Images of
 // binaries lie in mapped files and stay; those that a compiler made at run time stay where their
 // owner keeps them (Triton does).
 //

@@ -48,11 +48,6 @@ MemoryTable::Facts GpuMemoryPart::find_facts(const ProcessKey& process) {
           .is_late = process.start_boot_ns < attached_boot_ns_};
 }
 
-void GpuMemoryPart::apply(const ReportedCall& call) {
-  const auto functions = core_.registry.get();
-  if (call.function_id < functions->size()) table_.apply((*functions)[call.function_id], call);
-}
-
 bool GpuMemoryPart::is_reported(uint32_t function_id) const {
   const auto functions = core_.registry.get();
   if (function_id >= functions->size()) return false;
@@ -97,16 +92,10 @@ void GpuMemoryPart::advance(int64_t now_mono_ns) {
 
 void GpuMemoryPart::name_stacks() {
   for (const MemoryTable::Unnamed& unnamed : table_.take_unnamed()) {
-    const auto on_resolved = [this, unnamed](Symbolizer::Stacks stacks) {
-      core_.loop->post(
-          [this, unnamed, stack = std::move(stacks.front())] { table_.set_stack(unnamed, stack); });
+    const auto on_named = [this, unnamed](const StackPtr& stack) {
+      table_.set_stack(unnamed, stack);
     };
-    if (kernel_.symbolizer().post_resolve(unnamed.process, {TakenStack{unnamed.stack_id}},
-                                          on_resolved)) {
-      continue;
-    }
-    core_.drops.add(DropCause::kSymbolsQueueFull);
-    table_.set_stack(unnamed, nullptr);
+    if (!kernel_.name_stack(unnamed.process, unnamed.stack_id, on_named)) on_named(nullptr);
   }
 }
 

@@ -19,7 +19,7 @@ class GpuMemoryPart final : public Part {
   void advance(int64_t now_mono_ns) override;
   void fill(Snapshot& snapshot) const override;
 
-  void apply(const ReportedCall& call);
+  void apply(const Function& function, const ReportedCall& call) { table_.apply(function, call); }
   void apply(const ProcessExited& exited) { table_.apply(exited, core_.clock.mono_ns()); }
   void apply(const GpuHealthReport& report) { table_.apply(report); }
   // Of functions whose calls are not reported now, among others.

@@ -207,7 +207,7 @@ void KernelEventsPart::take_event(ReportedCalls& reported) {
       case CallReport::kStep:
         break;
       case CallReport::kMemory:
-        others_.gpu_memory.apply(call);
+        others_.gpu_memory.apply(function, call);
         break;
       case CallReport::kNccl:
         others_.nccl.apply(function, call);

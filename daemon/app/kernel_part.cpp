@@ -103,6 +103,17 @@ void KernelPart::start_symbolizer() {
   tracing_->set_symbolizer(symbolizer_.get());
 }
 
+bool KernelPart::name_stack(const ProcessKey& process, uint64_t stack_id,
+                            std::function<void(StackPtr)> on_named) const {
+  const auto on_resolved = [loop = core_.loop.get(),
+                            on_named = std::move(on_named)](Symbolizer::Stacks stacks) {
+    loop->post([on_named, stack = std::move(stacks.front())] { on_named(stack); });
+  };
+  if (symbolizer_->post_resolve(process, {TakenStack{stack_id}}, on_resolved)) return true;
+  core_.drops.add(DropCause::kSymbolsQueueFull);
+  return false;
+}
+
 void KernelPart::take(std::vector<RawStack> stacks) {
   const std::vector<uint64_t> refused = symbolizer_->post_stacks(std::move(stacks));
   core_.drops.add(DropCause::kStacksQueueFull, refused.size());

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -28,6 +29,9 @@ class KernelPart final : public Part {
   Programs* programs() const { return programs_.get(); }  // null where probes cannot be used
   const Status& programs_status() const { return status_; }
   Symbolizer& symbolizer() const { return *symbolizer_; }
+  // `on_named` gets its frames, on the loop. False: too many wait, and it is counted as a drop.
+  bool name_stack(const ProcessKey& process, uint64_t stack_id,
+                  std::function<void(StackPtr)> on_named) const;
   // Those that cannot be walked now are counted, and the kernel side sends them again.
   void take(std::vector<RawStack> stacks);
 

@@ -55,16 +55,11 @@ void NcclPart::name_stacks() {
       const auto known = stacks_.find(id);
       wanted[id] = known == stacks_.end() ? nullptr : known->second;
       if (known != stacks_.end()) continue;
-      const auto on_resolved = [this, id](Symbolizer::Stacks stacks) {
-        core_.loop->post([this, id, stack = std::move(stacks.front())] {
-          const auto asked = stacks_.find(id);
-          if (asked != stacks_.end()) asked->second = stack;
-          core_.changed = true;
-        });
-      };
-      if (!kernel_.symbolizer().post_resolve(rank.process, {TakenStack{id}}, on_resolved)) {
-        core_.drops.add(DropCause::kSymbolsQueueFull);
-      }
+      (void)kernel_.name_stack(rank.process, id, [this, id](const StackPtr& stack) {
+        const auto asked = stacks_.find(id);
+        if (asked != stacks_.end()) asked->second = stack;
+        core_.changed = true;
+      });
     }
   }
   stacks_ = std::move(wanted);

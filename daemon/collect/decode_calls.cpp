@@ -75,6 +75,12 @@ void decode_call_state(const gpuperf_slow_call& record, SlowCallEvent& event) {
   std::ranges::sort(event.waits, std::ranges::greater(), &Wait::duration_ns);
 }
 
+CallValues decode_values(const __u64 (&values)[GPUPERF_VALUES], uint16_t unread) {
+  CallValues kept{.unread = unread};
+  std::ranges::copy(values, kept.values.begin());
+  return kept;
+}
+
 SlowCallEvent decode_fields(const gpuperf_slow_call& record) {
   SlowCallEvent event{
       .function_id = record.function_id,
@@ -89,9 +95,7 @@ SlowCallEvent decode_fields(const gpuperf_slow_call& record) {
   };
   if (record.has_return_value != 0) event.return_value = record.return_value;
   if (record.has_values != 0) {
-    CallValues& kept = event.values.emplace();
-    std::copy(std::begin(record.values), std::end(record.values), kept.values.begin());
-    kept.unread = record.values_unread;
+    CallValues& kept = event.values.emplace(decode_values(record.values, record.values_unread));
     const size_t blobs = std::min<size_t>(record.blob_count, GPUPERF_BLOBS);
     for (size_t i = 0; i < blobs; ++i) {
       const size_t length = std::min<size_t>(record.blob_bytes[i], GPUPERF_BLOB_BYTES);
@@ -271,11 +275,7 @@ Result<DecodedRecord> decode_reported_call(std::span<const std::byte> bytes) {
                     .depth = record.depth,
                     .outermost_id = record.outermost};
   if (record.has_return_value != 0) call.return_value = record.return_value;
-  if (record.has_values != 0) {
-    CallValues& kept = call.values.emplace();
-    std::ranges::copy(record.values, kept.values.begin());
-    kept.unread = record.values_unread;
-  }
+  if (record.has_values != 0) call.values = decode_values(record.values, record.values_unread);
   return call;
 }
 

@@ -39,7 +39,7 @@ uint64_t get_nccl_message_bytes(NcclOperation operation, uint64_t bytes, uint32_
 // known.
 double get_nccl_bus_factor(NcclOperation operation, uint32_t ranks);
 
-// What a thread did when it was looked at.
+// What a thread did at a look.
 enum class NcclActivity {
   kUnknown,
   kStopped,    // by a signal, or a debugger

@@ -40,10 +40,12 @@ std::string make_request_key(Request request) {
   return Request::descriptor()->name() + ":" + request.SerializeAsString();
 }
 
-// Appends items from the place on, as many as the page takes. Returns the offset after the last.
-template <typename Item, typename Row, typename ToRow>
-uint64_t fill_page(const std::vector<Item>& items, uint64_t offset, const v1::Page& page,
-                   google::protobuf::RepeatedPtrField<Row>& rows, ToRow to_row) {
+// A page of `items` from the place on, as many as it takes, and the token of the next.
+template <typename Item, typename Response, typename Row, typename ToRow = std::identity>
+void fill_page(SnapshotPages& pages, const SnapshotPages::Place& place, const v1::Page& page,
+               std::string_view request_key, const std::vector<Item>& items, Response& response,
+               google::protobuf::RepeatedPtrField<Row>& rows, ToRow to_row = {}) {
+  uint64_t offset = place.offset;
   const uint64_t end = std::min<uint64_t>(items.size(), offset + SnapshotPages::get_limit(page));
   size_t bytes = 0;
   for (; offset < end && bytes < kPageBytes; ++offset) {
@@ -51,7 +53,9 @@ uint64_t fill_page(const std::vector<Item>& items, uint64_t offset, const v1::Pa
     row = to_row(items[offset]);
     bytes += row.ByteSizeLong();
   }
-  return offset;
+  if (offset < items.size()) {
+    response.set_next_page_token(pages.make_token(place, offset, request_key));
+  }
 }
 
 // Has `read` done by the queue, and answers with it.
@@ -90,12 +94,10 @@ Status ObserveService::list_processes(const v1::ListProcessesRequest& request,
   auto sessions = get_session_states(place.snapshot->gpu);
   std::map<ProcessKey, OverheadRow, ProcessOrder> overhead;
   for (const OverheadRow& row : place.snapshot->overhead) overhead[row.process] = row;
-  const uint64_t next =
-      fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
-                [&](const ProcessRow& row) {
-                  return to_proto(row, overhead[row.process], sessions[row.process]);
-                });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_processes(),
+            [&](const ProcessRow& row) {
+              return to_proto(row, overhead[row.process], sessions[row.process]);
+            });
   return absl::OkStatus();
 }
 
@@ -109,11 +111,10 @@ Status ObserveService::list_probes(const v1::ListProbesRequest& request,
   for (const ProbeRow& row : place.snapshot->probes->probes) {
     if (filter.matches_function(row.category, row.function)) rows.push_back(&row);
   }
-  const uint64_t next = fill_page(
-      rows, place.offset, request.page(), *response.mutable_probes(), [&](const ProbeRow* row) {
-        return to_proto(*row, get_adaptive_threshold_ns(*place.snapshot, row->function_id));
-      });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_probes(),
+            [&](const ProbeRow* row) {
+              return to_proto(*row, get_adaptive_threshold_ns(*place.snapshot, row->function_id));
+            });
   return absl::OkStatus();
 }
 
@@ -128,9 +129,7 @@ Status ObserveService::list_functions(const v1::ListFunctionsRequest& request,
                             : list_summed(*place.snapshot, filter, with_buckets);
   RETURN_IF_ERROR(sort_functions(request.sort(), rows));
   response.set_taken_mono_ns(static_cast<uint64_t>(place.snapshot->totals_mono_ns));
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_functions(),
-                                  [](const v1::FunctionStats& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_functions());
   return absl::OkStatus();
 }
 
@@ -153,9 +152,7 @@ Status ObserveService::list_in_flight_calls(const v1::ListInFlightCallsRequest& 
     }
   }
   std::ranges::stable_sort(calls, std::ranges::greater(), &v1::InFlightCall::age_ns);
-  const uint64_t next = fill_page(calls, place.offset, request.page(), *response.mutable_calls(),
-                                  [](const v1::InFlightCall& call) { return call; });
-  if (next < calls.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, calls, response, *response.mutable_calls());
   const auto now_ns = static_cast<uint64_t>(sources_.clock.mono_ns());
   response.set_look_age_ns(now_ns - std::min(now_ns, look.look_mono_ns));
   return absl::OkStatus();
@@ -169,9 +166,7 @@ Status ObserveService::list_shapes(const v1::ListShapesRequest& request,
       const std::vector<v1::Shape> shapes,
       gpuperf::list_shapes(*place.snapshot, RowFilter(request.filter(), *place.snapshot),
                            request.sort()));
-  const uint64_t next = fill_page(shapes, place.offset, request.page(), *response.mutable_shapes(),
-                                  [](const v1::Shape& shape) { return shape; });
-  if (next < shapes.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, shapes, response, *response.mutable_shapes());
   return absl::OkStatus();
 }
 
@@ -184,9 +179,7 @@ Status ObserveService::list_kernels(const v1::ListKernelsRequest& request,
       gpuperf::list_kernels(*place.snapshot, RowFilter(request.filter(), *place.snapshot),
                             request.sort(), request.per_process()));
   response.set_taken_mono_ns(static_cast<uint64_t>(place.snapshot->taken_mono_ns));
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_kernels(),
-                                  [](const v1::KernelStats& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_kernels());
   return absl::OkStatus();
 }
 
@@ -202,9 +195,7 @@ Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
       *response.add_activity() = to_proto(activity);
     }
   }
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_sessions(),
-                                  [](const v1::Session& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_sessions());
   return absl::OkStatus();
 }
 
@@ -214,9 +205,7 @@ Status ObserveService::list_memory(const v1::ListMemoryRequest& request,
   ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const std::vector<v1::ProcessMemory> rows = gpuperf::list_memory(
       *place.snapshot, RowFilter(request.filter()), request.with_sites(), request.only_leaks());
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
-                                  [](const v1::ProcessMemory& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_processes());
   return absl::OkStatus();
 }
 
@@ -226,9 +215,7 @@ Status ObserveService::list_step_processes(const v1::ListStepProcessesRequest& r
   ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const std::vector<v1::StepProcess> rows =
       gpuperf::list_step_processes(*place.snapshot, RowFilter(request.filter()));
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_processes(),
-                                  [](const v1::StepProcess& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_processes());
   return absl::OkStatus();
 }
 
@@ -238,9 +225,7 @@ Status ObserveService::list_out_of_memory(const v1::ListOutOfMemoryRequest& requ
   ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const std::vector<v1::OutOfMemory> rows =
       gpuperf::list_out_of_memory(*place.snapshot, RowFilter(request.filter()));
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_incidents(),
-                                  [](const v1::OutOfMemory& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_incidents());
   return absl::OkStatus();
 }
 
@@ -250,10 +235,7 @@ Status ObserveService::list_nccl(const v1::ListNcclRequest& request,
   ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const std::vector<v1::NcclCommunicator> rows =
       gpuperf::list_nccl(*place.snapshot, RowFilter(request.filter()), sources_.clock.mono_ns());
-  const uint64_t next =
-      fill_page(rows, place.offset, request.page(), *response.mutable_communicators(),
-                [](const v1::NcclCommunicator& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_communicators());
   return absl::OkStatus();
 }
 
@@ -263,9 +245,7 @@ Status ObserveService::list_steps(const v1::ListStepsRequest& request,
   ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
   const std::vector<v1::Step> rows =
       gpuperf::list_steps(*place.snapshot, sources_.clock, request.filter(), request.slow_only());
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_steps(),
-                                  [](const v1::Step& row) { return row; });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_steps());
   return absl::OkStatus();
 }
 
@@ -276,9 +256,8 @@ Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
   std::vector<CaptureRow> rows = place.snapshot->captures;
   std::ranges::reverse(rows);
   *response.mutable_recorder() = to_proto(place.snapshot->recorder);
-  const uint64_t next = fill_page(rows, place.offset, request.page(), *response.mutable_captures(),
-                                  [](const CaptureRow& row) { return to_proto(row); });
-  if (next < rows.size()) response.set_next_page_token(pages_.make_token(place, next, key));
+  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_captures(),
+            [](const CaptureRow& row) { return to_proto(row); });
   return absl::OkStatus();
 }
 

@@ -25,7 +25,7 @@ struct MemoryCall {
   Operation operation{};
   Space space{};
   MemoryKind kind{};            // of what is allocated
-  bool is_ended_whole = false;  // kContextEnds: whoever else still holds the context
+  bool is_ended_whole = false;  // kContextEnds: even if others still hold the context
   bool is_primary = false;      // kContextBegins, kContextEnds: `place` is a device's number
   uint64_t place = 0;           // address or handle; 0 = could not be read
   uint64_t bytes = 0;           // kAllocate, kUnmap

@@ -77,7 +77,7 @@ class MemoryTable {
   void advance(int64_t now_mono_ns);
 
   std::vector<Unnamed> take_unnamed() { return std::exchange(unnamed_, {}); }
-  // Those that nobody was told of, once their process's owner is known.
+  // New ones, once their process's owner is known.
   std::vector<IncidentPtr> take_incidents();
   std::shared_ptr<const MemoryReport> make_report() const;
   void fill(SelfReport& report) const;
