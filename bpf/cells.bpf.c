@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Cells: finds the one of (function, process) and adds a call to it. */
 #include "bpf/cells.bpf.h"
+#include "bpf/repeat.bpf.h"
 
 #define UPDATE_RETRIES 16 /* each lost race means another CPU stored a more extreme value */
 #define STATUS_TAG (1ull << 32)
@@ -119,23 +120,38 @@ int cells_alarm(struct gpuperf_cell *cell)
 
 #define WORST_RETRIES 4 /* each lost race means another thread's call joined them */
 
+struct worst_search {
+	struct gpuperf_cell *cell;
+	__u64 shortest_ns;
+	__u32 place;
+};
+
+static __attribute__((noinline)) long look_at_worst(__u32 index, struct worst_search *search)
+{
+	__u64 seen_ns = *(volatile __u64 *)&search->cell->worst_ns[index & (GPUPERF_WORST - 1)];
+
+	if (seen_ns < search->shortest_ns) {
+		search->shortest_ns = seen_ns;
+		search->place = index;
+	}
+	return 0;
+}
+
 /* 1 = the call replaced the shortest, 0 = it is shorter than all, -1 = another call got there first. */
 __attribute__((noinline)) int cells_try_worst(struct gpuperf_cell *cell, __u64 duration_ns)
 {
-	__u64 shortest_ns = ~0ull;
-	__u64 *place = NULL;
+	struct worst_search search = { .cell = cell, .shortest_ns = ~0ull };
+	__u64 shortest_ns;
+	__u32 place;
 
-	for (__u32 i = 0; i < GPUPERF_WORST && cell; i++) {
-		__u64 seen_ns = *(volatile __u64 *)&cell->worst_ns[i];
-
-		if (seen_ns < shortest_ns) {
-			shortest_ns = seen_ns;
-			place = &cell->worst_ns[i];
-		}
-	}
-	if (!place || duration_ns <= shortest_ns)
+	if (!cell)
 		return 0;
-	return __sync_val_compare_and_swap(place, shortest_ns, duration_ns) == shortest_ns ? 1 : -1;
+	repeat(GPUPERF_WORST, look_at_worst, &search);
+	shortest_ns = search.shortest_ns;
+	if (duration_ns <= shortest_ns)
+		return 0;
+	place = search.place & (GPUPERF_WORST - 1);
+	return __sync_val_compare_and_swap(&cell->worst_ns[place], shortest_ns, duration_ns) == shortest_ns ? 1 : -1;
 }
 
 int cells_note_worst(struct gpuperf_cell *cell, __u64 duration_ns)

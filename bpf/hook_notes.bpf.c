@@ -6,6 +6,7 @@
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_process.bpf.h"
 #include "bpf/own_stack.bpf.h"
+#include "bpf/repeat.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
 
@@ -202,25 +203,44 @@ __attribute__((noinline)) int keep_noted_site(struct gpuperf_launches *record, _
 	return 0;
 }
 
+struct noted_functions {
+	struct gpuperf_launches *record;
+	__u32 last_entry;
+	__u32 last_function;
+};
+
+static __attribute__((noinline)) long keep_noted_function(__u32 index, struct noted_functions *noted)
+{
+	struct gpuperf_launches *record = noted->record;
+	__u32 entry;
+
+	barrier_var(index);
+	if (index >= GPUPERF_LAUNCHES || index >= record->count)
+		return 1;
+	entry = record->launches[index].entry;
+	if (entry != noted->last_entry) {
+		const struct gpuperf_function *function = hooked_call_function(entry, &noted->last_function);
+
+		if (!function || !(function->flags & GPUPERF_FN_LAUNCH))
+			noted->last_function = GPUPERF_NO_FUNCTION;
+		noted->last_entry = entry;
+	}
+	record->function_id[index] = noted->last_function;
+	return 0;
+}
+
 /* Fills in the functions of the launches, mostly the same one. A separate function for the verifier. */
 __attribute__((noinline)) int keep_noted_functions(struct gpuperf_launches *record)
 {
-	__u32 last_entry = GPUPERF_HOOK_COUNT, last_function = GPUPERF_NO_FUNCTION;
+	struct noted_functions noted = {
+		.record = record,
+		.last_entry = GPUPERF_HOOK_COUNT,
+		.last_function = GPUPERF_NO_FUNCTION,
+	};
 
 	if (!record)
 		return 0;
-	for (__u32 i = 0; i < GPUPERF_LAUNCHES && i < record->count; i++) {
-		__u32 entry = record->launches[i].entry;
-
-		if (entry != last_entry) {
-			const struct gpuperf_function *function = hooked_call_function(entry, &last_function);
-
-			if (!function || !(function->flags & GPUPERF_FN_LAUNCH))
-				last_function = GPUPERF_NO_FUNCTION;
-			last_entry = entry;
-		}
-		record->function_id[i] = last_function;
-	}
+	repeat(GPUPERF_LAUNCHES, keep_noted_function, &noted);
 	return 0;
 }
 

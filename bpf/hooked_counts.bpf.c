@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Sums of hook counts: see hooked_counts.bpf.h. */
 #include "bpf/hooked_counts.bpf.h"
+#include "bpf/repeat.bpf.h"
 
 #define BUCKET_PAIRS (GPUPERF_BUCKETS / 2)
 #define HIGH_BUCKET 0xffffffff00000000ull
 
-/* Reads two buckets as one word: most are zero. */
-static __always_inline __u64 bucket_pair(const struct gpuperf_entry_counts *counts, __u32 pair)
+/* Two buckets as one word: most are zero. */
+static __always_inline __u64 *bucket_pair(const struct gpuperf_entry_counts *counts, __u32 pair)
 {
-	return ((const __u64 *)counts->buckets)[pair];
+	barrier_var(pair);
+	return (__u64 *)counts->buckets + (pair < BUCKET_PAIRS ? pair : 0);
 }
 
 static __always_inline __u64 add_pairs(__u64 a, __u64 b)
@@ -32,9 +34,27 @@ __attribute__((noinline)) int add_hooked_error(struct gpuperf_entry_counts *sum,
 	return 0;
 }
 
+struct bucket_sum {
+	struct gpuperf_entry_counts *sum;
+	const struct gpuperf_entry_counts *counts;
+	struct gpuperf_cell *cell;
+	__u64 ended;
+};
+
+static __attribute__((noinline)) long add_bucket_pair(__u32 index, struct bucket_sum *sums)
+{
+	__u64 pair = *bucket_pair(sums->counts, index);
+
+	if (pair)
+		*bucket_pair(sums->sum, index) = add_pairs(*bucket_pair(sums->sum, index), pair);
+	return 0;
+}
+
 __attribute__((noinline)) int add_hooked_counts(struct gpuperf_entry_counts *sum,
 						const struct gpuperf_entry_counts *counts)
 {
+	struct bucket_sum sums = { .sum = sum, .counts = counts };
+
 	if (!sum || !counts)
 		return 0;
 	sum->calls += counts->calls;
@@ -50,18 +70,24 @@ __attribute__((noinline)) int add_hooked_counts(struct gpuperf_entry_counts *sum
 		if (counts->errors[i].count)
 			add_hooked_error(sum, counts->errors[i].status_tag, counts->errors[i].count);
 	}
-	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
-		__u64 pair = bucket_pair(counts, i);
+	repeat(BUCKET_PAIRS, add_bucket_pair, &sums);
+	return 0;
+}
 
-		if (pair)
-			((__u64 *)sum->buckets)[i] = add_pairs(bucket_pair(sum, i), pair);
-	}
+static __attribute__((noinline)) long negate_bucket_pair(__u32 index, struct bucket_sum *sums)
+{
+	__u64 *pair = bucket_pair(sums->sum, index);
+
+	if (*pair)
+		*pair = add_pairs(~*pair, 1ull << 32 | 1);
 	return 0;
 }
 
 /* Negates everything that is added up. Errors keep their slots. */
 __attribute__((noinline)) int negate_hooked_counts(struct gpuperf_entry_counts *sum)
 {
+	struct bucket_sum sums = { .sum = sum };
+
 	if (!sum)
 		return 0;
 	sum->calls = -sum->calls;
@@ -71,28 +97,27 @@ __attribute__((noinline)) int negate_hooked_counts(struct gpuperf_entry_counts *
 	sum->other_errors = -sum->other_errors;
 	for (__u32 i = 0; i < GPUPERF_ERROR_SLOTS; i++)
 		sum->errors[i].count = -sum->errors[i].count;
-	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
-		__u64 pair = bucket_pair(sum, i);
+	repeat(BUCKET_PAIRS, negate_bucket_pair, &sums);
+	return 0;
+}
 
-		if (pair)
-			((__u64 *)sum->buckets)[i] = add_pairs(~pair, 1ull << 32 | 1);
-	}
+static __attribute__((noinline)) long count_bucket_pair(__u32 index, struct bucket_sum *sums)
+{
+	__u64 pair = *bucket_pair(sums->counts, index);
+
+	sums->ended += (__u32)pair + (pair >> 32);
 	return 0;
 }
 
 /* Calls in flight; correct whatever has wrapped. */
 __attribute__((noinline)) __u32 count_hooked_in_flight(const struct gpuperf_entry_counts *counts)
 {
-	__u64 ended = 0;
+	struct bucket_sum sums = { .counts = counts };
 
 	if (!counts)
 		return 0;
-	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
-		__u64 pair = bucket_pair(counts, i);
-
-		ended += (__u32)pair + (pair >> 32);
-	}
-	return counts->calls - counts->abandoned - ended;
+	repeat(BUCKET_PAIRS, count_bucket_pair, &sums);
+	return counts->calls - counts->abandoned - sums.ended;
 }
 
 int hooked_counts_begin(struct gpuperf_counts_room *room, __u64 address, __u64 sequence)
@@ -131,19 +156,27 @@ int hooked_counts_read(struct gpuperf_counts_room *room, __u64 address)
 	return add_hooked_counts(&room->sum, &room->read);
 }
 
+static __attribute__((noinline)) long take_bucket_pair(__u32 index, struct bucket_sum *sums)
+{
+	__u64 pair = *bucket_pair(sums->counts, index);
+	__u32 first = 2 * index;
+
+	barrier_var(first);
+	if (!pair || first >= GPUPERF_BUCKETS - 1)
+		return 0;
+	__sync_fetch_and_add(&sums->cell->buckets[first], (__u32)pair);
+	__sync_fetch_and_add(&sums->cell->buckets[first + 1], pair >> 32);
+	return 0;
+}
+
 /* A separate function for the verifier. */
 __attribute__((noinline)) int take_hooked_buckets(struct gpuperf_cell *cell, const struct gpuperf_entry_counts *sum)
 {
+	struct bucket_sum sums = { .cell = cell, .counts = sum };
+
 	if (!cell || !sum)
 		return 0;
-	for (__u32 i = 0; i < BUCKET_PAIRS; i++) {
-		__u64 pair = bucket_pair(sum, i);
-
-		if (!pair)
-			continue;
-		__sync_fetch_and_add(&cell->buckets[2 * i], (__u32)pair);
-		__sync_fetch_and_add(&cell->buckets[2 * i + 1], pair >> 32);
-	}
+	repeat(BUCKET_PAIRS, take_bucket_pair, &sums);
 	return 0;
 }
 

@@ -127,7 +127,7 @@ int list_in_flight(struct bpf_iter__task *ctx)
 {
 	struct task_struct *task = ctx->task;
 	struct gpuperf_thread *thread;
-	__u64 now_ns;
+	__u64 now_ns, process_start_boot_ns;
 	__u32 depth;
 
 	if (!task)
@@ -135,13 +135,14 @@ int list_in_flight(struct bpf_iter__task *ctx)
 	thread = bpf_task_storage_get(&threads, task, NULL, 0);
 	if (!thread)
 		return 0;
+	process_start_boot_ns = task->group_leader->start_boottime;
 	depth = thread->depth;
 	now_ns = bpf_ktime_get_ns();
 	for (__u32 i = 0; i < GPUPERF_CALL_DEPTH && i < depth; i++) {
 		struct gpuperf_frame *frame = call_stack_at(thread, i);
 		__u64 until_ns = call_known_until(thread, frame, now_ns);
 		struct gpuperf_in_flight call = {
-			.process_start_boot_ns = task->group_leader->start_boottime,
+			.process_start_boot_ns = process_start_boot_ns,
 			.start_mono_ns = frame->start_ns,
 			.cookie = frame->cookie,
 			.pid = task->tgid,

@@ -153,6 +153,7 @@ int list_slow_in_flight(struct bpf_iter__task *ctx)
 	struct task_struct *task = ctx->task;
 	struct slow_in_flight_scratch *scratch;
 	struct gpuperf_thread *thread;
+	__u64 process_start_boot_ns;
 	__u32 depth, key = 0;
 
 	if (!task)
@@ -165,13 +166,14 @@ int list_slow_in_flight(struct bpf_iter__task *ctx)
 	if (!has_slow_in_flight(thread, scratch->now_ns))
 		return 0;
 	look_at_thread(scratch, thread, task);
+	process_start_boot_ns = task->group_leader->start_boottime;
 	depth = thread->depth;
 	for (__u32 i = 0; i < SLOW_PER_THREAD && i < depth; i++) {
 		struct gpuperf_slow_call *call = &scratch->record.call;
 
 		if (!keep_slow_in_flight(scratch, thread, i))
 			continue;
-		call->process_start_boot_ns = task->group_leader->start_boottime;
+		call->process_start_boot_ns = process_start_boot_ns;
 		call->pid = task->tgid;
 		call->tid = task->pid;
 		bpf_probe_read_kernel(call->comm, sizeof(call->comm), task->comm);

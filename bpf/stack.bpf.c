@@ -9,6 +9,8 @@
  */
 #include "bpf/stack.bpf.h"
 
+#include "bpf/repeat.bpf.h"
+
 #include "bpf/stack_memory.bpf.h"
 
 #include "bpf/stack_rules.bpf.h"
@@ -92,27 +94,37 @@ static __always_inline void go_to(struct gpuperf_walk *walk, const struct unwind
 	pass_old(walk, frame);
 }
 
+struct frame_move {
+	struct gpuperf_walk *walk;
+	__u32 from;
+	__u32 to;
+	__u32 end;
+};
+
+static __attribute__((noinline)) long move_frame(__u32 index, struct frame_move *move)
+{
+	if (move->from + index > move->end)
+		return 1;
+	*frame_at(move->walk, move->to + index) = *frame_at(move->walk, move->from + index);
+	return 0;
+}
+
 /* The frames outside the one met last have changed: those met join the new ones. A separate function for the
  * verifier. */
 __attribute__((noinline)) int move_same(struct gpuperf_walk *walk)
 {
-	__u32 from, to, end;
+	struct frame_move move = { .walk = walk };
 
 	if (!walk)
 		return 0;
-	from = walk->first_same;
-	to = walk->new_count;
-	end = walk->old;
-	if (from != to) {
-		for (__u32 i = 0; i < GPUPERF_STACK_FRAMES; i++) {
-			if (from + i > end)
-				break;
-			*frame_at(walk, to + i) = *frame_at(walk, from + i);
-		}
-	}
-	walk->new_count = to + end + 1 - from;
+	move.from = walk->first_same;
+	move.to = walk->new_count;
+	move.end = walk->old;
+	if (move.from != move.to)
+		repeat(GPUPERF_STACK_FRAMES, move_frame, &move);
+	walk->new_count = move.to + move.end + 1 - move.from;
 	walk->first_same = GPUPERF_STACK_FRAMES;
-	walk->old = end + 1;
+	walk->old = move.end + 1;
 	return 0;
 }
 
@@ -261,38 +273,44 @@ static long walk_frame(__u32 index, struct walk_context *context)
 	return walk_like_before(walk) < FRAMES_AT_ONCE && walk_same_frame(walk);
 }
 
-/* Moves a new frame in front of those with that hash. Returns the hash that includes it. A separate function for the
- * verifier. */
-__attribute__((noinline)) __u64 join_frame(struct gpuperf_walk *walk, __u32 to, __u32 from, __u64 hash)
+struct frame_join {
+	struct gpuperf_walk *walk;
+	__u64 hash;
+	__u32 from;
+	__u32 to;
+};
+
+/* Moves a new frame in front of those with that hash, which then includes it. */
+static __attribute__((noinline)) long join_frame(__u32 index, struct frame_join *join)
 {
 	struct gpuperf_walk_frame *frame;
+	__u64 hash;
 
-	if (!walk)
-		return 0;
-	frame = frame_at(walk, to);
-	*frame = *frame_at(walk, from);
-	hash = mix(hash, frame->pc);
+	if (!join->from || !join->to)
+		return 1;
+	frame = frame_at(join->walk, --join->to);
+	*frame = *frame_at(join->walk, --join->from);
+	hash = mix(join->hash, frame->pc);
 	if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
 		hash = mix(hash, 1);
 	frame->hash = hash;
-	return hash;
+	join->hash = hash;
+	return 0;
 }
 
 /* Puts the new frames in front of those that stay. A separate function for the verifier. */
 __attribute__((noinline)) int join_frames(struct gpuperf_walk *walk)
 {
-	__u32 from, to;
-	__u64 hash;
+	struct frame_join join = { .walk = walk };
 
 	if (!walk)
 		return 0;
-	from = walk->new_count;
-	to = walk->first_same;
-	hash = to < GPUPERF_STACK_FRAMES ? frame_at(walk, to)->hash : walk->space;
-	for (__u32 i = 0; i < GPUPERF_STACK_FRAMES && from && to; i++)
-		hash = join_frame(walk, --to, --from, hash);
-	walk->start = to;
-	walk->hash = hash;
+	join.from = walk->new_count;
+	join.to = walk->first_same;
+	join.hash = join.to < GPUPERF_STACK_FRAMES ? frame_at(walk, join.to)->hash : walk->space;
+	repeat(GPUPERF_STACK_FRAMES, join_frame, &join);
+	walk->start = join.to;
+	walk->hash = join.hash;
 	return 0;
 }
 
@@ -387,36 +405,43 @@ static long walk_python_frame(__u32 index, struct python_context *context)
 	return 0;
 }
 
+/* Walks the frames of one interpreter that the thread uses. */
+static long walk_python_thread(__u32 index, struct python_context *context)
+{
+	const struct gpuperf_python_layout *layout = context->layout;
+	struct gpuperf_walk *walk = context->walk;
+	__u64 thread, id = 0;
+
+	barrier_var(index);
+	if (index >= GPUPERF_PYTHON_STATES || index >= walk->python_thread_count)
+		return 1;
+	thread = walk->python_threads[index];
+	if (python_read(walk, thread + layout->thread_id, &id, sizeof(id)) || id != context->thread_pointer) {
+		walk->python_space = 0; /* its memory was reused */
+		return 0;
+	}
+	if (python_begin_walk(walk, layout, thread, &context->frames)) {
+		walk->python_is_cut = 1;
+		return 0;
+	}
+	walk->is_python_near = layout->form != GPUPERF_PYTHON_FRAME_OBJECTS;
+	/* The interpreter's own frames between them count as steps. */
+	bpf_loop(3 * GPUPERF_PYTHON_FRAMES, walk_python_frame, context, 0);
+	walk->is_python_near = 0;
+	return 0;
+}
+
 /* Walks the current thread's Python frames, in all interpreters it uses. */
 static __always_inline void walk_python(struct gpuperf_walk *walk, const struct gpuperf_address_space *space,
 					struct task_struct *task)
 {
 	struct python_context context = { .walk = walk, .thread_pointer = task->thread.fsbase };
-	__u64 id = 0;
 
 	if (!space->python_runtime || walk->space != space->space)
 		return;
 	context.layout = &space->python;
 	find_python_threads(&context, space);
-	for (__u32 i = 0; i < GPUPERF_PYTHON_STATES; i++) {
-		__u64 thread = walk->python_threads[i];
-
-		if (i >= walk->python_thread_count)
-			break;
-		if (python_read(walk, thread + space->python.thread_id, &id, sizeof(id)) ||
-		    id != context.thread_pointer) {
-			walk->python_space = 0; /* its memory was reused */
-			continue;
-		}
-		if (python_begin_walk(walk, context.layout, thread, &context.frames)) {
-			walk->python_is_cut = 1;
-			continue;
-		}
-		walk->is_python_near = space->python.form != GPUPERF_PYTHON_FRAME_OBJECTS;
-		/* The interpreter's own frames between them count as steps. */
-		bpf_loop(3 * GPUPERF_PYTHON_FRAMES, walk_python_frame, &context, 0);
-		walk->is_python_near = 0;
-	}
+	bpf_loop(GPUPERF_PYTHON_STATES, walk_python_thread, &context, 0);
 }
 
 /* Begins a walk. Returns what is known of the process; NULL = nothing. */

@@ -73,20 +73,18 @@ static __always_inline __u64 take_user_stack(struct task_struct *task)
 	return take_stack(regs->rip, regs->rsp, regs->rbp);
 }
 
-/* Lists the return addresses that probes replaced on a task's stack, innermost first. Returns how many. */
+/* Lists the return addresses that probes replaced on a task's stack, innermost first. Returns how many. By probe reads:
+ * for each pointer that a program follows itself, the verifier searches all names of the kernel's types. */
 static __always_inline __u32 list_replaced_returns(struct task_struct *task,
 						   struct gpuperf_replaced_return *returns)
 {
-	struct return_instance *instance;
+	struct return_instance *instance = BPF_CORE_READ(task, utask, return_instances);
 	__u32 count = 0;
 
-	if (!task->utask)
-		return 0;
-	instance = task->utask->return_instances;
 	for (__u32 i = 0; i < GPUPERF_REPLACED_RETURNS && instance; i++) {
-		returns[i].sp = instance->stack;
-		returns[i].address = instance->orig_ret_vaddr;
-		instance = instance->next;
+		returns[i].sp = BPF_CORE_READ(instance, stack);
+		returns[i].address = BPF_CORE_READ(instance, orig_ret_vaddr);
+		instance = BPF_CORE_READ(instance, next);
 		count = i + 1;
 	}
 	return count;

@@ -4,6 +4,7 @@
  */
 #pragma once
 
+#include "bpf/repeat.bpf.h"
 #include "bpf/stack_memory.bpf.h"
 
 #define PAGE_BYTES 4096
@@ -12,31 +13,40 @@
 
 static __u64 copies_paid_ns; /* every copy advances it by the interval */
 
-/* Fills one frame. A separate function for the verifier. */
-__attribute__((noinline)) int fill_frame(struct gpuperf_stack *stack, struct gpuperf_walk *walk, __u32 to, __u32 from)
+struct stack_fill {
+	struct gpuperf_stack *stack;
+	struct gpuperf_walk *walk;
+	__u32 from;
+	__u32 count;
+};
+
+static __attribute__((noinline)) long fill_next_frame(__u32 to, struct stack_fill *fill)
 {
+	struct gpuperf_stack *stack = fill->stack;
 	const struct gpuperf_walk_frame *frame;
+	__u32 from = fill->from + to;
 
 	barrier_var(to);
 	barrier_var(from);
-	if (!stack || !walk || to >= GPUPERF_STACK_FRAMES || from >= GPUPERF_STACK_FRAMES)
-		return 0;
-	frame = &walk->frames[from];
+	if (to >= GPUPERF_STACK_FRAMES || from >= GPUPERF_STACK_FRAMES)
+		return 1;
+	frame = &fill->walk->frames[from];
 	stack->frames[to].pc = frame->pc;
 	stack->frames[to].sp = frame->sp;
 	if (frame->rule.kind == GPUPERF_UNWIND_UNKNOWN && frame->rule.bp_at)
 		stack->exact_frames[to / 64] |= 1ull << (to & 63);
+	fill->count = to + 1;
 	return 0;
 }
 
 /* Fills the record of the stack. A separate function for the verifier. */
 __attribute__((noinline)) int fill_stack(struct gpuperf_stack *stack, struct gpuperf_walk *walk)
 {
-	__u32 from, count;
+	struct stack_fill fill = { .stack = stack, .walk = walk };
 
 	if (!stack || !walk)
 		return 0;
-	from = walk->start;
+	fill.from = walk->start;
 	stack->kind = GPUPERF_RECORD_STACK;
 	stack->length_bytes = __builtin_offsetof(struct gpuperf_stack, python) +
 			      walk->python_count * sizeof(struct gpuperf_python_frame);
@@ -51,9 +61,8 @@ __attribute__((noinline)) int fill_stack(struct gpuperf_stack *stack, struct gpu
 	stack->code_changes = walk->code_changes;
 	stack->bp = walk->bp;
 	__builtin_memset(stack->exact_frames, 0, sizeof(stack->exact_frames));
-	for (count = 0; count < GPUPERF_STACK_FRAMES && from + count < GPUPERF_STACK_FRAMES; count++)
-		fill_frame(stack, walk, count, from + count);
-	stack->frame_count = count;
+	repeat(GPUPERF_STACK_FRAMES, fill_next_frame, &fill);
+	stack->frame_count = fill.count;
 	bpf_probe_read_kernel(stack->python, sizeof(stack->python), walk->python);
 	return 0;
 }

@@ -80,23 +80,33 @@ std::vector<std::span<const std::byte>> get_forms(Mechanism mechanism) {
 thread_local std::string load_log;
 
 int keep_libbpf_message(libbpf_print_level level, const char* format, va_list arguments) {
-  if (level != LIBBPF_WARN || load_log.size() > 4096) return 0;
-  char line[512];
-  const int length = std::vsnprintf(line, sizeof line, format, arguments);
-  load_log += line;
+  constexpr size_t kMaxBytes = size_t{1} << 20;
+  if (level != LIBBPF_WARN || load_log.size() > kMaxBytes) return 0;
+  va_list again;
+  va_copy(again, arguments);
+  const int length = std::vsnprintf(nullptr, 0, format, again);
+  va_end(again);
+  if (length <= 0) return length;
+  const size_t begin = load_log.size();
+  load_log.resize(begin + static_cast<size_t>(length) + 1);  // what is printed ends with a zero
+  (void)std::vsnprintf(load_log.data() + begin, load_log.size() - begin, format, arguments);
+  load_log.pop_back();
   return length;
 }
 
-// The first line says what failed; the verifier's log is for debugging.
-std::string get_first_line(const std::string& text) {
-  std::string line = text.substr(0, text.find('\n'));
+// The first line says what failed; the last one of the verifier, before what it took, says why.
+std::string summarize_load_log() {
+  std::string line = load_log.substr(0, load_log.find('\n'));
   if (line.starts_with("libbpf: ")) line.erase(0, 8);
-  return line;
+  const size_t end = load_log.find("\nprocessed ");
+  if (end == std::string::npos || end == 0) return line;
+  const size_t begin = load_log.rfind('\n', end - 1) + 1;  // 0 where there is none
+  return line + ": " + load_log.substr(begin, end - begin);
 }
 
 Status explain_load_failure(int error_number) {
   std::string what = "load BPF programs";
-  if (!load_log.empty()) what += " (" + get_first_line(load_log) + ")";
+  if (!load_log.empty()) what += " (" + summarize_load_log() + ")";
   if (error_number == EACCES) {  // the verifier's answer, not that of permissions
     return absl::UnimplementedError(what + ": this kernel refuses the program");
   }
@@ -284,6 +294,7 @@ Status Programs::load_form(std::span<const std::byte> object) {
   } else {
     choose_end_hooks();
   }
+  load_log.clear();  // what was asked of the kernel's types until here is no failure
   if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
 
   if (!is_trial()) RETURN_IF_ERROR(attach_hooks(kProcessHooks));
