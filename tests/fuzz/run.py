@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
-"""Fuzzes what reads hostile input, with libFuzzer and the address and undefined-behaviour sanitizers.
+"""What reads hostile input, on inputs that were kept, and fuzzed.
 
 usage: tests/fuzz/run.py [--seconds N] [--target NAME]... [--merge]
-  --seconds N     for each target; 14 by default, 7200 with GPUPERF_LONG_TESTS set
+  --seconds N     fuzz each target for N seconds, with libFuzzer and the address and undefined-behaviour sanitizers; 7200 with
+                  GPUPERF_LONG_TESTS set; without either, only replay what is kept, with the programs of the build folder
   --target NAME   only this one, a file of tests/fuzz/targets; may be repeated
-  --merge         afterwards, keep what was found: the smallest inputs that reach all the code, in tests/fuzz/corpus/NAME.tar.xz
+  --merge         after fuzzing, keep what was found: the smallest inputs that reach all the code, in tests/fuzz/corpus/NAME.tar.xz
 
-Builds the targets into build-fuzz (preset `fuzz`, clang). Each first replays its regressions and its corpus: good inputs in
-tests/fuzz/corpus/NAME, and those that were kept. What the fuzzer found stays in build-fuzz/found, so the next run goes on from
-there; build-fuzz/found/runs.csv has a line for each run. An input that breaks something is written to build-fuzz/faults; mend
-it, then move the input to tests/fuzz/regressions.
+Kept are regressions and the corpus: good inputs in tests/fuzz/corpus/NAME, those that the target makes itself, and what --merge
+packed. Fuzzing builds the targets into build-fuzz (preset `fuzz`, clang) and begins with a replay. What the fuzzer found stays in
+build-fuzz/found, so the next run goes on from there; build-fuzz/found/runs.csv has a line for each run. An input that breaks
+something is written to build-fuzz/faults; mend it, then move the input to tests/fuzz/regressions.
 """
 
 import argparse
@@ -28,6 +29,7 @@ import threading
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 HERE = ROOT / "tests/fuzz"
+ORDINARY_BUILD = pathlib.Path(os.environ.get("GPUPERF_BUILD", ROOT / "build")).resolve()
 BUILD = ROOT / "build-fuzz"
 FOUND = BUILD / "found"
 FAULTS = BUILD / "faults"
@@ -61,9 +63,9 @@ def build(targets):
             sys.exit(f"{done.stdout}\ntests/fuzz/run.py: {' '.join(map(str, command))} failed (above)")
 
 
-def run_target(name, *arguments, **environment):
-    """The exit code and the end of what the target printed."""
-    command = [BUILD / "tests/fuzz" / f"fuzz_{name}", *arguments]
+def run_target(folder, name, *arguments, **environment):
+    """The exit code and the end of what a target of a build folder printed."""
+    command = [folder / "tests/fuzz" / f"fuzz_{name}", *arguments]
     with tempfile.TemporaryFile() as output:
         done = subprocess.run(command, cwd=ROOT, env=ENVIRONMENT | environment, stdout=output, stderr=subprocess.STDOUT)
         output.seek(max(0, output.seek(0, os.SEEK_END) - 100_000))
@@ -76,13 +78,13 @@ def make_empty(folder):
     return folder
 
 
-def list_seed_folders(name):
+def list_seed_folders(build_folder, name):
     """Made by the target itself; kept in git; of other tests."""
-    made = make_empty(BUILD / "seeds" / name)
-    code, text = run_target(name, GPUPERF_SEED_FOLDER=str(made))
+    made = make_empty(build_folder / "seeds" / name)
+    code, text = run_target(build_folder, name, GPUPERF_SEED_FOLDER=str(made))
     if code != 0:
         raise RuntimeError(f"{name}: its seeds could not be made:\n{text}")
-    kept = make_empty(BUILD / "kept" / name)
+    kept = make_empty(build_folder / "kept" / name)
     archive = get_archive(name)
     if archive.exists():
         with tarfile.open(archive) as packed:
@@ -91,16 +93,24 @@ def list_seed_folders(name):
     return [folder for folder in folders if folder.is_dir()]
 
 
+def replay(name):
+    """True when no input that is kept breaks anything."""
+    code, text = run_target(ORDINARY_BUILD, name, *list_seed_folders(ORDINARY_BUILD, name))
+    with log_lock:
+        print(text.splitlines()[-1] if code == 0 else text[-8000:], f"{name}: {'ok' if code == 0 else 'FAULT'}", flush=True)
+    return code == 0
+
+
 def fuzz(name, seconds):
     """True when nothing broke."""
     found, faults = FOUND / name, FAULTS / name
     for folder in (found, faults):
         folder.mkdir(parents=True, exist_ok=True)
     options = [f"-artifact_prefix={faults}/", *LIMITS]
-    seeds = list_seed_folders(name)
-    code, text = run_target(name, "-runs=0", *options, *seeds)
+    seeds = list_seed_folders(BUILD, name)
+    code, text = run_target(BUILD, name, "-runs=0", *options, *seeds)
     if code == 0 and seconds > 0:
-        code, text = run_target(name, f"-max_total_time={seconds}", "-print_final_stats=1", *options, found, *seeds)
+        code, text = run_target(BUILD, name, f"-max_total_time={seconds}", "-print_final_stats=1", *options, found, *seeds)
     final = FINAL.findall(text)
     executions, edges, features = final[-1] if final else ("-", "-", "-")
     with log_lock:
@@ -122,7 +132,8 @@ def merge(name):
     """Of all inputs, packs the smallest that together reach all the code."""
     with tempfile.TemporaryDirectory() as folder:
         # By edges alone, not by how often each is passed: a tenth of the files.
-        code, text = run_target(name, "-merge=1", "-use_counters=0", *LIMITS, folder, *list_seed_folders(name), FOUND / name)
+        code, text = run_target(BUILD, name, "-merge=1", "-use_counters=0", *LIMITS, folder, *list_seed_folders(BUILD, name),
+                                FOUND / name)
         if code != 0:
             raise RuntimeError(f"{name}: merge failed:\n{text[-2000:]}")
         inputs = sorted(pathlib.Path(folder).iterdir())
@@ -137,17 +148,18 @@ def merge(name):
 
 def main():
     parser = argparse.ArgumentParser(usage=__doc__.split("\n\n")[1])
-    parser.add_argument("--seconds", type=int, default=7200 if os.environ.get("GPUPERF_LONG_TESTS") else 14)
+    parser.add_argument("--seconds", type=int, default=7200 if os.environ.get("GPUPERF_LONG_TESTS") else None)
     parser.add_argument("--target", action="append", choices=TARGETS)
     parser.add_argument("--merge", action="store_true")
     arguments = parser.parse_args()
     targets = arguments.target or TARGETS
-    build(targets)
+    if arguments.seconds is not None:
+        build(targets)
     built_s = get_cpu_seconds()
-    print(f"built, {built_s:.0f} s of CPU time", flush=True)
+    run = replay if arguments.seconds is None else lambda name: fuzz(name, arguments.seconds)
     with concurrent.futures.ThreadPoolExecutor(JOBS) as pool:
-        results = list(pool.map(lambda name: fuzz(name, arguments.seconds), targets))
-    print(f"fuzzed, {get_cpu_seconds() - built_s:.0f} s of CPU time", flush=True)
+        results = list(pool.map(run, targets))
+    print(f"built, {built_s:.0f} s of CPU time; run, {get_cpu_seconds() - built_s:.0f} s", flush=True)
     if arguments.merge:
         for name in targets:
             merge(name)

@@ -33,6 +33,7 @@ constexpr std::chrono::milliseconds kStep{250};
 constexpr size_t kSlicesMax = 100;
 constexpr uint64_t kRecorderBytes = uint64_t{4} << 20;
 const ProcessKey kProcess{.pid = 71, .start_boot_ns = 1};
+constexpr Shares::Holder kHolder{.uid = 1, .pid = 71};
 
 class State {
  public:
@@ -45,6 +46,8 @@ class State {
   }
 
   void reopen() {
+    give_back_cubin_room(cubin_room_, kHolder, tables_.cubin);
+    room_left_taken_ |= cubin_room_.used() != 0;
     sessions_.apply(SessionClosed{.session_id = id_}, clock_.mono_ns());
     open();
   }
@@ -60,7 +63,9 @@ class State {
                                        .now_unix_ns = clock_.unix_ns(),
                                        .name_bytes_max = 1'024,
                                        .clock = offset_,
-                                       .find_thread = find_thread_},
+                                       .find_thread = find_thread_,
+                                       .cubin_room = cubin_room_,
+                                       .holder = kHolder},
                                       tables_);
     if (!batch.ok()) return reopen();
     kernels_ += batch->batch.kernels.size();
@@ -102,6 +107,7 @@ class State {
       for (const auto& row : *rows) counted += get_launches(row->totals);
     }
     if (counted > kernels_) return "more kernels than were sent";
+    if (room_left_taken_) return "room for images that a session which ended has kept";
     const Status stored = check_capture(build_capture());
     return stored.ok() ? "" : "a capture that cannot be stored: " + stored.ToString();
   }
@@ -132,6 +138,8 @@ class State {
   uint64_t id_ = 0;
   uint64_t kernels_ = 0;
   SessionTables tables_;
+  Shares cubin_room_{{.total = uint64_t{1} << 20}};
+  bool room_left_taken_ = false;
   DropCounters drops_;
   SessionMemory memory_{drops_};
   SessionRegistry sessions_{{}, drops_, memory_};
