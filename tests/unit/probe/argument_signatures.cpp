@@ -1,5 +1,6 @@
 #include "argument_signatures.h"
 
+#include <cctype>
 #include <regex>
 #include <type_traits>
 
@@ -76,9 +77,20 @@ std::string read_header(const std::string& name) {
 
 // Names of the parameters as the header's first declaration of the function gives them.
 std::vector<std::string> read_names(const std::string& header, const std::string& function) {
-  const std::regex declaration("\\b" + function + R"(\s*\(([^;{]*)\)\s*;)");
+  const std::regex declaration(function + R"(\s*\(([^;{]*)\)\s*;)");
   std::smatch match;
-  if (!std::regex_search(header, match, declaration)) return {};
+  // Tried only where the name stands: a search through the whole header takes long.
+  size_t at = header.find(function);
+  for (; at != std::string::npos; at = header.find(function, at + 1)) {
+    const bool begins_word =
+        at == 0 || (std::isalnum(header[at - 1]) == 0 && header[at - 1] != '_');
+    if (begins_word &&
+        std::regex_search(header.begin() + static_cast<std::ptrdiff_t>(at), header.end(), match,
+                          declaration, std::regex_constants::match_continuous)) {
+      break;
+    }
+  }
+  if (at == std::string::npos) return {};
   std::vector<std::string> names;
   const std::string list = match[1];
   for (size_t begin = 0; begin <= list.size();) {

@@ -192,7 +192,7 @@ TEST_F(CallQueryTest, AgreesWithLookingAtEveryCallOnRandomQueries) {
     ASSERT_EQ(database_->write(std::span(calls).subspan(i, 10'000)), absl::OkStatus());
   }
 
-  for (int round = 0; round < choose_rounds(150, 5000); ++round) {
+  for (int round = 0; round < choose_rounds(40, 5000); ++round) {
     StoreQuery query{.limit = one_of(200)};
     if (one_of(2) == 0) query.order = StoreQuery::Order::kStart;
     if (one_of(4) == 0) query.pid = 1 + one_of(52);
