@@ -14,7 +14,7 @@ import unittest
 
 BUILD = pathlib.Path(os.environ.get("GPUPERF_BUILD", "build")).resolve()
 SOURCE = pathlib.Path(__file__).resolve().parents[2]
-GPUPERFD = BUILD / "daemon/gpuperfd"
+GPUPERFD = pathlib.Path(os.environ.get("GPUPERF_DAEMON", BUILD / "daemon/gpuperfd")).resolve()  # another build's
 GPUPERFCTL = BUILD / "client/gpuperfctl"
 WORKLOADS = BUILD / "tests/workloads"
 LONG = bool(os.environ.get("GPUPERF_LONG_TESTS"))  # tests/run.sh --long
