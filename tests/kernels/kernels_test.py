@@ -60,7 +60,7 @@ LOOKS = ",".join(name for name in EXPECTED if name not in ("best", "confidential
 
 # How the kernel preempts by itself, and what it makes of preempt=none and preempt=full.
 PREEMPTION = {"5.10": ("fixed", "fixed", "fixed"), "6.1": ("voluntary", "none", "full"), "6.12": ("voluntary", "none", "full"),
-              "6.16": ("voluntary", "none", "full"), "6.18": ("lazy", "none", "full"), "7.0": ("lazy", "lazy", "full"),
+              "6.16": ("lazy", "none", "full"), "6.18": ("lazy", "none", "full"), "7.0": ("lazy", "lazy", "full"),
               "7": ("lazy", "lazy", "full")}
 
 Boot = collections.namedtuple("Boot", "series parameters preemption best")
