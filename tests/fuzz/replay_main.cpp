@@ -1,8 +1,8 @@
-// Without libFuzzer: each file of the folders that are named goes through the target once. Any
-// compiler builds it, so the ordinary build shows that inputs which were found once stay mended.
+// The target's main() where libFuzzer is not linked: runs the target once on each file of the
+// folders named as arguments. What breaks on an input ends the program.
 
+#include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>

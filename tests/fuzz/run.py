@@ -95,6 +95,8 @@ def list_seed_folders(build_folder, name):
 
 def replay(name):
     """True when no input that is kept breaks anything."""
+    if not (ORDINARY_BUILD / f"tests/fuzz/fuzz_{name}").exists():
+        sys.exit(f"tests/fuzz/run.py: {ORDINARY_BUILD} has no fuzz_{name}. Run: cmake --build {ORDINARY_BUILD} --target fuzz_targets")
     code, text = run_target(ORDINARY_BUILD, name, *list_seed_folders(ORDINARY_BUILD, name))
     with log_lock:
         print(text.splitlines()[-1] if code == 0 else text[-8000:], f"{name}: {'ok' if code == 0 else 'FAULT'}", flush=True)
@@ -152,6 +154,8 @@ def main():
     parser.add_argument("--target", action="append", choices=TARGETS)
     parser.add_argument("--merge", action="store_true")
     arguments = parser.parse_args()
+    if arguments.merge and arguments.seconds is None:
+        parser.error("--merge keeps what fuzzing found: it needs --seconds")
     targets = arguments.target or TARGETS
     if arguments.seconds is not None:
         build(targets)
