@@ -75,6 +75,15 @@ def attach(daemon, program, *flags, verb="attach"):
     return json.loads(result.stdout)[0]
 
 
+def attach_when_free(daemon, program, tries):
+    """Attaches, again where the program got no CPU within the 50 ms that a thread is held, or where what an earlier attach
+    began has not ended: the last row, and what the others said."""
+    late = []
+    while (row := attach(daemon, program))["reason"] in ("failed", "no_safe_thread") and len(late) < tries:
+        late.append(row["detail"])
+    return row, late
+
+
 def detach(daemon, program):
     return attach(daemon, program, verb="detach")
 

@@ -15,7 +15,7 @@ import threading
 import time
 import unittest
 
-from attach_programs import (attach, detach, held_by, launches_of, pid_of, python_program, session_of,
+from attach_programs import (attach, attach_when_free, detach, held_by, launches_of, pid_of, python_program, session_of,
                              wait_for_kernels, wait_for_state, workload)
 from gpuperf_system import LONG, Daemon, SharedDaemonTest, require_root, wait_until
 from injector_workload import FAKES, require_fakes
@@ -159,10 +159,8 @@ class AttachTest(SharedDaemonTest):
             program.do("steady 2 5")
             held, late = [], []
             for number in range(CYCLES):
-                row = attach(self.daemon, program)
-                while row["reason"] in ("failed", "no_safe_thread") and len(late) <= CYCLES // 50:
-                    late.append(row["detail"])  # on a busy machine: the thread got no CPU for 50 ms
-                    row = attach(self.daemon, program)
+                row, refusals = attach_when_free(self.daemon, program, tries=CYCLES // 50 + 1 - len(late))
+                late += refusals
                 self.assertEqual(row["state"], "attached", row)
                 held.append(int(row["held_ns"]))
                 left = detach(self.daemon, program)
@@ -218,7 +216,9 @@ class AttachTest(SharedDaemonTest):
             print(f"{KILLS} workers killed, {attached} after the library had entered", file=sys.stderr)
             # Workers are not started for a moment after one has died before it could begin.
             wait_until("a worker is started again", lambda: self.daemon.ctl("attach", "--list", check=False).returncode == 0)
-            self.assertEqual(attach(self.daemon, program)["state"], "attached")
+            row, late = attach_when_free(self.daemon, program, tries=3)
+            # What the last killed worker had begun may have come to its end by itself.
+            self.assertIn("attached", (row["state"], row["reason"]), (row, late))
             wait_for_kernels(self.daemon, program)
             self.assertGreater(program.do("halt")["launches"], 0)
             self.check_quiet_end(program)
