@@ -3,25 +3,19 @@
 #include <bpf/bpf.h>
 #include <bpf/btf.h>
 #include <bpf/libbpf.h>
-#include <sys/mman.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <cstdarg>
-#include <cstdio>
-#include <cstring>
 #include <utility>
 
-#include "daemon/base/log.h"
-#include "daemon/base/needed_rights.h"
 #include "daemon/base/proc_text.h"
 #include "daemon/base/process_status.h"
 #include "daemon/model/api_names.h"
 #include "daemon/model/status_names.h"
 #include "daemon/probe/attach/kernel_abi.h"
+#include "daemon/probe/attach/load_log.h"
 
 extern "C" {
 extern const char gpuperf_bpf_plain_begin[], gpuperf_bpf_plain_end[];
@@ -76,53 +70,6 @@ std::vector<std::span<const std::byte>> get_forms(Mechanism mechanism) {
           bytes_between(gpuperf_bpf_session_ctx_begin, gpuperf_bpf_session_ctx_end)};
 }
 
-// libbpf's own words about the load in progress on this thread, kept for the error.
-thread_local std::string load_log;
-
-int keep_libbpf_message(libbpf_print_level level, const char* format, va_list arguments) {
-  constexpr size_t kMaxBytes = size_t{1} << 20;
-  if (level != LIBBPF_WARN || load_log.size() > kMaxBytes) return 0;
-  va_list again;
-  va_copy(again, arguments);
-  const int length = std::vsnprintf(nullptr, 0, format, again);
-  va_end(again);
-  if (length <= 0) return length;
-  const size_t begin = load_log.size();
-  load_log.resize(begin + static_cast<size_t>(length) + 1);  // what is printed ends with a zero
-  (void)std::vsnprintf(load_log.data() + begin, load_log.size() - begin, format, arguments);
-  load_log.pop_back();
-  return length;
-}
-
-// The first line says what failed; the last one of the verifier, before what it took, says why.
-std::string summarize_load_log() {
-  std::string line = load_log.substr(0, load_log.find('\n'));
-  if (line.starts_with("libbpf: ")) line.erase(0, 8);
-  const size_t end = load_log.find("\nprocessed ");
-  if (end == std::string::npos || end == 0) return line;
-  const size_t begin = load_log.rfind('\n', end - 1) + 1;  // 0 where there is none
-  return line + ": " + load_log.substr(begin, end - begin);
-}
-
-Status explain_load_failure(int error_number) {
-  std::string what = "load BPF programs";
-  if (!load_log.empty()) what += " (" + summarize_load_log() + ")";
-  if (error_number == EACCES) {  // the verifier's answer, not that of permissions
-    return absl::UnimplementedError(what + ": this kernel refuses the program");
-  }
-  if (error_number == EPERM) {
-    what += std::string(": not permitted: ") + kNeededRights;
-    return absl::PermissionDeniedError(what);
-  }
-  if (access("/sys/kernel/btf/vmlinux", R_OK) != 0) {
-    what +=
-        ": the kernel offers no BTF at /sys/kernel/btf/vmlinux: use a kernel built with "
-        "CONFIG_DEBUG_INFO_BTF, and mount /sys into the container";
-    return absl::FailedPreconditionError(what);
-  }
-  return errno_status(error_number, what);
-}
-
 // Whether the kernel lets a program be put on this function of its own: some have no way to.
 bool can_trace(const char* function) {
   const int id = libbpf_find_vmlinux_btf_id(function, BPF_TRACE_FENTRY);
@@ -155,9 +102,6 @@ bool has_memory_at_exit() {
   return arguments == kArguments;
 }
 
-// Of an array that is large, mapped at once: some 100 cells.
-constexpr size_t kPieceBytes = size_t{1} << 18;
-
 }  // namespace
 
 std::string_view get_mechanism_name(Mechanism mechanism) {
@@ -171,80 +115,8 @@ std::optional<Mechanism> find_mechanism(std::string_view name) {
   return std::nullopt;
 }
 
-Result<MappedArray> MappedArray::map(int map_fd, std::string_view name, size_t value_bytes,
-                                     size_t entry_count) {
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  MappedArray array;
-  array.length_bytes_ = (value_bytes * entry_count + page - 1) / page * page;
-  array.entry_count_ = entry_count;
-  void* memory = mmap(nullptr, array.length_bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, map_fd, 0);
-  if (memory == MAP_FAILED) return errno_status(errno, "BPF map " + std::string(name) + ": mmap");
-  array.memory_ = memory;
-  return array;
-}
-
-Result<MappedArray> MappedArray::reserve(int map_fd, std::string_view name, size_t value_bytes,
-                                         size_t entry_count) {
-  if (value_bytes * entry_count <= kPieceBytes) {
-    return map(map_fd, name, value_bytes, entry_count);
-  }
-  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
-  MappedArray array;
-  array.length_bytes_ = (value_bytes * entry_count + page - 1) / page * page;
-  array.entry_count_ = entry_count;
-  array.map_fd_ = map_fd;
-  array.value_bytes_ = value_bytes;
-  array.is_piece_mapped_.resize(array.length_bytes_ / kPieceBytes + 1);
-  void* memory = mmap(nullptr, array.length_bytes_, PROT_NONE,
-                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-  if (memory == MAP_FAILED) return errno_status(errno, "BPF map " + std::string(name) + ": mmap");
-  array.memory_ = memory;
-  return array;
-}
-
-Status MappedArray::map_entry(size_t index) {
-  if (map_fd_ < 0) return absl::OkStatus();  // all of it is there
-  const size_t first = index * value_bytes_ / kPieceBytes;
-  const size_t last = ((index + 1) * value_bytes_ - 1) / kPieceBytes;
-  for (size_t piece = first; piece <= last; ++piece) RETURN_IF_ERROR(map_piece(piece));
-  return absl::OkStatus();
-}
-
-Status MappedArray::map_piece(size_t piece) {
-  if (is_piece_mapped_[piece]) return absl::OkStatus();
-  const size_t begin = piece * kPieceBytes;
-  const size_t bytes = std::min(kPieceBytes, length_bytes_ - begin);
-  void* const memory = mmap(static_cast<std::byte*>(memory_) + begin, bytes, PROT_READ | PROT_WRITE,
-                            MAP_SHARED | MAP_FIXED, map_fd_, static_cast<off_t>(begin));
-  if (memory == MAP_FAILED) return errno_status(errno, "BPF map: mmap");
-  is_piece_mapped_[piece] = true;
-  return absl::OkStatus();
-}
-
-MappedArray::MappedArray(MappedArray&& other) noexcept
-    : memory_(std::exchange(other.memory_, nullptr)),
-      length_bytes_(other.length_bytes_),
-      entry_count_(std::exchange(other.entry_count_, 0)),
-      map_fd_(other.map_fd_),
-      value_bytes_(other.value_bytes_),
-      is_piece_mapped_(std::move(other.is_piece_mapped_)) {}
-
-MappedArray& MappedArray::operator=(MappedArray&& other) noexcept {
-  std::swap(memory_, other.memory_);
-  std::swap(length_bytes_, other.length_bytes_);
-  std::swap(entry_count_, other.entry_count_);
-  std::swap(map_fd_, other.map_fd_);
-  std::swap(value_bytes_, other.value_bytes_);
-  std::swap(is_piece_mapped_, other.is_piece_mapped_);
-  return *this;
-}
-
-MappedArray::~MappedArray() {
-  if (memory_ != nullptr) (void)munmap(memory_, length_bytes_);  // our own mapping: cannot fail
-}
-
 Result<std::unique_ptr<Programs>> Programs::load(Mechanism mechanism, const Sizes& sizes) {
-  libbpf_set_print(keep_libbpf_message);
+  libbpf_set_print(keep_load_message);
   Status status;
   for (const auto form : get_forms(mechanism)) {
     auto programs = std::unique_ptr<Programs>(new Programs(mechanism, sizes));
@@ -257,7 +129,7 @@ Result<std::unique_ptr<Programs>> Programs::load(Mechanism mechanism, const Size
 }
 
 Status Programs::load_form(std::span<const std::byte> object) {
-  load_log.clear();
+  begin_load_log();
   LIBBPF_OPTS(bpf_object_open_opts, options, .object_name = "gpuperf");
   object_ = bpf_object__open_mem(object.data(), object.size(), &options);
   if (object_ == nullptr) return explain_load_failure(errno);
@@ -294,7 +166,7 @@ Status Programs::load_form(std::span<const std::byte> object) {
   } else {
     choose_end_hooks();
   }
-  load_log.clear();  // what was asked of the kernel's types until here is no failure
+  begin_load_log();  // what was asked of the kernel's types until here is no failure
   if (const int error = bpf_object__load(object_); error != 0) return explain_load_failure(-error);
 
   if (!is_trial()) RETURN_IF_ERROR(attach_hooks(kProcessHooks));

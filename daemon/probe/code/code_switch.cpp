@@ -27,7 +27,7 @@ std::optional<size_t> find_writer(std::span<const Instruction> code, size_t end,
   return std::nullopt;
 }
 
-struct Bound {
+struct SwitchBound {
   size_t compare = 0;  // index of the instruction
   uint64_t count = 0;
 };
@@ -47,7 +47,7 @@ uint64_t count_cases(const Instruction& compare, const Instruction* leaves) {
 
 // The check that keeps `index` below a count on the straight way to `end`. The index may be moved
 // between the two, or be loaded after its memory was checked.
-std::optional<Bound> find_bound(std::span<const Instruction> code, size_t end, int8_t index) {
+std::optional<SwitchBound> find_bound(std::span<const Instruction> code, size_t end, int8_t index) {
   const Instruction* leaves = nullptr;  // the conditional jump nearest to the compare
   const Instruction* load = nullptr;    // where the index came from memory
   for (size_t i = end; i-- > 0;) {
@@ -58,7 +58,7 @@ std::optional<Bound> find_bound(std::span<const Instruction> code, size_t end, i
     if (is_check) {
       const uint64_t count = count_cases(instruction, leaves);
       if (count == 0) return std::nullopt;
-      return Bound{.compare = i, .count = count};
+      return SwitchBound{.compare = i, .count = count};
     }
     if (instruction.flow == Flow::kConditionalJump) {
       leaves = &instruction;
