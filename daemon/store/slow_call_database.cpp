@@ -1,8 +1,12 @@
 #include "daemon/store/slow_call_database.h"
 
+#include <sqlite3.h>
+
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <set>
+#include <string_view>
 #include <utility>
 
 #include "daemon/store/call_query.h"
@@ -118,6 +122,18 @@ Status begin_log(const SqliteConnection& connection) {
       "a path on a local disk");
 }
 
+// A check that could not read a page says so as if it had found damage, with the code of why:
+// "unable to get the page. error code=10". 0 = there is none.
+int find_code(std::string_view finding) {
+  constexpr std::string_view kBegin = "error code";
+  const size_t at = finding.find(kBegin);
+  if (at == std::string_view::npos) return 0;
+  finding.remove_prefix(std::min(finding.size(), at + kBegin.size() + 1));
+  int code = 0;
+  (void)std::from_chars(finding.data(), finding.data() + finding.size(), code);
+  return code;
+}
+
 Status check_pages(const SqliteConnection& connection, uint64_t max_bytes) {
   ASSIGN_OR_RETURN(const int64_t pages, connection.read_number("PRAGMA page_count", "open"));
   ASSIGN_OR_RETURN(const int64_t page_bytes, connection.read_number("PRAGMA page_size", "open"));
@@ -125,6 +141,8 @@ Status check_pages(const SqliteConnection& connection, uint64_t max_bytes) {
   ASSIGN_OR_RETURN(const std::string finding,
                    connection.read_text("PRAGMA quick_check(1)", "check"));
   if (finding == "ok") return absl::OkStatus();
+  const int code = find_code(finding);
+  if (code != 0 && code != SQLITE_CORRUPT) return connection.make_error(code, "check");
   return absl::DataLossError(connection.path() + ": check: " + finding +
                              "; move it away; gpuperfd creates a new one");
 }

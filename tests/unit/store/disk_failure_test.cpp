@@ -7,9 +7,11 @@
 #include <cstring>
 #include <filesystem>
 #include <numeric>
+#include <random>
 
 #include "daemon/base/fd.h"
 #include "tests/unit/matchers.h"
+#include "tests/unit/store/failing_memory.h"
 #include "tests/unit/store/failing_vfs.h"
 #include "tests/unit/store/store_fixture.h"
 
@@ -185,10 +187,20 @@ TEST_F(DiskFailureTest, SyncsWithinASecondOfAWrite) {
   EXPECT_EQ(vfs.log_syncs(), before + 1);
 }
 
-// One operation on the files after the other fails, alone and with all after it.
-class NthFailureTest : public DiskFailureTest,
-                       public ::testing::WithParamInterface<std::pair<int, bool>> {
+// What one daemon does with a store, again and again.
+class DaemonRunTest : public DiskFailureTest {
  protected:
+  struct Run {
+    Ids acknowledged;
+    Ids synced;  // those of them that are on the disk for sure
+  };
+
+  // The folder as it was before the first run; without a store where there is to be none.
+  void set_back(bool with_store) {
+    for (const auto& entry : fs::directory_iterator(folder_)) fs::remove(entry.path());
+    if (with_store) write_file(path_, file_);
+  }
+
   // A store that is nearly full and has hours to trim.
   void make_store() {
     options_.max_bytes = 1 << 20;
@@ -206,12 +218,11 @@ class NthFailureTest : public DiskFailureTest,
     file_ = read_file(path_);
   }
 
-  // What a daemon does; the ids that were acknowledged. The calls are their hour's worst, which
-  // nothing here removes.
-  Ids run_daemon() {
-    Ids acknowledged;
+  // The calls are their hour's worst, which nothing here removes.
+  Run run_daemon() {
+    Run run;
     auto database = SlowCallDatabase::open(options_);
-    if (!database.ok()) return acknowledged;
+    if (!database.ok()) return run;
     for (uint64_t id = 1'000; id < 1'012; id += 4) {
       std::vector<StoredCall> calls;
       for (uint64_t i = id; i < id + 4; ++i) {
@@ -221,17 +232,33 @@ class NthFailureTest : public DiskFailureTest,
         calls.back().stacks = {make_stored_stack(1 + i % 20, 2'000), make_stored_stack(i, 500)};
       }
       if (!(*database)->write(calls).ok()) continue;
-      for (const StoredCall& call : calls) acknowledged.push_back(call.id);
+      for (const StoredCall& call : calls) run.acknowledged.push_back(call.id);
+      if (id == 1'004 && (*database)->sync().ok()) run.synced = run.acknowledged;
     }
     (void)(*database)->prune(kNow);
-    (void)(*database)->sync();
+    if ((*database)->sync().ok()) run.synced = run.acknowledged;
     (void)(*database)->checkpoint();
     (void)(*database)->query({});
-    return acknowledged;
+    return run;
+  }
+
+  // What holds after any of them, with these calls.
+  void expect_sound_store(const Ids& ids) {
+    const auto database = open();
+    ASSERT_TRUE(find_set_aside().empty());
+    ASSERT_TRUE(find_missing(read_ids(*database), ids).empty());
+    ASSERT_EQ(database->write({{make_call(5'000, 5'000'000)}}), absl::OkStatus());
+    ASSERT_EQ(database->prune(kNow), absl::OkStatus());
+    ASSERT_LE(*database->read_used_bytes(), options_.max_bytes);
+    ASSERT_NO_FATAL_FAILURE(expect_sound_stacks());
   }
 
   std::string file_;
 };
+
+// One operation on the files after the other fails, alone and with all after it.
+class NthFailureTest : public DaemonRunTest,
+                       public ::testing::WithParamInterface<std::pair<int, bool>> {};
 
 TEST_P(NthFailureTest, LosesNothingThatWasAcknowledged) {
   make_store();
@@ -244,20 +271,11 @@ TEST_P(NthFailureTest, LosesNothingThatWasAcknowledged) {
     do {
       nth += step;
       SCOPED_TRACE("operation " + std::to_string(nth));
-      for (const auto& entry : fs::directory_iterator(folder_)) fs::remove(entry.path());
-      if (is_there) write_file(path_, file_);
+      set_back(is_there);
       vfs.fail(nth, write_code, for_ever);
-      const Ids acknowledged = run_daemon();
+      const Run run = run_daemon();
       vfs.heal();
-
-      const auto database = open();
-
-      ASSERT_TRUE(find_set_aside().empty());
-      ASSERT_TRUE(find_missing(read_ids(*database), acknowledged).empty());
-      ASSERT_EQ(database->write({{make_call(5'000, 5'000'000)}}), absl::OkStatus());
-      ASSERT_EQ(database->prune(kNow), absl::OkStatus());
-      ASSERT_LE(*database->read_used_bytes(), options_.max_bytes);
-      ASSERT_NO_FATAL_FAILURE(expect_sound_stacks());
+      ASSERT_NO_FATAL_FAILURE(expect_sound_store(run.acknowledged));
     } while (vfs.has_failed());
     EXPECT_GT(nth, 50u);
   }
@@ -268,6 +286,53 @@ INSTANTIATE_TEST_SUITE_P(Codes, NthFailureTest,
                                            std::pair(SQLITE_IOERR_WRITE, true),
                                            std::pair(SQLITE_FULL, false),
                                            std::pair(SQLITE_FULL, true)));
+
+// SQLite's memory is at its end for a moment, or for good.
+TEST_F(DaemonRunTest, LosesNothingThatWasAcknowledgedWhenMemoryIsMissing) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  make_store();
+  FailingMemory memory;
+  uint64_t failed = 0;
+
+  for (int round = 0; round < choose_rounds(200, 20'000); ++round) {
+    set_back(true);
+    const bool for_ever = random() % 2 == 0;
+    const uint64_t nth =
+        1 + random() % (round % 2 == 0 ? 500 : 20'000);  // half of them while it opens
+    SCOPED_TRACE("allocation " + std::to_string(nth) + (for_ever ? " and all after it" : ""));
+    memory.fail(nth, for_ever);
+    const Run run = run_daemon();
+    failed += memory.has_failed() ? 1 : 0;
+    memory.heal();
+    ASSERT_NO_FATAL_FAILURE(expect_sound_store(run.acknowledged));
+  }
+  EXPECT_GT(failed, 50u);
+}
+
+// At some operation the power goes.
+TEST_F(DaemonRunTest, LosesNothingThatWasSyncedWhenThePowerGoes) {
+  const uint32_t seed = std::random_device{}();
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937 random(seed);
+  make_store();
+  FailingVfs vfs;
+  size_t unsynced = 0;
+
+  for (int round = 0; round < choose_rounds(100, 10'000); ++round) {
+    SCOPED_TRACE("round " + std::to_string(round));
+    set_back(round % 2 == 0);
+    vfs.watch_syncs();
+    vfs.fail(1 + random() % 400, SQLITE_IOERR_WRITE, true);
+    const Run run = run_daemon();
+    vfs.lose_power(random);
+    vfs.heal();
+    if (run.acknowledged.size() > run.synced.size()) ++unsynced;
+    ASSERT_NO_FATAL_FAILURE(expect_sound_store(run.synced));
+  }
+  EXPECT_GT(unsynced, 0u);
+}
 
 }  // namespace
 }  // namespace gpuperf::testing

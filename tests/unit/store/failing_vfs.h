@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <random>
 
 namespace gpuperf::testing {
 
@@ -21,6 +22,12 @@ class FailingVfs {
   void heal();
   bool has_failed() const;     // since `fail`
   uint64_t log_syncs() const;  // successful ones, of write-ahead logs
+
+  // Remembers from now on what of each file has not been synced. For one thread.
+  void watch_syncs();
+  // Leaves the files as a loss of power may: of what was written and not synced, any sectors are
+  // there and any are not. All connections are closed.
+  void lose_power(std::mt19937& random);
 };
 
 }  // namespace gpuperf::testing
