@@ -1,5 +1,7 @@
 #include "daemon/app/kernel_part.h"
 
+#include <algorithm>
+#include <chrono>
 #include <string>
 #include <utility>
 
@@ -12,6 +14,8 @@
 namespace gpuperf {
 namespace {
 
+// Of a capture that has ended, waiting included; an estimate.
+constexpr std::chrono::seconds kBuildTimeout{30};
 // Of the memory of maps.
 constexpr int64_t kMapLookPeriodNs = 10'000'000'000;
 
@@ -94,6 +98,10 @@ Status KernelPart::load(Mechanism mechanism) {
 void KernelPart::start_symbolizer() {
   Symbolizer::Options options;
   options.frames.proc = core_.reader.make_files();
+  const auto& trace = core_.settings.trace;
+  options.keep_gone_stacks =
+      std::chrono::seconds(std::max(trace.recorder_seconds, trace.max_capture_seconds)) +
+      kBuildTimeout;
   if (programs_) {
     options.tables = make_walk_tables(*programs_);
     options.forget_sent = [this](uint64_t raw_id) { forget_sent_stack(*programs_, raw_id); };

@@ -44,6 +44,17 @@ class ByteLru {
     return true;
   }
 
+  // Those of which `leaves(key, value)` is true leave.
+  template <typename Predicate>
+  void erase_if(const Predicate& leaves) {
+    for (auto next = order_.begin(); next != order_.end();) {
+      const Key key = *next++;
+      if (!leaves(key, entries_.find(key)->second.value)) continue;
+      erase(key);
+      tell_left(key);
+    }
+  }
+
   bool empty() const { return entries_.empty(); }
   // There is one.
   void drop_oldest() {

@@ -54,8 +54,11 @@ class FrameFinder {
   std::vector<FrameGroup> find_frames(const ProcessKey& process,
                                       std::span<const CodeAddress> addresses,
                                       const MappingVersion& version = {});
-  // As PerfMapCache::forget_gone.
-  void forget_gone() { perf_maps_.forget_gone(); }
+  // Call now and then: lets go of what was read of processes that are gone.
+  void forget_gone(const std::function<bool(const ProcessKey&)>& is_running) {
+    mappings_.forget_gone(is_running);
+    perf_maps_.forget_gone(is_running);
+  }
   // Reads the mappings while the process lives.
   void prefetch(const ProcessKey& process, const MappingVersion& version = {});
 

@@ -35,6 +35,7 @@ std::shared_ptr<MappingCache::View> MappingCache::find_view(const ProcessKey& pr
   const Key key(version.number, version.number == 0 ? process : ProcessKey());
   std::shared_ptr<View>* const kept = views_.find(key);
   std::shared_ptr<View> old = kept != nullptr ? *kept : nullptr;
+  if (old) note_use(*old, process);
   if (old && !is_stale(*old, addresses, version)) return old;
   std::shared_ptr<View> fresh;
   if (version.number == 0) {
@@ -44,6 +45,7 @@ std::shared_ptr<MappingCache::View> MappingCache::find_view(const ProcessKey& pr
     fresh->source = version.mappings;
   }
   if (!fresh) return old;
+  note_use(*fresh, process);
   size_t bytes = sizeof(View);
   for (const MappedCode& code : fresh->codes) {
     bytes += sizeof(MappedCode) + code.mapping.path.capacity();
@@ -51,6 +53,19 @@ std::shared_ptr<MappingCache::View> MappingCache::find_view(const ProcessKey& pr
   // Not kept when it is larger than all room: then it serves this call only.
   (void)views_.put(key, fresh, bytes);
   return fresh;
+}
+
+void MappingCache::note_use(View& view, const ProcessKey& process) const {
+  view.used_mono_ns = clock_.mono_ns();
+  view.process = process;
+}
+
+void MappingCache::forget_gone(const std::function<bool(const ProcessKey&)>& is_running) {
+  const int64_t now_mono_ns = clock_.mono_ns();
+  views_.erase_if([&](const Key&, const std::shared_ptr<View>& view) {
+    return std::chrono::nanoseconds(now_mono_ns - view->used_mono_ns) >= kKeepGone &&
+           !is_running(view->process);
+  });
 }
 
 // Null when the process is gone: exiting ones have no mappings left, and the pid may have a new

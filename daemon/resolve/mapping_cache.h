@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -42,15 +43,20 @@ struct MappingVersion {
 // lived. Those of a version are as it says; without one (number 0) they are read again when they
 // are older than kMaxAge, or an address asked for is in none of them and they are older than
 // kMinAge (reading them holds a lock of the process). Bounds: the mappings of all processes
-// `max_bytes`; least recently used leave first.
+// `max_bytes`; least recently used leave first, and those that nobody has asked for within
+// kKeepGone, of processes that are gone.
 class MappingCache {
  public:
   static constexpr std::chrono::milliseconds kMaxAge{1000};
   static constexpr std::chrono::milliseconds kMinAge{100};
+  // Stacks taken of a process may wait for their names so long.
+  static constexpr std::chrono::seconds kKeepGone{30};
 
   struct View {
     std::vector<MappedCode> codes;  // by address
     int64_t read_mono_ns = 0;
+    int64_t used_mono_ns = 0;  // the last time, by this process
+    ProcessKey process;
     std::shared_ptr<const std::vector<MapEntry>> source;  // of a version
 
     // Null when no mapping covers `address`.
@@ -62,12 +68,15 @@ class MappingCache {
   // Null when the process, or the version, is gone and was not seen before.
   std::shared_ptr<View> find_view(const ProcessKey& process, std::span<const CodeAddress> addresses,
                                   const MappingVersion& version = {});
+  // Call now and then.
+  void forget_gone(const std::function<bool(const ProcessKey&)>& is_running);
 
  private:
   bool is_stale(View& view, std::span<const CodeAddress> addresses,
                 const MappingVersion& version) const;
   static std::shared_ptr<View> make_view(std::vector<MapEntry> entries, const View* old);
   std::shared_ptr<View> read_view(const ProcessKey& process, const View* old) const;
+  void note_use(View& view, const ProcessKey& process) const;
 
   // Set once in the constructor.
   const ProcFiles proc_;

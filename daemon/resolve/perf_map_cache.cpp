@@ -23,7 +23,6 @@ constexpr size_t kEntryBytes = 256;
 std::string get_map_path(uint32_t pid) { return "/tmp/perf-" + std::to_string(pid) + ".map"; }
 
 constexpr size_t kLargeBytes = size_t{64} << 10;
-constexpr std::chrono::seconds kForgetPeriod{5};
 // As many pauses are known: of the processes that were named last.
 constexpr size_t kMaxPauses = 4'096;
 
@@ -123,14 +122,12 @@ std::optional<PerfMap::Match> PerfMapCache::find(const ProcessKey& process, uint
   return kept == nullptr ? std::nullopt : kept->map.find(address);
 }
 
-void PerfMapCache::forget_gone() {
+void PerfMapCache::forget_gone(const std::function<bool(const ProcessKey&)>& is_running) {
   const int64_t now_mono_ns = clock_.mono_ns();
-  if (std::chrono::nanoseconds(now_mono_ns - forgot_mono_ns_) < kForgetPeriod) return;
-  forgot_mono_ns_ = now_mono_ns;
   std::erase_if(used_mono_ns_, [&](const auto& entry) {
     const auto& [process, used_mono_ns] = entry;
     if (std::chrono::nanoseconds(now_mono_ns - used_mono_ns) < kKeepGone) return false;
-    if (is_running_since(proc_root_, process.pid, process.start_boot_ns)) return false;
+    if (is_running(process)) return false;
     keep(process, Kept{.map = PerfMap(max_map_bytes_)});
     return true;
   });

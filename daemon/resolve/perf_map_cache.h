@@ -50,9 +50,9 @@ class PerfMapCache {
   // The function at `address`, as far as it was read; the name is valid until the next call. What
   // was read stays known when the process is gone.
   std::optional<PerfMap::Match> find(const ProcessKey& process, uint64_t address);
-  // Call often: lets go of large maps that nobody asked for within kKeepGone, of processes that are
-  // gone.
-  void forget_gone();
+  // Call now and then: lets go of large maps that nobody asked for within kKeepGone, of processes
+  // that are gone.
+  void forget_gone(const std::function<bool(const ProcessKey&)>& is_running);
 
  private:
   struct Kept {
@@ -92,7 +92,6 @@ class PerfMapCache {
   std::map<uint32_t, Maps> maps_;  // by user; none is empty
   ByteLru<ProcessKey, Pause> pauses_;
   std::map<ProcessKey, int64_t> used_mono_ns_;  // large ones, when last
-  int64_t forgot_mono_ns_ = 0;
 };
 
 // Whether code of that mapping was made at run time: anonymous memory, or a file that exists in

@@ -5,6 +5,7 @@
 #include <iterator>
 #include <utility>
 
+#include "daemon/base/proc_text.h"
 #include "daemon/resolve/stack_merge.h"
 #include "daemon/unwind/process_memory.h"
 #include "daemon/unwind/python_walk.h"
@@ -26,6 +27,7 @@ std::vector<CodeAddress> list_addresses(const std::vector<NativeFrame>& native) 
 
 StackNamer::StackNamer(Options options, ProcessReader& memory, const Clock& clock)
     : clock_(clock),
+      proc_root_(options.frames.proc.root()),
       memory_(memory),
       spaces_(
           {.proc = options.frames.proc,
@@ -34,7 +36,7 @@ StackNamer::StackNamer(Options options, ProcessReader& memory, const Clock& cloc
                                 spaces_mutex_) { spaces_mutex_.wait_unlocked(wait); }},
           files_, clock),
       finder_(std::move(options.frames), clock),
-      stacks_(options.stack_bytes, std::move(options.forget_sent)) {}
+      stacks_(options.stack_bytes, options.keep_gone_stacks, std::move(options.forget_sent)) {}
 
 bool StackNamer::prepare(uint32_t pid) {
   FoundPythons pythons;
@@ -118,8 +120,20 @@ StackNamer::FoundPythons StackNamer::walk_copy(RawStack& raw) {
 
 bool StackNamer::keep(const RawStack& raw) {
   const std::optional<StackPtr> stack = name(raw);
-  if (stack) stacks_.set(raw.id, *stack);
+  if (stack) stacks_.set(raw.id, raw.process, *stack);
   return stack.has_value();
+}
+
+void StackNamer::forget_gone() {
+  constexpr std::chrono::seconds kPeriod{5};
+  const int64_t now_ns = clock_.mono_ns();
+  if (std::chrono::nanoseconds(now_ns - forgot_mono_ns_) < kPeriod) return;
+  forgot_mono_ns_ = now_ns;
+  const auto is_running = [this](const ProcessKey& process) {
+    return is_running_since(proc_root_, process.pid, process.start_boot_ns);
+  };
+  finder_.forget_gone(is_running);
+  stacks_.forget_gone(is_running, now_ns);
 }
 
 std::optional<StackPtr> StackNamer::walk(const ProcessKey& process, const LiveStack& live) {

@@ -1,9 +1,11 @@
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "daemon/base/clock.h"
@@ -34,6 +36,8 @@ class StackNamer {
     StackTable::OnForgotten forget_sent;
     // Some 5,000 stacks of 60 frames.
     size_t stack_bytes = size_t{64} << 20;
+    // Of processes that are gone: as long as captures may name their launches.
+    std::chrono::nanoseconds keep_gone_stacks = std::chrono::hours{1};
   };
 
   // `memory`: by which frames.proc reads, too.
@@ -50,8 +54,8 @@ class StackNamer {
   // Names and keeps one that was walked to its end. False: there is more to read for it; call again
   // once others had their turn.
   bool keep(const RawStack& raw);
-  // Call often: what processes that are gone take much memory for.
-  void forget_gone() { finder_.forget_gone(); }
+  // Call often: lets go of what is kept of processes that are gone.
+  void forget_gone();
   // What was taken under that id; null = nothing, or forgotten.
   StackPtr find(uint64_t raw_id) { return stacks_.find(raw_id); }
   // Of a call in flight, now; nothing = as `keep`.
@@ -81,6 +85,7 @@ class StackNamer {
   std::vector<StackFrame> name_python(const RawStack& raw, const PythonRuntime* runtime);
 
   const Clock& clock_;
+  const std::string proc_root_;
   ProcessReader& memory_;
   mutable Mutex spaces_mutex_;  // never held while something is read that a process can hold back
   CodeFiles files_ ABSL_GUARDED_BY(spaces_mutex_);
@@ -93,6 +98,7 @@ class StackNamer {
   KernelSymbols kernel_symbols_;
   PythonNames python_names_;
   StackTable stacks_;
+  int64_t forgot_mono_ns_ = 0;
 };
 
 }  // namespace gpuperf

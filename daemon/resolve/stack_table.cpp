@@ -1,6 +1,7 @@
 #include "daemon/resolve/stack_table.h"
 
 #include <algorithm>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -53,8 +54,9 @@ uint64_t make_stack_id(const std::vector<StackFrame>& frames, StackEnd end) {
   return std::max<uint64_t>(hash.value() & INT64_MAX, 1);
 }
 
-StackTable::StackTable(size_t raw_bytes, OnForgotten on_forgotten)
-    : raw_(raw_bytes, std::move(on_forgotten)), prune_at_(kFirstPrune) {}
+StackTable::StackTable(size_t raw_bytes, std::chrono::nanoseconds keep_gone,
+                       OnForgotten on_forgotten)
+    : keep_gone_(keep_gone), raw_(raw_bytes, std::move(on_forgotten)), prune_at_(kFirstPrune) {}
 
 // One object for each process and place it is loaded at: addresses differ between those.
 StackPtr StackTable::intern(std::vector<StackFrame> frames, StackEnd end) {
@@ -75,13 +77,34 @@ void StackTable::prune() {
   prune_at_ = std::max(kFirstPrune, 2 * stacks_.size());
 }
 
-void StackTable::set(uint64_t raw_id, const StackPtr& stack) {
-  (void)raw_.put(raw_id, stack, count_bytes(*stack));
+void StackTable::set(uint64_t raw_id, const ProcessKey& process, const StackPtr& stack) {
+  (void)raw_.put(raw_id, {.stack = stack, .process = process}, sizeof(Raw) + count_bytes(*stack));
 }
 
 StackPtr StackTable::find(uint64_t raw_id) {
-  const StackPtr* const stack = raw_.find(raw_id);
-  return stack != nullptr ? *stack : nullptr;
+  const Raw* const raw = raw_.find(raw_id);
+  return raw != nullptr ? raw->stack : nullptr;
+}
+
+void StackTable::forget_gone(const std::function<bool(const ProcessKey&)>& is_running,
+                             int64_t now_mono_ns) {
+  std::map<ProcessKey, std::optional<int64_t>> processes;  // nothing: it runs
+  raw_.erase_if([&](uint64_t, const Raw& raw) {
+    const auto [entry, is_new] = processes.try_emplace(raw.process);
+    if (is_new) {
+      const auto known = gone_mono_ns_.find(raw.process);
+      if (known != gone_mono_ns_.end()) {
+        entry->second = known->second;
+      } else if (!is_running(raw.process)) {
+        entry->second = now_mono_ns;
+      }
+    }
+    return entry->second && std::chrono::nanoseconds(now_mono_ns - *entry->second) >= keep_gone_;
+  });
+  gone_mono_ns_.clear();
+  for (const auto& [process, since_mono_ns] : processes) {
+    if (since_mono_ns) gone_mono_ns_.emplace(process, *since_mono_ns);
+  }
 }
 
 }  // namespace gpuperf

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -69,6 +70,7 @@ class Symbolizer {
     FrameFinder::Options frames;
     WalkTables tables;
     std::function<void(uint64_t raw_id)> forget_sent;  // so that the kernel side sends it again
+    std::chrono::nanoseconds keep_gone_stacks = std::chrono::hours{1};  // as of StackNamer
     // The first stack that leads through PyTorch's libraries takes seconds, until their symbols are
     // read; some 3 KB each.
     size_t queue_requests = 8'192;

@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """What the daemon itself costs: CPU and memory, by thread and with its children, with the aims.
 
-usage: GPUPERF_BUILD=build tests/bench/daemon_cost.py [--seconds N] [--minutes N] [PART...]     root; needs a C compiler
+usage: GPUPERF_BUILD=build tests/bench/daemon_cost.py [--seconds N] [PART...]     root; needs a C compiler
 
 steady    calls at a known rate
 attach    many functions in many files; a reload with one changed line; the stop
+processes a thousand of them with 200 probes each: memory, probes off and on, the stop
 scrape    a large one
 idle      the shipped configuration with nothing to do
 records   kernels of four injected processes, on a fake driver, beside probed calls
 torch     PyTorch programs as they come: a first, another, one after a restart; with Debian's python3-torch: /usr/bin/python3
-growth    everything at once for --minutes: whether memory grows
 """
 
 import argparse
+import contextlib
 import ctypes
 import datetime
 import json
@@ -37,6 +38,8 @@ CALLS_PER_SECOND = 200_000
 SYMBOLS = 1000
 FILES = 10
 SERIES = 20_000
+MANY_PROCESSES = 1_000
+MANY_PROBES = 200
 ROWS = []
 # What is measured here is the daemon, at whatever cost to the workloads.
 NO_BUDGET = {"overhead": {"budget_percent": 0}}
@@ -57,10 +60,11 @@ def scrape(daemon):
 
 
 def make_library(folder):
-    """A library of SYMBOLS functions."""
+    """A library of SYMBOLS functions, which calls the first where it is loaded."""
     source = folder / "many.c"
     source.write_text("".join(f"int many_{i}(int value) {{ return value + {i}; }}\n"
-                              for i in range(SYMBOLS)), encoding="utf-8")
+                              for i in range(SYMBOLS))
+                      + "__attribute__((constructor)) static void begin(void) { many_0(0); }\n", encoding="utf-8")
     library = folder / "libmany.so"
     subprocess.run(["cc", "-shared", "-fPIC", "-O0", "-fcf-protection=none", "-o", library, source],
                    check=True)
@@ -144,6 +148,36 @@ def measure_reload(daemon):
     report("reload, one line changed, the client's start included", elapsed_ms, "ms", 200)
 
 
+def measure_many_processes(library):
+    """Each has the library with the probes mapped, has called one, and sleeps."""
+    config = NO_BUDGET | {"custom_sym": {f"many_{i}": f"many_{i}" for i in range(MANY_PROBES)},
+                          "libraries": {"custom_sym": [str(library)]}}
+    with contextlib.ExitStack() as stack:
+        daemon = stack.enter_context(Daemon(config))
+
+        def start():
+            program = subprocess.Popen(["sleep", "10000"], env=os.environ | {"LD_PRELOAD": str(library)})
+            stack.callback(program.wait)
+            stack.callback(program.kill)
+
+        start()
+        daemon.wait_attached("many_0", seconds=60)  # the first one's call came before the probes
+        for _ in range(MANY_PROCESSES):
+            start()
+        wait_until("every process is known", lambda: int(daemon.query("status")["processes"]) >= MANY_PROCESSES, 60)
+        time.sleep(5)
+        memory = read_memory(daemon.process.pid)
+        report(f"resident, {MANY_PROCESSES} processes", memory["resident"], "MiB", 128)
+        report("of it anonymous", memory["anonymous"], "MiB")
+        for verb in ("disable", "enable"):
+            started = time.monotonic()
+            daemon.ctl("probes", verb, "many_*")
+            report(f"{verb} {MANY_PROBES} probes in all of them", time.monotonic() - started, "s")
+        started = time.monotonic()
+        daemon.stop()
+        report("stop", time.monotonic() - started, "s", 10)
+
+
 def measure_scrape(library):
     functions = SERIES // 31 + 1  # series of one function and process
     config = NO_BUDGET | {"custom_sym": {f"many_{i}": f"many_{i}" for i in range(functions)},
@@ -168,7 +202,6 @@ def measure_scrape(library):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=int, default=20, help="of a steady rate")
-    parser.add_argument("--minutes", type=float, default=3, help="of growth; 60: an hour, as a release is measured")
     parser.add_argument("parts", nargs="*", metavar="PART")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="gpuperf-daemon-cost-") as name:
@@ -176,11 +209,11 @@ def main():
         library = make_library(folder)
         parts = {"steady": lambda: measure_steady_calls(folder, arguments.seconds),
                  "attach": lambda: measure_attach(folder, library),
+                 "processes": lambda: measure_many_processes(library),
                  "scrape": lambda: measure_scrape(library),
                  "idle": lambda: daemon_loads.measure_idle(report, arguments.seconds),
                  "records": lambda: daemon_loads.measure_records(report, arguments.seconds),
-                 "torch": lambda: daemon_loads.measure_torch(report, folder),
-                 "growth": lambda: daemon_loads.measure_growth(report, arguments.minutes)}
+                 "torch": lambda: daemon_loads.measure_torch(report, folder)}
         unknown = set(arguments.parts) - set(parts)
         if unknown:
             parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(parts)}")

@@ -1,4 +1,4 @@
-"""Loads of daemon_cost.py that look like those of a GPU host: injected processes, PyTorch programs, an hour of everything."""
+"""Loads of daemon_cost.py that look like those of a GPU host: injected processes, PyTorch programs."""
 
 import contextlib
 import json
@@ -43,7 +43,6 @@ ret
 PROGRAM_SECONDS = 30
 SLOW_CALLS = 40
 SETTLE_SECONDS = 3
-SAMPLE_SECONDS = 5
 
 
 def count_kernels(daemon):
@@ -152,25 +151,3 @@ def measure_torch(report, folder):
         daemon.start()
         run_torch(report, daemon, "after a restart", libraries)
     print(f"  {slow} slow calls of two processes")
-
-
-def measure_growth(report, minutes):
-    """Everything at once (monitored_load.py): how much more memory its second half takes than the first."""
-    require_fakes()
-    import monitored_load  # needs control groups
-    samples = []
-    with monitored_load.Load() as load:
-        pid, begin, before = load.daemon.process.pid, time.monotonic(), Usage(load.daemon.process.pid)
-        while time.monotonic() - begin < minutes * 60:
-            load.step()
-            if time.monotonic() - begin > len(samples) * SAMPLE_SECONDS:
-                samples.append(read_memory(pid))
-        own, children, _ = Usage(pid).since(before)
-        elapsed = time.monotonic() - begin
-    quarter = max(len(samples) // 4, 1)
-    middle, last = samples[2 * quarter:3 * quarter], samples[-quarter:]
-    growth = sum(sample["anonymous"] for sample in last) / len(last)
-    growth -= sum(sample["anonymous"] for sample in middle) / len(middle)
-    report(f"anonymous memory, last quarter of {minutes:g} min less the one before", growth, "MiB")
-    report("resident at the end", samples[-1]["resident"], "MiB", 128)
-    report("CPU, all of it", 100 * (own + children) / elapsed, "% of a core")

@@ -69,11 +69,13 @@ class ScrapeSoakTest(unittest.TestCase):
         fallen = [row for name in counters for row in prometheus.query(FALLING.format(name=name, minutes=minutes))]
         self.assertEqual(fallen, [], "counters that fell")
         [(_, longest)] = prometheus.query(f"max_over_time(scrape_duration_seconds[{minutes:.0f}m])")
-        [(_, resident)] = prometheus.query("gpuperf_daemon_resident_bytes")
+        residents = [prometheus.query(f"avg_over_time(gpuperf_daemon_resident_bytes[{seconds / 4:.0f}s] offset {seconds * back / 4:.0f}s)")
+                     for back in (2, 1, 0)]
         [(_, processes)] = prometheus.query("gpuperf_processes")
         print(f"\n{seconds / 60:.1f} min: {scrapes:.0f} scrapes, none failed; at most {samples:.0f} samples, the longest "
               f"{longest * 1000:.0f} ms; {sets:.0f} sets of labels, {folded:.0f} more folded; {2 * steps} processes came and went, {processes:.0f} ran; {len(counters)} names of "
-              f"counters, none fell; gpuperfd {resident / 2**20:.0f} MiB at the end")
+              f"counters, none fell; gpuperfd's resident memory in the last three quarters: "
+              f"{', '.join(f'{value / 2**20:.0f}' for [(_, value)] in residents)} MiB")
 
 
 if __name__ == "__main__":

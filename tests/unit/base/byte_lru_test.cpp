@@ -56,6 +56,18 @@ TEST(ByteLruTest, ReplacesAValueAndItsBytes) {
   EXPECT_EQ(lru.bytes(), 20u);
 }
 
+TEST(ByteLruTest, LetsThoseGoThatACallerChooses) {
+  std::vector<int> left;
+  ByteLru<int, int> lru(100, [&left](int key) { left.push_back(key); });
+  for (int i = 0; i < 4; ++i) lru.put(i, 10 * i, 10);
+
+  lru.erase_if([](int key, int value) { return key % 2 == 1 || value == 0; });
+
+  EXPECT_THAT(left, ::testing::ElementsAre(0, 1, 3));
+  EXPECT_EQ(lru.bytes(), 10u);
+  EXPECT_EQ(*lru.find(2), 20);
+}
+
 TEST(ByteLruTest, TellsOfEachThatLeaves) {
   std::vector<int> left;
   ByteLru<int, int> lru(100, [&left](int key) { left.push_back(key); });

@@ -127,6 +127,25 @@ TEST_F(FrameFinderTest, NamesAProcessThatIsGoneByMappingsReadEarly) {
   EXPECT_EQ(find_symbol(kCode + 4), "foo");
 }
 
+TEST_F(FrameFinderTest, ForgetsTheMappingsOfAProcessThatIsGoneAndIsAskedForNoMore) {
+  map_library();
+  EXPECT_EQ(find_symbol(kCode + 4), "foo");
+  fake_.remove_process(7);
+  const auto forget_gone = [this](bool is_running) {
+    finder_.forget_gone([is_running](const ProcessKey&) { return is_running; });
+  };
+
+  forget_gone(false);
+  EXPECT_EQ(find_symbol(kCode + 4), "foo");
+  clock_.advance(MappingCache::kKeepGone);
+  forget_gone(true);
+  EXPECT_EQ(find_symbol(kCode + 4), "foo");
+  clock_.advance(MappingCache::kKeepGone);
+  forget_gone(false);
+
+  EXPECT_EQ(find_symbol(kCode + 4), "");
+}
+
 TEST_F(FrameFinderTest, KeepsWhatItKnowsOfAProcessThatIsExiting) {
   map_library();
   ASSERT_EQ(find_symbol(kCode + 4), "foo");

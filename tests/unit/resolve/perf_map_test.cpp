@@ -244,7 +244,7 @@ TEST_F(PerfMapCacheTest, ForgetsALargeMapOfAProcessThatIsGone) {
   clock_.advance(PerfMapCache::kKeepGone);
   EXPECT_EQ(find(0x10110).symbol, "first");  // still asked for
   clock_.advance(2 * PerfMapCache::kKeepGone);
-  finder_.forget_gone();
+  finder_.forget_gone([](const ProcessKey&) { return false; });
 
   EXPECT_EQ(find(0x10110).symbol, "");
 }

@@ -1,5 +1,6 @@
 #include "daemon/resolve/stack_table.h"
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <string>
@@ -83,6 +84,11 @@ TEST(StackIdTest, FitsADatabaseAndIsNeverNone) {
   }
 }
 
+constexpr ProcessKey kProcess{.pid = 7, .start_boot_ns = 1};
+constexpr ProcessKey kOther{.pid = 8, .start_boot_ns = 1};
+constexpr std::chrono::seconds kKeepGone{10};
+constexpr int64_t kKeepGoneNs = std::chrono::nanoseconds(kKeepGone).count();
+
 // Each stack of make_frames has some 400 bytes.
 class StackTableTest : public testing::Test {
  protected:
@@ -91,7 +97,7 @@ class StackTableTest : public testing::Test {
   }
 
   std::vector<uint64_t> forgotten_;
-  StackTable table_{4096, [this](uint64_t raw_id) { forgotten_.push_back(raw_id); }};
+  StackTable table_{4096, kKeepGone, [this](uint64_t raw_id) { forgotten_.push_back(raw_id); }};
 };
 
 TEST_F(StackTableTest, KeepsEqualStacksOnce) {
@@ -145,7 +151,7 @@ TEST_F(StackTableTest, FindsAHeldStackAfterManyThatNobodyHolds) {
 TEST_F(StackTableTest, FindsWhatTheKernelSideCalledAStack) {
   const StackPtr stack = intern(make_frames());
 
-  table_.set(71, stack);
+  table_.set(71, kProcess, stack);
 
   EXPECT_EQ(table_.find(71), stack);
   EXPECT_EQ(table_.find(72), nullptr);
@@ -153,7 +159,7 @@ TEST_F(StackTableTest, FindsWhatTheKernelSideCalledAStack) {
 
 TEST_F(StackTableTest, TellsOfTheOneItForgets) {
   for (uint64_t raw_id = 1; forgotten_.empty() && raw_id < 100; ++raw_id) {
-    table_.set(raw_id, intern(make_frames()));
+    table_.set(raw_id, kProcess, intern(make_frames()));
   }
 
   EXPECT_THAT(forgotten_, ElementsAre(1));
@@ -163,7 +169,7 @@ TEST_F(StackTableTest, TellsOfTheOneItForgets) {
 
 TEST_F(StackTableTest, ForgetsTheOneUsedLeastRecently) {
   for (uint64_t raw_id = 1; forgotten_.empty() && raw_id < 100; ++raw_id) {
-    table_.set(raw_id, intern(make_frames()));
+    table_.set(raw_id, kProcess, intern(make_frames()));
     (void)table_.find(1);
   }
 
@@ -171,7 +177,7 @@ TEST_F(StackTableTest, ForgetsTheOneUsedLeastRecently) {
 }
 
 TEST_F(StackTableTest, TellsOfOneThatIsLargerThanAllRoom) {
-  table_.set(5, intern({{.symbol = std::string(5000, 'x')}}));
+  table_.set(5, kProcess, intern({{.symbol = std::string(5000, 'x')}}));
 
   EXPECT_THAT(forgotten_, ElementsAre(5));
   EXPECT_EQ(table_.find(5), nullptr);
@@ -179,12 +185,28 @@ TEST_F(StackTableTest, TellsOfOneThatIsLargerThanAllRoom) {
 
 TEST_F(StackTableTest, ForgetsNothingWhenAStackIsToldAnew) {
   const StackPtr other = intern({{.symbol = "other"}});
-  table_.set(1, intern(make_frames()));
+  table_.set(1, kProcess, intern(make_frames()));
 
-  table_.set(1, other);
+  table_.set(1, kProcess, other);
 
   EXPECT_THAT(forgotten_, IsEmpty());
   EXPECT_EQ(table_.find(1), other);
+}
+
+TEST_F(StackTableTest, ForgetsThoseOfAProcessThatHasBeenGoneForAWhile) {
+  const auto only_other_runs = [](const ProcessKey& process) { return process == kOther; };
+  table_.set(1, kProcess, intern(make_frames()));
+  table_.set(2, kOther, intern(make_frames()));
+  table_.forget_gone([](const ProcessKey&) { return true; }, 0);
+  table_.forget_gone(only_other_runs, 100);
+
+  table_.forget_gone(only_other_runs, 99 + kKeepGoneNs);
+  EXPECT_NE(table_.find(1), nullptr);
+  table_.forget_gone(only_other_runs, 100 + kKeepGoneNs);
+
+  EXPECT_EQ(table_.find(1), nullptr);
+  EXPECT_NE(table_.find(2), nullptr);
+  EXPECT_THAT(forgotten_, ElementsAre(1));
 }
 
 }  // namespace
