@@ -1,8 +1,5 @@
 // Who may capture what: orders carry the user behind the connection.
 
-#include <grpcpp/create_channel_posix.h>
-#include <sys/stat.h>
-
 #include <memory>
 #include <string>
 #include <utility>
@@ -31,15 +28,9 @@ class CaptureControlTest : public RpcFixture {
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "needs root to be root and somebody else";
     start();
-    EXPECT_EQ(chmod((folder_ / "").c_str(), 0711), 0);
-    EXPECT_EQ(chmod((folder_ / "api.sock").c_str(), 0666), 0);
   }
-  std::unique_ptr<Control> connect_as(uid_t uid) {
-    if (uid == 0) return v1::Control::NewStub(connect());
-    Fd connection = testing::connect_as(folder_ / "api.sock", uid);
-    testing::make_nonblocking(connection);
-    return v1::Control::NewStub(
-        grpc::CreateInsecureChannelFromFd(std::to_string(uid), connection.release()));
+  std::unique_ptr<Control> control_as(uid_t uid) {
+    return v1::Control::NewStub(uid == 0 ? connect() : connect_as(uid));
   }
   template <typename Request, typename Response>
   Response ask(Control& control,
@@ -57,7 +48,7 @@ class CaptureControlTest : public RpcFixture {
 
 TEST_F(CaptureControlTest, GivesRootEverything) {
   port_.capture = CaptureRow{.id = 4, .name = "x", .state = CaptureState::kRunning};
-  const auto root = connect_as(0);
+  const auto root = control_as(0);
 
   const auto response = ask(*root, &Control::StartCapture,
                             R"(name: "x" target { pid: 7 with_children: true container: "c"
@@ -82,8 +73,8 @@ TEST_F(CaptureControlTest, GivesRootEverything) {
 }
 
 TEST_F(CaptureControlTest, LimitsOthersToTheirOwnProcesses) {
-  const auto alice = connect_as(kAlice);
-  const auto bob = connect_as(kBob);
+  const auto alice = control_as(kAlice);
+  const auto bob = control_as(kBob);
 
   ask(*alice, &Control::StartCapture);
   EXPECT_TRUE(status_.ok()) << status_.error_message();
@@ -102,7 +93,7 @@ TEST_F(CaptureControlTest, NeverMistakesOneUserForAnother) {
   std::vector<CaptureOrder> expected;
   for (int i = 0; i < 40; ++i) {
     const uid_t uid = i % 3 == 0 ? 0 : i % 3 == 1 ? kAlice : kBob;
-    ask(*connect_as(uid), &Control::StartCapture);
+    ask(*control_as(uid), &Control::StartCapture);
     EXPECT_TRUE(status_.ok()) << status_.error_message();
     expected.push_back({.requester_uid = uid});
   }
@@ -111,9 +102,9 @@ TEST_F(CaptureControlTest, NeverMistakesOneUserForAnother) {
 }
 
 TEST_F(CaptureControlTest, LetsOnlyItsUserAndRootEndAndDelete) {
-  const auto root = connect_as(0);
-  const auto alice = connect_as(kAlice);
-  const auto bob = connect_as(kBob);
+  const auto root = control_as(0);
+  const auto alice = control_as(kAlice);
+  const auto bob = control_as(kBob);
   port_.capture = CaptureRow{.id = 11};
   ask(*alice, &Control::StartCapture);
 
@@ -133,7 +124,7 @@ TEST_F(CaptureControlTest, LetsOnlyItsUserAndRootEndAndDelete) {
 TEST_F(CaptureControlTest, KnowsWhoAskedAlsoFromTheSnapshot) {
   builder_.snapshot().captures = {{.id = 5, .requester_uid = kAlice}, {.id = 6}};
   board_.publish(builder_.build());
-  const auto alice = connect_as(kAlice);
+  const auto alice = control_as(kAlice);
 
   ask(*alice, &Control::DeleteCapture, "id: 5");
   EXPECT_TRUE(status_.ok()) << status_.error_message();
@@ -147,7 +138,7 @@ TEST_F(CaptureControlTest, KnowsWhoAskedAlsoFromTheSnapshot) {
 
 TEST_F(CaptureControlTest, GivesAPlaceToNewUsersWhenOthersHaveGone) {
   for (uid_t uid = 70'000; uid < 70'000 + 2 * RpcServer::kUsers; ++uid) {
-    ask(*connect_as(uid), &Control::StartCapture);
+    ask(*control_as(uid), &Control::StartCapture);
     EXPECT_TRUE(status_.ok()) << uid << ": " << status_.error_message();
   }
   EXPECT_EQ(port_.capture_orders().back().requester_uid, 70'000 + 2 * RpcServer::kUsers - 1);
@@ -156,21 +147,21 @@ TEST_F(CaptureControlTest, GivesAPlaceToNewUsersWhenOthersHaveGone) {
 TEST_F(CaptureControlTest, RefusesUsersItCannotTellApart) {
   std::vector<std::unique_ptr<Control>> open;
   for (uid_t uid = 70'000; uid < 70'000 + RpcServer::kUsers; ++uid) {
-    open.push_back(connect_as(uid));
+    open.push_back(control_as(uid));
     ask(*open.back(), &Control::StartCapture);
     EXPECT_TRUE(status_.ok()) << uid << ": " << status_.error_message();
   }
 
-  ask(*connect_as(kAlice), &Control::StartCapture);
+  ask(*control_as(kAlice), &Control::StartCapture);
 
   EXPECT_EQ(status_.error_code(), grpc::StatusCode::PERMISSION_DENIED);
   EXPECT_THAT(status_.error_message(), HasSubstr("too many other users are connected"));
-  ask(*connect_as(0), &Control::StartCapture);
+  ask(*control_as(0), &Control::StartCapture);
   EXPECT_TRUE(status_.ok()) << status_.error_message();
 }
 
 TEST_F(CaptureControlTest, RefusesOrdersThatMakeNoSense) {
-  const auto root = connect_as(0);
+  const auto root = control_as(0);
 
   for (const std::string& request :
        {"name: \"" + std::string(129, 'x') + "\"", std::string("target { with_children: true }"),
@@ -188,22 +179,10 @@ TEST_F(CaptureControlTest, RefusesOrdersThatMakeNoSense) {
 TEST_F(CaptureControlTest, PassesOnTheDaemonsErrors) {
   port_.capture = absl::ResourceExhaustedError("as many captures run as may");
 
-  ask(*connect_as(0), &Control::StartCapture);
+  ask(*control_as(0), &Control::StartCapture);
 
   EXPECT_EQ(status_.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(status_.error_message(), "as many captures run as may");
-}
-
-TEST_F(CaptureControlTest, RefusesEverybodyOverTcp) {
-  server_->stop();
-  start_tcp();
-  const auto control = connect_as(0);
-
-  ask(*control, &Control::StartCapture);
-  EXPECT_EQ(status_.error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  ask(*control, &Control::StopCapture, "id: 1");
-  EXPECT_EQ(status_.error_code(), grpc::StatusCode::PERMISSION_DENIED);
-  EXPECT_THAT(port_.asked(), IsEmpty());
 }
 
 }  // namespace

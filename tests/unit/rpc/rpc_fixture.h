@@ -2,8 +2,10 @@
 
 // A real server on a Unix socket in a folder of its own, and a client of it.
 
+#include <grpcpp/create_channel_posix.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <chrono>
 #include <memory>
@@ -19,6 +21,7 @@
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/files.h"
 #include "tests/unit/proto_text.h"
+#include "tests/unit/rpc/unix_peer.h"
 #include "tests/unit/throwaway_ca.h"
 
 namespace gpuperf::testing {
@@ -60,6 +63,15 @@ class RpcFixture : public ::testing::Test {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
     return grpc::CreateCustomChannel(server_->address(), credentials(), arguments);
+  }
+  // As another user, whom the socket lets in: told apart by who it is alone.
+  std::shared_ptr<grpc::Channel> connect_as(uid_t uid) const {
+    const std::string path = folder_ / "api.sock";
+    EXPECT_EQ(chmod((folder_ / "").c_str(), 0711), 0);
+    EXPECT_EQ(chmod(path.c_str(), 0666), 0);
+    Fd connection = testing::connect_as(path, uid);
+    make_nonblocking(connection);
+    return grpc::CreateInsecureChannelFromFd(std::to_string(uid), connection.release());
   }
   std::shared_ptr<grpc::ChannelCredentials> credentials() const {
     if (!ca_) return grpc::InsecureChannelCredentials();
