@@ -4,6 +4,8 @@ nonsense. The program with the injected library goes on, and what was lost is co
 
 import bisect
 import os
+import shutil
+import subprocess
 import time
 import unittest
 
@@ -613,6 +615,33 @@ class FinaliseTest(unittest.TestCase):
         # What was running when a phase ended is counted, and nothing else was lost.
         losses = peer.last.status.losses
         self.assertEqual({cause for cause, count in losses.items() if count} - {"incomplete"}, set())
+
+    def test_a_debugger_stops_a_launch_and_detaches_meanwhile(self):
+        if shutil.which("gdb") is None:
+            self.skipTest("gdb is not installed")
+        welcome = {"kinds": 1 << abi.KERNEL, "flush_ms": 10}
+        with Peer(on_hello=lambda session: session.rule(abi.WELCOME, **welcome)) as peer, \
+                self.start(peer, "launch 10 1", "sync") as program:
+            program.do("steady 4 2", peer)
+            commands = ("break cuLaunchKernel", "continue", "backtrace 6", "delete", "detach")
+            with subprocess.Popen(["gdb", "--batch", "--nx", *(word for command in commands for word in ("-ex", command)),
+                                   "-p", str(program.process.pid)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                  stderr=subprocess.STDOUT, text=True) as debugger:
+                deadline = time.monotonic() + 60
+                while debugger.poll() is None and time.monotonic() < deadline:
+                    for mode in (abi.PAUSE, abi.RUN):
+                        peer.last.rule(mode=mode, **welcome)
+                        peer.pump_for(0.02)
+                debugger.kill()
+                said = debugger.stdout.read()
+            self.assertIn("hit Breakpoint", said)
+            self.assertIn("detached", said)
+            peer.last.rule(**welcome)
+            peer.wait_for_state(abi.COLLECTING)
+            kernels = len(peer.last.records["kernel"])
+            peer.wait("kernels", lambda: len(peer.last.records["kernel"]) > kernels)
+            self.assertGreater(program.do("halt", peer)["launches"], 0)
+            self.assertEqual((program.end(peer=peer), program.noise()), (0, ""))
 
 
 if __name__ == "__main__":
