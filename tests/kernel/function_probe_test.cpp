@@ -310,6 +310,38 @@ TEST_P(FunctionProbeTest, ThinsOutABurstOfSlowCallsButNotItsWorst) {
             cell_of(0).max_ns);
 }
 
+TEST_P(FunctionProbeTest, CountsTheCallsThatATraceHasNoRoomFor) {
+  probe(0, target_plain);
+  programs_->set_trace({.flags = GPUPERF_TRACE_CALLS});
+  constexpr uint64_t kCalls = 150'000;
+
+  for (uint64_t i = 0; i < kCalls; ++i) (void)target_plain(0);
+
+  const uint64_t lost = programs_->losses()[GPUPERF_LOSS_TRACE_RING_FULL];
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ(drain<gpuperf_traced_call>("trace_ring").size() + lost, kCalls);
+  EXPECT_EQ(count(0).calls, kCalls);
+}
+
+TEST_P(FunctionProbeTest, CountsTheExitsThatFindNoRoom) {
+  constexpr uint64_t kProcesses = 2'200;
+  load({.functions = 1, .cells = kProcesses + 1});
+  probe(0, target_plain);
+
+  for (uint64_t i = 0; i < kProcesses; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      (void)target_plain(1);
+      _exit(0);
+    }
+    ASSERT_EQ(waitpid(child, nullptr, 0), child);
+  }
+
+  const uint64_t lost = programs_->losses()[GPUPERF_LOSS_PROCESS_RING_FULL];
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ(drain<gpuperf_process_exit>("process_ring").size() + lost, kProcesses);
+}
+
 TEST_P(FunctionProbeTest, LosesNoCallWhenTheCellsAreFull) {
   load({.functions = 4, .cells = 1});
   probe(0, target_plain);
