@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Every path in backticks on the pages for contributors exists, and every test that docs/reliability.md names.
+"""Every path in backticks on the pages for contributors exists, and every test that docs/reliability.md names; every cause of
+drops is named in a test.
 
 A path is what has a slash or ends like a source file. It may begin below any folder (`view/formats`), leave out the
 extension, and hold `*` or NAME for any name.
@@ -65,6 +66,16 @@ class AddingTest(unittest.TestCase):
         named = re.findall(r"`(test_\w+|[A-Z]\w+\.[A-Z]\w+)`", (ROOT / "docs/reliability.md").read_text())
         self.assertGreater(len(named), 50)
         self.assertEqual(sorted(set(named) - list_tests()), [])
+
+    def test_every_drop_is_named_in_a_test(self):
+        rows = re.findall(r'\{DropCause::(k\w+), "\w+", "(\w+)"', (ROOT / "daemon/model/drops.cpp").read_text())
+        self.assertGreater(len(rows), 90)
+        texts = "\n".join(path.read_text() for path in (ROOT / "tests").rglob("*")
+                          if path.suffix in (".cpp", ".h", ".py") and path.name != "drops_test.cpp")
+        words = set(re.findall(r"\w+", texts))
+        unnamed = [cause for cause, reason in rows
+                   if not words & {cause, reason, f"{reason}_count", f"GPUPERF_LOSS_{reason.upper()}"}]
+        self.assertEqual(unnamed, [])
 
     def test_the_rule_refuses_what_it_should(self):
         self.assertEqual(list_paths("`client/cmd_NAME.cpp` `drops.cpp` `view/formats` `/proc` `.proto` `a.b_ms` `return`"),

@@ -239,6 +239,54 @@ TEST_P(ProbeChangeTest, CountsGemmShapes) {
   EXPECT_EQ(calls, (std::map<uint64_t, uint64_t>{{1, 1}, {64, 5}}));
 }
 
+TEST_P(ProbeChangeTest, CountsTheCallsOfShapesThatFindNoRoom) {
+  auto plan = std::make_shared<ArgumentPlan>();
+  for (const uint8_t source : {0, 1, 2}) {
+    plan->fields.push_back({.name = "d", .capture = {.source = source, .size_bytes = 4}});
+  }
+  plan->rules.shape_dimensions = 3;
+  programs_->set_function({.id = 0, .status = StatusKind::kCublas, .arguments = plan}, false);
+  attach(1, {{.function_id = 0,
+              .offset_bytes = find_offset(reinterpret_cast<const void*>(&target_gemm))}});
+  constexpr int kShapes = 9'000;
+
+  for (int m = 1; m <= kShapes; ++m) (void)target_gemm(m, 1, 1, 0);
+
+  uint64_t kept = 0;
+  gpuperf_shape_key key{}, next{};
+  const int shapes = programs_->map_fd("shapes");
+  for (void* from = nullptr; bpf_map_get_next_key(shapes, from, &next) == 0; from = &key) {
+    key = next;
+    ++kept;
+  }
+  EXPECT_GT(programs_->losses()[GPUPERF_LOSS_SHAPES_FULL], 0u);
+  EXPECT_EQ(kept + programs_->losses()[GPUPERF_LOSS_SHAPES_FULL], static_cast<uint64_t>(kShapes));
+  EXPECT_EQ(cell_of(0).flops, static_cast<uint64_t>(kShapes) * (kShapes + 1));
+}
+
+TEST_P(ProbeChangeTest, CountsTheNamesThatFindNoRoom) {
+  auto plan = std::make_shared<ArgumentPlan>();
+  for (const uint8_t source : {0, 1}) {
+    plan->fields.push_back({.capture = {.source = source, .size_bytes = 8}});
+  }
+  plan->rules.name_handle = 1;
+  plan->rules.name_text = 2;
+  programs_->set_function({.id = 0, .status = StatusKind::kCudaDriver, .arguments = plan}, false);
+  attach(1, {{.function_id = 0,
+              .offset_bytes = find_offset(reinterpret_cast<const void*>(&target_allocate))}});
+  constexpr uint64_t kNames = 1'500;
+  const char* const name = "saxpy";
+  void* handle = nullptr;
+
+  for (uint64_t i = 0; i < kNames; ++i) {
+    (void)target_allocate(&handle, reinterpret_cast<uint64_t>(name), 0);
+  }
+
+  const uint64_t lost = programs_->losses()[GPUPERF_LOSS_NAME_RING_FULL];
+  EXPECT_GT(lost, 0u);
+  EXPECT_EQ(drain<gpuperf_handle_name>("name_ring").size() + lost, kNames);
+}
+
 TEST_P(ProbeChangeTest, ListsCallsInFlightWithTheirStart) {
   attach(1, {point(0, target_sleep_caller), point(1, target_sleep)});
   InFlightReader reader(*programs_, "list_in_flight");

@@ -412,6 +412,20 @@ TEST_F(DecodeSessionTest, DoesNotCountAStepOfTheWallClockAsDuration) {
   EXPECT_EQ(decoded->batch.kernels[0].duration_ns, 5'000u + 1'000 + 10'000);
 }
 
+TEST_F(DecodeSessionTest, CountsTimesThatTheWallClockNeverShowed) {
+  clock_.step(kHourNs / 2);
+  (void)offset_.sample();
+  auto kernel = make_kernel(start_unix_ns_);
+  kernel.duration_ns = kHourNs / 4;
+
+  const auto decoded = decode(make_batch({make_name(1, "k"), make_shape(1), make_place(1),
+                                          make_record(GPUPERF_SESSION_KERNEL, 1, kernel)}));
+
+  ASSERT_TRUE(decoded.ok());
+  EXPECT_EQ(decoded->batch.kernels.size(), 1u);
+  EXPECT_EQ(decoded->near_step_count, 1u);
+}
+
 TEST(DecodeSessionMessageTest, ReadsTheFront) {
   const Packet packet = make_message(GPUPERF_MESSAGE_STATUS, make_status());
 
