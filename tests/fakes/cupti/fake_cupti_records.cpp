@@ -139,6 +139,8 @@ void Activities::put_memory(const FakeWork& work) {
 
 void Activities::on_work(const FakeWork& done) {
   const std::scoped_lock lock(lock_);
+  // After finalize it knows nothing of what was launched before, and counts from 1 again.
+  if (done.correlation_id <= ids_before_) return;
   FakeWork work = done;
   work.correlation_id -= ids_before_;
   switch (work.kind) {
