@@ -69,7 +69,7 @@ class ScrapeSoakTest(unittest.TestCase):
         fallen = [row for name in counters for row in prometheus.query(FALLING.format(name=name, minutes=minutes))]
         self.assertEqual(fallen, [], "counters that fell")
         [(_, longest)] = prometheus.query(f"max_over_time(scrape_duration_seconds[{minutes:.0f}m])")
-        residents = [prometheus.query(f"avg_over_time(gpuperf_daemon_resident_bytes[{seconds / 4:.0f}s] offset {seconds * back / 4:.0f}s)")
+        residents = [prometheus.query(f"avg_over_time(gpuperf_daemon_resident_bytes[{seconds / 4:.0f}s] offset {seconds * back / 4 + 1:.0f}s)")
                      for back in (2, 1, 0)]
         [(_, processes)] = prometheus.query("gpuperf_processes")
         print(f"\n{seconds / 60:.1f} min: {scrapes:.0f} scrapes, none failed; at most {samples:.0f} samples, the longest "
