@@ -1,14 +1,19 @@
 #include "injector/cupti_clock.h"
 
+#include <algorithm>
+
 #include "injector/clocks.h"
 
 namespace gpuperf::injector {
 namespace {
 
-// Takes the best of a few readings: an interrupted one takes longer than the others.
+// Takes the best of a few readings: an interrupted one takes longer than the others, and where the
+// machine is busy several in a row are.
+constexpr int kReadings = 16;
+
 bool read_pair(CuptiClock::Read read, ClockPair& best, bool& is_inside) {
   best = {};
-  for (int i = 0; i < 5; ++i) {
+  for (int i = 0; i < kReadings; ++i) {
     uint64_t cupti = 0;
     const uint64_t before = read_unix_ns();
     if (!read(cupti)) return false;
@@ -19,7 +24,7 @@ bool read_pair(CuptiClock::Read read, ClockPair& best, bool& is_inside) {
     best = pair;
     is_inside = cupti >= before && cupti <= after;
   }
-  best.offset_ns = static_cast<int64_t>(read_unix_ns() - read_mono_ns());
+  best.offset_ns = static_cast<int64_t>(read_mono_to_unix_ns());
   return best.error_ns != 0;
 }
 
@@ -42,8 +47,14 @@ void CuptiClock::check(Read read) {
   if (pairs_ == 0) first_ = pair;
   last_ = pair;
   if (pairs_ < 2) ++pairs_;
-  // Inside the brackets: CUPTI reads the same clock, at most one call's duration apart.
-  error_ns_ = is_foreign_ ? first_.error_ns + last_.error_ns : pair.error_ns * 2;
+  if (is_foreign_) {
+    error_ns_ = first_.error_ns + last_.error_ns;
+    return;
+  }
+  // Inside the brackets: CUPTI reads the same clock, at most one call's duration apart. What a
+  // short reading has shown holds until the clock is replaced, however long later ones take.
+  const uint64_t seen_ns = pair.error_ns * 2;
+  error_ns_ = error_ns_ == 0 ? seen_ns : std::min(error_ns_, seen_ns);
 }
 
 bool CuptiClock::can_convert() const {

@@ -322,7 +322,7 @@ class TracesTest(TracedTest):
         self.daemon.ctl("trace", "stop", row["id"])
         row = self.wait_stored(row["id"])
 
-        self.assertEqual((row["work"], row["work_matched"]), (1400, 1400))
+        self.assertEqual((row["work"], row["work_matched"]), (1400, 1400), (row, self.daemon.query("sessions", "list")))
         alone = self.capture(other.process.pid, lambda: [self.workload.do("paths 40 1"),
                                                          other.do("paths 30 1")])
         self.assertEqual((alone["work"], alone["work_matched"]), (30, 30))

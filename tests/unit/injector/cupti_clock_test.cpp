@@ -50,6 +50,13 @@ void pass(uint64_t ns) {
   }
 }
 
+constexpr uint64_t kSlowNs = 50'000;
+int g_slow_readings = 0;  // that many are yet to take long
+bool read_unix_slowly(uint64_t& cupti) {
+  if (g_slow_readings-- > 0) pass(kSlowNs);
+  return read_unix(cupti);
+}
+
 class CuptiClockTest : public testing::Test {
  protected:
   ~CuptiClockTest() override { g_step_ns = 0; }
@@ -72,6 +79,25 @@ TEST_F(CuptiClockTest, LeavesTimesAsTheyAreOnTheWallClock) {
   EXPECT_TRUE(clock_.can_convert());
   EXPECT_EQ(clock_.to_unix_ns(1'700'000'000'123'456'789), 1'700'000'000'123'456'789u);
   EXPECT_GT(clock_.error_ns(), 0u);
+}
+
+TEST_F(CuptiClockTest, KnowsTheWallClockExactlyThoughMostReadingsAreInterrupted) {
+  g_slow_readings = 12;
+  clock_.check(read_unix_slowly);
+
+  EXPECT_LT(clock_.error_ns(), kSlowNs);
+}
+
+TEST_F(CuptiClockTest, KeepsWhatAShortReadingHasShown) {
+  clock_.check(read_unix);
+  const uint64_t known_ns = clock_.error_ns();
+  g_slow_readings = 1'000;
+  clock_.check(read_unix_slowly);
+
+  EXPECT_EQ(clock_.error_ns(), known_ns);
+  clock_.forget();
+  clock_.check(read_unix_slowly);
+  EXPECT_GE(clock_.error_ns(), kSlowNs);
 }
 
 TEST_F(CuptiClockTest, NeedsTwoReadingsOfAForeignClock) {
