@@ -148,7 +148,12 @@ Result<CaptureRow> CaptureStore::write(const Capture& capture, const CaptureRow&
     RETURN_IF_ERROR(make_room(bytes.size()));
   }
   const auto begin = std::chrono::steady_clock::now();
-  RETURN_IF_ERROR(write_whole_file(get_path(row.id), bytes));
+  const Status written = write_whole_file(get_path(row.id), bytes);
+  if (!written.ok()) {
+    // It may have its name already, and is none that anybody was told of.
+    (void)unlink(get_path(row.id).c_str());
+    return written;
+  }
   writes_.add(std::chrono::steady_clock::now() - begin);
   const MutexLock lock(mutex_);
   rows_.emplace(row.id, row);

@@ -18,7 +18,8 @@ inline constexpr std::string_view kUnfinishedSuffix = ".unfinished";
 inline constexpr mode_t kPrivateFile = 0640;
 
 // The file with these bytes, on the disk when this returns, in place of the one that was there.
-// Errors name the file, the cause and what to do; nothing is left behind.
+// Errors name the file, the cause and what to do; nothing unfinished is left behind, but where the
+// folder could not be brought to the disk the new file has taken the old one's place.
 Status write_whole_file(const std::string& path, std::string_view bytes,
                         mode_t mode = kPrivateFile);
 

@@ -85,10 +85,10 @@ sqlite3_file* real(sqlite3_file* file) {
 int close_file(sqlite3_file* file) {
   return real(file)->pMethods == nullptr ? SQLITE_OK : real(file)->pMethods->xClose(real(file));
 }
-int read_file(sqlite3_file* file, void* to, int count, sqlite3_int64 offset) {
+int read_some(sqlite3_file* file, void* to, int count, sqlite3_int64 offset) {
   return real(file)->pMethods->xRead(real(file), to, count, offset);
 }
-int write_file(sqlite3_file* file, const void* from, int count, sqlite3_int64 offset) {
+int write_some(sqlite3_file* file, const void* from, int count, sqlite3_int64 offset) {
   if (is_to_fail()) {
     // As a full disk does: half of it is there.
     if (count > 1) (void)real(file)->pMethods->xWrite(real(file), from, count / 2, offset);
@@ -163,8 +163,8 @@ FailingVfs::FailingVfs() {
   real_vfs = sqlite3_vfs_find("unix");
   methods = {.iVersion = 2,
              .xClose = close_file,
-             .xRead = read_file,
-             .xWrite = write_file,
+             .xRead = read_some,
+             .xWrite = write_some,
              .xTruncate = truncate_file,
              .xSync = sync_file,
              .xFileSize = get_file_size,
