@@ -222,7 +222,7 @@ class Workload:
             self.measure(FIRST, program, 1, FIRST_SECONDS)
         few = max(PAIRS // 6, 5)
         for number in range(few):
-            self.measure(SHIPPED, self.programs[SHIPPED], PAIRS // few)
+            self.measure(SHIPPED, self.programs[SHIPPED], max(PAIRS // few, 1))
             with self.bench.capturing(self.programs[CAPTURE].pid()):
                 self.measure(CAPTURE, self.programs[CAPTURE], 1)
             if self.bench.poller:
