@@ -6,6 +6,7 @@ usage: GPUPERF_BUILD=build tests/bench/daemon_cost.py [--seconds N] [PART...]   
 steady    calls at a known rate
 attach    many functions in many files; a reload with one changed line; the stop
 processes a thousand of them with 200 probes each: memory, probes off and on, the stop
+stall     how long a program that calls a probed function all the time is held up while its probes and those of 100 others come and go
 scrape    a large one
 idle      the shipped configuration with nothing to do
 records   kernels of four injected processes, on a fake driver, beside probed calls
@@ -40,6 +41,33 @@ FILES = 10
 SERIES = 20_000
 MANY_PROCESSES = 1_000
 MANY_PROBES = 200
+STALL_PROCESSES = 100
+STALL_CYCLES = 100
+# Prints the longest time from one call to the next, in each tenth of a second: its end and that time, in ns.
+CALLER = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <time.h>
+int many_1(int value);
+static uint64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return now.tv_sec * 1000000000ull + now.tv_nsec;
+}
+int main(void) {
+  for (;;) {
+    uint64_t last = now_ns(), end = last + 100000000, longest = 0;
+    while (last < end) {
+      many_1(0);
+      const uint64_t now = now_ns();
+      if (now - last > longest) longest = now - last;
+      last = now;
+    }
+    printf("%llu %llu\n", (unsigned long long)last, (unsigned long long)longest);
+    fflush(stdout);
+  }
+}
+"""
 ROWS = []
 # What is measured here is the daemon, at whatever cost to the workloads.
 NO_BUDGET = {"overhead": {"budget_percent": 0}}
@@ -148,8 +176,9 @@ def measure_reload(daemon):
     report("reload, one line changed, the client's start included", elapsed_ms, "ms", 200)
 
 
-def measure_many_processes(library):
-    """Each has the library with the probes mapped, has called one, and sleeps."""
+@contextlib.contextmanager
+def many_processes(library, count):
+    """The daemon, beside so many that have the library with the probes mapped, have called one, and sleep."""
     config = NO_BUDGET | {"custom_sym": {f"many_{i}": f"many_{i}" for i in range(MANY_PROBES)},
                           "libraries": {"custom_sym": [str(library)]}}
     with contextlib.ExitStack() as stack:
@@ -162,10 +191,15 @@ def measure_many_processes(library):
 
         start()
         daemon.wait_attached("many_0", seconds=60)  # the first one's call came before the probes
-        for _ in range(MANY_PROCESSES):
+        for _ in range(count):
             start()
-        wait_until("every process is known", lambda: int(daemon.query("status")["processes"]) >= MANY_PROCESSES, 60)
+        wait_until("every process is known", lambda: int(daemon.query("status")["processes"]) >= count, 60)
         time.sleep(5)
+        yield daemon
+
+
+def measure_many_processes(library):
+    with many_processes(library, MANY_PROCESSES) as daemon:
         memory = read_memory(daemon.process.pid)
         report(f"resident, {MANY_PROCESSES} processes", memory["resident"], "MiB", 128)
         report("of it anonymous", memory["anonymous"], "MiB")
@@ -176,6 +210,33 @@ def measure_many_processes(library):
         started = time.monotonic()
         daemon.stop()
         report("stop", time.monotonic() - started, "s", 10)
+
+
+def measure_stall(folder, library):
+    source, caller, output = folder / "caller.c", folder / "caller", folder / "gaps"
+    source.write_text(CALLER, encoding="utf-8")
+    subprocess.run(["cc", "-O2", "-o", caller, source, library, f"-Wl,-rpath,{folder}"], check=True)
+    with many_processes(library, STALL_PROCESSES) as daemon, open(output, "wb") as file, \
+            subprocess.Popen([caller], stdout=file) as program:
+        try:
+            daemon.wait_attached("many_1")
+            time.sleep(2)
+            begin_s = time.monotonic()
+            time.sleep(20)
+            changes_s = time.monotonic()
+            for _ in range(STALL_CYCLES):
+                for verb in ("disable", "enable"):
+                    daemon.ctl("probes", verb, "many_*")
+            end_s = time.monotonic()
+        finally:
+            program.kill()
+    rows = [tuple(map(int, line.split())) for line in output.read_text().splitlines() if line.count(" ") == 1]
+    changes = f"{MANY_PROBES} probes of {STALL_PROCESSES + 1} processes come and go, {STALL_CYCLES} times"
+    for what, begin, end in (("nothing changes", begin_s, changes_s), (changes, changes_s, end_s)):
+        gaps = sorted(gap for at, gap in rows if begin * 1e9 < at < end * 1e9)
+        print(f"from one call to the next while {what}, {end - begin:.0f} s:")
+        report("  longest of a tenth of a second, in the middle", gaps[len(gaps) // 2] / 1e6, "ms")
+        report("  longest of all", gaps[-1] / 1e6, "ms")
 
 
 def measure_scrape(library):
@@ -209,6 +270,7 @@ def main():
         library = make_library(folder)
         parts = {"steady": lambda: measure_steady_calls(folder, arguments.seconds),
                  "attach": lambda: measure_attach(folder, library),
+                 "stall": lambda: measure_stall(folder, library),
                  "processes": lambda: measure_many_processes(library),
                  "scrape": lambda: measure_scrape(library),
                  "idle": lambda: daemon_loads.measure_idle(report, arguments.seconds),
