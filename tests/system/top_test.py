@@ -12,7 +12,7 @@ import termios
 import time
 import unittest
 
-from gpuperf_system import COUNT_LIBRARY, GPUPERFCTL, Daemon, require_root, start_workload
+from gpuperf_system import COUNT_LIBRARY, GPUPERFCTL, PATIENCE, Daemon, require_root, start_workload
 
 FUNCTIONS = ("count_fast", "count_status", "count_nested")
 CONFIG = {"custom_sym": {name: name for name in FUNCTIONS}, "libraries": COUNT_LIBRARY}
@@ -44,7 +44,7 @@ class Terminal:
         return self.screen().split("\n\n")[1]
 
     def wait_for(self, pattern, seconds=20):
-        end = time.monotonic() + seconds
+        end = time.monotonic() + seconds * PATIENCE
         while not re.search(pattern, self.screen(), re.MULTILINE):
             assert time.monotonic() < end, f"no {pattern!r} in:\n{self.screen()}"
             self.read(0.1)
