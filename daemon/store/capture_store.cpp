@@ -150,7 +150,7 @@ Result<CaptureRow> CaptureStore::write(const Capture& capture, const CaptureRow&
   const auto begin = std::chrono::steady_clock::now();
   const Status written = write_whole_file(get_path(row.id), bytes);
   if (!written.ok()) {
-    // It may have its name already, and is none that anybody was told of.
+    // Where only the folder could not be synced, the file already has its name.
     (void)unlink(get_path(row.id).c_str());
     return written;
   }

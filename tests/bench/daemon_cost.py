@@ -231,12 +231,12 @@ def measure_stall(folder, library):
         finally:
             program.kill()
     rows = [tuple(map(int, line.split())) for line in output.read_text().splitlines() if line.count(" ") == 1]
-    changes = f"{MANY_PROBES} probes of {STALL_PROCESSES + 1} processes come and go, {STALL_CYCLES} times"
-    for what, begin, end in (("nothing changes", begin_s, changes_s), (changes, changes_s, end_s)):
+    print(f"longest time between two calls in each tenth of a second; {MANY_PROBES} probes of {STALL_PROCESSES + 1} processes come and "
+          f"go {STALL_CYCLES} times")
+    for what, begin, end in (("nothing changes", begin_s, changes_s), ("probes come and go", changes_s, end_s)):
         gaps = sorted(gap for at, gap in rows if begin * 1e9 < at < end * 1e9)
-        print(f"from one call to the next while {what}, {end - begin:.0f} s:")
-        report("  longest of a tenth of a second, in the middle", gaps[len(gaps) // 2] / 1e6, "ms")
-        report("  longest of all", gaps[-1] / 1e6, "ms")
+        report(f"{what}: median", gaps[len(gaps) // 2] / 1e6, "ms")
+        report(f"{what}: maximum", gaps[-1] / 1e6, "ms")
 
 
 def measure_scrape(library):

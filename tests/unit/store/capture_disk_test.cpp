@@ -4,37 +4,16 @@
 #include <random>
 #include <set>
 
-#include "daemon/store/capture_store.h"
-#include "tests/unit/files.h"
-#include "tests/unit/matchers.h"
-#include "tests/unit/store/random_capture.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/unit/store/capture_folder.h"
 #include "tests/unit/store/watched_disk.h"
 
 namespace gpuperf {
 namespace {
 
-using testing::RandomCapture;
 using testing::WatchedDisk;
 
-class CaptureDiskTest : public ::testing::Test {
+class CaptureDiskTest : public testing::CaptureFolderTest {
  protected:
-  CaptureDiskTest() { options_.folder = folder_ / "captures"; }
-
-  std::unique_ptr<CaptureStore> open(const std::string& folder) {
-    CaptureStore::Options options = options_;
-    options.folder = folder;
-    auto store = CaptureStore::open(options, clock_);
-    EXPECT_TRUE(store.ok()) << store.status();
-    return std::move(store).value();
-  }
-  Capture make(uint64_t id) {
-    Capture capture =
-        RandomCapture(static_cast<uint32_t>(id)).make({.calls = 3, .launches = 9, .work = 9});
-    capture.id = id;
-    capture.start_unix_ns = testing::kNow;
-    return capture;
-  }
   bool write(CaptureStore& store, uint64_t id) {
     if (!store.write(make(id), CaptureTarget()).ok()) return false;
     acknowledged_.insert(id);
@@ -56,9 +35,6 @@ class CaptureDiskTest : public ::testing::Test {
     }
   }
 
-  FakeClock clock_{0, static_cast<int64_t>(testing::kNow)};
-  const TempFolder folder_;
-  CaptureStore::Options options_;
   std::set<uint64_t> acknowledged_;
 };
 
@@ -67,7 +43,7 @@ TEST_F(CaptureDiskTest, LosesNothingThatWasAcknowledgedWhenThePowerGoes) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937 random(seed);
   const std::string after = folder_ / "after";
-  const auto store = open(options_.folder);
+  const auto store = open();
   WatchedDisk disk(options_.folder);
   int losses = 0;
   size_t most_files = 0;
@@ -95,7 +71,7 @@ class FailingDiskTest : public CaptureDiskTest,
 
 TEST_P(FailingDiskTest, LosesNothingThatWasAcknowledgedAndWritesAgain) {
   const auto [error, for_ever] = GetParam();
-  const auto store = open(options_.folder);
+  const auto store = open();
   uint64_t id = 1, nth = 0;
   int failed = 0;
   {
@@ -109,14 +85,14 @@ TEST_P(FailingDiskTest, LosesNothingThatWasAcknowledgedAndWritesAgain) {
       EXPECT_TRUE(write(*store, id++));
       expect_sound(*store);
       EXPECT_EQ(store->list().size(), acknowledged_.size());
-      expect_sound(*open(options_.folder));
+      expect_sound(*open());
       if (!was_hit) break;
     } while (!HasFailure());
   }
   EXPECT_GT(nth, 20);
   EXPECT_GT(failed, 10);
   // What a failed write left is gone, so it takes no room that nobody counts.
-  const auto reopened = open(options_.folder);
+  const auto reopened = open();
   EXPECT_EQ(reopened->list().size(), acknowledged_.size());
   EXPECT_EQ(reopened->used_bytes(), store->used_bytes());
 }

@@ -7,32 +7,14 @@
 #include <fstream>
 #include <thread>
 
-#include "tests/unit/files.h"
 #include "tests/unit/matchers.h"
-#include "tests/unit/store/random_capture.h"
-#include "tests/unit/store/store_fixture.h"
+#include "tests/unit/store/capture_folder.h"
 
 namespace gpuperf {
 namespace {
 
-using testing::RandomCapture;
-
-class CaptureStoreTest : public ::testing::Test {
+class CaptureStoreTest : public testing::CaptureFolderTest {
  protected:
-  CaptureStoreTest() { options_.folder = folder_ / "captures"; }
-
-  std::unique_ptr<CaptureStore> open() {
-    auto store = CaptureStore::open(options_, clock_);
-    EXPECT_TRUE(store.ok()) << store.status();
-    return std::move(store).value();
-  }
-  Capture make(uint64_t id) {
-    Capture capture = RandomCapture(static_cast<uint32_t>(id))
-                          .make({.calls = 3, .launches = 9, .work = 9, .names = 5});
-    capture.id = id;
-    capture.start_unix_ns = testing::kNow;
-    return capture;
-  }
   std::string path(const std::string& name) const { return options_.folder + "/" + name; }
   std::vector<uint64_t> list_ids(const CaptureStore& store) {
     std::vector<uint64_t> ids;
@@ -47,10 +29,6 @@ class CaptureStoreTest : public ::testing::Test {
     std::ranges::sort(names);
     return names;
   }
-
-  FakeClock clock_{0, static_cast<int64_t>(testing::kNow)};
-  const TempFolder folder_;
-  CaptureStore::Options options_;
 };
 
 TEST_F(CaptureStoreTest, GivesBackWhatWasWrittenAlsoAfterARestart) {

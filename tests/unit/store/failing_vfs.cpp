@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "tests/unit/files.h"
+#include "tests/unit/store/failing_step.h"
 #include "tests/unit/store/store_fixture.h"
 
 namespace gpuperf::testing {
@@ -20,18 +21,9 @@ namespace {
 sqlite3_vfs* real_vfs = nullptr;
 sqlite3_vfs vfs{};
 sqlite3_io_methods methods{};
-std::atomic<int64_t> left = 0;  // until one fails; 0 = none does
-std::atomic<bool> for_ever = false;
-std::atomic<bool> failed = false;
+FailingStep failing;
 std::atomic<int> write_code = SQLITE_IOERR_WRITE;
 std::atomic<uint64_t> synced = 0;
-
-bool is_to_fail() {
-  if (failed && for_ever) return true;
-  if (left == 0 || --left != 0) return false;
-  failed = true;
-  return true;
-}
 
 // A write, or where there are no bytes a change of the file's size to `offset`.
 struct Change {
@@ -89,7 +81,7 @@ int read_some(sqlite3_file* file, void* to, int count, sqlite3_int64 offset) {
   return real(file)->pMethods->xRead(real(file), to, count, offset);
 }
 int write_some(sqlite3_file* file, const void* from, int count, sqlite3_int64 offset) {
-  if (is_to_fail()) {
+  if (failing.is_now()) {
     // As a full disk does: half of it is there.
     if (count > 1) (void)real(file)->pMethods->xWrite(real(file), from, count / 2, offset);
     return write_code;
@@ -99,12 +91,12 @@ int write_some(sqlite3_file* file, const void* from, int count, sqlite3_int64 of
   return real(file)->pMethods->xWrite(real(file), from, count, offset);
 }
 int truncate_file(sqlite3_file* file, sqlite3_int64 size) {
-  if (is_to_fail()) return SQLITE_IOERR_TRUNCATE;
+  if (failing.is_now()) return SQLITE_IOERR_TRUNCATE;
   note_change(get_path(file), {static_cast<size_t>(size), {}});
   return real(file)->pMethods->xTruncate(real(file), size);
 }
 int sync_file(sqlite3_file* file, int flags) {
-  if (is_to_fail()) return SQLITE_IOERR_FSYNC;
+  if (failing.is_now()) return SQLITE_IOERR_FSYNC;
   if (reinterpret_cast<File*>(file)->is_log) ++synced;
   if (watches_syncs && get_path(file) != nullptr) unsynced.erase(get_path(file));
   return real(file)->pMethods->xSync(real(file), flags);
@@ -129,7 +121,7 @@ int get_traits(sqlite3_file* file) {
   return real(file)->pMethods->xDeviceCharacteristics(real(file));
 }
 int map_shared(sqlite3_file* file, int page, int page_size, int extend, void volatile** at) {
-  if (extend != 0 && is_to_fail()) return SQLITE_IOERR_SHMSIZE;
+  if (extend != 0 && failing.is_now()) return SQLITE_IOERR_SHMSIZE;
   return real(file)->pMethods->xShmMap(real(file), page, page_size, extend, at);
 }
 int lock_shared(sqlite3_file* file, int offset, int count, int flags) {
@@ -142,7 +134,7 @@ int unmap_shared(sqlite3_file* file, int remove) {
 
 int open_file(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int* out_flags) {
   file->pMethods = nullptr;
-  if (is_to_fail()) return SQLITE_CANTOPEN;
+  if (failing.is_now()) return SQLITE_CANTOPEN;
   real(file)->pMethods = nullptr;
   const int code = real_vfs->xOpen(real_vfs, name, real(file), flags, out_flags);
   if (real(file)->pMethods == nullptr) return code;
@@ -152,7 +144,7 @@ int open_file(sqlite3_vfs*, const char* name, sqlite3_file* file, int flags, int
   return code;
 }
 int remove_file(sqlite3_vfs*, const char* name, int sync_folder) {
-  if (is_to_fail()) return SQLITE_IOERR_DELETE;
+  if (failing.is_now()) return SQLITE_IOERR_DELETE;
   unsynced.erase(name);
   return real_vfs->xDelete(real_vfs, name, sync_folder);
 }
@@ -197,17 +189,12 @@ FailingVfs::~FailingVfs() {
   (void)sqlite3_vfs_register(real_vfs, 1);
 }
 
-void FailingVfs::fail(uint64_t nth, int code, bool then_for_ever) {
-  failed = false;
+void FailingVfs::fail(uint64_t nth, int code, bool for_ever) {
   write_code = code;
-  for_ever = then_for_ever;
-  left = static_cast<int64_t>(nth);
+  failing.fail(nth, for_ever);
 }
 
-void FailingVfs::heal() {
-  left = 0;
-  for_ever = false;
-}
+void FailingVfs::heal() { failing.heal(); }
 
 void FailingVfs::watch_syncs() {
   watches_syncs = true;
@@ -224,7 +211,7 @@ void FailingVfs::lose_power(std::mt19937& random) {
   unsynced.clear();
 }
 
-bool FailingVfs::has_failed() const { return failed; }
+bool FailingVfs::has_failed() const { return failing.has_failed(); }
 uint64_t FailingVfs::log_syncs() const { return synced; }
 
 }  // namespace gpuperf::testing

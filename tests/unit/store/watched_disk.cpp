@@ -10,9 +10,11 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <utility>
 #include <vector>
 
 #include "tests/unit/files.h"
+#include "tests/unit/store/failing_step.h"
 
 namespace gpuperf::testing {
 namespace {
@@ -21,20 +23,24 @@ namespace fs = std::filesystem;
 
 using Names = std::map<std::string, ino_t>;  // of the folder's files
 
+struct File {
+  std::string bytes;
+  bool is_synced = false;
+};
+
 struct Disk {
-  std::string folder;
-  uint64_t steps_left = 0;  // until one fails; 0 = none does
+  explicit Disk(std::string its_folder) : folder(std::move(its_folder)) {}
+
+  const std::string folder;
+  FailingStep failing;
   int error = 0;
-  bool for_ever = false;
-  bool has_failed = false;
   bool is_in_step = false;
   std::function<void()> then;
-  std::vector<Names> names;               // synced, and after each change since
-  std::map<ino_t, std::string> synced;    // what a file held when it was synced
-  std::map<ino_t, std::string> unsynced;  // what it holds since
+  std::vector<Names> names;  // synced, and after each change since
+  std::map<ino_t, File> files;
   std::vector<Fd> gone;  // files without a name, whose number no other may get before a sync
 };
-Disk* disk = nullptr;
+Disk* disk = nullptr;  // files are written while the program exits, too
 
 std::string get_path(int fd) {
   std::error_code error;
@@ -48,7 +54,7 @@ Names list_names() {
     struct stat status {};
     if (stat(entry.path().c_str(), &status) != 0) continue;
     names[entry.path().filename()] = status.st_ino;
-    if (!disk->synced.contains(status.st_ino)) disk->unsynced.try_emplace(status.st_ino);
+    disk->files.try_emplace(status.st_ino);
   }
   return names;
 }
@@ -56,13 +62,6 @@ Names list_names() {
 void note_names() {
   const Names names = list_names();
   if (names != disk->names.back()) disk->names.push_back(names);
-}
-
-bool is_to_fail_now() {
-  if (disk->has_failed && disk->for_ever) return true;
-  if (disk->steps_left == 0 || --disk->steps_left != 0) return false;
-  disk->has_failed = true;
-  return true;
 }
 
 // `act` in the watched folder, then `note`.
@@ -82,7 +81,7 @@ auto pass(Act act, Note note) {
 // Likewise, unless it is to fail.
 template <typename Act, typename Note>
 auto step(Act act, Note note) {
-  if (!is_to_fail_now()) return pass(act, note);
+  if (!disk->failing.is_now()) return pass(act, note);
   errno = disk->error;
   return decltype(act())(-1);
 }
@@ -96,9 +95,9 @@ bool is_watched(const char* path) {
   return disk != nullptr && !disk->is_in_step && is_inside(path);
 }
 
-ino_t get_inode(int fd) {
+void note_file(int fd, bool is_synced) {
   struct stat status {};
-  return fstat(fd, &status) == 0 ? status.st_ino : 0;
+  if (fstat(fd, &status) == 0) disk->files[status.st_ino] = {read_file(get_path(fd)), is_synced};
 }
 
 void keep_number_of(const char* path) {
@@ -108,7 +107,7 @@ void keep_number_of(const char* path) {
 void sync_names() {
   disk->names = {list_names()};
   disk->gone.clear();
-  std::erase_if(disk->synced, [](const auto& file) {
+  std::erase_if(disk->files, [](const auto& file) {
     return std::ranges::none_of(disk->names.back(),
                                 [&](const auto& name) { return name.second == file.first; });
   });
@@ -124,27 +123,20 @@ std::string choose_part(const std::string& bytes, std::mt19937& random) {
 }  // namespace
 
 WatchedDisk::WatchedDisk(std::string folder) {
-  static Disk the_disk;
-  the_disk = {.folder = std::move(folder)};
-  disk = &the_disk;
+  disk = new Disk(std::move(folder));
   disk->names = {list_names()};
 }
 
-WatchedDisk::~WatchedDisk() { disk = nullptr; }
+WatchedDisk::~WatchedDisk() { delete std::exchange(disk, nullptr); }
 
 void WatchedDisk::fail(uint64_t nth, int error, bool for_ever) {
-  disk->steps_left = nth;
   disk->error = error;
-  disk->for_ever = for_ever;
-  disk->has_failed = false;
+  disk->failing.fail(nth, for_ever);
 }
 
-void WatchedDisk::heal() {
-  disk->steps_left = 0;
-  disk->for_ever = false;
-}
+void WatchedDisk::heal() { disk->failing.heal(); }
 
-bool WatchedDisk::has_failed() const { return disk->has_failed; }
+bool WatchedDisk::has_failed() const { return disk->failing.has_failed(); }
 
 void WatchedDisk::after_each_step(std::function<void()> then) { disk->then = std::move(then); }
 
@@ -152,11 +144,9 @@ void WatchedDisk::lose_power(const std::string& folder, std::mt19937& random) co
   fs::remove_all(folder);
   fs::create_directories(folder);
   for (const auto& [name, inode] : disk->names[random() % disk->names.size()]) {
-    const auto synced = disk->synced.find(inode);
-    const auto unsynced = disk->unsynced.find(inode);
-    const std::string bytes =
-        unsynced == disk->unsynced.end() ? synced->second : choose_part(unsynced->second, random);
-    std::ofstream(folder + "/" + name, std::ios::binary) << bytes;
+    const File& file = disk->files.at(inode);
+    std::ofstream(folder + "/" + name, std::ios::binary)
+        << (file.is_synced ? file.bytes : choose_part(file.bytes, random));
   }
 }
 
@@ -165,20 +155,18 @@ void WatchedDisk::lose_power(const std::string& folder, std::mt19937& random) co
 // In place of libc's, for the whole program; files elsewhere are left to the kernel.
 
 using gpuperf::testing::disk;
-using gpuperf::testing::get_inode;
 using gpuperf::testing::get_path;
 using gpuperf::testing::is_watched;
 using gpuperf::testing::keep_number_of;
+using gpuperf::testing::note_file;
 using gpuperf::testing::pass;
 using gpuperf::testing::step;
+using gpuperf::testing::sync_names;
 
 extern "C" ssize_t write(int fd, const void* bytes, size_t size) {
   if (!is_watched(fd)) return syscall(SYS_write, fd, bytes, size);
-  const auto note = [fd] {
-    disk->synced.erase(get_inode(fd));
-    disk->unsynced[get_inode(fd)] = gpuperf::read_file(get_path(fd));
-  };
-  const ssize_t written = step([&] { return syscall(SYS_write, fd, bytes, size); }, note);
+  const ssize_t written =
+      step([&] { return syscall(SYS_write, fd, bytes, size); }, [fd] { note_file(fd, false); });
   if (written < 0) {
     const int error = errno;
     (void)syscall(SYS_write, fd, bytes, size / 2);
@@ -190,9 +178,8 @@ extern "C" ssize_t write(int fd, const void* bytes, size_t size) {
 extern "C" int fsync(int fd) {
   if (!is_watched(fd)) return static_cast<int>(syscall(SYS_fsync, fd));
   const auto note = [fd] {
-    if (get_path(fd) == disk->folder) return gpuperf::testing::sync_names();
-    disk->unsynced.erase(get_inode(fd));
-    disk->synced[get_inode(fd)] = gpuperf::read_file(get_path(fd));
+    if (get_path(fd) == disk->folder) return sync_names();
+    note_file(fd, true);
   };
   return static_cast<int>(step([fd] { return syscall(SYS_fsync, fd); }, note));
 }

@@ -3,7 +3,6 @@
 #include <functional>
 #include <random>
 #include <string>
-#include <utility>
 
 namespace gpuperf::testing {
 
