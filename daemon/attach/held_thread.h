@@ -41,7 +41,7 @@ class HeldThread {
   // Stops it. FailedPrecondition: it was not within a system call that can begin anew.
   Status stop();
   // What it has now; it is stopped, and nothing was called.
-  const ThreadState& state() const { return state_; }
+  const StoppedThread& state() const { return state_; }
   // Lets it run on, still its tracer.
   Status resume();
 
@@ -85,7 +85,7 @@ class HeldThread {
 
   const pid_t tid_;
   Where where_ = Where::kNone;
-  ThreadState state_;
+  StoppedThread state_;
   uint64_t frame_address_ = 0;
   uint64_t restorer_ = 0;
   uint64_t scratch_address_ = 0;

@@ -108,7 +108,7 @@ user_regs_struct make_restart_registers(const user_regs_struct& stopped) {
   return registers;
 }
 
-std::optional<SignalFrame> make_signal_frame(const ThreadState& state, uint64_t restorer,
+std::optional<SignalFrame> make_signal_frame(const StoppedThread& state, uint64_t restorer,
                                              uint64_t top) {
   const size_t xstate_bytes = find_frame_xstate_bytes(state.xstate);
   if (xstate_bytes == 0) return std::nullopt;

@@ -11,7 +11,7 @@
 namespace gpuperf {
 
 // What a thread that is stopped within a system call had, and gets back.
-struct ThreadState {
+struct StoppedThread {
   user_regs_struct registers{};
   std::vector<std::byte> xstate;  // NT_X86_XSTATE: the whole extended state, as ptrace gives it
   uint64_t blocked_signals = 0;
@@ -34,7 +34,7 @@ struct SignalFrame {
 };
 
 // Below `top`. Nothing: the extended state is none that rt_sigreturn would take back.
-std::optional<SignalFrame> make_signal_frame(const ThreadState& state, uint64_t restorer,
+std::optional<SignalFrame> make_signal_frame(const StoppedThread& state, uint64_t restorer,
                                              uint64_t top);
 
 // As far as `xstate` is in use or enabled for the thread: what rt_sigreturn takes back. A thread

@@ -17,7 +17,7 @@ class ProcessUsers {
  public:
   static constexpr uint32_t kRoot = 0;
   static constexpr uint32_t kGone = UINT32_MAX;  // it ended before anybody asked
-  static constexpr size_t kMaxProcesses = 16'384;
+  static constexpr size_t kMaxProcesses = 4'096;
 
   explicit ProcessUsers(std::string proc_root = "/proc") : proc_root_(std::move(proc_root)) {}
 

@@ -128,7 +128,7 @@ std::optional<StackPtr> Symbolizer::resolve(const StackRequest& request) {
   if (const auto* kernel = std::get_if<KernelStack>(&request)) {
     return namer_.name_kernel(kernel->addresses);
   }
-  if (const auto* place = std::get_if<CodePlace>(&request)) {
+  if (const auto* place = std::get_if<SingleFrame>(&request)) {
     return namer_.name_place(place->process, place->address);
   }
   return nullptr;

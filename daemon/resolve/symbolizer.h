@@ -42,12 +42,12 @@ struct KernelStack {
   std::vector<uint64_t> addresses;  // innermost first
 };
 // A place in a process's code, as a stack of one frame.
-struct CodePlace {
+struct SingleFrame {
   ProcessKey process;
   uint64_t address = 0;
 };
 using StackRequest =
-    std::variant<std::monostate, TakenStack, StackInFlight, KernelStack, CodePlace>;
+    std::variant<std::monostate, TakenStack, StackInFlight, KernelStack, SingleFrame>;
 
 // Makes stacks out of what was taken: one thread walks those to their end that the kernel side
 // could not, and teaches it how for the next time; another names all frames. Of code that is met

@@ -30,7 +30,7 @@ std::vector<StackRequest> list_requests(const Function& function, const SlowCall
     requests[0] = TakenStack{event.stack_id};
   }
   if (const auto kernel = find_kernel_function(function, event)) {
-    requests[1] = CodePlace{.process = event.process, .address = *kernel};
+    requests[1] = SingleFrame{.process = event.process, .address = *kernel};
   }
   for (const Wait& wait : event.waits) {
     StackRequest& kernel = requests.emplace_back();

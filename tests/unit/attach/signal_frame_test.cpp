@@ -21,8 +21,8 @@ T read_at(const SignalFrame& frame, uint64_t address) {
   return value;
 }
 
-ThreadState make_state(long rax) {
-  ThreadState state;
+StoppedThread make_state(long rax) {
+  StoppedThread state;
   state.registers.rip = 0x4000'0010;
   state.registers.rsp = kTop + 1000;
   state.registers.rax = static_cast<unsigned long long>(rax);
@@ -79,14 +79,14 @@ TEST(SignalFrameTest, FailsOneWithARestartBlockAsAHandlerWould) {
 
 TEST(SignalFrameTest, IsNotMadeOfAStateThatIsCutShort) {
   for (const size_t bytes : {0, 511, 575, 700}) {
-    ThreadState state = make_state(-512);
+    StoppedThread state = make_state(-512);
     state.xstate.resize(bytes);
     EXPECT_FALSE(make_signal_frame(state, kRestorer, kTop)) << bytes;
   }
 }
 
 TEST(SignalFrameTest, LeavesOutAmxThatTheThreadHasNotAskedFor) {
-  ThreadState state = make_state(-512);
+  StoppedThread state = make_state(-512);
   state.xstate.resize(11'008);
   state.xstate[466] = std::byte{6};  // AMX enabled, not in use
 

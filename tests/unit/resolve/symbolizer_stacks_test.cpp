@@ -297,7 +297,7 @@ TEST_F(SymbolizerStacksTest, NamesAPlaceExactly) {
   const auto address =
       reinterpret_cast<uint64_t>(&symbolizer_sample::gpuperf_symbolizer_sample_innermost);
 
-  const Stacks stacks = resolve(*symbolizer, {CodePlace{self(), address}});
+  const Stacks stacks = resolve(*symbolizer, {SingleFrame{self(), address}});
 
   ASSERT_THAT(stacks[0], NotNull());
   ASSERT_THAT(stacks[0]->frames, SizeIs(testing::Ge(1)));
@@ -524,7 +524,7 @@ TEST_F(SymbolizerStacksTest, NamesAShortLivedProcessAfterItHasGone) {
   symbolizer->post_prepare(process);
   settle(*symbolizer);
   fake.remove_process(7);
-  const Stacks stacks = resolve(*symbolizer, {CodePlace{process, 0x5010}});
+  const Stacks stacks = resolve(*symbolizer, {SingleFrame{process, 0x5010}});
 
   ASSERT_THAT(stacks[0], NotNull());
   ASSERT_THAT(stacks[0]->frames, SizeIs(1));
