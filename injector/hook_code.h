@@ -28,7 +28,13 @@ constexpr size_t kRegisterArguments = 6;
 #define GPUPERF_HOOK_CODE __attribute__((section(GPUPERF_HOOK_SECTION)))
 
 // Bits. A plain call is the thread's outermost hooked call.
-enum FrameKind : uint32_t { kPlainCall = 0, kLoggedCall = 1, kInnerCall = 2, kWatchedCall = 4 };
+enum FrameKind : uint32_t {
+  kPlainCall = 0,
+  kLoggedCall = 1,
+  kInnerCall = 2,
+  kWatchedCall = 4,
+  kTimedCall = 8,  // how long its hook takes is measured
+};
 
 // A counted call, on its thread's stack.
 struct CallFrame {

@@ -121,6 +121,9 @@ void send_status(Injector& self, uint64_t now_ms) {
   status.header.length_bytes = sizeof(status);
   self.collector.fill_status(status);
   if (self.is_progress_wanted) status.hooked_calls = get_progress();
+  const HookTimes times = get_hook_times();
+  status.timed_hooks = times.calls;
+  status.timed_hooks_ns = times.ns;
   status.mono_ns = read_mono_ns();
   status.unix_ns = read_unix_ns();
   status.records_sent = self.batch.sent_records();

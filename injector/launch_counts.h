@@ -154,6 +154,9 @@ class alignas(64) ThreadCounts {
   // The thread's calls, if they are logged.
   CallRing& ring() { return ring_; }
   uint32_t tid() const { return tid_; }
+  // What the hook took before the driver's function, of the call that is timed.
+  void set_timed_ns(uint64_t ns) { timed_ns_ = ns; }
+  uint64_t timed_ns() const { return timed_ns_; }
 
  private:
   friend class ThreadTable;
@@ -238,6 +241,7 @@ class alignas(64) ThreadCounts {
   CallRing ring_;
   uint32_t tid_ = 0;  // of the thread that uses this now
   __u64 uncounted_calls_ = 0;
+  uint64_t timed_ns_ = 0;
   std::atomic<uint32_t> made_count_ = 0;
   std::atomic<gpuperf_entry_counts*> chunks_[kChunksMax] = {};
 };

@@ -69,6 +69,14 @@ void set_progress(bool is_on);
 // Hooked calls of all threads since the process began, those included that were made while nothing
 // else was counted but progress was on.
 uint64_t get_progress();
+// Of calls whose hook was timed since the process began, some ten a second: how many there were,
+// and what their hooks took of the threads' time, without the driver's function and without the
+// stub, which is a few nanoseconds.
+struct HookTimes {
+  uint64_t calls = 0;
+  uint64_t ns = 0;
+};
+HookTimes get_hook_times();
 // What the counts of all threads take, which stay where they are.
 uint32_t get_launch_memory_kib();
 // For a forked child: nobody sends what its hooks would count.

@@ -40,6 +40,7 @@ enum SpecialCall : uint16_t {
   kLogged = 4,      // calls are logged (call_log.h)
   kHeld = 8,        // see launch_gate.h
   kNoSlot = 16,     // where a thread's counts are must be asked for
+  kTimed = 32,      // a call soon times its hook, and takes this back
 };
 
 // What every launch reads, in one cache line: a launch finds few in the caches. The semaphores are

@@ -231,6 +231,8 @@ struct gpuperf_status {
 	                           * PAUSED and OFF: what became of CUPTI in the process */
 	__u64 hooked_calls;       /* calls through launch hooks since the process began, whether or not
 	                           * they were counted otherwise; 0 = not asked for, see PROGRESS */
+	__u64 timed_hooks;        /* calls whose launch hook was timed, picked at random */
+	__u64 timed_hooks_ns;     /* what the hooks took in these, without the driver */
 };
 
 /* Records of one session, in the order they were decoded. Producer: injector. Consumer:

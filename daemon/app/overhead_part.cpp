@@ -6,6 +6,7 @@
 #include "daemon/app/probing_part.h"
 #include "daemon/app/sessions_part.h"
 #include "daemon/model/trace_event.h"
+#include "daemon/state/hook_cost.h"
 
 namespace gpuperf {
 namespace {
@@ -22,13 +23,21 @@ struct OverheadPart::Follower final : SessionFollower {
   Follower(OverheadPart& its_part, SessionEntry& its_entry) : part(its_part), entry(its_entry) {
     ++part.open_sessions_;
   }
-  void close(const SessionClosed& /*closed*/) override { --part.open_sessions_; }
+  void close(const SessionClosed& /*closed*/) override {
+    --part.open_sessions_;
+    part.probing_.set_hooked_call_cost(entry.row().facts.process, std::nullopt);
+  }
   void take_status(const SessionStatus& status, int64_t /*now_mono_ns*/) override {
     part.take_progress(entry.row(), status);
+    hook_cost.apply(status.timed_hooks, status.timed_hooks_ns);
+    if (const auto cost_ns = hook_cost.ns()) {
+      part.probing_.set_hooked_call_cost(entry.row().facts.process, cost_ns);
+    }
   }
 
   OverheadPart& part;
   SessionEntry& entry;
+  HookCost hook_cost;
 };
 
 OverheadPart::OverheadPart(Core& core, ProbingPart& probing, SessionsPart& sessions)

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <set>
 #include <utility>
 #include <vector>
@@ -52,6 +53,9 @@ class ProbingPart final : public Part {
   // Processes that CUPTI's part of the budget is taken from.
   void set_recorded(std::set<ProcessKey, ProcessOrder> processes) {
     budget_.set_recorded(std::move(processes));
+  }
+  void set_hooked_call_cost(const ProcessKey& process, std::optional<double> cost_ns) {
+    budget_.set_hooked_call_cost(process, cost_ns);
   }
   void judge_budget(int64_t now_mono_ns);
   void judge_budget_early(int64_t now_mono_ns);

@@ -230,6 +230,9 @@ struct SessionStatus {
   std::string detail;
   uint64_t mono_ns = 0;       // by the sender's CLOCK_MONOTONIC
   uint64_t hooked_calls = 0;  // calls through launch hooks; 0 = none, or not asked for
+  // What launch hooks took, in calls picked at random.
+  uint64_t timed_hooks = 0;
+  uint64_t timed_hooks_ns = 0;
   // By the daemon's account.
   uint64_t received_records = 0;
   uint64_t rejected_records = 0;  // of records that made no sense; what and why: DropCounters

@@ -86,7 +86,9 @@ Result<std::optional<SessionStatus>> decode_session_status(std::span<const std::
                        .buffer_mib = said.buffer_mib,
                        .detail = copy_text(said.detail),
                        .mono_ns = said.mono_ns,
-                       .hooked_calls = said.hooked_calls};
+                       .hooked_calls = said.hooked_calls,
+                       .timed_hooks = said.timed_hooks,
+                       .timed_hooks_ns = said.timed_hooks_ns};
   for (size_t i = 0; i < status.losses.size(); ++i) status.losses[i] = said.losses[i];
   return status;
 }

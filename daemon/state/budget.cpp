@@ -195,7 +195,10 @@ Budget::Reading Budget::add_up(int64_t now_mono_ns, double least_ns, const GetTi
       in_ns += cost_ns;
       offender.costs.push_back({function_id, cost_ns});
     }
-    const double hooks_ns = correction * static_cast<double>(made.hooked * kHookedCallCostNs);
+    const auto hook = hooked_call_costs_.find(process);
+    const double hook_ns =
+        hook == hooked_call_costs_.end() ? double{kHookedCallCostNs} : hook->second;
+    const double hooks_ns = correction * static_cast<double>(made.hooked) * hook_ns;
     const double ratio = offender.allowed_ratio;
     const auto allow = [&](double time_ns) {
       return std::max(ratio * time_ns - hooks_ns, kProbesShareMin * ratio * time_ns);
@@ -253,6 +256,15 @@ void Budget::correct(const OverheadMeasurement& measured) {
   const double factor = measured.ratio / measured.estimated_ratio;
   corrections_[row->process] =
       std::clamp(get_correction(row->process) * factor, kCorrectionMin, kCorrectionMax);
+}
+
+void Budget::set_hooked_call_cost(const ProcessKey& process, std::optional<double> cost_ns) {
+  loop_thread_.check();
+  if (cost_ns) {
+    hooked_call_costs_[process] = *cost_ns;
+  } else {
+    hooked_call_costs_.erase(process);
+  }
 }
 
 // Without a limit 0.

@@ -56,8 +56,9 @@ class Budget {
     std::optional<uint32_t> window;
     std::vector<Estimate> estimates;
   };
-  // What launch hooks cost a call with cold caches, the flight recorder included: 114 and 94 ns in
-  // a virtual machine (docs/overhead.md, "Launch hooks").
+  // What launch hooks cost a call, the flight recorder included, until its process has measured it
+  // (set_hooked_call_cost): between a loop of launches and other work in between
+  // (docs/overhead.md, "What gpuperf says it costs").
   static constexpr uint64_t kHookedCallCostNs = 210;
   static constexpr std::chrono::milliseconds kWindow{50};
   // Until the trap is gone, after that: a loop that does nothing else lost 54 to 84 ms to a window.
@@ -89,6 +90,9 @@ class Budget {
   void set_recorded(std::set<ProcessKey, ProcessOrder> processes) {
     recorded_ = std::move(processes);
   }
+  // What launch hooks cost a call of the process, as measured in it (HookCost); empty = its session
+  // has ended.
+  void set_hooked_call_cost(const ProcessKey& process, std::optional<double> cost_ns);
   // Somebody demanded that nothing is probed, or no longer does: for coverage.
   void set_standing_down(bool is_standing_down, int64_t now_mono_ns);
   // What one call of the function pays for its probes; 0 = not known. The first time also says
@@ -103,7 +107,7 @@ class Budget {
   void note_suspended(uint32_t function_id, int64_t now_mono_ns);
   // Of Decision::window: from when to when it was probed; twice the same = in no file.
   void end_window(uint32_t function_id, int64_t begin_mono_ns, int64_t end_mono_ns);
-  // Calls that launch hooks counted cost kHookedCallCostNs and are not judged.
+  // Calls that launch hooks counted are not judged.
   void apply(const CellDelta& delta);
   void apply(const ProcessExited& exited);
   // About once a second.
@@ -214,7 +218,8 @@ class Budget {
   std::map<uint32_t, FunctionState> functions_;
   std::map<ProcessKey, ProcessCalls> calls_;  // since the last reading
   std::map<ProcessKey, CpuReading> cpu_;
-  std::map<ProcessKey, double> corrections_;  // of what calls cost; missing = 1
+  std::map<ProcessKey, double> corrections_;                      // of what calls cost; missing = 1
+  std::map<ProcessKey, double, ProcessOrder> hooked_call_costs_;  // missing = kHookedCallCostNs
   std::map<std::pair<ProcessKey, uint32_t>, uint64_t> thread_costs_ns_;  // by thread, as last read
   int64_t thread_costs_mono_ns_ = 0;                                     // 0 = never
   // Between the last two of those.

@@ -64,11 +64,11 @@ BODY = {name: (struct.Struct(form), collections.namedtuple(name.title(), "id " +
 HELLO_FORM = struct.Struct("<4Q4I16s16s")
 Hello = collections.namedtuple("Hello", "capabilities process_start_ticks mono_ns unix_ns pid "
                                         "oldest_version connection pad injector_version comm")
-STATUS_FORM = struct.Struct("<4Q10Q4Q8I96sQ")
+STATUS_FORM = struct.Struct("<4Q10Q4Q8I96s3Q")
 Status = collections.namedtuple(
     "Status", "enabled_kinds mono_ns unix_ns records_sent losses cupti_overhead_ns injector_cpu_ns "
               "clock_error_ns yields state cause level sample_every cupti_version driver_version "
-              "clock_foreign buffer_mib detail hooked_calls")
+              "clock_foreign buffer_mib detail hooked_calls timed_hooks timed_hooks_ns")
 
 
 def cut_text(raw):

@@ -136,6 +136,34 @@ TEST_F(LaunchHooksTest, SeesLaunchesHoweverTheirAddressWasFound) {
   EXPECT_EQ(g_errors, 1u);
 }
 
+TEST_F(LaunchHooksTest, TimesAHookAfterEachNoteAndCountsItsCallLikeTheOthers) {
+  constexpr int kPassed = 50;  // before one is timed
+  const auto launch = reinterpret_cast<Launch>(dlsym(RTLD_DEFAULT, "cuLaunchKernel"));
+  set_listening(true);
+  send_launch_counts(add_note);
+  const HookTimes before = get_hook_times();
+  for (int i = 0; i < kPassed; ++i) launch_by(launch);
+  EXPECT_EQ(get_hook_times().calls, before.calls);
+  for (int i = 0; i < kPassed; ++i) launch_by(launch);
+  EXPECT_EQ(get_hook_times().calls, before.calls + 1) << "one, until counts are noted again";
+  for (int i = 0; i < 20; ++i) {
+    send_launch_counts(add_note);
+    for (int k = 0; k < kPassed; ++k) launch_by(launch);
+    EXPECT_EQ(launch_by(launch, nullptr), CUDA_ERROR_INVALID_VALUE) << "timed";
+  }
+  const HookTimes after = get_hook_times();
+  EXPECT_EQ(after.calls, before.calls + 21);
+  EXPECT_GT(after.ns, before.ns + 21 * 10) << "a reading of the clock takes longer than 10 ns";
+  EXPECT_LE(after.ns, before.ns + 21 * 20'000);
+  send_launch_counts(add_note);
+  EXPECT_EQ(g_calls, 2u * kPassed + 20 * (kPassed + 1));
+  EXPECT_EQ(g_errors, 20u);
+
+  set_listening(false);
+  for (int i = 0; i <= kPassed; ++i) launch_by(launch);
+  EXPECT_EQ(get_hook_times().calls, after.calls) << "nothing is counted, nothing is timed";
+}
+
 TEST_F(LaunchHooksTest, HandsEveryEntryOnAsItCameAndCountsIt) {
   for (const Mode mode : {Mode::kIdle, Mode::kWatched, Mode::kCounted}) {
     set(mode);

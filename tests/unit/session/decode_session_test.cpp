@@ -515,21 +515,26 @@ TEST(DecodeSessionStatusTest, ReadsAll) {
                                      .buffer_mib = 32,
                                      .detail = "libkineto",
                                      .mono_ns = 5,
-                                     .hooked_calls = 14}));
+                                     .hooked_calls = 14,
+                                     .timed_hooks = 15,
+                                     .timed_hooks_ns = 16}));
 }
 
-TEST(DecodeSessionStatusTest, TakesThoseOfTheFirstReleasesWhichLackTheLastField) {
+TEST(DecodeSessionStatusTest, TakesThoseOfTheFirstReleasesWhichLackTheLastFields) {
   const Packet full = make_message(GPUPERF_MESSAGE_STATUS, make_status());
   const auto decoded =
       decode_session_status(as_bytes(full.substr(0, offsetof(gpuperf_status, hooked_calls))), 9);
   ASSERT_TRUE(decoded.ok() && decoded->has_value());
   EXPECT_EQ((*decoded)->detail, "libkineto");
   EXPECT_EQ((*decoded)->hooked_calls, 0u);
+  EXPECT_EQ((*decoded)->timed_hooks, 0u);
 }
 
 TEST(DecodeSessionStatusTest, TellsShortOnesFromThoseWithoutSense) {
   const Packet good = make_message(GPUPERF_MESSAGE_STATUS, make_status());
-  EXPECT_FALSE(decode_session_status(as_bytes(good.substr(0, good.size() - 16)), 9).ok());
+  EXPECT_FALSE(
+      decode_session_status(as_bytes(good.substr(0, offsetof(gpuperf_status, hooked_calls) - 8)), 9)
+          .ok());
   const auto makes_sense = [](const std::function<void(gpuperf_status&)>& change) {
     gpuperf_status status = make_status();
     change(status);

@@ -218,7 +218,9 @@ inline gpuperf_status make_status() {
           .clock_foreign = 1,
           .buffer_mib = 32,
           .detail = "libkineto",
-          .hooked_calls = 14};
+          .hooked_calls = 14,
+          .timed_hooks = 15,
+          .timed_hooks_ns = 16};
 }
 
 }  // namespace gpuperf::session_packets

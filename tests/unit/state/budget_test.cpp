@@ -134,6 +134,21 @@ TEST_F(BudgetTest, WhatHooksCostIsTakenFromTheBudgetButForAQuarter) {
   EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(1));
 }
 
+TEST_F(BudgetTest, AHookedCallCostsWhatItsProcessHasMeasured) {
+  const auto get_hooks_ratio = [this](const ProcessKey& process) {
+    budget_.apply({.function_id = 2, .process = process, .calls = 10'000, .hooked = 10'000});
+    end_window();
+    return budget_.overhead().front().hooks_ratio;
+  };
+  const ProcessKey as_session_knows_it{kTrainer.pid, 10'000'000};  // to a tick
+  EXPECT_DOUBLE_EQ(get_hooks_ratio(kTrainer), 0.0021);
+  budget_.set_hooked_call_cost(as_session_knows_it, 600);
+  EXPECT_DOUBLE_EQ(get_hooks_ratio(kTrainer), 0.006);
+  EXPECT_DOUBLE_EQ(get_hooks_ratio(kServer), 0.0021);
+  budget_.set_hooked_call_cost(as_session_knows_it, std::nullopt);
+  EXPECT_DOUBLE_EQ(get_hooks_ratio(kTrainer), 0.0021);
+}
+
 TEST_F(BudgetTest, HalfOfItIsForRecordsWhereTheyCostLaunchesSomething) {
   budget_.set_recorded({{kTrainer.pid, 10'000'000}});  // as its session knows it: to a tick
   call(1, 5'000);
