@@ -117,8 +117,8 @@ std::string describe_overhead(const GetStatusResponse& status) {
     parts = fmt::format(" (launch hooks {}, CUPTI {})", format_ratio(status.overhead_hooks_ratio()),
                         format_ratio(status.overhead_cupti_ratio()));
   }
-  return fmt::format("at most {} of a process's time: process {}{}",
-                     format_ratio(status.overhead_ratio()), status.overhead_pid(), parts);
+  return fmt::format("most in process {}: an estimated {} of its time{}", status.overhead_pid(),
+                     format_ratio(status.overhead_ratio()), parts);
 }
 
 std::string render_demand(const GetStatusResponse& status, const TextStyle& style) {

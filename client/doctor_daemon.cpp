@@ -83,8 +83,8 @@ Check check_overhead(const v1::GetStatusResponse& status) {
     return {"overhead", CheckState::kOk, "no process is slowed down measurably", ""};
   }
   return {"overhead", CheckState::kOk,
-          fmt::format("gpuperf takes at most {} of a process's time (process {})",
-                      format_ratio(status.overhead_ratio()), status.overhead_pid()),
+          fmt::format("gpuperf takes most in process {}: an estimated {} of its time",
+                      status.overhead_pid(), format_ratio(status.overhead_ratio())),
           ""};
 }
 

@@ -31,7 +31,7 @@ std::string render_header(const TopScreen& screen, const TextStyle& style) {
       fmt::format("{}, last {:.2f} s: {} calls/s, {} errors/s", now, screen.rates.interval_seconds,
                   format_rate(calls), format_rate(errors));
   if (screen.status.overhead_ratio() > 0) {
-    text += fmt::format("; gpuperf takes at most {} (process {})",
+    text += fmt::format("; gpuperf takes an estimated {} of process {}",
                         format_ratio(screen.status.overhead_ratio()), screen.status.overhead_pid());
   }
   if (!screen.status.problems().empty()) {

@@ -476,9 +476,10 @@ constexpr MetricRow kMetricRows[] = {
      .unit = MetricUnit::kRatio,
      .labels = kPodAndComm,
      .source = "hits of each probe times its cost, as calibrated on this host; launches counted by "
-               "hooks or recorded by CUPTI times what each costs",
-     .help = "Share of a process's time that gpuperf takes, at most; the highest of all running "
-             "processes with these labels."},
+               "hooks or recorded by CUPTI times what each costs, as measured in the process",
+     .help =
+         "Share of a process's time that gpuperf takes, as estimated; the highest of all running "
+         "processes with these labels."},
     {.metric = Metric::kOverheadComponent,
      .name = "gpuperf_overhead_component_ratio",
      .type = MetricType::kGauge,

@@ -33,7 +33,7 @@ function showAbout(status) {
     ['Probes by', status.mechanism === 'none' ? 'none: nothing can be probed' : status.mechanism], ['Configuration', status.config_path], ['Metrics', h('a', {href: '/metrics'}, `${status.metrics_address}/metrics`)],
     ['Store', status.store_path ? `${status.store_path}, ${bytes(status.store_bytes)}` : 'none: slow calls are kept in memory only'],
     ['CPU', `${duration(status.cpu_ns)}, ${percent(num(status.cpu_ns) / upNs)} of one CPU since the start`], ['Memory', bytes(status.resident_bytes)],
-    ['Cost to workloads', num(status.overhead_ratio) ? `at most ${percent(status.overhead_ratio)} of a process’s time (${status.overhead_pid})` : 'none measured']]));
+    ['Cost to workloads', num(status.overhead_ratio) ? `an estimated ${percent(status.overhead_ratio)} of process ${status.overhead_pid}` : 'none measured']]));
 }
 
 function showProblems(status) {

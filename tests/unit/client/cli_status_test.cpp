@@ -89,7 +89,7 @@ TEST_F(CliStatusTest, SaysWhatTheProbesCostAndWhatTheBudgetTookOut) {
   EXPECT_THAT(result.out, HasSubstr("symbol missing, 1 suspended, 4 counted under another name\n"));
   EXPECT_THAT(
       result.out,
-      HasSubstr("Overhead    at most 1.23 % of a process's time: process 4242 (launch hooks "
+      HasSubstr("Overhead    most in process 4242: an estimated 1.23 % of its time (launch hooks "
                 "0.10 %, CUPTI 1.00 %)\n"));
   EXPECT_THAT(
       result.out,

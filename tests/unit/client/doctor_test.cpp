@@ -253,7 +253,7 @@ TEST(DoctorDaemonTest, SaysWhatTheProbesCost) {
   answers.status.set_overhead_pid(42);
 
   EXPECT_THAT(check_daemon(answers),
-              Contains(is_check("overhead", CheckState::kOk, "at most 0.42 %")));
+              Contains(is_check("overhead", CheckState::kOk, "an estimated 0.42 %")));
 }
 
 TEST(DoctorProbesTest, SumsUpACategoryThatWorks) {
