@@ -36,8 +36,8 @@ std::atomic<uint64_t> g_timed_hooks = 0;
 std::atomic<uint64_t> g_timed_hooks_ns = 0;
 // What takes longer is not the hook's: its thread lost its CPU.
 constexpr uint64_t kTimedHookNsMax = 20'000;
-// Whoever sums up the counts takes their cache lines from the threads: calls right after that take
-// longer than others, and are let pass.
+// Summing up the counts moves their cache lines to another CPU. Calls right after that take longer
+// than others and are not timed.
 constexpr uint32_t kCallsPassed = 50;
 std::atomic<uint32_t> g_calls_to_pass = 0;
 
@@ -332,10 +332,10 @@ void send_launch_counts(void (*note)(const gpuperf_noted_calls&)) {
   if (are_counted) {
     gpuperf_hook_flags.clock.tune();
     notice_code_changes();
-  }
-  if (are_counted && !is_special(kTimed)) {
-    g_calls_to_pass.store(kCallsPassed, std::memory_order_relaxed);
-    set_special(kTimed, true);
+    if (!is_special(kTimed)) {
+      g_calls_to_pass.store(kCallsPassed, std::memory_order_relaxed);
+      set_special(kTimed, true);
+    }
   }
   if (!are_counted) forget_noted_stacks();  // a daemon that starts later has none of them
   g_notes.send(note);
