@@ -1,5 +1,5 @@
-// gpuperfctl overhead [measure|stand-down|detail|release]: what gpuperf costs each process,
-// measuring that, and demanding less or more of it for a time.
+// gpuperfctl overhead [measure|stand-down|detail|release|rules]: what gpuperf costs each process,
+// measuring that, demanding less or more of it for a time, and the rules that demand it.
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -204,6 +204,52 @@ void declare_demand(CLI::App& app, Invocation& invocation, const char* verb, con
   });
 }
 
+std::string format_reading(double value) { return fmt::format("{:.4g}", value); }
+
+std::string render_rules(const std::vector<v1::QosRule>& rules, const TextStyle& style) {
+  constexpr auto kRight = Column::Align::kRight;
+  Table table({{"NAME"},
+               {"STATE"},
+               {"SINCE", kRight},
+               {"VALUE", kRight},
+               {"LIMIT", kRight},
+               {"BREACHES", kRight},
+               {.title = "RULE", .shrink_to = 24}});
+  for (const v1::QosRule& rule : rules) {
+    const char* state = rule.breached() ? "breached" : "kept";
+    if (rule.caused_by_gpuperf()) state = "breached by gpuperf";
+    table.add_row({{rule.name()},
+                   {state, rule.breached() ? Tone::kWarning : Tone::kPlain},
+                   {rule.age_ns() == 0 ? "" : format_duration(rule.age_ns())},
+                   {rule.has_value() ? format_reading(rule.value()) : ""},
+                   {format_reading(rule.limit())},
+                   {format_count(rule.breaches())},
+                   {rule.text()}});
+  }
+  std::string text = table.take_text(style);
+  if (rules.empty()) {
+    text += paint("\nNo rule is configured: docs/configuration.md, qos\n", Tone::kDim, style);
+  }
+  return text;
+}
+
+Result<std::string> draw_rules(Connection& connection, const View& view) {
+  v1::GetStatusResponse status;
+  RETURN_IF_ERROR(connection.call("read the rules", v1::GetStatusRequest{}, &status));
+  const std::vector<v1::QosRule> rules(status.qos_rules().begin(), status.qos_rules().end());
+  if (view.format == Format::kTable) return render_rules(rules, view.style);
+  return render_rows(rules, view.format, view.shape, view.style);
+}
+
+void declare_rules(CLI::App& app, Invocation& invocation) {
+  CLI::App& command = *app.add_subcommand(
+      "rules", "Rules by which gpuperf observes more or less, and how they stand");
+  command.callback([&app, &invocation] {
+    refuse_list_flags(app);
+    invocation.run = [&invocation] { return run_view(invocation, draw_rules); };
+  });
+}
+
 }  // namespace
 
 void declare_overhead(CLI::App& app, Invocation& invocation) {
@@ -218,6 +264,7 @@ void declare_overhead(CLI::App& app, Invocation& invocation) {
   declare_demand(app, invocation, "detail", "Suspend nothing for a time: no overhead budget (root)",
                  v1::OVERHEAD_DEMAND_DETAIL);
   declare_demand(app, invocation, "release", "End such a demand (root)", v1::OVERHEAD_DEMAND_NONE);
+  declare_rules(app, invocation);
   app.callback([&invocation] {
     if (invocation.run) return;  // a subcommand's callback came first
     invocation.run = [&invocation]() -> Status {

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "client/bound_levels.h"
+#include "client/demand_text.h"
 #include "client/session_text.h"
 #include "client/suspension_table.h"
 #include "client/view.h"
@@ -122,12 +123,10 @@ std::string describe_overhead(const GetStatusResponse& status) {
 }
 
 std::string render_demand(const GetStatusResponse& status, const TextStyle& style) {
-  const bool is_down = status.overhead_demand() == v1::OVERHEAD_DEMAND_STAND_DOWN;
-  if (!is_down && status.overhead_demand() != v1::OVERHEAD_DEMAND_DETAIL) return "";
-  const std::string text = fmt::format(
-      "{} for another {}: {}", is_down ? "nothing is probed or recorded" : "no overhead budget",
-      format_duration(status.overhead_demand_remaining_ns()),
-      make_printable(status.overhead_demand_reason()));
+  const std::string demand = describe_demand(status);
+  if (demand.empty()) return "";
+  const std::string text =
+      fmt::format("{}: {}", demand, make_printable(status.overhead_demand_reason()));
   return make_line("Demanded", paint(text, Tone::kWarning, style), style);
 }
 

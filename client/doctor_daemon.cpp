@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/capture_text.h"
+#include "client/demand_text.h"
 #include "client/doctor.h"
 #include "client/text.h"
 #include "client/version.h"
@@ -92,11 +93,11 @@ std::vector<Check> check_demand(const v1::GetStatusResponse& status) {
   if (status.overhead_demand() != v1::OVERHEAD_DEMAND_STAND_DOWN) return {};
   return {
       {"overhead", CheckState::kProblem,
-       fmt::format("nothing is probed or recorded for another {}, because somebody demanded it: "
-                   "{}",
-                   format_duration(status.overhead_demand_remaining_ns()),
+       fmt::format("{}, because it was demanded: {}", describe_demand(status),
                    status.overhead_demand_reason()),
-       "to end that: sudo gpuperfctl overhead release"}};
+       status.overhead_demand_remaining_ns() > 0
+           ? "to end that: sudo gpuperfctl overhead release"
+           : "gpuperfctl overhead rules; to override: sudo gpuperfctl overhead detail --for 10m"}};
 }
 
 // One line per process: its functions have one cause.

@@ -114,6 +114,7 @@ struct Daemon::Parts {
   KernelEventsPart kernel_events{
       core, {kernel, sessions, tracing, slow_calls, probing, gpu_memory, nccl}};
   ProbingPart probing{core, kernel, tracing, std::move(config)};
+  const std::unique_ptr<Part> qos = make_qos_part(core, probing, tracing, overhead);
   const std::unique_ptr<Part> gpu_health = make_gpu_health_part(core, tracing, gpu_memory);
   const std::unique_ptr<Part> watch = make_watch_part(core);
 
@@ -134,6 +135,7 @@ struct Daemon::Parts {
       &kernel_events,
       &probing,
       &overhead,
+      qos.get(),
       gpu_health.get(),
       watch.get(),
   };

@@ -17,6 +17,12 @@ constexpr int64_t kSettleNs = 100'000'000;
 constexpr int64_t kShortestSliceNs = 500'000'000;
 constexpr int64_t kLongestSliceNs = 1'000'000'000;
 
+// What more detail by a rule costs can be measured.
+bool is_in_the_way(const OverheadDemand& demand) {
+  return demand.kind == OverheadDemand::Kind::kStandDown ||
+         (demand.kind == OverheadDemand::Kind::kDetail && demand.until_mono_ns != 0);
+}
+
 }  // namespace
 
 struct OverheadPart::Follower final : SessionFollower {
@@ -51,7 +57,7 @@ Status OverheadPart::begin(int64_t duration_ns) {
     return absl::FailedPreconditionError(
         "overhead is being measured already; its result: gpuperfctl overhead measure --last");
   }
-  if (core_.demand.kind != OverheadDemand::Kind::kNone) {
+  if (is_in_the_way(core_.demand)) {
     return absl::FailedPreconditionError(
         "somebody demanded more or less observation (" + core_.demand.reason +
         "), and measuring would override that; end it with gpuperfctl overhead release");
@@ -81,8 +87,7 @@ void OverheadPart::end(std::string stopped_by) {
 
 void OverheadPart::advance(int64_t now_mono_ns) {
   if (phase_ == Phase::kOff) return;
-  if (core_.demand.kind != OverheadDemand::Kind::kNone)
-    return end("a demand: " + core_.demand.reason);
+  if (is_in_the_way(core_.demand)) return end("a demand: " + core_.demand.reason);
   if (phase_ == Phase::kEstimating) {
     for (const OverheadRow& row : probing_.overhead()) trial_->add_estimate(row.process, row.ratio);
   }

@@ -32,6 +32,8 @@ class OverheadPart final : public Part {
   Status begin(int64_t duration_ns);
   // Ends the one that runs, if any, with all on again.
   void end(std::string stopped_by);
+  // Of the last one, or of the one that runs.
+  const OverheadTrialReport& report() const { return report_; }
 
  private:
   enum class Phase { kOff, kEstimating, kSwitching, kSettling, kMeasuring, kClosing };

@@ -75,9 +75,26 @@ void ProbingPart::stop() {
 }
 
 ProbeChange ProbingPart::set_demand(OverheadDemand demand) {
-  log_warn("overhead demand",
-           {{"demand", get_demand_name(demand.kind)}, {"reason", demand.reason}});
+  asked_demand_ = std::move(demand);
+  return put_demand_in_force();
+}
+
+void ProbingPart::set_standing_demand(OverheadDemand demand) {
+  if (demand == standing_demand_) return;
+  standing_demand_ = std::move(demand);
+  put_demand_in_force();
+  post_plan([this] { core_.publish(); });
+}
+
+ProbeChange ProbingPart::put_demand_in_force() {
+  const bool is_asked = asked_demand_.kind != OverheadDemand::Kind::kNone;
+  OverheadDemand demand = is_asked ? asked_demand_ : standing_demand_;
+  if (demand != core_.demand) {
+    log_warn("overhead demand",
+             {{"demand", get_demand_name(demand.kind)}, {"reason", demand.reason}});
+  }
   core_.demand = std::move(demand);
+  core_.changed = true;
   return stand_down(core_.demand.kind == OverheadDemand::Kind::kStandDown);
 }
 
@@ -96,8 +113,8 @@ void ProbingPart::advance(int64_t now_mono_ns) {
     next_write_ns_ = now_mono_ns + kWriteIntervalNs;
     write_suspended();
   }
-  if (core_.demand.kind == OverheadDemand::Kind::kNone) return;
-  if (now_mono_ns < core_.demand.until_mono_ns) return;
+  if (asked_demand_.kind == OverheadDemand::Kind::kNone) return;
+  if (now_mono_ns < asked_demand_.until_mono_ns) return;
   set_demand({});
   post_plan([this] { core_.publish(); });
 }
@@ -218,9 +235,7 @@ void ProbingPart::restore_suspended(int64_t now_mono_ns) {
 }
 
 void ProbingPart::set_budget() {
-  const bool is_unlimited = core_.demand.kind == OverheadDemand::Kind::kDetail;
-  budget_.set_limits(is_unlimited ? OverheadLimits{.percent = 0}
-                                  : config_.settings().overhead.budget);
+  budget_.set_limits(get_limits_in_force(config_.settings().overhead.budget, core_.demand));
 }
 
 void ProbingPart::judge_budget(int64_t now_mono_ns) {

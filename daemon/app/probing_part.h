@@ -30,8 +30,10 @@ class ProbingPart final : public Part {
   void fill(Snapshot& snapshot) const override;
 
   LiveConfig& config() { return config_; }
-  // To be followed by post_plan.
+  // Of somebody, until a time; comes before that of rules. To be followed by post_plan.
   ProbeChange set_demand(OverheadDemand demand);
+  // Of rules, until they make another.
+  void set_standing_demand(OverheadDemand demand);
   // Probes and counts nothing, or as configured again, for the moment: no demand, and not logged.
   // As post_plan.
   bool switch_all(bool is_off, std::function<void()> done);
@@ -64,6 +66,7 @@ class ProbingPart final : public Part {
   std::vector<Budget::Estimate> take_missed() { return std::exchange(missed_, {}); }
 
  private:
+  ProbeChange put_demand_in_force();
   ProbeChange stand_down(bool is_standing_down);
   void set_budget();
   void carry_out(const Budget::Decision& decision, int64_t now_mono_ns);
@@ -79,6 +82,7 @@ class ProbingPart final : public Part {
   std::unique_ptr<Prober> prober_;  // null where probes cannot be used
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   Budget budget_;
+  OverheadDemand asked_demand_, standing_demand_;
   std::set<uint32_t> suspended_;
   // Of the last run, until they are found again; what the file has.
   std::vector<SuspendedFunction> earlier_suspended_, written_suspended_;

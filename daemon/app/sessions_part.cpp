@@ -77,11 +77,12 @@ void SessionsPart::apply_settings(const Settings& settings) {
   const std::chrono::seconds keep(settings.stats.keep_exited_seconds);
   registry_.set_keep_closed(keep);
   statistics_.set_keep_exited(keep);
-  windows_.set_limits(settings.overhead.budget);
+  limits_ = settings.overhead.budget;
 }
 
 void SessionsPart::advance(int64_t now_mono_ns) {
-  windows_.set_demand(core_.demand.kind, now_mono_ns);
+  windows_.set_limits(get_limits_in_force(limits_, core_.demand));
+  windows_.set_standing_down(core_.demand.kind == OverheadDemand::Kind::kStandDown, now_mono_ns);
   windows_.advance(now_mono_ns);
   costs_.advance(now_mono_ns);
   registry_.expire(now_mono_ns);

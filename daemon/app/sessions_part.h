@@ -57,6 +57,7 @@ class SessionsPart final : public Part {
   GpuStatistics statistics_;
   SessionLog log_;
   LaunchCosts launch_costs_;
+  OverheadLimits limits_;  // as configured
   SessionWindows windows_;
   SessionCosts costs_{launch_costs_};
   SessionRegistry registry_;

@@ -190,12 +190,11 @@ void Tracing::forget_stacks(const std::vector<uint64_t>& stack_ids) {
 void Tracing::note_slow_call(const SlowCall& call) {
   assert(parts_.loop.on_loop());
   const uint64_t from_ns = settings_.trace.freeze_on_slow_ms * 1'000'000;
-  const auto now_ns = static_cast<uint64_t>(parts_.clock.mono_ns());
   if (from_ns == 0 || call.event.duration_ns < from_ns || captures_.store() == nullptr) return;
-  if (is_within_pause(frozen_mono_ns_, now_ns)) return;
-  frozen_mono_ns_ = now_ns;
-  freeze(call.function + " took " + std::to_string(call.event.duration_ns / 1'000'000) + " ms",
-         "slow_call");
+  freeze_rarely(
+      slow_mono_ns_,
+      call.function + " took " + std::to_string(call.event.duration_ns / 1'000'000) + " ms",
+      "slow_call");
 }
 
 bool Tracing::post_alert(const std::string& name) {
@@ -205,6 +204,19 @@ bool Tracing::post_alert(const std::string& name) {
   if (!alert_mono_ns_.compare_exchange_strong(last_ns, now_ns)) return false;
   parts_.loop.post([this, name] { freeze(name, "alert"); });
   return true;
+}
+
+void Tracing::note_breach(const std::string& name) {
+  assert(parts_.loop.on_loop());
+  freeze_rarely(breach_mono_ns_, name, "qos_rule");
+}
+
+void Tracing::freeze_rarely(uint64_t& last_mono_ns, const std::string& name,
+                            const std::string& trigger) {
+  const auto now_ns = static_cast<uint64_t>(parts_.clock.mono_ns());
+  if (is_within_pause(last_mono_ns, now_ns)) return;
+  last_mono_ns = now_ns;
+  freeze(name, trigger);
 }
 
 void Tracing::freeze(const std::string& name, const std::string& trigger) {

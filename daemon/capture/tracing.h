@@ -19,12 +19,13 @@
 
 namespace gpuperf {
 
-// The flight recorder: what the kernel side and sessions record for it, what freezes it (slow calls
-// and alerts), and what is made of it: captures and profiles, each by a part of its own.
+// The flight recorder: what the kernel side and sessions record for it, what freezes it (slow
+// calls, alerts and rules), and what is made of it: captures and profiles, each by a part of its
+// own.
 //
 // Thread: loop, but post_alert and the build thread. What it is given must outlive it; programs and
-// symbolizer come and go. Bounds: those of its parts; a freeze a minute for slow calls, and one for
-// alerts. Stopping it builds what is over; what runs is lost.
+// symbolizer come and go. Bounds: those of its parts; a freeze a minute each for slow calls,
+// alerts and rules. Stopping it builds what is over; what runs is lost.
 class Tracing {
  public:
   struct Parts {
@@ -69,6 +70,8 @@ class Tracing {
   void note_slow_call(const SlowCall& call);
   // So may an alert. Any thread; false = one did less than a minute ago.
   bool post_alert(const std::string& name);
+  // So does a rule whose limit is exceeded.
+  void note_breach(const std::string& name);
   // Often: captures and profiles begin and end on it.
   void advance();
   void fill(Snapshot& snapshot);
@@ -83,6 +86,8 @@ class Tracing {
   void order_bursts(const std::vector<Captures::Wanted>& wanted);
   void forget_stacks(const std::vector<uint64_t>& stack_ids);
   void freeze(const std::string& name, const std::string& trigger);
+  // Unless it did less than a minute ago.
+  void freeze_rarely(uint64_t& last_mono_ns, const std::string& name, const std::string& trigger);
 
   const Parts parts_;  // set once in the constructor
   // Loop thread only, but for what the parts say.
@@ -94,7 +99,8 @@ class Tracing {
   Profiles profiles_;
   Programs* programs_ = nullptr;
   std::vector<Captures::Wanted> ordered_;
-  uint64_t frozen_mono_ns_ = 0;  // by a slow call, last
+  uint64_t slow_mono_ns_ = 0;    // frozen by a slow call, last
+  uint64_t breach_mono_ns_ = 0;  // by a rule, last
 
   std::atomic<uint64_t> alert_mono_ns_ = 0;  // by an alert; any thread
 };

@@ -10,6 +10,7 @@
 #include "daemon/config/error_text.h"
 #include "daemon/config/json_document.h"
 #include "daemon/config/probe_config.h"
+#include "daemon/config/qos_rule.h"
 #include "daemon/config/settings_table.h"
 
 namespace gpuperf {
@@ -117,6 +118,12 @@ std::optional<ConfigError> find_grpc_fault(const Settings& settings) {
   return ConfigError{"$.grpc.listen",
                      "TCP needs certificates on both sides; not set: " + join_names(missing),
                      "set them, or listen on a Unix socket: unix:/run/gpuperf/api.sock"};
+}
+
+std::optional<ConfigError> find_qos_fault(const Settings& settings) {
+  if (settings.qos.rules.size() <= kMaxQosRules) return std::nullopt;
+  return ConfigError{"$.qos.rules", "has " + std::to_string(settings.qos.rules.size()) + " rules",
+                     "at most " + std::to_string(kMaxQosRules) + " are watched; remove some"};
 }
 
 // The file's object; nothing when it has none, which is reported.
@@ -244,7 +251,9 @@ std::variant<Config, std::vector<ConfigError>> parse_config(std::span<const Conf
   const size_t errors_before = errors.size();
   Config config;
   TopLevel(errors).parse(root, config);
-  if (auto fault = find_grpc_fault(config.settings)) errors.push_back(*std::move(fault));
+  for (const auto find_fault : {find_grpc_fault, find_qos_fault}) {
+    if (auto fault = find_fault(config.settings)) errors.push_back(*std::move(fault));
+  }
   for (size_t i = errors_before; i < errors.size(); ++i)
     errors[i].file = merge.find_file(errors[i].path);
   if (!errors.empty()) return errors;

@@ -76,6 +76,12 @@ struct Settings {
     bool launch_hooks = true;  // injected processes count their launches themselves
   } overhead;
   struct {
+    std::map<std::string, std::string> rules;  // by name, as parse_qos_rule() reads them
+    std::string file;                          // in which others demand; empty = none
+    double detail_percent = 5;                 // what rules raise the budget to; 0 = no limit
+    uint64_t release_seconds = 30;             // a breach ends that long after it was one
+  } qos;
+  struct {
     uint64_t memory_mib = 512;  // of the daemon, resident
   } limits;
   struct {

@@ -270,11 +270,13 @@ std::string render_config_schema() {
 }
 
 std::string render_settings_reference() {
-  std::string table = "| setting | must be | default | meaning |\n|---|---|---|---|\n";
+  std::string table =
+      "| setting | must be | default | changed by | meaning |\n|---|---|---|---|---|\n";
   for (const SettingRow& row : setting_rows()) {
     table += "| `" + std::string(row.section) + "." + std::string(row.key) + "` | " +
              escape_cell(describe_expected(row)) + " | `" + value_of(row, Settings{}).dump() +
-             "` | " + escape_cell(row.help) + " |\n";
+             "` | " + (row.effect == Effect::kReload ? "reload" : "restart") + " | " +
+             escape_cell(row.help) + " |\n";
   }
   return table;
 }

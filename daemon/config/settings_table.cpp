@@ -6,13 +6,14 @@
 
 #include "daemon/config/address_format.h"
 #include "daemon/config/error_text.h"
+#include "daemon/config/qos_rule.h"
 
 namespace gpuperf {
 namespace {
 
-constexpr std::string_view kSections[] = {"slow",    "stats",    "ingest", "sessions",
-                                          "trace",   "overhead", "limits", "storage",
-                                          "metrics", "grpc",     "export", "log"};
+constexpr std::string_view kSections[] = {"slow",     "stats",  "ingest", "sessions", "trace",
+                                          "overhead", "qos",    "limits", "storage",  "metrics",
+                                          "grpc",     "export", "log"};
 
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 
@@ -239,6 +240,28 @@ constexpr SettingRow kRows[] = {
      "Whether injected processes count kernel and graph launches, copies and memsets themselves "
      "(launch hooks), without a trap per call. Off: uprobes count them, as in all other processes.",
      Effect::kReload, SwitchSetting{[](Settings& s) -> bool& { return s.overhead.launch_hooks; }}},
+    {"qos", "rules",
+     "Limits on gpuperf's own metrics, at most 32, and what to do while one is exceeded: freeze, "
+     "detail, stand-down, check (see above).",
+     Effect::kReload,
+     MapSetting{[](Settings& s) -> std::map<std::string, std::string>& { return s.qos.rules; },
+                kQosRulesFormat, kQosRuleNamePattern, find_qos_rule_fault}},
+    {"qos", "file",
+     "File in which other programs demand more or less observation: its first word is detail or "
+     "stand-down, the rest is the reason. The demand ends when the file is removed or empty. "
+     "Empty: none.",
+     Effect::kReload,
+     TextSetting{[](Settings& s) -> std::string& { return s.qos.file; }, kFileFormat, kFilePattern,
+                 find_file_fault}},
+    {"qos", "detail_percent",
+     "What detail raises the budgets of processes to, for rules and the file. 0: no limit.",
+     Effect::kReload,
+     NumberSetting{[](Settings& s) -> double& { return s.qos.detail_percent; }, 0, 100}},
+    {"qos", "release_seconds",
+     "How long a metric must be back within its limit, by a tenth of it, before the rule is "
+     "released. Twice as long each time it is exceeded again within that time, up to 32 times.",
+     Effect::kReload,
+     IntegerSetting{[](Settings& s) -> uint64_t& { return s.qos.release_seconds; }, 1, 3'600}},
     {"limits", "memory_mib",
      "Limit in MiB for the daemon's resident memory. A quarter of it is for data of injected "
      "processes, shared among users and processes; near the limit, no more of their data is kept. "

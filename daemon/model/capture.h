@@ -229,7 +229,7 @@ struct CaptureMatches {
 struct Capture {
   uint64_t id = 0;
   std::string name;     // whoever asked for it gave it; may be empty
-  std::string trigger;  // "request", "recorder", "slow_call", "alert"
+  std::string trigger;  // "request", "recorder", "slow_call", "alert", "qos_rule"
   std::string host;
   std::string version;  // of the daemon
   // The window. Launches before it are in the capture when their work is; work that began in it is

@@ -90,6 +90,19 @@ void Histogram::merge(const Histogram& other) {
   count_ += other.count_;
 }
 
+Histogram Histogram::without(const Histogram& earlier) const {
+  Histogram added;
+  auto old = earlier.words_.begin();
+  for (const Word word : words_) {
+    while (old != earlier.words_.end() && index_of(*old) < index_of(word)) ++old;
+    const bool was_there = old != earlier.words_.end() && index_of(*old) == index_of(word);
+    const uint64_t before = was_there ? *old & kMaxCount : 0;
+    const uint64_t now = word & kMaxCount;
+    if (now > before) added.add(index_of(word), now - before);
+  }
+  return added;
+}
+
 std::vector<Histogram::Bucket> Histogram::buckets() const {
   std::vector<Bucket> unpacked(words_.size());
   std::ranges::transform(words_, unpacked.begin(), unpack);

@@ -34,6 +34,8 @@ class Histogram {
   // Cheapest in ascending order of buckets.
   void add(size_t bucket, uint64_t count);
   void merge(const Histogram& other);
+  // What was added since it was `earlier`.
+  Histogram without(const Histogram& earlier) const;
 
   uint64_t count() const { return count_; }
   size_t bytes() const { return words_.capacity() * sizeof(Word); }  // beside itself

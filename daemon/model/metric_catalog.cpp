@@ -94,6 +94,7 @@ constexpr MetricLabelRow kLabelRows[] = {
      "how a number is known: `exact`, `derived` (by a rule, from exact ones), `estimated`"},
     {L::kWhere, "where",
      "where a process hangs: `in_step`, `between_steps` (of processes that train)"},
+    {L::kRule, "rule", "name of a rule of `qos.rules`"},
 };
 
 constexpr L kOwner[] = {L::kCategory, L::kFunction,  L::kComm,     L::kContainer,
@@ -145,6 +146,7 @@ constexpr L kStepOnly[] = {L::kStep};
 constexpr L kFunctionAndPhase[] = {L::kCategory, L::kFunction, L::kPhase};
 constexpr L kFunctionPhaseAndQuality[] = {L::kCategory, L::kFunction, L::kPhase, L::kQuality};
 constexpr L kWhereOnly[] = {L::kWhere};
+constexpr L kRuleOnly[] = {L::kRule};
 constexpr L kBuild[] = {L::kVersion, L::kKernel, L::kMechanism};
 
 constexpr MetricRow kMetricRows[] = {
@@ -505,6 +507,20 @@ constexpr MetricRow kMetricRows[] = {
      .help = "By what the costs of probes and launch hooks are multiplied in "
              "gpuperf_overhead_ratio, because a measurement showed another cost than calibration. "
              "1 where they agree. Absent where it was not measured."},
+    {.metric = Metric::kQosBreached,
+     .name = "gpuperf_qos_rule_breached",
+     .type = MetricType::kGauge,
+     .unit = MetricUnit::kInfo,
+     .labels = kRuleOnly,
+     .source = "the daemon",
+     .help = "1 while the rule's limit is exceeded, and until it is released; else 0."},
+    {.metric = Metric::kQosBreaches,
+     .name = "gpuperf_qos_rule_breaches_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kEvents,
+     .labels = kRuleOnly,
+     .source = "the daemon",
+     .help = "Times that the rule's limit was exceeded after it had been kept."},
     {.metric = Metric::kProcesses,
      .name = "gpuperf_processes",
      .type = MetricType::kGauge,

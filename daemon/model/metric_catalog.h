@@ -60,6 +60,8 @@ enum class Metric : size_t {
   kOverheadComponent,
   kOverheadMeasured,
   kOverheadCorrection,
+  kQosBreached,
+  kQosBreaches,
   kProcesses,
   kGpuInfo,
   kGpuUp,
@@ -184,6 +186,7 @@ enum class MetricLabel : size_t {
   kPhase,
   kQuality,
   kWhere,
+  kRule,
   kCount,
 };
 

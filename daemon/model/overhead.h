@@ -40,10 +40,11 @@ struct OverheadDemand {
   enum class Kind {
     kNone,
     kStandDown,  // nothing is probed, counted or recorded
-    kDetail,     // there is no limit
+    kDetail,     // there is no limit, or a higher one
   };
   Kind kind = Kind::kNone;
-  int64_t until_mono_ns = 0;
+  int64_t until_mono_ns = 0;  // 0 = until what demands it no longer does
+  double percent = 0;         // of kDetail, what limits are raised to; 0 = there are none
   std::string reason;
   bool operator==(const OverheadDemand&) const = default;
 };
@@ -58,6 +59,18 @@ constexpr const char* get_demand_name(OverheadDemand::Kind kind) {
       return "detail";
   }
   return "none";
+}
+
+// Of what is configured.
+inline OverheadLimits get_limits_in_force(OverheadLimits limits, const OverheadDemand& demand) {
+  if (demand.kind != OverheadDemand::Kind::kDetail) return limits;
+  if (demand.percent == 0) return {.percent = 0, .percent_by_comm = {}};
+  const auto raise = [&](double& percent) {
+    if (percent != 0) percent = std::max(percent, demand.percent);
+  };
+  raise(limits.percent);
+  for (auto& [pattern, percent] : limits.percent_by_comm) raise(percent);
+  return limits;
 }
 
 // Where CUPTI's records cost launches something, it has this share of the limit.

@@ -21,6 +21,7 @@
 #include "daemon/model/nccl_rows.h"
 #include "daemon/model/overhead.h"
 #include "daemon/model/overhead_measurement.h"
+#include "daemon/model/qos.h"
 #include "daemon/model/self_report.h"
 #include "daemon/model/step.h"
 
@@ -295,6 +296,7 @@ struct Snapshot {
   int64_t totals_mono_ns = 0;  // when the kernel's totals last came in; 0 = not yet
   OverheadDemand demand;
   OverheadTrialReport overhead_trial;
+  QosReport qos;
   std::shared_ptr<const DaemonFacts> daemon;
   std::shared_ptr<const ProbeReport> probes;
   std::shared_ptr<const FunctionList> functions;

@@ -227,15 +227,34 @@ void set_overhead_trial(const OverheadTrialReport& report, int64_t now_mono_ns,
   }
 }
 
+v1::QosRule to_proto(const QosRow& row, int64_t now_mono_ns) {
+  v1::QosRule rule;
+  rule.set_name(row.rule.name);
+  rule.set_text(to_valid_utf8(row.rule.text));
+  if (row.value) rule.set_value(*row.value);
+  rule.set_limit(row.rule.limit);
+  rule.set_breached(row.is_breached);
+  if (row.since_mono_ns != 0) {
+    rule.set_age_ns(static_cast<uint64_t>(std::max<int64_t>(now_mono_ns - row.since_mono_ns, 1)));
+  }
+  rule.set_breaches(row.breaches);
+  rule.set_caused_by_gpuperf(row.is_ours);
+  return rule;
+}
+
 void set_overhead(const Snapshot& snapshot, int64_t now_mono_ns, v1::GetStatusResponse& response) {
   set_overhead_trial(snapshot.overhead_trial, now_mono_ns, response);
   for (const Suspension& suspension : snapshot.suspensions) {
     *response.add_suspensions() = to_proto(suspension, snapshot.functions.get(), now_mono_ns);
   }
+  for (const QosRow& row : snapshot.qos.rules) {
+    *response.add_qos_rules() = to_proto(row, now_mono_ns);
+  }
   response.set_overhead_demand(to_proto(snapshot.demand.kind));
   if (snapshot.demand.kind != OverheadDemand::Kind::kNone) {
     response.set_overhead_demand_remaining_ns(
         static_cast<uint64_t>(std::max<int64_t>(snapshot.demand.until_mono_ns - now_mono_ns, 0)));
+    response.set_overhead_demand_percent(snapshot.demand.percent);
     response.set_overhead_demand_reason(to_valid_utf8(snapshot.demand.reason));
   }
   const auto most = std::ranges::max_element(snapshot.overhead, {}, &OverheadRow::ratio);

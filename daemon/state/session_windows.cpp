@@ -84,7 +84,6 @@ double SessionWindows::get_cost_ratio(const Session& session) const {
 }
 
 double SessionWindows::get_budget_ratio(const Session& session) const {
-  if (demand_ == OverheadDemand::Kind::kDetail) return 0;
   return kCuptiShare * limits_.get_ratio(session.entry.row().facts.owner.comm);
 }
 
@@ -156,11 +155,11 @@ void SessionWindows::rest(Session& session, int64_t now_mono_ns) {
   order_(session.id(), SessionOrder::Mode::kPause);
 }
 
-// What comes after a demand stands for nothing of what was before.
-void SessionWindows::set_demand(OverheadDemand::Kind demand, int64_t now_mono_ns) {
+// What comes after it stands for nothing of what was before.
+void SessionWindows::set_standing_down(bool is_standing_down, int64_t now_mono_ns) {
   loop_thread_.check();
-  const auto before = std::exchange(demand_, demand);
-  if (before != OverheadDemand::Kind::kStandDown || demand == before) return;
+  const bool was_standing_down = std::exchange(is_standing_down_, is_standing_down);
+  if (!was_standing_down || is_standing_down) return;
   for (const auto& [id, session] : sessions_) {
     if (session->phase != Phase::kResting) continue;
     session->rest_mono_ns = session->due_mono_ns = now_mono_ns;
@@ -178,7 +177,7 @@ void SessionWindows::stand_down(Session& session) {
 void SessionWindows::advance(int64_t now_mono_ns) {
   loop_thread_.check();
   for (const auto& [id, session] : sessions_) {
-    if (demand_ == OverheadDemand::Kind::kStandDown) {
+    if (is_standing_down_) {
       stand_down(*session);
     } else if (session->phase == Phase::kWaiting) {
       if (session->rest_mono_ns != 0 && !must_wait(*session, now_mono_ns)) {
@@ -251,7 +250,7 @@ void SessionWindows::hold_open(const std::vector<Target>& targets, int64_t now_m
     session->is_held = std::ranges::any_of(targets, [&session = *session](const Target& target) {
       return is_of(session.entry.row(), target);
     });
-    const bool may_open = demand_ != OverheadDemand::Kind::kStandDown;
+    const bool may_open = !is_standing_down_;
     if (session->is_held && may_open && is_closed(*session)) open(*session, now_mono_ns);
   }
 }

@@ -67,8 +67,8 @@ class SessionWindows {
 
   void follow(SessionRegistry& sessions);
   void set_limits(const OverheadLimits& limits) { limits_ = limits; }
-  // Standing down, no session collects; with kDetail, all do all the time.
-  void set_demand(OverheadDemand::Kind demand, int64_t now_mono_ns);
+  // While it stands down, no session collects.
+  void set_standing_down(bool is_standing_down, int64_t now_mono_ns);
   // Processes whose sessions collect in windows.
   std::set<ProcessKey, ProcessOrder> list_in_windows() const;
   // Somebody else has told these sessions what to do.
@@ -137,7 +137,7 @@ class SessionWindows {
   bool must_rest(const Session& session) const;
 
   OverheadLimits limits_;
-  OverheadDemand::Kind demand_ = OverheadDemand::Kind::kNone;
+  bool is_standing_down_ = false;
   LaunchCosts& costs_;
   const Order order_;
   std::atomic<bool> may_wait_ = true;

@@ -69,6 +69,7 @@ constexpr ApiCall kCalls[] = {
     {"capture", Access::kRead, observe<&Observe::GetCapture>},
     {"capture_summary", Access::kRead, observe<&Observe::SummariseCapture>},
     {"capture_explanation", Access::kRead, observe<&Observe::ExplainCapture>},
+    {"set_overhead_demand", Access::kChange, control<&Control::SetOverheadDemand>},
     {"start_capture", Access::kChange, control<&Control::StartCapture>},
     {"stop_capture", Access::kChange, control<&Control::StopCapture>},
     {"freeze_recorder", Access::kChange, control<&Control::FreezeRecorder>},

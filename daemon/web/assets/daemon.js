@@ -36,10 +36,17 @@ function showAbout(status) {
     ['Cost to workloads', num(status.overhead_ratio) ? `an estimated ${percent(status.overhead_ratio)} of process ${status.overhead_pid}` : 'none measured']]));
 }
 
+// '' = nothing is demanded.
+function describeDemand(status) {
+  const raised = status.overhead_demand_percent ? `Overhead budgets are raised to ${percent(status.overhead_demand_percent / 100)}` : 'No overhead budget';
+  const words = {OVERHEAD_DEMAND_STAND_DOWN: 'Nothing is probed or recorded', OVERHEAD_DEMAND_DETAIL: raised}[status.overhead_demand] || '';
+  return words && num(status.overhead_demand_remaining_ns) ? `${words} for another ${duration(status.overhead_demand_remaining_ns)}` : words;
+}
+
 function showProblems(status) {
   put(problems, h('h2', {}, 'What does not work'), status.problems.length ? status.problems.map((p) => h('div.problem', {}, h('b', {}, p.subject), `: ${p.message}`, p.hint ? h('p.dim', {}, p.hint) : null))
     : h('p.good', {}, 'Everything works.'),
-    ['OVERHEAD_DEMAND_STAND_DOWN', 'OVERHEAD_DEMAND_DETAIL'].includes(status.overhead_demand) ? h('p.warn', {}, `${status.overhead_demand === 'OVERHEAD_DEMAND_DETAIL' ? 'No overhead budget' : 'Nothing is probed or recorded'} for another ${duration(status.overhead_demand_remaining_ns)}: ${status.overhead_demand_reason}`) : null,
+    describeDemand(status) ? h('p.warn', {}, `${describeDemand(status)}: ${status.overhead_demand_reason}`) : null,
     status.suspensions.length ? [h('h3', {}, 'Suspended by the overhead budget'), status.suspensions.map((s) => h('p', {}, h('span.mono', {}, s.function),
       ` took ${percent(s.share_ratio)} of ${s.comm}${s.pid ? ` (${s.pid})` : ''}; its calls are estimated, the next time in ${duration(s.remaining_ns)}`))] : null);
   put(drops, h('h2', {}, 'What was lost'), status.drops.length ? h('div.scroll', {}, h('table', {}, h('tbody', {}, status.drops.map((d) => h('tr', {}, h('td', {}, `${d.stage}: ${d.reason.replaceAll('_', ' ')}`),

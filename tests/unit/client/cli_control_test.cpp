@@ -66,6 +66,29 @@ TEST_F(CliControlTest, DemandsLessOrMoreObservationForATime) {
                           "SetOverheadDemand: demand: OVERHEAD_DEMAND_NONE"));
 }
 
+TEST_F(CliControlTest, ShowsTheRulesAndHowTheyStand) {
+  EXPECT_THAT(run({"overhead", "rules"}).out, HasSubstr("No rule is configured"));
+  v1::QosRule& rule = *daemon_.answers.status.add_qos_rules();
+  rule.set_name("decode");
+  rule.set_text("p99 gpuperf_step_seconds > 0.05: \x1b[2J");
+  rule.set_value(0.0625);
+  rule.set_limit(0.05);
+  rule.set_breached(true);
+  rule.set_age_ns(3'000'000'000);
+  rule.set_breaches(2);
+  daemon_.answers.status.add_qos_rules()->set_name("queue");
+
+  EXPECT_EQ(run({"overhead", "rules"}).out,
+            "NAME    STATE      SINCE   VALUE  LIMIT  BREACHES  RULE\n"
+            "decode  breached  3.00 s  0.0625   0.05         2  p99 gpuperf_step_seconds > 0.05: "
+            "\\x1b[2J\n"
+            "queue   kept           -       -      0         0  -\n");
+  rule.set_caused_by_gpuperf(true);
+  EXPECT_THAT(run({"overhead", "rules"}).out, HasSubstr("breached by gpuperf"));
+  EXPECT_EQ(ordered_json::parse(run({"overhead", "rules", "-o", "json"}).out)[0], to_json(rule));
+  EXPECT_EQ(run({"overhead", "rules", "--pid", "7"}).exit_code, 2);
+}
+
 TEST_F(CliControlTest, AddsASymbolOrAnObject) {
   EXPECT_EQ(run({"probes", "add", "custom_sym", "f", "_Z1fv \"x\"", "-o", "json"}).exit_code, 0);
   EXPECT_EQ(run({"probes", "add", "custom_sym", "g", R"({"symbol": "g"})", "-o", "json"}).exit_code,

@@ -159,8 +159,8 @@ TEST(DoctorDaemonTest, SaysThatNothingIsObservedBecauseSomebodyDemandedIt) {
 
   EXPECT_THAT(check_daemon(answers),
               Contains(is_check("overhead", CheckState::kProblem,
-                                "nothing is probed or recorded for another 5m00s, because somebody "
-                                "demanded it: SLO of the decode",
+                                "nothing is probed or recorded for another 5m00s, because it was "
+                                "demanded: SLO of the decode",
                                 "sudo gpuperfctl overhead release")));
 }
 

@@ -160,6 +160,14 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     },
     "launch_hooks": false
   },
+  "qos": {
+    "rules": {
+      "decode": "p99 gpuperf_step_seconds{phase=decode} > 0.05 over 2s: freeze, detail"
+    },
+    "file": "/run/gpuperf/qos",
+    "detail_percent": 2.5,
+    "release_seconds": 7
+  },
   "limits": {
     "memory_mib": 256
   },
@@ -243,7 +251,7 @@ TEST(DocumentationTest, ShowsConfigurationsThatAreAccepted) {
     ++shown;
   }
 
-  EXPECT_EQ(shown, 5u);
+  EXPECT_EQ(shown, 6u);
 }
 
 TEST(DefaultConfigTest, IsTheFileInDeployAndWatchesEveryLibrary) {

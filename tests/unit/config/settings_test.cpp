@@ -87,6 +87,8 @@ TEST(SettingsTest, ReachTheFieldTheyAreNamedAfter) {
     if (std::holds_alternative<TextSetting>(row.kind)) field = field == "" ? "/run/other.json" : "";
     if (row.key == "otlp.endpoint") field = "http://[::1]:4317";
     if (std::holds_alternative<MapSetting>(row.kind)) field = {{"a.b", "c"}};
+    if (row.section == "qos" && row.key == "rules")
+      field = {{"a", "gpuperf_processes > 1: freeze"}};
     if (std::holds_alternative<NumberMapSetting>(row.kind)) field = {{"a*", 7}};
 
     const auto parsed = parse_with(row, field);
@@ -257,6 +259,38 @@ TEST(StorageTest, IsSwitchedOffByAnEmptyPath) {
 
   ASSERT_TRUE(std::holds_alternative<Config>(parsed));
   EXPECT_EQ(std::get<Config>(parsed).settings.storage.path, "");
+}
+
+TEST(QosTest, HasAFaultyRuleRefusedWithAHint) {
+  const auto parsed =
+      parse_config(R"({"qos": {"rules": {"hot": "gpuperf_gpu_temperature > 85: freeze"}}})");
+
+  EXPECT_EQ(
+      std::get<std::vector<ConfigError>>(parsed),
+      (std::vector<ConfigError>{
+          {"$.qos.rules",
+           "must be an object of name: rule, such as \"p99 "
+           "gpuperf_step_seconds{phase=decode} > 0.05 over 2s: freeze, detail\", is an object",
+           "hot: no metric \"gpuperf_gpu_temperature\"; did you mean "
+           "\"gpuperf_gpu_temperature_celsius\"?"}}));
+}
+
+TEST(QosTest, HasMoreThan32RulesRefused) {
+  std::string rules;
+  for (int i = 0; i < 33; ++i) {
+    if (i == 32) {
+      EXPECT_TRUE(
+          std::holds_alternative<Config>(parse_config(R"({"qos": {"rules": {)" + rules + "}}}")));
+    }
+    if (i > 0) rules += ", ";
+    rules += "\"r" + std::to_string(i) + R"(": "gpuperf_processes > 1: freeze")";
+  }
+
+  const auto parsed = parse_config(R"({"qos": {"rules": {)" + rules + "}}}");
+
+  EXPECT_EQ(std::get<std::vector<ConfigError>>(parsed),
+            (std::vector<ConfigError>{
+                {"$.qos.rules", "has 33 rules", "at most 32 are watched; remove some"}}));
 }
 
 TEST(ConfigSchemaTest, IsTheFileInDocs) {

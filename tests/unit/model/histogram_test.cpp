@@ -138,6 +138,21 @@ TEST(HistogramTest, MergesToTheSumOfBoth) {
   EXPECT_EQ(left.count(), 22u);
 }
 
+TEST(HistogramTest, GivesWhatWasAddedSince) {
+  Histogram earlier, added;
+  earlier.add(3, 10);
+  earlier.add(400, 1);
+  added.add(1, 4);
+  added.add(3, 5);
+  added.add(500, 2);
+  Histogram now = earlier;
+  now.merge(added);
+
+  EXPECT_EQ(now.without(earlier), added);
+  EXPECT_EQ(now.without(now), Histogram());
+  EXPECT_EQ(now.without({}), now);
+}
+
 TEST(HistogramTest, MergesLikeAddingEveryValueToOne) {
   const uint64_t seed = std::random_device{}();
   SCOPED_TRACE("seed " + std::to_string(seed));

@@ -330,6 +330,27 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
       overhead_demand_reason: "bad\357\277\275")");
 }
 
+TEST(ToProtoTest, ShowsRulesAndWhatTheyDemand) {
+  Snapshot snapshot;
+  snapshot.demand = {.kind = OverheadDemand::Kind::kDetail, .percent = 2.5, .reason = "rule a"};
+  snapshot.qos.rules = {{.rule = {.name = "a", .text = "p99 x > 2: detail", .limit = 2},
+                         .value = 2.5,
+                         .is_breached = true,
+                         .since_mono_ns = 600,
+                         .breaches = 3,
+                         .is_ours = true},
+                        {.rule = {.name = "b"}}};
+
+  expect_message(to_proto(snapshot, DropCounters(), 1'000), R"(
+      mechanism: "none" probes {} sessions {}
+      gpus_reason: "not read yet, or disabled: stats.gpu_interval_ms"
+      recorder {}
+      overhead_demand: OVERHEAD_DEMAND_DETAIL overhead_demand_percent: 2.5 overhead_demand_reason: "rule a"
+      qos_rules { name: "a" text: "p99 x > 2: detail" value: 2.5 limit: 2 breached: true age_ns: 400 breaches: 3
+                  caused_by_gpuperf: true }
+      qos_rules { name: "b" })");
+}
+
 TEST(ToProtoTest, ShowsWhatMeasuringOverheadFound) {
   Snapshot snapshot;
   snapshot.overhead_trial = {.is_running = true, .end_mono_ns = 5'000};

@@ -271,27 +271,27 @@ TEST_F(SessionWindowsTest, WhereWindowsCostLaunchesNothingItCollectsAllTheTime) 
 
 TEST_F(SessionWindowsTest, CollectsNothingWhileADemandSaysSo) {
   run(3);
-  windows_.set_demand(OverheadDemand::Kind::kStandDown, now_);
+  windows_.set_standing_down(true, now_);
   run(2);
   windows_.hold_open({{}}, now_);
   EXPECT_EQ(measure(100), 0);
-  windows_.set_demand(OverheadDemand::Kind::kNone, now_);
+  windows_.set_standing_down(false, now_);
   run(1);
   EXPECT_TRUE(is_collecting_);
 }
 
 TEST_F(SessionWindowsTest, WhatSomebodyHasPausedIsNotResumedByTheEndOfADemand) {
   windows_.note_order({.session_id = 7}, Mode::kPause);
-  windows_.set_demand(OverheadDemand::Kind::kStandDown, now_);
+  windows_.set_standing_down(true, now_);
   run(2);
-  windows_.set_demand(OverheadDemand::Kind::kNone, now_);
+  windows_.set_standing_down(false, now_);
   run(2);
   EXPECT_EQ(all_, std::vector<Mode>());
 }
 
-TEST_F(SessionWindowsTest, CollectsAllTheTimeWhileADemandSaysSo) {
+TEST_F(SessionWindowsTest, CollectsAllTheTimeOnceThereIsNoLimit) {
   run(200);
-  windows_.set_demand(OverheadDemand::Kind::kDetail, now_);
+  windows_.set_limits({.percent = 0});
   run(1);
   EXPECT_EQ(measure(100), 1);
 }
