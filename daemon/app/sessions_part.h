@@ -57,7 +57,7 @@ class SessionsPart final : public Part {
   GpuStatistics statistics_;
   SessionLog log_;
   LaunchCosts launch_costs_;
-  OverheadLimits limits_;  // as configured
+  OverheadLimits limits_ = core_.settings.overhead.budget;  // as configured
   SessionWindows windows_;
   SessionCosts costs_{launch_costs_};
   SessionRegistry registry_;
