@@ -14,52 +14,6 @@ namespace {
 constexpr int kShownFrames = 3;    // of a stack, of each kind
 constexpr int kFrameColumns = 60;  // names of templates are long
 
-std::string_view get_verdict_name(v1::TimeVerdict verdict) {
-  switch (verdict) {
-    case v1::TIME_VERDICT_GPU_BOUND:
-      return "GPU-bound";
-    case v1::TIME_VERDICT_LAUNCH_BOUND:
-      return "launch-bound";
-    case v1::TIME_VERDICT_INPUT_BOUND:
-      return "input-bound";
-    case v1::TIME_VERDICT_COMMUNICATION_BOUND:
-      return "communication-bound";
-    case v1::TIME_VERDICT_IDLE:
-      return "idle";
-    default:
-      return "limit not known";
-  }
-}
-
-std::string_view get_cause_name(v1::TimeCause cause) {
-  switch (cause) {
-    case v1::TIME_CAUSE_GPU_COMPUTING:
-      return "GPU computing";
-    case v1::TIME_CAUSE_GPU_COMMUNICATING:
-      return "GPU in NCCL kernels only";
-    case v1::TIME_CAUSE_GPU_COPYING:
-      return "GPU copying only";
-    case v1::TIME_CAUSE_HOST_COMPUTING:
-      return "GPU idle: host computing";
-    case v1::TIME_CAUSE_HOST_BLOCKED:
-      return "GPU idle: host blocked";
-    case v1::TIME_CAUSE_NO_CPU:
-      return "GPU idle: host without a CPU";
-    case v1::TIME_CAUSE_INPUT:
-      return "GPU idle: waiting for input or a copy";
-    case v1::TIME_CAUSE_PEER:
-      return "GPU idle: waiting for a peer";
-    case v1::TIME_CAUSE_LAUNCHING:
-      return "GPU idle: launching, and the way to the GPU";
-    case v1::TIME_CAUSE_GPU_OF_OTHERS:
-      return "GPU busy with other processes";
-    case v1::TIME_CAUSE_NOTHING:
-      return "GPU idle: nothing to do";
-    default:
-      return "not known";
-  }
-}
-
 // "42.0 %": in one column, whatever the share.
 std::string format_share(double ratio) { return fmt::format("{:.1f} %", ratio * 100); }
 
@@ -67,9 +21,8 @@ std::string render_parts(const v1::ProcessTime& process, const TextStyle& style)
   constexpr auto kRight = Column::Align::kRight;
   Table table({{"SHARE", kRight}, {"TIME", kRight}, {"WALL TIME"}});
   for (const v1::TimeShare& part : process.parts()) {
-    table.add_row({{format_share(part.share_ratio())},
-                   {format_duration(part.time_ns())},
-                   {std::string(get_cause_name(part.cause()))}});
+    table.add_row(
+        {{format_share(part.share_ratio())}, {format_duration(part.time_ns())}, {part.text()}});
   }
   return table.take_text(style);
 }
@@ -135,7 +88,7 @@ std::string render_process(const v1::ProcessTime& process, size_t findings,
   std::string title = fmt::format("{} (pid {})", make_printable(process.comm()), process.pid());
   if (!process.pod().empty()) title += ", pod " + make_printable(process.pod());
   if (!process.gpu_uuid().empty()) title += fmt::format(", GPU {}", process.gpu());
-  std::string text = paint(fmt::format("{}: {}", title, get_verdict_name(process.verdict())),
+  std::string text = paint(fmt::format("{}: {}", title, make_printable(process.verdict_text())),
                            Tone::kHeader, style) +
                      "\n";
   text += wrap(make_printable(process.summary()), style.columns, "");

@@ -29,6 +29,7 @@ void fill_parts(const ProcessTimeUse& use, v1::ProcessTime& message) {
     part.set_cause(static_cast<v1::TimeCause>(i));
     part.set_time_ns(use.parts_ns[i]);
     part.set_share_ratio(get_share(use.parts_ns[i], use.wall_ns));
+    part.set_text(describe_cause(static_cast<TimeCause>(i)));
   }
   std::ranges::stable_sort(*message.mutable_parts(), std::ranges::greater(),
                            &v1::TimeShare::time_ns);
@@ -76,6 +77,7 @@ v1::ExplainCaptureResponse explain_capture(const Capture& capture,
     }
     message.set_wall_ns(use.wall_ns);
     message.set_verdict(static_cast<v1::TimeVerdict>(use.verdict));
+    message.set_verdict_text(std::string(get_verdict_text(use.verdict)));
     message.set_summary(to_valid_utf8(summarise_use(capture, use)));
     fill_parts(use, message);
     for (size_t i = 0; i < std::min<size_t>(limit, use.findings.size()); ++i) {

@@ -48,10 +48,8 @@ std::string list_parts(const ProcessTimeUse& use) {
                            [&](size_t cause) { return use.parts_ns[cause]; });
   HtmlTable table({{"Wall time"}, {"Share", true}, {"Total µs", true}});
   for (const size_t cause : causes) {
-    const auto what = static_cast<TimeCause>(cause);
     table.begin_row();
-    table.add_text((is_idle(what) && what != TimeCause::kUnknown ? "GPU idle: " : "") +
-                   std::string(get_cause_text(what)));
+    table.add_text(describe_cause(static_cast<TimeCause>(cause)));
     table.add_share(use.parts_ns[cause], use.wall_ns);
     table.add_time(use.parts_ns[cause]);
   }

@@ -171,10 +171,15 @@ std::string_view get_cause_text(TimeCause cause) {
   return "not known";
 }
 
+std::string describe_cause(TimeCause cause) {
+  const bool is_plain = cause == TimeCause::kUnknown || cause == TimeCause::kGpuOfOthers;
+  return (is_idle(cause) && !is_plain ? "GPU idle: " : "") + std::string(get_cause_text(cause));
+}
+
 std::string_view get_verdict_text(TimeVerdict verdict) {
   switch (verdict) {
     case TimeVerdict::kUnknown:
-      return "not known";
+      return "limit not known";
     case TimeVerdict::kGpuBound:
       return "GPU-bound";
     case TimeVerdict::kLaunchBound:
@@ -186,7 +191,7 @@ std::string_view get_verdict_text(TimeVerdict verdict) {
     case TimeVerdict::kIdle:
       return "idle";
   }
-  return "not known";
+  return "limit not known";
 }
 
 std::string summarise_use(const Capture& capture, const ProcessTimeUse& use) {

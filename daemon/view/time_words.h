@@ -12,6 +12,8 @@ namespace gpuperf {
 
 // "host computing".
 std::string_view get_cause_text(TimeCause cause);
+// "GPU idle: host computing".
+std::string describe_cause(TimeCause cause);
 // "launch-bound".
 std::string_view get_verdict_text(TimeVerdict verdict);
 

@@ -5,17 +5,12 @@ import {h} from './dom.js';
 import {count, duration, num, percent, shortName} from './format.js';
 import {bar, legend} from './parts.js';
 
-// As client/why_text.cpp says them.
-const VERDICTS = {gpu_bound: 'GPU-bound', launch_bound: 'launch-bound', input_bound: 'input-bound', communication_bound: 'communication-bound', idle: 'idle'};
-const CAUSES = {
-  gpu_computing: ['GPU computing', '--gpu'], gpu_communicating: ['GPU in NCCL kernels only', '--accent'], gpu_copying: ['GPU copying only', '--copy'],
-  host_computing: ['GPU idle: host computing', '--user'], host_blocked: ['GPU idle: host blocked', '--blocked'], no_cpu: ['GPU idle: host without a CPU', '--throttle'],
-  input: ['GPU idle: waiting for input or a copy', '--fault'], peer: ['GPU idle: waiting for a peer', '--wait'],
-  launching: ['GPU idle: launching, and the way to the GPU', '--kernel'], gpu_of_others: ['GPU busy with other processes', '--dim'],
-  nothing: ['GPU idle: nothing to do', '--line']};
+const COLORS = {
+  gpu_computing: '--gpu', gpu_communicating: '--accent', gpu_copying: '--copy', host_computing: '--user', host_blocked: '--blocked', no_cpu: '--throttle',
+  input: '--fault', peer: '--wait', launching: '--kernel', gpu_of_others: '--dim', nothing: '--line'};
 const FINDINGS = 3;
 
-const key = (value, prefix) => shortName(value, prefix).replaceAll(' ', '_');
+const findColor = (cause) => COLORS[shortName(cause, 'TIME_CAUSE_').replaceAll(' ', '_')] || '--hover';
 
 function showFinding(finding, number) {
   const stretches = num(finding.stretches);
@@ -30,9 +25,9 @@ function showFinding(finding, number) {
 }
 
 function showProcess(process) {
-  const parts = process.parts.map((part) => [num(part.time_ns), ...(CAUSES[key(part.cause, 'TIME_CAUSE_')] || ['not known', '--hover'])]);
+  const parts = process.parts.map((part) => [num(part.time_ns), part.text, findColor(part.cause)]);
   return h('section', {}, h('h2', {}, `${process.comm} (pid ${process.pid})${process.pod ? `, pod ${process.pod}` : ''}${process.gpu_uuid ? `, GPU ${process.gpu}` : ''}: `,
-    VERDICTS[key(process.verdict, 'TIME_VERDICT_')] || 'limit not known'),
+    process.verdict_text),
     h('p', {}, process.summary), bar(parts), legend(parts, num(process.wall_ns) || 1),
     process.findings.slice(0, FINDINGS).map((finding, i) => showFinding(finding, i + 1)));
 }

@@ -25,11 +25,13 @@ class CliWhyTest : public CliTest {
     process.set_gpu_uuid("GPU-8f1ab2c3");
     process.set_wall_ns(5'000'000'000);
     process.set_verdict(v1::TIME_VERDICT_LAUNCH_BOUND);
+    process.set_verdict_text("launch-bound");
     process.set_summary(
         "The GPU had work for 2.7 % of 5.000 s, and waited for host code for 97.3 %.");
-    add_part(process, v1::TIME_CAUSE_HOST_COMPUTING, 4'500'000'000);
-    add_part(process, v1::TIME_CAUSE_LAUNCHING, 365'000'000);
-    add_part(process, v1::TIME_CAUSE_GPU_COMPUTING, 135'000'000);
+    add_part(process, v1::TIME_CAUSE_HOST_COMPUTING, 4'500'000'000, "GPU idle: host computing");
+    add_part(process, v1::TIME_CAUSE_LAUNCHING, 365'000'000,
+             "GPU idle: launching, and the way to the GPU");
+    add_part(process, v1::TIME_CAUSE_GPU_COMPUTING, 135'000'000, "GPU computing");
     v1::TimeFinding& first = add_finding(process, v1::TIME_CAUSE_HOST_COMPUTING, 3'600'000'000);
     first.set_text("in cudnnBackendFinalize, on the CPU");
     first.set_stretches(72);
@@ -49,9 +51,11 @@ class CliWhyTest : public CliTest {
     second.set_command("gpuperfctl trace fetch 7 --format report --file 7.html");
   }
 
-  static void add_part(v1::ProcessTime& process, v1::TimeCause cause, uint64_t time_ns) {
+  static void add_part(v1::ProcessTime& process, v1::TimeCause cause, uint64_t time_ns,
+                       const char* text) {
     v1::TimeShare& part = *process.add_parts();
     part.set_cause(cause);
+    part.set_text(text);
     part.set_time_ns(time_ns);
     part.set_share_ratio(static_cast<double>(time_ns) / 5e9);
   }
