@@ -149,8 +149,8 @@ void Control::post_start_capture(const CaptureOrder& order, CaptureDone done) {
   core_.loop->post([this, order, done = std::move(done)] {
     if (core_.demand.kind == OverheadDemand::Kind::kStandDown) {
       return done(absl::FailedPreconditionError(
-          "nothing is observed: somebody demanded that gpuperf stands down (" +
-          core_.demand.reason + "); end that with gpuperfctl overhead release"));
+          "nothing is observed: it is demanded that gpuperf stands down (" + core_.demand.reason +
+          "); " + explain_end(core_.demand)));
     }
     overhead_.end("a capture began");
     auto row = tracing_->captures().start(order);

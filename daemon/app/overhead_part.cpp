@@ -25,6 +25,11 @@ bool is_in_the_way(const OverheadDemand& demand) {
 
 }  // namespace
 
+std::string explain_end(const OverheadDemand& demand) {
+  if (demand.until_mono_ns != 0) return "end it with gpuperfctl overhead release";
+  return "see gpuperfctl overhead rules; override it with gpuperfctl overhead detail --for 10m";
+}
+
 struct OverheadPart::Follower final : SessionFollower {
   Follower(OverheadPart& its_part, SessionEntry& its_entry) : part(its_part), entry(its_entry) {
     ++part.open_sessions_;
@@ -59,8 +64,8 @@ Status OverheadPart::begin(int64_t duration_ns) {
   }
   if (is_in_the_way(core_.demand)) {
     return absl::FailedPreconditionError(
-        "somebody demanded more or less observation (" + core_.demand.reason +
-        "), and measuring would override that; end it with gpuperfctl overhead release");
+        "more or less observation is demanded (" + core_.demand.reason +
+        "), and measuring would override that; " + explain_end(core_.demand));
   }
   if (open_sessions_ == 0) {
     return absl::NotFoundError(
@@ -87,7 +92,6 @@ void OverheadPart::end(std::string stopped_by) {
 
 void OverheadPart::advance(int64_t now_mono_ns) {
   if (phase_ == Phase::kOff) return;
-  if (is_in_the_way(core_.demand)) return end("a demand: " + core_.demand.reason);
   if (phase_ == Phase::kEstimating) {
     for (const OverheadRow& row : probing_.overhead()) trial_->add_estimate(row.process, row.ratio);
   }

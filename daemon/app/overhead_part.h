@@ -14,6 +14,9 @@ namespace gpuperf {
 class ProbingPart;
 class SessionsPart;
 
+// What to do against a demand: that of a person ends when asked to.
+std::string explain_end(const OverheadDemand& demand);
+
 // Measures what probes and launch hooks cost by switching all of them off and on again, at random
 // within pairs of slices of 0.5 to 1 s, while injected processes tell how many calls they make.
 // CUPTI stays as it is: what it costs is measured by its own windows (LaunchCosts).

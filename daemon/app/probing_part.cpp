@@ -80,7 +80,6 @@ ProbeChange ProbingPart::set_demand(OverheadDemand demand) {
 }
 
 void ProbingPart::set_standing_demand(OverheadDemand demand) {
-  if (demand == standing_demand_) return;
   standing_demand_ = std::move(demand);
   put_demand_in_force();
   post_plan([this] { core_.publish(); });

@@ -73,7 +73,7 @@ class QosPart final : public Part {
       look(now_mono_ns);
     }
     end_check();
-    probing_.set_standing_demand(choose_demand());
+    demand(choose_demand());
   }
 
   void fill(Snapshot& snapshot) const override {
@@ -199,6 +199,15 @@ class QosPart final : public Part {
     return chosen;
   }
 
+  void demand(OverheadDemand wanted) {
+    if (wanted == demand_) return;
+    // What is being measured was begun under another one.
+    overhead_.end(wanted.kind == Kind::kNone ? "the end of a demand"
+                                             : "a demand: " + wanted.reason);
+    demand_ = std::move(wanted);
+    probing_.set_standing_demand(demand_);
+  }
+
   ProbingPart& probing_;
   TracingPart& tracing_;
   OverheadPart& overhead_;
@@ -206,6 +215,7 @@ class QosPart final : public Part {
   int64_t release_ns_ = 0;
   std::string path_;
   double detail_percent_ = 0;
+  OverheadDemand demand_;  // of all, in force unless a person demands something
   OverheadDemand file_demand_;
   std::string file_fault_;
   std::string checked_;  // the rule that a measurement runs for; empty = none does

@@ -22,6 +22,10 @@ RULES = {"turn": "p99 gpuperf_step_seconds{function=turn} > 0.015: freeze, detai
          "calls": "rate gpuperf_function_calls_total{comm=known_*} > 1e9: freeze"}
 
 
+LAUNCHES = {"cuda_func_sym": {name: {"symbol": name, "may_throw": False} for name in ("cuLaunchKernel", "fake_launch")},
+            "libraries": {"cuda_func_sym": [str(FAKES / "libcuda.so*")]}, "slow": {"default_threshold_ms": 0}}
+
+
 def setUpModule():
     require_root()
     require_fakes()
@@ -41,6 +45,12 @@ class QosTest(unittest.TestCase):
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         return process
+
+    def start_launching(self, *words):
+        program = self.enterContext(Workload(self.daemon.path / "run/ingest.sock"))
+        for word in ("init", "launch 10 1", *words):
+            program.do(word)
+        return program
 
     def read_demand(self):
         status = self.daemon.query("status")
@@ -166,15 +176,25 @@ class QosTest(unittest.TestCase):
             self.assertEqual(answer.status, 200)
         self.assertEqual(self.read_demand(), ("stand_down", "autoscaler", 0))
 
+    def test_a_new_demand_ends_a_measurement(self):
+        self.start_daemon({}, LAUNCHES)
+        program = self.start_launching("steady 1")
+        wait_until("its calls are counted", lambda: self.daemon.functions("--pid", program.process.pid))
+        measuring = subprocess.Popen(self.daemon.ctl_words("overhead", "measure", "--for", "10m", "-o", "json"), text=True,
+                                     stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        self.addCleanup(measuring.kill)
+        wait_until("it measures", lambda: (self.daemon.query("status")["overhead_trial"] or {}).get("running"))
+        self.file.write_text("stand-down a benchmark")
+        self.assertEqual(json.loads(measuring.communicate(timeout=20)[0])["stopped_by"], f"a demand: {self.file}: a benchmark")
+        for words in (("overhead", "measure"), ("trace", "start", "--duration", "1s")):
+            refused = self.daemon.ctl(*words, check=False)
+            self.assertEqual(refused.returncode, 1)
+            self.assertIn("override it with gpuperfctl overhead detail --for 10m", refused.stderr)
+
     def test_it_stands_down_where_it_is_the_cause_itself(self):
         self.start_daemon({"rules": {"launches": "gpuperf_processes > 0: detail, check"}, "detail_percent": 0, "release_seconds": 600},
-                          {"cuda_func_sym": {name: {"symbol": name, "may_throw": False} for name in ("cuLaunchKernel", "fake_launch")},
-                           "libraries": {"cuda_func_sym": [str(FAKES / "libcuda.so*")]}, "slow": {"default_threshold_ms": 0}},
-                          overhead={"budget_percent": 0.0001})
-        program = self.enterContext(Workload(self.daemon.path / "run/ingest.sock"))
-        program.do("init")
-        program.do("launch 10 1")
-        program.do("steady 1 200")  # each launch is probed within, where no hook is
+                          LAUNCHES, overhead={"budget_percent": 0.0001})
+        self.start_launching("steady 1 200")  # each launch is probed within, where no hook is
         self.wait_for_demand("detail", "rule launches", 0)
         wait_until("its cost is measured", lambda: (self.daemon.query("status")["overhead_trial"] or {}).get("running"), 30)
         wait_until("it was measured", lambda: not self.daemon.query("status")["overhead_trial"]["running"], 60)
