@@ -167,7 +167,11 @@ class Daemon:
         return all(states.get(name) in ("attached", "entry_only") for name in functions)
 
     def wait_attached(self, *functions, seconds=10.0):
-        wait_until(f"{functions} attached", lambda: self.attached(*functions), seconds)
+        try:
+            wait_until(f"{functions} attached", lambda: self.attached(*functions), seconds)
+        except AssertionError as late:
+            rows = [(row["function"], row["state"], row["library"], row["reason"]) for row in self.query("probes")]
+            raise AssertionError(f"{late}; instead: {rows}") from None
 
 
 class SharedDaemonTest(unittest.TestCase):
