@@ -32,8 +32,9 @@ class ProbingPart final : public Part {
   LiveConfig& config() { return config_; }
   // Of somebody, until a time; comes before that of rules. To be followed by post_plan.
   ProbeChange set_demand(OverheadDemand demand);
-  // Of rules, until they make another.
+  // Of rules and others' files, until they make another.
   void set_standing_demand(OverheadDemand demand);
+  const OverheadDemand& standing_demand() const { return standing_demand_; }
   // Probes and counts nothing, or as configured again, for the moment: no demand, and not logged.
   // As post_plan.
   bool switch_all(bool is_off, std::function<void()> done);
@@ -82,7 +83,7 @@ class ProbingPart final : public Part {
   std::unique_ptr<Prober> prober_;  // null where probes cannot be used
   std::shared_ptr<const ProbeReport> report_ = std::make_shared<const ProbeReport>();
   Budget budget_;
-  OverheadDemand asked_demand_, standing_demand_;
+  OverheadDemand asked_demand_, standing_demand_;  // the first one is in force, if there is one
   std::set<uint32_t> suspended_;
   // Of the last run, until they are found again; what the file has.
   std::vector<SuspendedFunction> earlier_suspended_, written_suspended_;

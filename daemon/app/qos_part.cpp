@@ -77,7 +77,7 @@ class QosPart final : public Part {
   }
 
   void fill(Snapshot& snapshot) const override {
-    for (const Watched& watched : watched_) snapshot.qos.rules.push_back(watched.watch.row());
+    for (const Watched& watched : watched_) snapshot.qos_rules.push_back(watched.watch.row());
     if (!file_fault_.empty()) snapshot.problems.push_back({"qos.file", file_fault_, kFileHelp});
   }
 
@@ -182,7 +182,7 @@ class QosPart final : public Part {
     }
   }
 
-  // Of several, the one that observes least; the file comes before rules.
+  // Of several, the one that observes least; of equal ones the file, then rules by name.
   OverheadDemand choose_demand() const {
     OverheadDemand chosen = file_demand_;
     for (const Watched& watched : watched_) {
@@ -200,12 +200,11 @@ class QosPart final : public Part {
   }
 
   void demand(OverheadDemand wanted) {
-    if (wanted == demand_) return;
+    if (wanted == probing_.standing_demand()) return;
     // What is being measured was begun under another one.
     overhead_.end(wanted.kind == Kind::kNone ? "the end of a demand"
                                              : "a demand: " + wanted.reason);
-    demand_ = std::move(wanted);
-    probing_.set_standing_demand(demand_);
+    probing_.set_standing_demand(std::move(wanted));
   }
 
   ProbingPart& probing_;
@@ -215,7 +214,6 @@ class QosPart final : public Part {
   int64_t release_ns_ = 0;
   std::string path_;
   double detail_percent_ = 0;
-  OverheadDemand demand_;  // of all, in force unless a person demands something
   OverheadDemand file_demand_;
   std::string file_fault_;
   std::string checked_;  // the rule that a measurement runs for; empty = none does

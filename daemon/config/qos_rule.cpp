@@ -191,8 +191,7 @@ Result<QosRule> parse_qos_rule(std::string_view name, std::string_view text) {
                  " must have 1 to 64 letters, digits, dots, dashes and underscores");
   }
   if (text.size() > kRuleMaxBytes) return fault("a rule has at most 1,000 bytes");
-  QosRule rule{.name = std::string(name), .text = std::string(text), .metric = {}, .labels = {}};
-  rule.window_ns = kDefaultWindowNs;
+  QosRule rule{.name = std::string(name), .text = std::string(text), .window_ns = kDefaultWindowNs};
   std::string_view rest = text;
   RETURN_IF_ERROR(parse_metric(take_until(rest, "{<>:"), rule));
   RETURN_IF_ERROR(check_reading(rule));

@@ -102,8 +102,8 @@ void add_daemon(const Snapshot& snapshot, const DropCounters& drops, MetricFamil
   families.add_gauge(Metric::kDaemonResident, {}, static_cast<double>(snapshot.resident_bytes));
 }
 
-void add_qos(const QosReport& report, MetricFamilies& families) {
-  for (const QosRow& row : report.rules) {
+void add_qos(const std::vector<QosRow>& rules, MetricFamilies& families) {
+  for (const QosRow& row : rules) {
     const std::string* const name = &row.rule.name;
     families.add_gauge(Metric::kQosBreached, {name, 1}, row.is_breached ? 1 : 0);
     families.add_counter(Metric::kQosBreaches, {name, 1}, static_cast<double>(row.breaches));
@@ -166,7 +166,7 @@ std::vector<prometheus::MetricFamily> PrometheusMetrics::Collect() const {
   families.add_gauge(Metric::kSuspendedFunctions, {},
                      static_cast<double>(snapshot->suspensions.size()));
   add_overhead(*snapshot, families);
-  add_qos(snapshot->qos, families);
+  add_qos(snapshot->qos_rules, families);
   if (snapshot->memory) add_memory(*snapshot->memory, families);
   families.add_gauge(Metric::kProcesses, {},
                      static_cast<double>(count_running_processes(*snapshot)));

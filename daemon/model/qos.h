@@ -58,8 +58,4 @@ struct QosRow {
   bool is_ours = false;       // of this breach gpuperf was found to be the cause, so it stands down
 };
 
-struct QosReport {
-  std::vector<QosRow> rules;  // in the order of their names
-};
-
 }  // namespace gpuperf

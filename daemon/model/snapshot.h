@@ -296,7 +296,7 @@ struct Snapshot {
   int64_t totals_mono_ns = 0;  // when the kernel's totals last came in; 0 = not yet
   OverheadDemand demand;
   OverheadTrialReport overhead_trial;
-  QosReport qos;
+  std::vector<QosRow> qos_rules;  // in the order of their names
   std::shared_ptr<const DaemonFacts> daemon;
   std::shared_ptr<const ProbeReport> probes;
   std::shared_ptr<const FunctionList> functions;

@@ -247,7 +247,7 @@ void set_overhead(const Snapshot& snapshot, int64_t now_mono_ns, v1::GetStatusRe
   for (const Suspension& suspension : snapshot.suspensions) {
     *response.add_suspensions() = to_proto(suspension, snapshot.functions.get(), now_mono_ns);
   }
-  for (const QosRow& row : snapshot.qos.rules) {
+  for (const QosRow& row : snapshot.qos_rules) {
     *response.add_qos_rules() = to_proto(row, now_mono_ns);
   }
   response.set_overhead_demand(to_proto(snapshot.demand.kind));

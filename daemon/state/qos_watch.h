@@ -24,7 +24,7 @@ class QosWatch {
   enum class Change { kNone, kBreached, kReleased };
 
   QosWatch(QosRule rule, int64_t release_ns)
-      : row_{.rule = std::move(rule), .value = {}}, release_ns_(release_ns), hold_ns_(release_ns) {}
+      : row_{.rule = std::move(rule)}, release_ns_(release_ns), hold_ns_(release_ns) {}
 
   const QosRow& row() const { return row_; }
   // Of the newest sample; 0 = none.

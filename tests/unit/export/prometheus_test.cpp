@@ -93,7 +93,7 @@ class PrometheusTest : public ::testing::Test {
                           .cupti_ratio = 0.005,
                           .correction = 1.5,
                           .measured = OverheadMeasurement{.ratio = 0.0075}}};
-    snapshot.qos.rules = {{.rule = {.name = "decode"}, .is_breached = true, .breaches = 3},
+    snapshot.qos_rules = {{.rule = {.name = "decode"}, .is_breached = true, .breaches = 3},
                           {.rule = {.name = "prefill"}}};
     snapshot.cpu_ns = 1'250'000'000;
     snapshot.resident_bytes = 24'000'000;

@@ -333,7 +333,7 @@ TEST(ToProtoTest, ShowsWhatTheBudgetTookOut) {
 TEST(ToProtoTest, ShowsRulesAndWhatTheyDemand) {
   Snapshot snapshot;
   snapshot.demand = {.kind = OverheadDemand::Kind::kDetail, .percent = 2.5, .reason = "rule a"};
-  snapshot.qos.rules = {{.rule = {.name = "a", .text = "p99 x > 2: detail", .limit = 2},
+  snapshot.qos_rules = {{.rule = {.name = "a", .text = "p99 x > 2: detail", .limit = 2},
                          .value = 2.5,
                          .is_breached = true,
                          .since_mono_ns = 600,
