@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <cstring>
 #include <new>
@@ -36,7 +37,11 @@ uint64_t hash_bytes(const void* bytes, size_t size_bytes) {
   return hash;
 }
 
-size_t get_bucket(uint64_t hash) { return hash >> 57; }  // of 128
+template <size_t kCount>
+size_t get_bucket(uint64_t hash) {
+  static_assert(std::has_single_bit(kCount));
+  return hash >> (64 - std::countr_zero(kCount));
+}
 
 struct LoadCounts {
   unsigned long long loads;
@@ -144,8 +149,7 @@ void KnownStacks::clear() {
 }
 
 size_t KnownStacks::bucket_of(const WalkStart& start) {
-  static_assert(kBuckets == 128);
-  return get_bucket(mix(start.pc, start.sp));
+  return get_bucket<kBuckets>(mix(start.pc, start.sp));
 }
 
 GPUPERF_HOOK_CODE KnownStacks::Start* KnownStacks::find_start(const WalkStart& at) const {
@@ -154,7 +158,7 @@ GPUPERF_HOOK_CODE KnownStacks::Start* KnownStacks::find_start(const WalkStart& a
   return start;
 }
 
-GPUPERF_HOOK_CODE KnownStacks::Known* KnownStacks::find(const WalkStart& at) {
+GPUPERF_HOOK_CODE KnownStacks::Known* KnownStacks::find(const WalkStart& at, const Node*& nearest) {
   if (buckets_ == nullptr) return nullptr;
   if (Known* guess = last_ == nullptr ? nullptr : last_->follows;
       guess != nullptr && is_from(guess->start, at, guess->starts_by_bp) && is_same(*guess, 0)) {
@@ -165,6 +169,7 @@ GPUPERF_HOOK_CODE KnownStacks::Known* KnownStacks::find(const WalkStart& at) {
   if (start->only != nullptr) return start->only;
   const Node* node = start->first;
   for (uint32_t depth = 0, compared = 0; node != nullptr && compared < kComparedMax; ++compared) {
+    nearest = node;
     if (!is_same(*node->run)) {
       node = node->other;
     } else if (node->known != nullptr) {
@@ -217,7 +222,7 @@ bool KnownStacks::place(Known& known) {
 
 KnownStacks::Known* KnownStacks::find_id(const WalkStart& start, uint64_t stack_id) const {
   if (buckets_ == nullptr) return nullptr;
-  Known* known = buckets_->ids[get_bucket(stack_id)];
+  Known* known = buckets_->ids[get_bucket<kBuckets>(stack_id)];
   while (known != nullptr && (known->stack.noted.stack_id != stack_id ||
                               known->start.pc != start.pc || known->start.sp != start.sp)) {
     known = known->next_id;
@@ -264,11 +269,15 @@ KnownStacks::Chunk* KnownStacks::make_chunk() {
   return new (memory) Chunk{.next = nullptr};
 }
 
-KnownStacks::Run* KnownStacks::keep_run(const StackWord* words, uint32_t count) {
+KnownStacks::Run* KnownStacks::keep_run(const StackWord* words, uint32_t count, Run* like) {
   const size_t bytes = count * sizeof(*words);
-  Run*& first = buckets_->runs[get_bucket(hash_bytes(words, bytes))];
+  const auto is_it = [&](const Run& run) {
+    return run.word_count == count && std::memcmp(run.words, words, bytes) == 0;
+  };
+  if (like != nullptr && is_it(*like)) return like;
+  Run*& first = buckets_->runs[get_bucket<kRunBuckets>(hash_bytes(words, bytes))];
   for (Run* run = first; run != nullptr; run = run->next) {
-    if (run->word_count == count && std::memcmp(run->words, words, bytes) == 0) return run;
+    if (is_it(*run)) return run;
   }
   void* const memory = allocate(sizeof(Run));
   if (memory == nullptr) return nullptr;
@@ -283,7 +292,7 @@ KnownStacks::Run* KnownStacks::keep_run(const StackWord* words, uint32_t count) 
 const gpuperf_native_frame* KnownStacks::keep_frames(const gpuperf_native_frame* frames,
                                                      uint32_t count) {
   const size_t bytes = count * sizeof(*frames);
-  Frames*& first = buckets_->frames[get_bucket(hash_bytes(frames, bytes))];
+  Frames*& first = buckets_->frames[get_bucket<kBuckets>(hash_bytes(frames, bytes))];
   for (Frames* kept = first; kept != nullptr; kept = kept->next) {
     if (kept->count == count && std::memcmp(kept->frames(), frames, bytes) == 0) {
       return kept->frames();
@@ -298,7 +307,7 @@ const gpuperf_native_frame* KnownStacks::keep_frames(const gpuperf_native_frame*
 }
 
 KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack& walked,
-                                      bool is_whole) {
+                                      bool is_whole, Known* like) {
   static_assert(sizeof(Known) % 8 == 0 && sizeof(Run) % 8 == 0 && sizeof(Frames) % 8 == 0);
   static_assert(sizeof(Known) + WalkedStack::kWordsMax / kRunWords * sizeof(Run*) +
                     sizeof(WalkedStack::python) <=
@@ -322,7 +331,8 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
   for (uint32_t i = 0; i < run_count; ++i) {
     const uint32_t at = i * kRunWords;
     const uint32_t left = walked.word_count - at;
-    Run* const run = keep_run(walked.words + at, left < kRunWords ? left : kRunWords);
+    Run* const run = keep_run(walked.words + at, left < kRunWords ? left : kRunWords,
+                              like != nullptr && i < like->run_count ? like->runs()[i] : nullptr);
     if (run == nullptr) return nullptr;
     known->runs()[i] = run;
   }
@@ -336,7 +346,7 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
   }
   if (!place(*known)) return nullptr;
   if (is_whole) {
-    Known*& first_id = buckets_->ids[get_bucket(walked.head.stack_id)];
+    Known*& first_id = buckets_->ids[get_bucket<kBuckets>(walked.head.stack_id)];
     known->next_id = first_id;
     first_id = known;
   }
@@ -344,7 +354,8 @@ KnownStacks::Known* KnownStacks::keep(const WalkStart& start, const WalkedStack&
   return known;
 }
 
-KnownStacks::Known* KnownStacks::learn(const WalkStart& start, uint64_t now_mono_ns) {
+KnownStacks::Known* KnownStacks::learn(const WalkStart& start, const Node* nearest,
+                                       uint64_t now_mono_ns) {
   if (now_mono_ns >= next_walks_ns_) {
     next_walks_ns_ = now_mono_ns + kNsPerSecond;
     walks_left_ = kWalksPerSecond;
@@ -355,7 +366,10 @@ KnownStacks::Known* KnownStacks::learn(const WalkStart& start, uint64_t now_mono
   if (g_is_walking.exchange(true, std::memory_order_acquire)) return nullptr;
   const bool is_whole = walk_own_stack(start, g_python.load(), g_walked);
   Known* known = is_whole ? find_id(start, g_walked.head.stack_id) : nullptr;
-  if (known == nullptr) known = keep(start, g_walked, is_whole);
+  if (known == nullptr) {
+    while (nearest != nullptr && nearest->known == nullptr) nearest = nearest->child;
+    known = keep(start, g_walked, is_whole, nearest != nullptr ? nearest->known : last_);
+  }
   g_is_walking.store(false, std::memory_order_release);
   errno = error;
   return known;
@@ -370,8 +384,9 @@ GPUPERF_HOOK_CODE KnownStack* KnownStacks::take(uint64_t pc, uint64_t sp, uint64
   void* const python_thread = python == nullptr ? nullptr : python->find_thread();
   const WalkStart start{
       .pc = pc, .sp = sp, .bp = bp, .python_thread = reinterpret_cast<uint64_t>(python_thread)};
-  Known* known = find(start);
-  if (known == nullptr) known = learn(start, now_mono_ns);
+  const Node* nearest = nullptr;
+  Known* known = find(start, nearest);
+  if (known == nullptr) known = learn(start, nearest, now_mono_ns);
   if (last_ != nullptr && known != nullptr && last_->follows != known) last_->follows = known;
   last_ = known;
   is_busy_ = false;

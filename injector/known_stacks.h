@@ -56,6 +56,7 @@ class KnownStacks {
 
  private:
   static constexpr size_t kBuckets = 128;
+  static constexpr size_t kRunBuckets = 256;  // a model has thousands of runs
   static constexpr uint32_t kRunWords = 8;
 
   // Runs that a search compares; to walk a stack anew takes longer.
@@ -106,7 +107,7 @@ class KnownStacks {
   struct Buckets {
     Start* starts[kBuckets];
     Known* ids[kBuckets];
-    Run* runs[kBuckets];
+    Run* runs[kRunBuckets];
     Frames* frames[kBuckets];
   };
 
@@ -123,12 +124,15 @@ class KnownStacks {
   static bool is_same(Known& known, uint32_t first);
   Start* find_start(const WalkStart& at) const;
   bool place(Known& known);
-  Known* find(const WalkStart& start);
+  // `nearest`: null stays if none was looked at; the last node that was, where it finds nothing.
+  Known* find(const WalkStart& start, const Node*& nearest);
   Known* find_id(const WalkStart& start, uint64_t stack_id) const;
   static size_t bucket_of(const WalkStart& start);
-  Known* learn(const WalkStart& start, uint64_t now_mono_ns);
-  Known* keep(const WalkStart& start, const WalkedStack& walked, bool is_whole);
-  Run* keep_run(const StackWord* words, uint32_t count);
+  Known* learn(const WalkStart& start, const Node* nearest, uint64_t now_mono_ns);
+  // `like`: a stack that has much in common with it, or null.
+  Known* keep(const WalkStart& start, const WalkedStack& walked, bool is_whole, Known* like);
+  // `like`: one that may be the same, or null. A search of the others finds few in the caches.
+  Run* keep_run(const StackWord* words, uint32_t count, Run* like);
   const gpuperf_native_frame* keep_frames(const gpuperf_native_frame* frames, uint32_t count);
   bool set_up_buckets();
   void* allocate(size_t size_bytes);

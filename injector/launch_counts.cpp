@@ -1,6 +1,7 @@
 #include "injector/launch_counts.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -34,6 +35,39 @@ void* allocate_resident(size_t size_bytes) {
                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   errno = before;
   return memory == MAP_FAILED ? nullptr : memory;
+}
+
+// The calling thread's counts. By a TLS descriptor (-mtls-dialect=gnu2): the C library then gives a
+// library that was loaded late a place in each thread's static block, as long as there is room.
+__thread ThreadCounts* t_mine = nullptr;
+
+// Never inlined: a descriptor's function may change registers that no compiler expects it to
+// (glibc bug 31372).
+__attribute__((noinline)) void* find_place(void*) {
+  uintptr_t base = 0;
+  __asm__ volatile("mov %%fs:0, %0" : "=r"(base));
+  return reinterpret_cast<void*>(reinterpret_cast<uintptr_t>(&t_mine) - base);
+}
+
+// Where t_mine is, relative to a thread's base. 0 = not at the same place in all threads: there was
+// no room, and the C library allocates it for each.
+uintptr_t find_slot() {
+  pthread_t other;
+  void* others_place = nullptr;
+  uint64_t all = UINT64_MAX, before = 0;  // no signal of the program is for that thread
+  if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)) != 0) return 0;
+  const bool is_known = pthread_create(&other, nullptr, find_place, nullptr) == 0 &&
+                        pthread_join(other, &others_place) == 0;
+  (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof(before));
+  void* const place = find_place(nullptr);
+  return is_known && place == others_place ? reinterpret_cast<uintptr_t>(place) : 0;
+}
+
+uintptr_t g_slot = 0;
+
+// What the calling thread finds by ThreadTable::read_slot from now on.
+void remember(ThreadCounts* mine) {
+  if (g_slot != 0) __asm__ volatile("mov %0, %%fs:(%1)" : : "r"(mine), "r"(g_slot) : "memory");
 }
 
 }  // namespace
@@ -249,28 +283,16 @@ bool ThreadTable::set_up() {
   if (process_ == nullptr) return false;
   process_->threads = reinterpret_cast<uint64_t>(blocks_);
   if (pthread_key_create(&key_, give_back) != 0) return false;
-  slot_ = find_slot();
+  g_slot = find_slot();
+  remember(nullptr);
   return true;
 }
 
-// Found by experiment on the calling thread: glibc keeps the first 32 keys' values in the thread
-// control block, at an offset that no interface exposes. Reading it there saves the call, whose
-// code and tables are seldom in the caches.
-uintptr_t ThreadTable::find_slot() const {
-  constexpr uintptr_t kFirst = 0x40, kEnd = 0x600;  // within struct pthread of every glibc
-  char marks[2];
-  const auto holds = [this](uintptr_t slot, void* value) {
-    return pthread_setspecific(key_, value) == 0 && read_slot(slot) == value;
-  };
-  uintptr_t found = 0;
-  for (uintptr_t slot = kFirst; slot < kEnd && found == 0; slot += sizeof(void*)) {
-    if (holds(slot, &marks[0]) && holds(slot, &marks[1])) found = slot;
-  }
-  return holds(found != 0 ? found : kFirst, nullptr) ? found : 0;
-}
+uintptr_t ThreadTable::slot() { return g_slot; }
 
 void ThreadTable::give_back(void* counts) {
   auto& gone = *static_cast<ThreadCounts*>(counts);
+  remember(nullptr);
   (void)gone.send_all();
   gone.drop_frames(0);
   note_thread({});  // another thread uses the block next
@@ -316,13 +338,17 @@ ThreadCounts* ThreadTable::take() {
 
 ThreadCounts* ThreadTable::find() {
   auto* mine = static_cast<ThreadCounts*>(pthread_getspecific(key_));
-  if (mine != nullptr) return mine;
-  mine = take();
-  if (mine == nullptr) return nullptr;
-  mine->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
-  if (pthread_setspecific(key_, mine) == 0) return mine;
-  give_back(mine);
-  return nullptr;
+  if (mine == nullptr) {
+    mine = take();
+    if (mine == nullptr) return nullptr;
+    mine->tid_ = static_cast<uint32_t>(syscall(SYS_gettid));
+    if (pthread_setspecific(key_, mine) != 0) {
+      give_back(mine);
+      return nullptr;
+    }
+  }
+  remember(mine);
+  return mine;
 }
 
 // Null = no memory: it is noted another time.

@@ -265,30 +265,28 @@ class ThreadTable {
   bool set_up();
   // The calling thread's counts; null = too many threads, or no memory.
   ThreadCounts* find();
-  // Reads the counts where the C library keeps them, relative to the thread's base, without calling
-  // it: a call costs more than all the rest if its code is not in the caches. Null = `find` has to
-  // make them.
+  // Reads where `find` has left the calling thread's counts, relative to the thread's base, without
+  // a call: it would cost more than all the rest if its code is not in the caches. Null = `find`
+  // has to make them.
   static ThreadCounts* read_slot(uintptr_t slot) {
     ThreadCounts* mine = nullptr;
     __asm__ volatile("mov %%fs:(%1), %0" : "=r"(mine) : "r"(slot));
     return mine;
   }
-  // 0 = not found.
-  uintptr_t slot() const { return slot_; }
+  // 0 = there is none, or set_up was not called.
+  static uintptr_t slot();
   // Blocks that are or were in use. Those below this index never go away.
   uint32_t count() const { return __atomic_load_n(&process_->thread_count, __ATOMIC_ACQUIRE); }
   ThreadCounts& at(uint32_t index) const { return *blocks_[index].load(std::memory_order_acquire); }
   gpuperf_hooked_process& process() const { return *process_; }
 
  private:
-  uintptr_t find_slot() const;
   ThreadCounts* take();
   static void give_back(void* counts);
 
   gpuperf_hooked_process* process_ = nullptr;            // read by BPF
   std::atomic<ThreadCounts*> blocks_[kThreadsMax] = {};  // likewise: each a gpuperf_hooked_thread
   pthread_key_t key_ = 0;
-  uintptr_t slot_ = 0;
 };
 
 // Notes what was counted. Thread: injector's.

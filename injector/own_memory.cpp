@@ -2,7 +2,6 @@
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,15 +14,23 @@ void* map_zeroes(size_t size_bytes) {
   return memory != MAP_FAILED ? memory : nullptr;
 }
 
-bool read_own(uint64_t address, void* to, size_t size_bytes) {
+long ask_own_pid() { return syscall(SYS_getpid); }
+
+size_t copy_own(long pid, const iovec* to, size_t to_count, const iovec* from, size_t from_count) {
   const int before = errno;
-  iovec local = {to, size_bytes};
-  iovec remote = {reinterpret_cast<void*>(address), size_bytes};
-  // Ask the kernel each time: a cached pid would be the parent's in a forked child.
-  const long pid = syscall(SYS_getpid);
-  const long count = syscall(SYS_process_vm_readv, pid, &local, 1, &remote, 1, 0);
+  const long count = syscall(SYS_process_vm_readv, pid, to, to_count, from, from_count, 0);
   errno = before;
-  return count >= 0 && static_cast<size_t>(count) == size_bytes;
+  return count > 0 ? static_cast<size_t>(count) : 0;
+}
+
+bool read_own(long pid, uint64_t address, void* to, size_t size_bytes) {
+  const iovec local = {to, size_bytes};
+  const iovec remote = {reinterpret_cast<void*>(address), size_bytes};
+  return copy_own(pid, &local, 1, &remote, 1) == size_bytes;
+}
+
+bool read_own(uint64_t address, void* to, size_t size_bytes) {
+  return read_own(ask_own_pid(), address, to, size_bytes);
 }
 
 }  // namespace gpuperf::injector

@@ -93,7 +93,9 @@ Table* get_table() {
 class PagesInUse {
  public:
   explicit PagesInUse(uint64_t generation) : is_mine_(!is_used_.exchange(true)) {
-    if (!is_mine_ || generation_ == generation) return;
+    if (!is_mine_) return;
+    pages_.begin();
+    if (generation_ == generation) return;
     pages_.clear();
     generation_ = generation;
   }
@@ -144,12 +146,8 @@ bool make_rule(uint64_t code_address, uint64_t generation, gpuperf_unwind_rule& 
   const FindObject find_object = g_find_object.load(std::memory_order_relaxed);
   if (find_object == nullptr) return false;
   dl_find_object object;
-  if (find_object(reinterpret_cast<void*>(code_address), &object) != 0) {
-    uint8_t byte = 0;
-    // Code generated at run time. Not kept: a module may be mapped in its place.
-    if (read_own(code_address, &byte, sizeof byte)) rule = frame_guess_rule();
-    return false;
-  }
+  // Code in no loaded file is not kept: a module may be mapped in its place.
+  if (find_object(reinterpret_cast<void*>(code_address), &object) != 0) return false;
   if (object.dlfo_eh_frame == nullptr) return true;
   PagesInUse pages(generation);
   Module module = {reinterpret_cast<uint64_t>(object.dlfo_map_start),
@@ -191,12 +189,6 @@ gpuperf_unwind_rule find_own_rule(uint64_t pc, bool is_exact) {
   }
   errno = before;
   return rule;
-}
-
-bool is_own_code(uint64_t pc) {
-  const FindObject find_object = g_find_object.load(std::memory_order_relaxed);
-  dl_find_object object;
-  return find_object != nullptr && find_object(reinterpret_cast<void*>(pc - 1), &object) == 0;
 }
 
 void forget_own_rules() {

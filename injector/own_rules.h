@@ -21,14 +21,9 @@ bool can_find_own_rules();
 
 // The rule of a frame that continues at `pc` after a call or, if `is_exact`, was stopped there.
 // GPUPERF_UNWIND_GUESS: code without a description. GPUPERF_UNWIND_UNKNOWN: no rule can express it,
-// its description is damaged or has no search table (the daemon then scans all entries), or nothing
-// readable is there. Data counts as code without a description, unlike in the daemon, which knows
-// the mappings. Thread: any, also in a signal handler.
+// its description is damaged or has no search table (the daemon then scans all entries), or no
+// loaded file holds it. Thread: any, also in a signal handler.
 gpuperf_unwind_rule find_own_rule(uint64_t pc, bool is_exact);
-
-// Whether a loaded file holds the code that continues at `pc`. Thread: any, also in a signal
-// handler.
-bool is_own_code(uint64_t pc);
 
 // Call after code was unmapped: known rules are no longer found. Thread: one at a time.
 void forget_own_rules();

@@ -9,29 +9,116 @@
 namespace gpuperf::injector {
 namespace {
 
+// Words that seldom change, as code objects' first lines: each lies on a page of its own, and to
+// read each would cost a system call. A walk takes them as they were the last time and then
+// compares all of them at once: if one has changed, the walk begins anew and reads them.
+class SteadyWords {
+ public:
+  void begin(long pid) {
+    pid_ = pid;
+    count_ = 0;
+    ++walk_;
+  }
+  // False: it is not known, and the walk has to read it.
+  bool take(uint64_t address, void* to, uint32_t size_bytes) {
+    Word& word = find(address);
+    if (word.address != address || word.size_bytes != size_bytes) return false;
+    if (word.walk != walk_) {
+      if (count_ == kTakenMax) return false;
+      taken_[count_++] = &word;
+      word.walk = walk_;
+    }
+    std::memcpy(to, &word.value, size_bytes);
+    return true;
+  }
+  // What the walk has read.
+  void keep(uint64_t address, const void* from, uint32_t size_bytes) {
+    Word& word = find(address);
+    if (word.walk == walk_) return;  // it may have been taken
+    word = {.address = address, .value = 0, .size_bytes = size_bytes, .walk = walk_};
+    std::memcpy(&word.value, from, size_bytes);
+  }
+  // Whether all that the walk has taken are as they were. If not, none are known any more.
+  bool are_unchanged() {
+    if (count_ == 0) return true;
+    size_t bytes = 0;
+    for (size_t i = 0; i < count_; ++i) {
+      const Word& word = *taken_[i];
+      now_[i] = 0;
+      local_[i] = {&now_[i], word.size_bytes};
+      remote_[i] = {reinterpret_cast<void*>(word.address), word.size_bytes};
+      bytes += word.size_bytes;
+    }
+    bool are_same = copy_own(pid_, local_, count_, remote_, count_) == bytes;
+    for (size_t i = 0; i < count_; ++i) are_same = are_same && now_[i] == taken_[i]->value;
+    if (!are_same) {
+      for (Word& word : words_) word = {};
+    }
+    return are_same;
+  }
+
+ private:
+  static constexpr size_t kWords = 256;
+  static constexpr size_t kTakenMax = GPUPERF_PYTHON_FRAMES + 4;
+
+  struct Word {
+    uint64_t address;  // 0 = none
+    uint64_t value;
+    uint32_t size_bytes;
+    uint32_t walk;  // that took or read it last
+  };
+
+  Word& find(uint64_t address) { return words_[mix(0, address) >> 56]; }
+
+  Word words_[kWords] = {};
+  Word* taken_[kTakenMax];
+  size_t count_ = 0;
+  // Of are_unchanged: not on the stack of the thread, which may be small.
+  uint64_t now_[kTakenMax];
+  iovec local_[kTakenMax];
+  iovec remote_[kTakenMax];
+  uint32_t walk_ = 0;
+  long pid_ = 0;
+};
+
 // Reads words from copies of their pages: the thread stands still meanwhile. Keeps what it read.
 class WordReader {
  public:
-  void begin(WalkedStack& stack) {
+  void begin(const WalkStart& start, WalkedStack& stack) {
     stack_ = &stack;
     stack.word_count = 0;
     small_count_ = 0;
     step_count_ = 0;
     is_full_ = false;
+    pages_.begin();
     pages_.clear();
+    pages_.read_ahead(start.sp, stack_pages_);
+    steady_.begin(pages_.pid());
+  }
+  // Of the thread's stack, up to `sp`, walked from `start` on: as many are read ahead the next
+  // time.
+  void end_stack(const WalkStart& start, uint64_t sp) {
+    const uint64_t pages = sp / kPageBytes - start.sp / kPageBytes + 1;
+    stack_pages_ = pages < kAheadMax ? pages : kAheadMax;
   }
 
   // 1, 4 or 8 bytes, or 16: two words.
   bool read(uint64_t address, void* to, uint32_t size_bytes) {
     if (!pages_.read(address, to, size_bytes)) return false;
-    const uint32_t word_bytes = size_bytes > 8 ? 8 : size_bytes;
-    for (uint32_t at = 0; at < size_bytes; at += word_bytes) {
-      uint64_t value = 0;
-      std::memcpy(&value, static_cast<const std::byte*>(to) + at, word_bytes);
-      if (step_count_ < kStepWords) step_[step_count_++] = {address + at, word_bytes, value};
-    }
+    note(address, to, size_bytes);
     return true;
   }
+  // Of 8 bytes at most, which seldom change. See are_steady.
+  bool read_steady(uint64_t address, void* to, uint32_t size_bytes) {
+    if (!steady_.take(address, to, size_bytes)) {
+      if (!read_own(pages_.pid(), address, to, size_bytes)) return false;
+      steady_.keep(address, to, size_bytes);
+    }
+    note(address, to, size_bytes);
+    return true;
+  }
+  // False: not all words were what read_steady said. The walk must begin anew.
+  bool are_steady() { return steady_.are_unchanged(); }
 
   // The words read since the last call, not kept yet.
   StackWord* step() { return step_; }
@@ -62,13 +149,26 @@ class WordReader {
 
  private:
   static constexpr size_t kPages = 8;
+  static constexpr size_t kAheadMax = 4;
+  static constexpr uint64_t kPageBytes = OwnPages<kPages>::kPageBytes;
   static constexpr uint32_t kStepWords = 16;  // a step reads at most 7 times
+
+  void note(uint64_t address, const void* from, uint32_t size_bytes) {
+    const uint32_t word_bytes = size_bytes > 8 ? 8 : size_bytes;
+    for (uint32_t at = 0; at < size_bytes; at += word_bytes) {
+      uint64_t value = 0;
+      std::memcpy(&value, static_cast<const std::byte*>(from) + at, word_bytes);
+      if (step_count_ < kStepWords) step_[step_count_++] = {address + at, word_bytes, value};
+    }
+  }
 
   WalkedStack* stack_;
   OwnPages<kPages> pages_;
+  SteadyWords steady_;
   StackWord step_[kStepWords];
   uint32_t step_count_;
   uint32_t small_count_;
+  size_t stack_pages_ = 1;
   bool is_full_;
 };
 
@@ -81,7 +181,8 @@ int python_read(void* memory, uint64_t address, void* to, uint32_t size_bytes) {
 }
 
 int python_read_first_line(void* memory, uint64_t address, uint32_t* first_line) {
-  return unwind_read(memory, address, first_line, sizeof(*first_line));
+  auto* const reader = static_cast<WordReader*>(memory);
+  return reader->read_steady(address, first_line, sizeof(*first_line)) ? 0 : -1;
 }
 
 #include "bpf/python_frames.h"
@@ -92,17 +193,18 @@ WordReader g_reader;
 // Whether all the thread's frames belong to one interpreter. To find others' states takes a search
 // during which the thread must stand still for longer than its own hook may take.
 bool has_one_interpreter(const OwnPython& python) {
-  python_search search;
-  __u64 next = 0;
+  const gpuperf_python_layout& layout = python.layout;
+  uint64_t interpreter = 0, next = 0;
   const bool is_read =
-      python_begin_search(&g_reader, &python.layout, python.runtime, &search) == 0 &&
-      search.interpreter != 0 &&
-      python_read_word(&g_reader, search.interpreter + python.layout.interpreter_next, &next) == 0;
+      g_reader.read_steady(python.runtime + layout.runtime_interpreters_head, &interpreter,
+                           sizeof(interpreter)) &&
+      interpreter != 0 &&
+      g_reader.read_steady(interpreter + layout.interpreter_next, &next, sizeof(next));
   g_reader.end_step();
   return is_read && next == 0;
 }
 
-bool walk_python(const WalkStart& start, const OwnPython& python, WalkedStack& stack) {
+bool walk_python_once(const WalkStart& start, const OwnPython& python, WalkedStack& stack) {
   // The interpreter's own frames in between, at most one or two for each, count as steps.
   constexpr size_t kStepsMax = 3 * GPUPERF_PYTHON_FRAMES;
   if (!has_one_interpreter(python)) return false;
@@ -125,11 +227,22 @@ bool walk_python(const WalkStart& start, const OwnPython& python, WalkedStack& s
   return true;
 }
 
+bool walk_python(const WalkStart& start, const OwnPython& python, WalkedStack& stack) {
+  const bool is_walked = walk_python_once(start, python, stack);
+  if (g_reader.are_steady()) return is_walked;
+  g_reader.begin(start, stack);
+  stack.head = {};
+  return walk_python_once(start, python, stack);
+}
+
 // Walks by the frames' rules and tracks where bp came from, which may not need to be known.
 class NativeWalk {
  public:
   NativeWalk(const WalkStart& start, WalkedStack& stack)
       : stack_(stack), frame_{start.pc, start.sp, start.bp, 0} {}
+
+  // Up to where the walk came.
+  uint64_t sp() const { return frame_.sp; }
 
   bool walk() {
     for (;;) {
@@ -137,7 +250,6 @@ class NativeWalk {
         stack_.head.end = GPUPERF_STACK_CUT;
         return true;
       }
-      if (!is_own_code(frame_.pc)) return false;
       add_frame();
       const gpuperf_unwind_rule rule = find_own_rule(frame_.pc, frame_.is_exact != 0);
       if (rule.kind == GPUPERF_UNWIND_UNKNOWN) return false;
@@ -213,11 +325,15 @@ uint64_t name_stack(const WalkedStack& stack) {
 bool walk_own_stack(const WalkStart& start, const OwnPython* python, WalkedStack& stack) {
   stack.head = {};
   stack.starts_by_bp = false;
-  g_reader.begin(stack);
+  g_reader.begin(start, stack);
   // Python's words first: they differ where stacks are otherwise alike.
-  const bool is_whole =
-      (python == nullptr || start.python_thread == 0 || walk_python(start, *python, stack)) &&
-      NativeWalk(start, stack).walk();
+  bool is_whole =
+      python == nullptr || start.python_thread == 0 || walk_python(start, *python, stack);
+  if (is_whole) {
+    NativeWalk walk(start, stack);
+    is_whole = walk.walk();
+    g_reader.end_stack(start, walk.sp());
+  }
   g_reader.end();
   if (!is_whole || g_reader.is_full()) return false;
   stack.head.stack_id = name_stack(stack);

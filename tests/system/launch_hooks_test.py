@@ -9,6 +9,7 @@ import pathlib
 import re
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -361,17 +362,24 @@ def read_symbols(library, *arguments):
     return {line.split()[2]: int(line.split()[0], 16) for line in lines.splitlines()}
 
 
-def wait_for_hooks(pid, injector):
-    """Until the hooks of a process count: the kernel holds their semaphore up."""
+HookFlags = collections.namedtuple("HookFlags", "count attention captures special launches each thread_slot")
+NO_SLOT = 16  # of `special`
+
+
+def read_hook_flags(pid, injector):
+    """The beginning of struct HookFlags (injector/note_points.h)."""
     address = read_symbols(injector)["gpuperf_hook_flags"]
     maps = pathlib.Path(f"/proc/{pid}/maps").read_text(encoding="utf-8").splitlines()
     base = next(int(line.split("-")[0], 16) for line in maps if line.endswith(str(injector)))
+    with open(f"/proc/{pid}/mem", "rb") as memory:
+        memory.seek(base + address)
+        return HookFlags(*struct.unpack("<6H4xQ", memory.read(24)))
 
-    def do_count():
-        with open(f"/proc/{pid}/mem", "rb") as memory:
-            memory.seek(base + address)
-            return any(memory.read(2))
-    wait_until("the hooks count", do_count)
+
+def wait_for_hooks(pid, injector):
+    """Until the hooks of a process count: the kernel holds their semaphore up. Their flags."""
+    return wait_until("the hooks count", lambda: next(
+        (flags for flags in [read_hook_flags(pid, injector)] if flags.count), None))
 
 
 @unittest.skipUnless((FAKES / "libfake_runtime.so").exists(), "the fake CUPTI is not built: it needs the headers of CUPTI 13")
@@ -397,7 +405,7 @@ class InjectedLibraryTest(unittest.TestCase):
             self.assertEqual(process.stdout.readline(), b"ready\n")
             daemon.wait_attached("cuLaunchKernel")
             if environment.get("GPUPERF_LAUNCH_HOOKS") != "0":
-                wait_for_hooks(process.pid, self.folder / INJECTOR.name)
+                self.flags = wait_for_hooks(process.pid, self.folder / INJECTOR.name)
             process.stdin.write(b"\n")
             process.stdin.flush()
             self.assertEqual(process.stdout.readline(), b"done\n")
@@ -413,6 +421,15 @@ class InjectedLibraryTest(unittest.TestCase):
         self.assertEqual((row["calls"], row["calls_hooked"], row["errors"], row["in_flight"], row["abandoned"]),
                          (calls, calls, calls // self.FAILING_EVERY, 0, 0))
         self.assertEqual(row["calls_past_hooks"], 0)
+        self.assertNotEqual(self.flags.thread_slot, 0, "each launch has to ask the C library for its thread's counts")
+        self.assertFalse(self.flags.special & NO_SLOT)
+
+    def test_counts_where_the_c_library_has_no_room_for_threads_counts(self):
+        daemon = self.start()
+        row = self.launch(daemon, 2, 20_000, calls=40_000, GLIBC_TUNABLES="glibc.rtld.optional_static_tls=0")
+        self.assertEqual((row["calls"], row["calls_hooked"], row["errors"]), (40_000, 40_000, 400))
+        self.assertEqual(self.flags.thread_slot, 0, "else the test tests nothing")
+        self.assertTrue(self.flags.special & NO_SLOT)
 
     def test_leaves_launches_to_probes_where_it_is_told_to(self):
         daemon = self.start()

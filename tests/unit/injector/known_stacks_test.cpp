@@ -246,6 +246,99 @@ TEST_F(KnownStacksTest, NoLayoutOfPythonMakesItFault) {
   EXPECT_GT(python_frames, 1'000) << "walks that end at once test nothing";
 }
 
+// A thread of two Python functions, the inner one first.
+struct FakePython {
+  struct Code {
+    uint64_t first_line;
+  };
+  struct Frame {
+    uint64_t previous, code, index;
+  };
+  struct Interpreter {
+    uint64_t next;
+  };
+
+  explicit FakePython(Code* codes) {
+    for (size_t i = 0; i < frames.size(); ++i) {
+      codes[i].first_line = 10 * (i + 1);
+      frames[i] = {.previous = i + 1 < frames.size() ? address(frames[i + 1]) : 0,
+                   .code = address(codes[i]),
+                   .index = i};
+    }
+    auto& layout = python.layout;
+    layout.form = GPUPERF_PYTHON_FRAME_OBJECTS;
+    layout.instruction_unit_bytes = 1;
+    layout.frame_code = offsetof(Frame, code);
+    layout.frame_instruction = offsetof(Frame, index);
+    python.runtime = address(interpreter);
+  }
+  template <typename T>
+  static uint64_t address(const T& what) {
+    return reinterpret_cast<uint64_t>(&what);
+  }
+
+  std::array<Frame, 2> frames;
+  uint64_t thread = address(frames[0]);
+  std::array<Interpreter, 2> interpreters = {};
+  uint64_t interpreter = address(interpreters[0]);
+  OwnPython python = {};
+};
+
+// First lines of the Python functions; none if the stack is not whole.
+__attribute__((noinline)) std::vector<uint32_t> walk_here(const FakePython& fake) {
+  const auto* const frame = static_cast<const uint64_t*>(__builtin_frame_address(0));
+  static WalkedStack walked;
+  std::vector<uint32_t> lines;
+  if (walk_own_stack({.pc = frame[1],
+                      .sp = reinterpret_cast<uint64_t>(frame + 2),
+                      .bp = frame[0],
+                      .python_thread = FakePython::address(fake.thread)},
+                     &fake.python, walked)) {
+    for (size_t i = 0; i < walked.head.python_count; ++i) {
+      lines.push_back(walked.python[i].first_line);
+    }
+  }
+  return lines;
+}
+
+using Lines = std::vector<uint32_t>;
+
+TEST_F(KnownStacksTest, SeesAnotherCodeObjectAtTheSameAddress) {
+  std::array<FakePython::Code, 2> codes{};
+  const FakePython fake(codes.data());
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(walk_here(fake), (Lines{10, 20}));
+  for (const uint32_t line : {30u, 40u, 10u}) {
+    codes[1].first_line = line;
+    EXPECT_EQ(walk_here(fake), (Lines{10, line}));
+    EXPECT_EQ(walk_here(fake), (Lines{10, line}));
+  }
+}
+
+TEST_F(KnownStacksTest, SeesThatAnInterpreterCameAndWent) {
+  std::array<FakePython::Code, 2> codes{};
+  FakePython fake(codes.data());
+  for (FakePython::Interpreter& only : fake.interpreters) {
+    fake.interpreter = FakePython::address(only);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(walk_here(fake), (Lines{10, 20}));
+    only.next = FakePython::address(fake.interpreters[0]);
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(walk_here(fake), Lines{});
+    only.next = 0;
+    for (int i = 0; i < 2; ++i) EXPECT_EQ(walk_here(fake), (Lines{10, 20}));
+  }
+}
+
+TEST_F(KnownStacksTest, SeesThatACodeObjectsMemoryIsGone) {
+  auto* const codes = static_cast<FakePython::Code*>(
+      mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0));
+  const FakePython fake(codes);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(walk_here(fake), (Lines{10, 20}));
+  ASSERT_EQ(mprotect(codes, kPageBytes, PROT_NONE), 0);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(walk_here(fake), Lines{});
+  ASSERT_EQ(mprotect(codes, kPageBytes, PROT_READ), 0);
+  EXPECT_EQ(walk_here(fake), (Lines{10, 20}));
+  munmap(codes, kPageBytes);
+}
+
 // Stacks of coroutines go and come at the same addresses, smaller than before.
 ucontext_t g_caller;
 ucontext_t g_fiber;

@@ -51,11 +51,10 @@ void add_note(const gpuperf_noted_calls& noted) {
   }
 }
 
-// The first of all: only a process's first 32 keys are found so, and each table takes one.
 TEST(ThreadTableTest, FindsThreadsWithoutACall) {
   const auto threads = std::make_unique<ThreadTable>();
   ASSERT_TRUE(threads->set_up());
-  ASSERT_NE(threads->slot(), 0u) << "not where this C library keeps the values of keys";
+  ASSERT_NE(threads->slot(), 0u) << "this C library has no place for it";
   EXPECT_EQ(ThreadTable::read_slot(threads->slot()), nullptr);
   ThreadCounts* const mine = threads->find();
   EXPECT_EQ(ThreadTable::read_slot(threads->slot()), mine);
