@@ -7,10 +7,7 @@
 
 #include <poll.h>
 #include <pthread.h>
-#include <signal.h>
 #include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -19,6 +16,7 @@
 #include "injector/foreign_clients.h"
 #include "injector/injector.h"
 #include "injector/launch_hooks.h"
+#include "injector/own_thread.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -45,17 +43,13 @@ void* run(void* argument) {
 }
 
 bool start_thread(Injector& self) {
-  // Blocks every signal in the new thread, so that none of the workload's is delivered to it.
-  uint64_t all = UINT64_MAX, before = 0;
-  if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)) != 0) return false;
   pthread_attr_t attributes;
   (void)pthread_attr_init(&attributes);
   (void)pthread_attr_setstacksize(&attributes, kStackBytes);
   (void)pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
   pthread_t thread;
-  const bool is_started = pthread_create(&thread, &attributes, run, &self) == 0;
+  const bool is_started = start_own_thread(thread, &attributes, run, &self);
   (void)pthread_attr_destroy(&attributes);
-  (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof(before));
   return is_started;
 }
 

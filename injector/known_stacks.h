@@ -124,7 +124,8 @@ class KnownStacks {
   static bool is_same(Known& known, uint32_t first);
   Start* find_start(const WalkStart& at) const;
   bool place(Known& known);
-  // `nearest`: null stays if none was looked at; the last node that was, where it finds nothing.
+  // Where it finds nothing, `nearest` is the last node that it compared; unchanged if there was
+  // none.
   Known* find(const WalkStart& start, const Node*& nearest);
   Known* find_id(const WalkStart& start, uint64_t stack_id) const;
   static size_t bucket_of(const WalkStart& start);

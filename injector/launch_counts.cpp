@@ -1,7 +1,6 @@
 #include "injector/launch_counts.h"
 
 #include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -12,6 +11,7 @@
 
 #include "injector/hook_code.h"
 #include "injector/note_points.h"
+#include "injector/own_thread.h"
 
 namespace gpuperf::injector {
 namespace {
@@ -54,11 +54,8 @@ __attribute__((noinline)) void* find_place(void*) {
 uintptr_t find_slot() {
   pthread_t other;
   void* others_place = nullptr;
-  uint64_t all = UINT64_MAX, before = 0;  // no signal of the program is for that thread
-  if (syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, &before, sizeof(all)) != 0) return 0;
-  const bool is_known = pthread_create(&other, nullptr, find_place, nullptr) == 0 &&
+  const bool is_known = start_own_thread(other, nullptr, find_place, nullptr) &&
                         pthread_join(other, &others_place) == 0;
-  (void)syscall(SYS_rt_sigprocmask, SIG_SETMASK, &before, nullptr, sizeof(before));
   void* const place = find_place(nullptr);
   return is_known && place == others_place ? reinterpret_cast<uintptr_t>(place) : 0;
 }
