@@ -199,10 +199,13 @@ std::string explain_step(const v1::GetStepResponse& response, uint64_t now_unix_
     add("slow from", format_duration(step.threshold_ns()));
   }
   if (!response.has_slow_call()) {
-    return text + paint(
-                      "\nWhere its time went is not known: no call within it was slow, and only of "
-                      "slow calls that is kept.\n",
-                      Tone::kDim, style);
+    return text +
+           paint(fmt::format("\nWhere its time went is not known: no call within it was slow, "
+                             "and only of slow calls that is kept.\nIf it is among the last "
+                             "that the flight recorder holds: gpuperfctl why --pid {} "
+                             "--since 30s\n",
+                             step.pid()),
+                 Tone::kDim, style);
   }
   return text + fmt::format("\nSlow call {} within it:\n\n", step.slow_call_id()) +
          explain_slow_call(response.slow_call(), 0, style);

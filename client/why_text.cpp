@@ -49,15 +49,20 @@ std::string render_stack(const v1::TimeFinding& finding, const TextStyle& style)
   return wrap(text, style.columns, "   ");
 }
 
-std::string render_finding(size_t number, const v1::TimeFinding& finding, const TextStyle& style) {
-  const std::string title =
-      wrap(fmt::format("{}. {} ({}) {}", number, format_duration(finding.time_ns()),
-                       format_share(finding.share_ratio()), make_printable(finding.text())),
-           style.columns, "");
+std::string render_title(const std::string& title, const TextStyle& style) {
+  const std::string lines = wrap(title, style.columns, "");
   std::string text;
-  for (const std::string_view part : split_lines(title)) {
+  for (const std::string_view part : split_lines(lines)) {
     text += paint(part, Tone::kHeader, style) + "\n";
   }
+  return text;
+}
+
+std::string render_finding(size_t number, const v1::TimeFinding& finding, const TextStyle& style) {
+  std::string text =
+      render_title(fmt::format("{}. {} ({}) {}", number, format_duration(finding.time_ns()),
+                               format_share(finding.share_ratio()), make_printable(finding.text())),
+                   style);
   std::string facts =
       finding.stretches() == 1
           ? std::string("Once.")
@@ -83,6 +88,38 @@ std::string render_finding(size_t number, const v1::TimeFinding& finding, const 
   return text + paint("   More: " + make_printable(finding.command()), Tone::kDim, style) + "\n";
 }
 
+// "61.0 % GPU computing, 22.1 % GPU idle: host computing".
+std::string join_parts(const google::protobuf::RepeatedPtrField<v1::TimeShare>& parts) {
+  std::string text;
+  for (const v1::TimeShare& part : parts) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_share(part.share_ratio()),
+                        part.text());
+  }
+  return text;
+}
+
+std::string render_steps(const v1::StepsTime& steps, size_t differences, const TextStyle& style) {
+  std::string text = render_title(make_printable(steps.summary()), style);
+  text += wrap(fmt::format("Their time: {}.", join_parts(steps.parts())), style.columns, "   ");
+  if (steps.longest_summary().empty()) return text;
+  text += wrap(make_printable(steps.longest_summary()), style.columns, "   ");
+  const auto shown = differences == 0
+                         ? steps.differences_size()
+                         : std::min(static_cast<int>(differences), steps.differences_size());
+  if (shown == 0) return text;
+  constexpr auto kRight = Column::Align::kRight;
+  Table table({{"MORE", kRight}, {"IN IT", kRight}, {"IN OTHERS", kRight}, {"WHAT"}});
+  for (int i = 0; i < shown; ++i) {
+    const v1::StepDifference& difference = steps.differences(i);
+    const uint64_t time_ns = difference.finding().time_ns();
+    table.add_row({{"+" + format_duration(time_ns - std::min(time_ns, difference.usual_ns()))},
+                   {format_duration(time_ns)},
+                   {format_duration(difference.usual_ns())},
+                   {make_printable(difference.finding().text())}});
+  }
+  return text + table.take_text(style);
+}
+
 std::string render_process(const v1::ProcessTime& process, size_t findings,
                            const TextStyle& style) {
   std::string title = fmt::format("{} (pid {})", make_printable(process.comm()), process.pid());
@@ -97,6 +134,9 @@ std::string render_process(const v1::ProcessTime& process, size_t findings,
                                    : std::min<size_t>(findings, process.findings_size());
   for (size_t i = 0; i < shown; ++i) {
     text += "\n" + render_finding(i + 1, process.findings(static_cast<int>(i)), style);
+  }
+  for (const v1::StepsTime& steps : process.steps()) {
+    text += "\n" + render_steps(steps, findings, style);
   }
   return text;
 }

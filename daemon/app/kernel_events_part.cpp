@@ -49,7 +49,7 @@ KernelEventsPart::KernelEventsPart(Core& core, const Others& others)
       adaptive_(make_adaptive_options(core.settings)),
       shapes_(core.drops),
       steps_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds)},
-             core.drops) {}
+             core.drops, [this](const Step& step) { others_.tracing->apply(step); }) {}
 
 Status KernelEventsPart::start() {
   if (others_.kernel.programs()) {

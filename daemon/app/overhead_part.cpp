@@ -32,11 +32,12 @@ std::string explain_end(const OverheadDemand& demand) {
 
 struct OverheadPart::Follower final : SessionFollower {
   Follower(OverheadPart& its_part, SessionEntry& its_entry) : part(its_part), entry(its_entry) {
-    ++part.open_sessions_;
+    part.observed_.insert(entry.row().facts.process);
   }
   void close(const SessionClosed& /*closed*/) override {
-    --part.open_sessions_;
-    part.probing_.set_hooked_call_cost(entry.row().facts.process, std::nullopt);
+    const ProcessKey& process = entry.row().facts.process;
+    part.observed_.erase(part.observed_.find(process));
+    part.probing_.set_hooked_call_cost(process, std::nullopt);
   }
   void take_status(const SessionStatus& status, int64_t /*now_mono_ns*/) override {
     part.take_progress(entry.row(), status);
@@ -67,7 +68,7 @@ Status OverheadPart::begin(int64_t duration_ns) {
         "more or less observation is demanded (" + core_.demand.reason +
         "), and measuring would override that; " + explain_end(core_.demand));
   }
-  if (open_sessions_ == 0) {
+  if (observed_.empty()) {
     return absl::NotFoundError(
         "no process has the injected library, which counts its calls while nothing is probed: "
         "start one with it, or gpuperfctl attach");
@@ -150,7 +151,7 @@ void OverheadPart::finish() {
   report_.measurements = trial_->measure();
   trial_.reset();
   for (const OverheadMeasurement& measured : report_.measurements) {
-    probing_.correct_estimate(measured);
+    if (observed_.contains(measured.process)) probing_.correct_estimate(measured);
     log_info("overhead measured", {{"pid", std::to_string(measured.process.pid)},
                                    {"comm", measured.owner.comm},
                                    {"ratio", std::to_string(measured.ratio)},

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <random>
+#include <set>
 #include <string>
 
 #include "daemon/app/part.h"
@@ -49,7 +50,7 @@ class OverheadPart final : public Part {
 
   ProbingPart& probing_;
   SessionsPart& sessions_;
-  size_t open_sessions_ = 0;
+  std::multiset<ProcessKey, ProcessOrder> observed_;  // a process per open session
   Phase phase_ = Phase::kOff;
   int64_t due_mono_ns_ = 0;  // of the phase
   std::optional<OverheadTrial> trial_;

@@ -102,17 +102,22 @@ void CaptureBuilder::read(const TraceEvent& event, Epoch& epoch, uint32_t proces
       return read_thread_time(event, epoch, process_index);
     case TraceKind::kStall:
       return read_stall(event, epoch, process_index);
+    case TraceKind::kStep:
+      return read_step(event, process_index);
     case TraceKind::kGap:
     case TraceKind::kLost:
       return read_gap(event, process_index);
   }
 }
 
+bool CaptureBuilder::overlaps_window(const TraceEvent& event) const {
+  return event.start_mono_ns < scope_.end_mono_ns &&
+         event.start_mono_ns + event.duration_ns >= scope_.start_mono_ns;
+}
+
 void CaptureBuilder::read_call(const TraceEvent& event, const Epoch& epoch,
                                uint32_t process_index) {
-  const bool overlaps = event.start_mono_ns < scope_.end_mono_ns &&
-                        event.start_mono_ns + event.duration_ns > scope_.start_mono_ns;
-  if (!scope_.cpu || !overlaps) return;
+  if (!scope_.cpu || !overlaps_window(event)) return;
   const auto off_cpu_ns = static_cast<uint64_t>(static_cast<double>(event.duration_ns) *
                                                 (static_cast<double>(event.third) / UINT32_MAX));
   const std::vector<uint64_t>& stacks = epoch.tables->stacks;
@@ -129,9 +134,7 @@ void CaptureBuilder::read_call(const TraceEvent& event, const Epoch& epoch,
 
 void CaptureBuilder::read_thread_time(const TraceEvent& event, const Epoch& epoch,
                                       uint32_t process_index) {
-  const bool overlaps = event.start_mono_ns < scope_.end_mono_ns &&
-                        event.start_mono_ns + event.duration_ns >= scope_.start_mono_ns;
-  if (!scope_.cpu || !overlaps || event.tag >= kHostStates) return;
+  if (!scope_.cpu || !overlaps_window(event) || event.tag >= kHostStates) return;
   const std::vector<uint64_t>& stacks = epoch.tables->stacks;
   capture_.thread_times.push_back({.start_mono_ns = event.start_mono_ns,
                                    .duration_ns = event.duration_ns,
@@ -189,10 +192,22 @@ void CaptureBuilder::read_stall(const TraceEvent& event, Epoch& epoch, uint32_t 
   sum.idle_samples += event.third;
 }
 
+void CaptureBuilder::read_step(const TraceEvent& event, uint32_t process_index) {
+  if (!scope_.cpu || !overlaps_window(event)) return;
+  const TraceStepFacts facts = unpack_step_facts(event.tag);
+  capture_.steps.push_back({.start_mono_ns = event.start_mono_ns,
+                            .duration_ns = event.duration_ns,
+                            .thread = get_thread(process_index, event.first),
+                            .function = get_probed(event.second).function,
+                            .phase = facts.phase,
+                            .phase_quality = facts.phase_quality,
+                            .duration_quality = facts.duration_quality,
+                            .tokens = {event.third, facts.tokens_quality},
+                            .sequences = {event.fourth, facts.sequences_quality}});
+}
+
 void CaptureBuilder::read_gap(const TraceEvent& event, uint32_t process_index) {
-  const bool overlaps = event.start_mono_ns < scope_.end_mono_ns &&
-                        event.start_mono_ns + event.duration_ns >= scope_.start_mono_ns;
-  if (!overlaps) return;
+  if (!overlaps_window(event)) return;
   const bool is_loss = static_cast<TraceKind>(event.kind) == TraceKind::kLost;
   if (is_loss) processes_[process_index].options.has_losses = true;
   capture_.gaps.push_back({.start_mono_ns = event.start_mono_ns,

@@ -121,10 +121,12 @@ class CaptureBuilder {
   void read_call(const TraceEvent& event, const Epoch& epoch, uint32_t process_index);
   void read_thread_time(const TraceEvent& event, const Epoch& epoch, uint32_t process_index);
   void read_work(const TraceEvent& event, Epoch& epoch, uint32_t process_index);
+  void read_step(const TraceEvent& event, uint32_t process_index);
   void read_gap(const TraceEvent& event, uint32_t process_index);
   void read_stall(const TraceEvent& event, Epoch& epoch, uint32_t process_index);
   void read_gpu_counters();
   bool is_in_window(const TraceEvent& event) const;
+  bool overlaps_window(const TraceEvent& event) const;
   bool is_without_work(const LaunchCall& call, const std::vector<uint32_t>& with_work);
 
   void join(uint32_t process_index);

@@ -141,6 +141,7 @@ void CaptureBuilder::sort_by_start() {
   sort_rows(capture_.work);
   sort_rows(capture_.waits);
   sort_rows(capture_.thread_times);
+  sort_rows(capture_.steps);
   sort_rows(capture_.gaps);
   std::vector<uint32_t> order(capture_.launches.size());
   std::iota(order.begin(), order.end(), 0);

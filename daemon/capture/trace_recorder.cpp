@@ -214,6 +214,28 @@ void TraceRecorder::apply(const TraceBatch& batch) {
   for (const TraceThreadTime& time : batch.thread_times) add(time);
 }
 
+void TraceRecorder::apply(const Step& step) {
+  loop_thread_.check();
+  if (!is_wanted()) return;
+  const auto to_word = [](uint64_t value) {
+    return static_cast<uint32_t>(std::min<uint64_t>(value, UINT32_MAX));
+  };
+  const TraceStepFacts facts{.phase = step.phase,
+                             .phase_quality = step.phase_quality,
+                             .duration_quality = step.completed_quality,
+                             .tokens_quality = step.tokens.quality,
+                             .sequences_quality = step.sequences.quality};
+  add({.start_mono_ns = step.start_mono_ns,
+       .duration_ns = std::min(get_duration_ns(step), kTraceMaxDurationNs),
+       .process = get_process(step.process),
+       .kind = static_cast<uint64_t>(TraceKind::kStep),
+       .tag = pack_step_facts(facts),
+       .first = step.tid,
+       .second = step.function_id,
+       .third = to_word(step.tokens.value),
+       .fourth = to_word(step.sequences.value)});
+}
+
 // First blocked, then runnable: each part is an event of its own.
 void TraceRecorder::add(const TraceThreadTime& time) {
   const WaitKind wait = time.is_tick ? WaitKind::kOther : static_cast<WaitKind>(time.kind);

@@ -71,6 +71,7 @@ class TraceRecorder {
   TraceRecorder& operator=(const TraceRecorder&) = delete;
 
   void apply(const TraceBatch& batch);
+  void apply(const Step& step);
   void apply(const ProcessExited& exited) { graphs_.apply(exited); }
   void apply(const GpuHealthReport& report);
   void follow(SessionRegistry& sessions);

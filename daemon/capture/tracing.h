@@ -63,6 +63,7 @@ class Tracing {
 
   void follow(SessionRegistry& sessions) { recorder_.follow(sessions); }
   void apply(const TraceBatch& batch) { recorder_.apply(batch); }
+  void apply(const Step& step) { recorder_.apply(step); }
   void apply(const ProcessExited& exited) { recorder_.apply(exited); }
   void apply(const GpuHealthReport& report) { recorder_.apply(report); }
   void apply(const ChildStarted& child) { captures_.apply(child); }

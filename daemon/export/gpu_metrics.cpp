@@ -209,6 +209,7 @@ void GpuMetrics::add_activity(const GpuReport& report, MetricFamilies& families)
   for (const GpuActivity& activity : report.activity) {
     GpuActivity& gpu = gpus[format_gpu_uuid(activity.uuid)];
     gpu.busy_ns += activity.busy_ns;
+    gpu.without_nccl_ns += activity.without_nccl_ns;
     gpu.observed_ns += activity.observed_ns;
     gpu.kernel_ns += activity.kernel_ns;
     gpu.copy_ns += activity.copy_ns;
@@ -219,6 +220,7 @@ void GpuMetrics::add_activity(const GpuReport& report, MetricFamilies& families)
       families.add_counter(metric, {&uuid, 1}, to_seconds(ns));
     };
     add_seconds(Metric::kGpuBusy, gpu.busy_ns);
+    add_seconds(Metric::kGpuBusyWithoutNccl, gpu.without_nccl_ns);
     add_seconds(Metric::kGpuObserved, gpu.observed_ns);
     add_seconds(Metric::kGpuKernelBusy, gpu.kernel_ns);
     add_seconds(Metric::kGpuCopyBusy, gpu.copy_ns);

@@ -15,6 +15,7 @@
 #include "daemon/model/gpu_uuid.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/model/stack.h"
+#include "daemon/model/step.h"
 #include "daemon/model/time_split.h"
 
 namespace gpuperf {
@@ -193,6 +194,20 @@ struct CaptureThreadTime {
   bool operator==(const CaptureThreadTime&) const = default;
 };
 
+// One step of an inference or training loop (docs/steps.md).
+struct CaptureStep {
+  uint64_t start_mono_ns = 0;
+  uint64_t duration_ns = 0;
+  uint32_t thread = kNoIndex;
+  uint32_t function = kNoIndex;  // whose call it is; of an optimizer the first
+  StepPhase phase = StepPhase::kUnknown;
+  StepQuality phase_quality = StepQuality::kUnknown;
+  StepQuality duration_quality = StepQuality::kUnknown;
+  StepNumber tokens;
+  StepNumber sequences;
+  bool operator==(const CaptureStep&) const = default;
+};
+
 // Samples of the warps of one kernel of one process in one state (PC sampling). They are of the
 // time that was sampled, to the 0.3 s that they take to arrive.
 struct CaptureStall {
@@ -255,6 +270,7 @@ struct Capture {
   std::vector<CaptureWork> work;
   std::vector<CaptureWait> waits;
   std::vector<CaptureThreadTime> thread_times;
+  std::vector<CaptureStep> steps;
   std::vector<CaptureGap> gaps;
   // Launches that were captured and became nodes of graphs: mostly long before the window. One row
   // for all of one site. In no order.

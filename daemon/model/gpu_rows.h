@@ -39,6 +39,7 @@ struct KernelText {
   std::string mangled;  // as linked
   std::string full;     // demangled
   std::string brief;    // without return type, parameters and namespaces: for tables and labels
+  bool is_nccl = false;
   bool operator==(const KernelText&) const = default;
 };
 using KernelTextPtr = std::shared_ptr<const KernelText>;  // never null in a row
@@ -136,10 +137,11 @@ struct GpuProcessRow {
 
 // How busy one GPU was with what sessions reported: the union over streams and processes.
 struct GpuActivity {
-  GpuUuid uuid{};        // of the MIG instance where there is one
-  ProcessKey process;    // pid 0 = all; set only where the uuid is not known
-  uint32_t ordinal = 0;  // in the first process that used it
-  uint64_t busy_ns = 0;  // kernels, copies, sets or graphs
+  GpuUuid uuid{};                // of the MIG instance where there is one
+  ProcessKey process;            // pid 0 = all; set only where the uuid is not known
+  uint32_t ordinal = 0;          // in the first process that used it
+  uint64_t busy_ns = 0;          // kernels, copies, sets or graphs
+  uint64_t without_nccl_ns = 0;  // the same without kernels of NCCL
   uint64_t kernel_ns = 0;
   uint64_t copy_ns = 0;        // copies and sets
   uint64_t graph_ns = 0;       // graphs seen as a whole, whatever is in them

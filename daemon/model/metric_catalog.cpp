@@ -385,6 +385,16 @@ constexpr MetricRow kMetricRows[] = {
      .help = "Time during which all injected processes that have used the GPU were recorded. Less "
              "than the time that passed where processes are recorded in windows only "
              "(overhead.budget_percent)."},
+    {.metric = Metric::kGpuBusyWithoutNccl,
+     .name = "gpuperf_gpu_busy_without_nccl_seconds_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kSeconds,
+     .labels = kUuidOnly,
+     .source = "as gpuperf_gpu_busy_seconds_total",
+     .help = "Time during which something other than kernels of NCCL ran. What the rate of "
+             "gpuperf_gpu_busy_seconds_total is above it is exposed communication: nothing was "
+             "computed or copied meanwhile. A graph that is recorded as a whole is no kernel of "
+             "NCCL, whatever is in it."},
     {.metric = Metric::kGpuKernelBusy,
      .name = "gpuperf_gpu_kernel_busy_seconds_total",
      .type = MetricType::kCounter,

@@ -44,6 +44,7 @@ enum class Metric : size_t {
   kMemoryFailures,
   kGpuBusy,
   kGpuObserved,
+  kGpuBusyWithoutNccl,
   kGpuKernelBusy,
   kGpuCopyBusy,
   kGpuGraphBusy,

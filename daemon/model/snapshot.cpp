@@ -54,6 +54,7 @@ void add_overhead(Snapshot& snapshot, const OverheadRow& row) {
   known->cupti_ratio += row.cupti_ratio;
   known->thread_ratio = std::max(known->thread_ratio, row.thread_ratio);
   known->budget_ratio = std::max(known->budget_ratio, row.budget_ratio);
+  known->correction *= row.correction;  // rows of other kinds of cost have 1
 }
 
 uint64_t count_running_processes(const Snapshot& snapshot) {

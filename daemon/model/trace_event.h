@@ -17,6 +17,7 @@
 #include "daemon/model/gpu_uuid.h"
 #include "daemon/model/session.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/model/step.h"
 
 namespace gpuperf {
 
@@ -56,6 +57,7 @@ enum class TraceKind : uint8_t {
             // tag: HostState
   kStall,   // samples of a kernel in one state. first: name, second: samples, third: of them those
             // in which nothing issued, tag: GPUPERF_STALL_*
+  kStep,    // first: tid, second: function, third: tokens, fourth: sequences, tag: pack_step_facts
 };
 
 // What has no room in it is cut: durations to 68 s. Index 0 of graphs is "not of a graph".
@@ -81,6 +83,32 @@ inline constexpr uint32_t kTraceNone = UINT32_MAX;
 inline constexpr uint64_t kTraceDriverCall = 1;
 inline constexpr uint64_t kTraceHooked = 2;  // seen by the hook that made the launch's hit
 inline constexpr uint32_t kTraceNoShape = UINT16_MAX;
+
+// What a kStep says of its step beside its numbers.
+struct TraceStepFacts {
+  StepPhase phase = StepPhase::kUnknown;
+  StepQuality phase_quality = StepQuality::kUnknown;
+  StepQuality duration_quality = StepQuality::kUnknown;
+  StepQuality tokens_quality = StepQuality::kUnknown;
+  StepQuality sequences_quality = StepQuality::kUnknown;
+};
+inline uint64_t pack_step_facts(const TraceStepFacts& facts) {
+  uint64_t tag = static_cast<uint64_t>(facts.phase);
+  for (const StepQuality quality : {facts.phase_quality, facts.duration_quality,
+                                    facts.tokens_quality, facts.sequences_quality}) {
+    tag = tag << 2 | static_cast<uint64_t>(quality);
+  }
+  return tag;
+}
+inline TraceStepFacts unpack_step_facts(uint64_t tag) {
+  const auto take = [tag](int shift) { return static_cast<StepQuality>(tag >> shift & 3); };
+  return {.phase = static_cast<StepPhase>(tag >> 8),
+          .phase_quality = take(6),
+          .duration_quality = take(4),
+          .tokens_quality = take(2),
+          .sequences_quality = take(0)};
+}
+static_assert(kStepQualities <= 4 && kStepPhases <= 16);
 
 struct TraceProcess {
   ProcessKey process;        // as the probes know it, or as its session does: see is_same_process

@@ -1,6 +1,7 @@
 #include "daemon/rpc/explain_capture.h"
 
 #include <algorithm>
+#include <array>
 #include <string>
 
 #include "daemon/model/display_text.h"
@@ -22,25 +23,28 @@ bool is_wanted(const CaptureProcess& process, const v1::ExplainCaptureRequest& r
          (request.pod().empty() || process.owner.pod == request.pod());
 }
 
-void fill_parts(const ProcessTimeUse& use, v1::ProcessTime& message) {
+using TimeShares = google::protobuf::RepeatedPtrField<v1::TimeShare>;
+
+void fill_parts(const std::array<uint64_t, kTimeCauses>& parts_ns, uint64_t all_ns,
+                TimeShares& parts) {
   for (size_t i = 0; i < kTimeCauses; ++i) {
-    if (use.parts_ns[i] == 0) continue;
-    v1::TimeShare& part = *message.add_parts();
+    if (parts_ns[i] == 0) continue;
+    v1::TimeShare& part = *parts.Add();
     part.set_cause(static_cast<v1::TimeCause>(i));
-    part.set_time_ns(use.parts_ns[i]);
-    part.set_share_ratio(get_share(use.parts_ns[i], use.wall_ns));
+    part.set_time_ns(parts_ns[i]);
+    part.set_share_ratio(get_share(parts_ns[i], all_ns));
     part.set_text(describe_cause(static_cast<TimeCause>(i)));
   }
-  std::ranges::stable_sort(*message.mutable_parts(), std::ranges::greater(),
-                           &v1::TimeShare::time_ns);
+  std::ranges::stable_sort(parts, std::ranges::greater(), &v1::TimeShare::time_ns);
 }
 
+// `all_ns`: what it is a share of.
 void fill_finding(const Capture& capture, const ProcessTimeUse& use, const TimeFinding& finding,
-                  v1::TimeFinding& message) {
+                  uint64_t all_ns, v1::TimeFinding& message) {
   message.set_cause(static_cast<v1::TimeCause>(get_cause(finding.reason)));
   message.set_text(to_valid_utf8(describe_finding(finding)));
   message.set_time_ns(finding.time_ns);
-  message.set_share_ratio(get_share(finding.time_ns, use.wall_ns));
+  message.set_share_ratio(get_share(finding.time_ns, all_ns));
   message.set_stretches(finding.stretches);
   message.set_longest_ns(finding.longest_ns);
   message.set_estimated_ns(finding.estimated_ns);
@@ -52,6 +56,31 @@ void fill_finding(const Capture& capture, const ProcessTimeUse& use, const TimeF
   message.set_detail(to_valid_utf8(describe_detail(capture, finding)));
   message.set_advice(std::string(advise(finding.reason)));
   message.set_command(to_valid_utf8(make_command(capture, use, finding)));
+}
+
+void fill_steps(const Capture& capture, const ProcessTimeUse& use, const StepUse& steps,
+                uint32_t limit, v1::StepsTime& message) {
+  if (steps.function < capture.functions.size()) {
+    message.set_category(to_valid_utf8(capture.functions[steps.function].category));
+    message.set_function(to_valid_utf8(capture.functions[steps.function].name));
+  }
+  message.set_phase(static_cast<v1::StepPhase>(steps.phase));
+  message.set_steps(steps.steps);
+  message.set_total_ns(steps.total_ns);
+  message.set_median_ns(steps.median_ns);
+  fill_parts(steps.parts_ns, steps.total_ns, *message.mutable_parts());
+  message.set_summary(to_valid_utf8(summarise_steps(capture, steps)));
+  message.set_longest_offset_ns(steps.longest_start_mono_ns - capture.start_mono_ns);
+  message.set_longest_ns(steps.longest_ns);
+  message.set_longest_tokens(steps.longest_tokens);
+  message.set_usual_tokens(steps.usual_tokens);
+  message.set_longest_summary(describe_longest(capture, steps));
+  for (size_t i = 0; i < std::min<size_t>(limit, steps.differences.size()); ++i) {
+    v1::StepDifference& difference = *message.add_differences();
+    fill_finding(capture, use, steps.differences[i].finding, steps.longest_ns,
+                 *difference.mutable_finding());
+    difference.set_usual_ns(steps.differences[i].usual_ns);
+  }
 }
 
 }  // namespace
@@ -79,9 +108,12 @@ v1::ExplainCaptureResponse explain_capture(const Capture& capture,
     message.set_verdict(static_cast<v1::TimeVerdict>(use.verdict));
     message.set_verdict_text(std::string(get_verdict_text(use.verdict)));
     message.set_summary(to_valid_utf8(summarise_use(capture, use)));
-    fill_parts(use, message);
+    fill_parts(use.parts_ns, use.wall_ns, *message.mutable_parts());
     for (size_t i = 0; i < std::min<size_t>(limit, use.findings.size()); ++i) {
-      fill_finding(capture, use, use.findings[i], *message.add_findings());
+      fill_finding(capture, use, use.findings[i], use.wall_ns, *message.add_findings());
+    }
+    for (const StepUse& steps : use.steps) {
+      fill_steps(capture, use, steps, limit, *message.add_steps());
     }
   }
   return response;

@@ -198,6 +198,7 @@ v1::GpuActivity to_proto(const GpuActivity& activity) {
   message.set_gpu_ordinal(activity.ordinal);
   message.set_pid(activity.process.pid);
   message.set_busy_ns(activity.busy_ns);
+  message.set_without_nccl_ns(activity.without_nccl_ns);
   message.set_kernel_ns(activity.kernel_ns);
   message.set_copy_ns(activity.copy_ns);
   message.set_graph_ns(activity.graph_ns);

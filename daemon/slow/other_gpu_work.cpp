@@ -26,6 +26,7 @@ uint32_t find_place(const TraceEvent& event) {
     case TraceKind::kLost:
     case TraceKind::kThread:
     case TraceKind::kStall:
+    case TraceKind::kStep:
       return kTraceNone;
   }
   return kTraceNone;  // only reached with a value outside the enum

@@ -249,13 +249,9 @@ double Budget::get_correction(const ProcessKey& process) const {
 void Budget::correct(const OverheadMeasurement& measured) {
   loop_thread_.check();
   if (measured.agrees_with_estimate() || measured.estimated_ratio <= 0) return;
-  const auto row = std::ranges::find_if(overhead_, [&](const OverheadRow& known) {
-    return is_same_process(known.process, measured.process);
-  });
-  if (row == overhead_.end()) return;  // it has ended
   const double factor = measured.ratio / measured.estimated_ratio;
-  corrections_[row->process] =
-      std::clamp(get_correction(row->process) * factor, kCorrectionMin, kCorrectionMax);
+  corrections_[measured.process] =
+      std::clamp(get_correction(measured.process) * factor, kCorrectionMin, kCorrectionMax);
 }
 
 void Budget::set_hooked_call_cost(const ProcessKey& process, std::optional<double> cost_ns) {

@@ -125,9 +125,9 @@ class Budget {
   std::vector<Suspension> list_suspensions() const;
   // By the last judgement.
   const std::vector<OverheadRow>& overhead() const { return overhead_; }
-  // An experiment's result for a process. Where the estimate lies outside of its interval, the
-  // process's calls are taken to cost accordingly more or less from now on, within kCorrectionMin
-  // and kCorrectionMax of what is calibrated.
+  // An experiment's result for a process that runs. Where the estimate lies outside of its
+  // interval, the process's calls are taken to cost accordingly more or less from now on, within
+  // kCorrectionMin and kCorrectionMax of what is calibrated.
   void correct(const OverheadMeasurement& measured);
   // Sets suspensions (by function id), overhead (between the last two readings; a process below the
   // budget is measured by that time alone, so its ratio is the most it can be) and coverage as of
@@ -218,7 +218,7 @@ class Budget {
   std::map<uint32_t, FunctionState> functions_;
   std::map<ProcessKey, ProcessCalls> calls_;  // since the last reading
   std::map<ProcessKey, CpuReading> cpu_;
-  std::map<ProcessKey, double> corrections_;                      // of what calls cost; missing = 1
+  std::map<ProcessKey, double, ProcessOrder> corrections_;        // of what calls cost; missing = 1
   std::map<ProcessKey, double, ProcessOrder> hooked_call_costs_;  // missing = kHookedCallCostNs
   std::map<std::pair<ProcessKey, uint32_t>, uint64_t> thread_costs_ns_;  // by thread, as last read
   int64_t thread_costs_mono_ns_ = 0;                                     // 0 = never

@@ -23,6 +23,11 @@ auto find_first(Bucket& bucket, uint32_t start) {
 
 }  // namespace
 
+BusyIntervals::BusyIntervals(const BusyIntervals& other)
+    : budget_(other.budget_), ring_(other.ring_), first_(other.first_), busy_ns_(other.busy_ns_) {
+  for (const Bucket& bucket : ring_) budget_->pieces += bucket.size();
+}
+
 uint64_t BusyIntervals::add(uint64_t start_ns, uint64_t end_ns) {
   if (end_ns <= start_ns) return 0;
   const uint64_t last = (end_ns - 1) >> kBucketBits;

@@ -22,6 +22,9 @@ class BusyIntervals {
   static constexpr uint64_t kHorizonNs = 5'000'000'000;
 
   explicit BusyIntervals(Budget& budget) : budget_(&budget) {}
+  // Goes on as `other` would, with a part of the budget of its own.
+  BusyIntervals(const BusyIntervals& other);
+  BusyIntervals& operator=(const BusyIntervals&) = delete;
 
   // Adds [start_ns, end_ns). Returns how much of it lies in closed time, nanoseconds.
   uint64_t add(uint64_t start_ns, uint64_t end_ns);

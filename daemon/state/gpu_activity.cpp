@@ -27,6 +27,7 @@ uint32_t GpuActivities::get_device(const GpuUuid& uuid, const ProcessKey& proces
 BusyIntervals& GpuActivities::get_intervals(Device& device, Kind kind) {
   switch (kind) {
     case Kind::kKernel:
+    case Kind::kNcclKernel:
       return device.kernel;
     case Kind::kCopy:
       return device.copy;
@@ -50,6 +51,10 @@ void GpuActivities::add(uint32_t number, Kind kind, uint64_t start_ns, uint64_t 
   const auto start = static_cast<int64_t>(start_ns);
   facts.since_mono_ns = facts.newest_mono_ns == 0 ? start : std::min(facts.since_mono_ns, start);
   facts.newest_mono_ns = std::max(facts.newest_mono_ns, static_cast<int64_t>(end_ns));
+  if (kind == Kind::kNcclKernel && !device.without_nccl) device.without_nccl.emplace(device.busy);
+  if (kind != Kind::kNcclKernel && device.without_nccl) {
+    (void)device.without_nccl->add(start_ns, end_ns);
+  }
   (void)get_intervals(device, kind).add(start_ns, end_ns);  // late there is late here
   const uint64_t late_ns = device.busy.add(start_ns, end_ns);
   if (late_ns == 0) return;
@@ -77,6 +82,7 @@ void GpuActivities::expire(int64_t now_mono_ns) {
     for (BusyIntervals* busy : {&device.busy, &device.kernel, &device.copy, &device.graph}) {
       busy->rest();
     }
+    if (device.without_nccl) device.without_nccl->rest();
   }
 }
 
@@ -88,6 +94,7 @@ std::vector<GpuActivity> GpuActivities::list(std::vector<uint32_t>& numbers) con
     if (device.facts.newest_mono_ns == 0) continue;
     GpuActivity& row = activity.emplace_back(device.facts);
     row.busy_ns = device.busy.busy_ns();
+    row.without_nccl_ns = device.without_nccl ? device.without_nccl->busy_ns() : row.busy_ns;
     row.kernel_ns = device.kernel.busy_ns();
     row.copy_ns = device.copy.busy_ns();
     row.graph_ns = device.graph.busy_ns();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <vector>
 
@@ -29,7 +30,7 @@ class GpuActivities {
   static constexpr uint64_t kMaxAheadNs = 1'000'000'000;
   static constexpr uint32_t kNone = UINT32_MAX;
 
-  enum class Kind { kKernel, kCopy, kGraph };
+  enum class Kind { kKernel, kNcclKernel, kCopy, kGraph };
 
   explicit GpuActivities(DropCounters& drops) : drops_(drops) {}
   GpuActivities(const GpuActivities&) = delete;
@@ -60,6 +61,8 @@ class GpuActivities {
     BusyIntervals kernel;
     BusyIntervals copy;
     BusyIntervals graph;
+    // Like `busy`, without kernels of NCCL; empty until the first of those.
+    std::optional<BusyIntervals> without_nccl;
     uint64_t collected_ns = UINT64_MAX;  // the least of its sessions' since the last expire()
   };
   using Key = std::tuple<GpuUuid, ProcessKey, uint32_t>;

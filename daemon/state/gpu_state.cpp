@@ -225,8 +225,10 @@ void GpuStatistics::apply(Session& session, const KernelRecord& record, int64_t 
   show_launch(session, kernel, record, *place);
   add_duration(account, totals.duration, record.duration_ns);
   totals.estimated_launches += uint64_t{session.sample_every} * session.entry.row().window_weight;
-  activities_.add(place->device, GpuActivities::Kind::kKernel, record.start_mono_ns,
-                  record.duration_ns, now_mono_ns);
+  const bool is_nccl = session.process.kernels[kernel].row->name->is_nccl;
+  activities_.add(place->device,
+                  is_nccl ? GpuActivities::Kind::kNcclKernel : GpuActivities::Kind::kKernel,
+                  record.start_mono_ns, record.duration_ns, now_mono_ns);
   const bool is_node = record.graph_id != 0 || (record.flags & GPUPERF_KERNEL_FROM_GRAPH) != 0;
   if (is_node) ++totals.graph_launches;
   // A kernel that launches kernels gives them its own id, and no call of the CPU is behind them.

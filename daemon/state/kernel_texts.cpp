@@ -32,6 +32,7 @@ KernelTextPtr KernelTexts::get(const std::string& mangled, bool is_cut, uint32_t
       .serial = next_serial_++, .mangled = mangled, .full = demangle(mangled), .brief = {}};
   if (is_cut) text.full += "…";
   text.brief = shorten_kernel_name(text.full);
+  text.is_nccl = is_nccl_kernel(text.brief);
   cut_kernel_name(text.full, kMaxFullBytes);
   const size_t bytes = std::max(get_bytes(mangled, text), first_bytes);
   shares_.add({.uid = uid}, bytes - first_bytes);

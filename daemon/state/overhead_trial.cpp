@@ -4,8 +4,6 @@
 #include <cmath>
 #include <utility>
 
-#include "daemon/model/trace_event.h"
-
 namespace gpuperf {
 namespace {
 
@@ -82,9 +80,7 @@ std::vector<OverheadMeasurement> OverheadTrial::measure() const {
     std::vector<double> sorted = process.lost_ratios;
     std::ranges::sort(sorted);
     const uint32_t outside = count_outside(pairs);
-    const auto estimate = std::ranges::find_if(estimates_, [&process_key = key](const auto& entry) {
-      return is_same_process(entry.first, process_key);
-    });
+    const auto estimate = estimates_.find(key);
     measured.push_back({.process = key,
                         .owner = process.owner,
                         .ratio = (sorted[(pairs - 1) / 2] + sorted[pairs / 2]) / 2,

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "daemon/model/overhead_measurement.h"
+#include "daemon/model/trace_event.h"
 
 namespace gpuperf {
 
@@ -64,7 +65,7 @@ class OverheadTrial {
   void end_slice(Process& process) const;
 
   std::map<ProcessKey, Process> processes_;
-  std::map<ProcessKey, Estimate> estimates_;
+  std::map<ProcessKey, Estimate, ProcessOrder> estimates_;
   bool is_in_slice_ = false;
   bool is_observed_ = true;
   uint32_t slices_ = 0;

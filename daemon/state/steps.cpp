@@ -190,6 +190,7 @@ void Steps::add_ended(Process& process) {
     row.function_id = step.function_id;
     keep_newest(row.recent, step, kRecent);
     if (is_slow(step)) keep_newest(row.slow, step, kSlow);
+    on_step_(step);
   }
   ended_.clear();
 }

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -43,7 +44,9 @@ class Steps {
   static constexpr uint64_t kStallFloorNs = 1'000'000'000;
   static constexpr uint64_t kStallMinSteps = 20;
 
-  Steps(const Limits& limits, DropCounters& drops) : drops_(drops), limits_(limits) {}
+  // `on_step`: gets each step once it is complete, in the order of their ids.
+  Steps(const Limits& limits, DropCounters& drops, std::function<void(const Step&)> on_step)
+      : drops_(drops), on_step_(std::move(on_step)), limits_(limits) {}
   Steps(const Steps&) = delete;
   Steps& operator=(const Steps&) = delete;
 
@@ -77,6 +80,7 @@ class Steps {
 
   // Set once in the constructor.
   DropCounters& drops_;
+  const std::function<void(const Step&)> on_step_;
   // Loop thread only.
   ThreadChecker loop_thread_;
   Limits limits_;

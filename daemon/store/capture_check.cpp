@@ -95,6 +95,12 @@ void check_host_events(const Capture& capture, Checker& check) {
     check.optional("thread of a time", i, time.thread, capture.threads.size());
     check.optional("stack of a time", i, time.stack, capture.stacks.size());
   }
+  for (size_t i = 0; i < capture.steps.size(); ++i) {
+    const CaptureStep& step = capture.steps[i];
+    check.time("step", i, step.start_mono_ns, step.duration_ns);
+    check.optional("thread of a step", i, step.thread, capture.threads.size());
+    check.optional("function of a step", i, step.function, capture.functions.size());
+  }
   for (size_t i = 0; i < capture.gaps.size(); ++i) {
     const CaptureGap& gap = capture.gaps[i];
     check.time("gap", i, gap.start_mono_ns, gap.duration_ns);

@@ -82,6 +82,7 @@ void CaptureReader::take_head(const v1::StoredHead& head) {
   reserve(capture_.capture_sites, counts_.capture_sites(), 8);
   reserve(capture_.gpu_counters, counts_.gpu_counters(), 20);  // a UUID, and four columns
   reserve(capture_.thread_times, counts_.thread_times(), 7);
+  reserve(capture_.steps, counts_.steps(), 11);
 }
 
 void CaptureReader::take(const Piece& piece) {
@@ -131,6 +132,11 @@ void CaptureReader::take(const Piece& piece) {
     case StoredCapture::kThreadTimesFieldNumber:
       if (parse(piece, thread_times_)) take_thread_times(thread_times_);
       return;
+    case StoredCapture::kStepsFieldNumber: {
+      v1::StoredSteps steps;
+      if (parse(piece, steps)) take_steps(steps);
+      return;
+    }
     default:  // a later version's: nothing this one shows
       return;
   }
@@ -143,7 +149,8 @@ Result<Capture> CaptureReader::finish() {
       capture_.gaps.size() == counts_.gaps() &&
       capture_.capture_sites.size() == counts_.capture_sites() &&
       capture_.gpu_counters.size() == counts_.gpu_counters() &&
-      capture_.thread_times.size() == counts_.thread_times();
+      capture_.thread_times.size() == counts_.thread_times() &&
+      capture_.steps.size() == counts_.steps();
   if (!is_complete) fail("fewer or more events than it says");
   RETURN_IF_ERROR(problem_);
   if (const Status checked = check_capture(capture_); !checked.ok()) {

@@ -289,6 +289,24 @@ void append_thread_times(std::string& bytes, const std::vector<CaptureThreadTime
       });
 }
 
+void append_steps(std::string& bytes, const std::vector<CaptureStep>& steps) {
+  append_rows<v1::StoredSteps>(
+      bytes, StoredCapture::kStepsFieldNumber, std::span<const CaptureStep>(steps),
+      [](const CaptureStep& row, v1::StoredSteps& piece, Differences& before) {
+        piece.add_start_mono_ns(subtract(row.start_mono_ns, before.start_ns));
+        piece.add_duration_ns(row.duration_ns);
+        piece.add_thread(plus_one(row.thread));
+        piece.add_function(plus_one(row.function));
+        piece.add_phase(static_cast<uint32_t>(row.phase));
+        piece.add_phase_quality(static_cast<uint32_t>(row.phase_quality));
+        piece.add_duration_quality(static_cast<uint32_t>(row.duration_quality));
+        piece.add_tokens(row.tokens.value);
+        piece.add_tokens_quality(static_cast<uint32_t>(row.tokens.quality));
+        piece.add_sequences(row.sequences.value);
+        piece.add_sequences_quality(static_cast<uint32_t>(row.sequences.quality));
+      });
+}
+
 std::string write_gaps(const std::vector<CaptureGap>& gaps, TextNumbers& texts) {
   std::string bytes;
   append_rows<v1::StoredGaps>(
@@ -342,6 +360,7 @@ v1::StoredHead make_head(const Capture& capture, const CaptureRow& row) {
   head.mutable_counts()->set_capture_sites(capture.capture_sites.size());
   head.mutable_counts()->set_gpu_counters(capture.gpu_counters.size());
   head.mutable_counts()->set_thread_times(capture.thread_times.size());
+  head.mutable_counts()->set_steps(capture.steps.size());
   return head;
 }
 
@@ -352,9 +371,9 @@ Status check_count(const char* what, size_t count, size_t most) {
 }
 
 Status check_sizes(const Capture& capture) {
-  for (const size_t count :
-       {capture.calls.size(), capture.launches.size(), capture.work.size(), capture.waits.size(),
-        capture.gaps.size(), capture.gpu_counters.size(), capture.thread_times.size()}) {
+  for (const size_t count : {capture.calls.size(), capture.launches.size(), capture.work.size(),
+                             capture.waits.size(), capture.gaps.size(), capture.gpu_counters.size(),
+                             capture.thread_times.size(), capture.steps.size()}) {
     RETURN_IF_ERROR(check_count("events", count, kMaxCaptureEvents));
   }
   for (const size_t count :
@@ -404,6 +423,7 @@ Result<std::string> encode_capture(const Capture& capture, const CaptureRow& row
   append_launches(bytes, StoredCapture::kCaptureSitesFieldNumber, capture.capture_sites);
   append_gpu_counters(bytes, capture.gpu_counters);
   append_thread_times(bytes, capture.thread_times);
+  append_steps(bytes, capture.steps);
   RETURN_IF_ERROR(check_count("bytes", bytes.size() + kCaptureTrailerBytes, kMaxCaptureFileBytes));
   bytes += make_capture_trailer(bytes);
   return bytes;

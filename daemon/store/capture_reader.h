@@ -96,6 +96,7 @@ class CaptureReader {
   void take_gaps(const v1::StoredGaps& piece);
   void take_gpu_counters(const v1::StoredGpuCounters& piece);
   void take_thread_times(const v1::StoredThreadTimes& piece);
+  void take_steps(const v1::StoredSteps& piece);
 
   const size_t file_bytes_;
   Status problem_;

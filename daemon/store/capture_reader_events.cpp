@@ -116,6 +116,33 @@ void CaptureReader::take_thread_times(const v1::StoredThreadTimes& piece) {
   }
 }
 
+void CaptureReader::take_steps(const v1::StoredSteps& piece) {
+  const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
+  if (!check_block(
+          rows,
+          {piece.duration_ns_size(), piece.thread_size(), piece.function_size(), piece.phase_size(),
+           piece.phase_quality_size(), piece.duration_quality_size(), piece.tokens_size(),
+           piece.tokens_quality_size(), piece.sequences_size(), piece.sequences_quality_size()})) {
+    return;
+  }
+  Differences before;
+  const auto get_quality = [this](uint32_t value) {
+    return static_cast<StepQuality>(get_enum(value, kStepQualities - 1));
+  };
+  for (int i = 0; i < static_cast<int>(rows); ++i) {
+    capture_.steps.push_back(
+        {.start_mono_ns = add(before.start_ns, piece.start_mono_ns(i)),
+         .duration_ns = piece.duration_ns(i),
+         .thread = minus_one(piece.thread(i)),
+         .function = minus_one(piece.function(i)),
+         .phase = static_cast<StepPhase>(get_enum(piece.phase(i), kStepPhases - 1)),
+         .phase_quality = get_quality(piece.phase_quality(i)),
+         .duration_quality = get_quality(piece.duration_quality(i)),
+         .tokens = {piece.tokens(i), get_quality(piece.tokens_quality(i))},
+         .sequences = {piece.sequences(i), get_quality(piece.sequences_quality(i))}});
+  }
+}
+
 void CaptureReader::take_gaps(const v1::StoredGaps& piece) {
   const auto rows = static_cast<size_t>(piece.start_mono_ns_size());
   if (!check_block(rows, {piece.duration_ns_size(), piece.process_size(), piece.cause_size(),

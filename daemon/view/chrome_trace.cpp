@@ -92,7 +92,7 @@ class ChromeWriter {
 
   std::string write() {
     const size_t slices = capture_.calls.size() + capture_.launches.size() + capture_.work.size() +
-                          capture_.waits.size();
+                          capture_.waits.size() + capture_.steps.size();
     out_.reserve(slices * kBytesPerSlice +
                  (binds_ids_ ? 0 : capture_.work.size() * kBytesPerArrow) + stacks_json_.size() +
                  65'536);
@@ -173,6 +173,9 @@ class ChromeWriter {
       case SliceKind::kWork:
         append_work(capture_.work[slice.index]);
         break;
+      case SliceKind::kStep:
+        append_step(capture_.steps[slice.index]);
+        break;
       case SliceKind::kGap:
         append_gap(capture_.gaps[slice.index]);
         break;
@@ -198,6 +201,7 @@ class ChromeWriter {
     } else {
       out_ += slice.kind == SliceKind::kLaunch ? "launch"
               : slice.kind == SliceKind::kWait ? "wait"
+              : slice.kind == SliceKind::kStep ? "step"
                                                : "missing";
     }
     out_ += '"';
@@ -306,6 +310,17 @@ class ChromeWriter {
     if (operation != nullptr) return *operation;
     const std::string* function = find_row(texts_.functions, launch.function);
     return function == nullptr ? "\"unknown call\"" : *function;
+  }
+
+  void append_step(const CaptureStep& step) {
+    if (const std::string* function = find_row(texts_.functions, step.function)) {
+      append_arg("function", *function);
+    }
+    append_arg("phase", to_json_text(get_step_phase_name(step.phase)));
+    if (step.tokens.quality != StepQuality::kUnknown) append_arg("tokens", step.tokens.value);
+    if (step.sequences.quality != StepQuality::kUnknown) {
+      append_arg("sequences", step.sequences.value);
+    }
   }
 
   void append_gap(const CaptureGap& gap) {

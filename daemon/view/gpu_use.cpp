@@ -4,10 +4,10 @@
 #include <array>
 #include <map>
 #include <set>
-#include <string_view>
 #include <tuple>
 #include <utility>
 
+#include "daemon/model/kernel_name.h"
 #include "daemon/view/rows.h"
 
 namespace gpuperf {
@@ -26,8 +26,7 @@ GpuUseKind find_kind(const Capture& capture, const CaptureWork& work) {
       break;
   }
   const CaptureKernel* kernel = find_row(capture.kernels, work.kernel);
-  const bool is_nccl =
-      kernel != nullptr && std::string_view(kernel->short_name).starts_with("nccl");
+  const bool is_nccl = kernel != nullptr && is_nccl_kernel(kernel->short_name);
   return is_nccl ? GpuUseKind::kCommunicating : GpuUseKind::kComputing;
 }
 

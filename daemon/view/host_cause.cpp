@@ -103,7 +103,11 @@ bool HostCauses::does_nothing(uint32_t of, const HostPiece& piece) const {
     const bool is_same = capture_.threads[i].process == capture_.threads[of].process;
     if (is_same && host_.has_call_in(i, begin_ns, end_ns)) return false;
   }
-  return true;
+  return std::ranges::none_of(capture_.steps, [&](const CaptureStep& step) {
+    const CaptureThread* thread = find_row(capture_.threads, step.thread);
+    return thread != nullptr && thread->process == capture_.threads[of].process &&
+           step.start_mono_ns < end_ns && step.start_mono_ns + step.duration_ns > begin_ns;
+  });
 }
 
 void HostCauses::explain_wait(const HostPiece& piece, const CaptureThreadTime& time,

@@ -27,8 +27,13 @@ HostTime::HostTime(const Capture& capture, PathTable& table)
   add_evidence();
 }
 
-// Calls are by thread, outer ones first: what is innermost at each moment.
+// Calls are by thread, outer ones first: what is innermost at each moment. A step is what the
+// program does: the calls and the stacks within it say more than its own call.
 void HostTime::add_segments() {
+  std::vector<bool> is_step(capture_.functions.size());
+  for (const CaptureStep& step : capture_.steps) {
+    if (step.function < is_step.size()) is_step[step.function] = true;
+  }
   const auto get_thread = [&](const NestedCall& call) {
     return call.call != kNoIndex ? capture_.calls[call.call].thread
                                  : capture_.launches[call.launch].thread;
@@ -60,7 +65,10 @@ void HostTime::add_segments() {
     }
     close_until(calls_[i].start_mono_ns);
     advance(calls_[i].start_mono_ns);
-    open.push_back(i);
+    const CaptureCall* call = find_row(capture_.calls, calls_[i].call);
+    const bool is_of_step =
+        call != nullptr && call->function < is_step.size() && is_step[call->function];
+    if (!open.empty() || !is_of_step) open.push_back(i);
   }
   close_until(UINT64_MAX);
 }

@@ -182,6 +182,9 @@ class PerfettoWriter {
       case SliceKind::kWork:
         add_work(slice.index);
         break;
+      case SliceKind::kStep:
+        add_step(capture_.steps[slice.index]);
+        break;
       case SliceKind::kGap:
         add_gap(capture_.gaps[slice.index]);
         break;
@@ -271,6 +274,18 @@ class PerfettoWriter {
     if (const std::string* operation = find_row(operations_, launch.operation)) return *operation;
     const CaptureFunction* function = find_row(capture_.functions, launch.function);
     return function == nullptr ? "unknown call" : std::string_view(function->name);
+  }
+
+  void add_step(const CaptureStep& step) {
+    set_category("step");
+    if (const CaptureFunction* function = find_row(capture_.functions, step.function)) {
+      set_text("function", function->name);
+    }
+    set_text("phase", get_step_phase_name(step.phase));
+    if (step.tokens.quality != StepQuality::kUnknown) set_number("tokens", step.tokens.value);
+    if (step.sequences.quality != StepQuality::kUnknown) {
+      set_number("sequences", step.sequences.value);
+    }
   }
 
   void add_gap(const CaptureGap& gap) {

@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string>
+#include <string_view>
 
 #include "daemon/view/escape.h"
 #include "daemon/view/html_table.h"
@@ -39,21 +41,22 @@ std::string join_stack(const TimeFinding& finding) {
   return text;
 }
 
-std::string list_parts(const ProcessTimeUse& use) {
+std::string list_parts(const std::array<uint64_t, kTimeCauses>& parts_ns, uint64_t all_ns,
+                       std::string_view caption) {
   std::vector<size_t> causes;
   for (size_t i = 0; i < kTimeCauses; ++i) {
-    if (use.parts_ns[i] > 0) causes.push_back(i);
+    if (parts_ns[i] > 0) causes.push_back(i);
   }
   std::ranges::stable_sort(causes, std::ranges::greater(),
-                           [&](size_t cause) { return use.parts_ns[cause]; });
+                           [&](size_t cause) { return parts_ns[cause]; });
   HtmlTable table({{"Wall time"}, {"Share", true}, {"Total µs", true}});
   for (const size_t cause : causes) {
     table.begin_row();
     table.add_text(describe_cause(static_cast<TimeCause>(cause)));
-    table.add_share(use.parts_ns[cause], use.wall_ns);
-    table.add_time(use.parts_ns[cause]);
+    table.add_share(parts_ns[cause], all_ns);
+    table.add_time(parts_ns[cause]);
   }
-  return table.finish("What the wall time went into; adds up to 100 %");
+  return table.finish(caption);
 }
 
 std::string list_findings(const Capture& capture, const ProcessTimeUse& use) {
@@ -80,6 +83,28 @@ std::string list_findings(const Capture& capture, const ProcessTimeUse& use) {
   return table.finish("What takes the time, and what to do");
 }
 
+std::string list_steps(const Capture& capture, const ProcessTimeUse& use) {
+  std::string html;
+  for (const StepUse& steps : use.steps) {
+    html += fmt::format("<p>{} {}</p>\n", escape_markup(summarise_steps(capture, steps)),
+                        escape_markup(describe_longest(capture, steps)));
+    html += list_parts(steps.parts_ns, steps.total_ns,
+                       "What the time of these steps went into; adds up to 100 %");
+    if (steps.differences.empty()) continue;
+    HtmlTable table({{"What"}, {"Longest step µs", true}, {"Others µs, on average", true}});
+    const size_t shown = std::min(steps.differences.size(), kMostFindings);
+    for (size_t i = 0; i < shown; ++i) {
+      const StepDifference& difference = steps.differences[i];
+      table.begin_row();
+      table.add_text(describe_finding(difference.finding));
+      table.add_time(difference.finding.time_ns);
+      table.add_time(difference.usual_ns);
+    }
+    html += table.finish("What the longest step spent more time on than the others");
+  }
+  return html;
+}
+
 }  // namespace
 
 std::string make_report_why(const Capture& capture) {
@@ -88,7 +113,9 @@ std::string make_report_why(const Capture& capture) {
   for (size_t i = 0; i < std::min(uses.size(), kMostProcesses); ++i) {
     html += fmt::format("<h3>{}</h3>\n<p>{}</p>\n", escape_markup(name_use(capture, uses[i])),
                         escape_markup(summarise_use(capture, uses[i])));
-    html += list_parts(uses[i]) + list_findings(capture, uses[i]);
+    html += list_parts(uses[i].parts_ns, uses[i].wall_ns,
+                       "What the wall time went into; adds up to 100 %");
+    html += list_findings(capture, uses[i]) + list_steps(capture, uses[i]);
   }
   if (uses.size() > kMostProcesses) {
     html += fmt::format("<p class=\"quiet\">{} more processes are not shown.</p>\n",

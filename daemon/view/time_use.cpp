@@ -1,12 +1,14 @@
 #include "daemon/view/time_use.h"
 
 #include <algorithm>
+#include <functional>
 #include <optional>
 #include <utility>
 
 #include "daemon/view/gpu_use.h"
 #include "daemon/view/host_cause.h"
 #include "daemon/view/rows.h"
+#include "daemon/view/step_groups.h"
 #include "daemon/view/time_groups.h"
 
 namespace gpuperf {
@@ -16,6 +18,8 @@ namespace {
 constexpr uint64_t kShortGapNs = 1'000'000;
 
 uint64_t get_end(const CaptureLaunch& launch) { return launch.start_mono_ns + launch.duration_ns; }
+
+using TakePiece = std::function<void(const TimePiece&)>;
 
 class TimeExplainer {
  public:
@@ -37,13 +41,15 @@ class TimeExplainer {
   ProcessTimeUse explain_without_work(uint32_t process);
 
  private:
-  void add_all(const GpuUse& use, TimeGroups& groups);
-  void add_busy(const GpuStretch& stretch, TimeGroups& groups) const;
-  void add_idle(const GpuUse& use, const GpuStretch& stretch, TimeGroups& groups);
+  ProcessTimeUse add_up(uint32_t process, uint32_t device,
+                        const std::function<void(const TakePiece&)>& add);
+  void add_all(const GpuUse& use, const TakePiece& take);
+  void add_busy(const GpuStretch& stretch, const TakePiece& take) const;
+  void add_idle(const GpuUse& use, const GpuStretch& stretch, const TakePiece& take);
   void add_recorded(const GpuUse& use, TimeSpan gap, const CaptureLaunch* launch, bool is_first,
-                    TimeGroups& groups);
-  void add_launched(const GpuUse& use, TimeSpan time, uint32_t thread, TimeGroups& groups) const;
-  void add_host(TimeSpan gap, TimeSpan host, uint32_t thread, bool is_first, TimeGroups& groups);
+                    const TakePiece& take);
+  void add_launched(const GpuUse& use, TimeSpan time, uint32_t thread, const TakePiece& take) const;
+  void add_host(TimeSpan gap, TimeSpan host, uint32_t thread, bool is_first, const TakePiece& take);
   uint64_t find_known_since(uint32_t process, const CaptureLaunch* launch) const;
   std::optional<TimeSpan> find_missing(uint32_t process, const TimeSpan& time) const;
   uint32_t find_busiest_thread(uint32_t process);
@@ -56,7 +62,7 @@ class TimeExplainer {
   uint32_t last_thread_ = kNoIndex;             // that launched the work before
 };
 
-void TimeExplainer::add_busy(const GpuStretch& stretch, TimeGroups& groups) const {
+void TimeExplainer::add_busy(const GpuStretch& stretch, const TakePiece& take) const {
   const CaptureWork& work = capture_.work[stretch.work];
   TimePiece piece{
       .begin_ns = stretch.begin_ns,
@@ -72,7 +78,7 @@ void TimeExplainer::add_busy(const GpuStretch& stretch, TimeGroups& groups) cons
     piece.path = causes_.find_launch_path(*launch);
     piece.thread = launch->thread;
   }
-  groups.add(piece);
+  take(piece);
 }
 
 // From when on the work of a process is known that is launched: hits without work came before.
@@ -102,7 +108,7 @@ std::optional<TimeSpan> TimeExplainer::find_missing(uint32_t process, const Time
   return first;
 }
 
-void TimeExplainer::add_idle(const GpuUse& use, const GpuStretch& stretch, TimeGroups& groups) {
+void TimeExplainer::add_idle(const GpuUse& use, const GpuStretch& stretch, const TakePiece& take) {
   const CaptureWork* ended_by = find_row(capture_.work, stretch.work);
   const CaptureLaunch* launch =
       ended_by == nullptr ? nullptr : find_row(capture_.launches, ended_by->launch);
@@ -111,56 +117,56 @@ void TimeExplainer::add_idle(const GpuUse& use, const GpuStretch& stretch, TimeG
   if (is_first) {
     const uint64_t known_ns =
         std::clamp(find_known_since(use.process, launch), gap.begin_ns, gap.end_ns);
-    groups.add({.begin_ns = gap.begin_ns, .end_ns = known_ns, .reason = TimeReason::kEdge});
+    take({.begin_ns = gap.begin_ns, .end_ns = known_ns, .reason = TimeReason::kEdge});
     gap.begin_ns = known_ns;
   }
   while (gap.begin_ns < gap.end_ns) {
     const std::optional<TimeSpan> missing = find_missing(use.process, gap);
     const TimeSpan recorded{gap.begin_ns, missing ? missing->begin_ns : gap.end_ns};
     if (recorded.begin_ns < recorded.end_ns) {
-      add_recorded(use, recorded, launch, is_first, groups);
+      add_recorded(use, recorded, launch, is_first, take);
     }
     if (!missing) break;
-    groups.add({.begin_ns = missing->begin_ns,
-                .end_ns = missing->end_ns,
-                .reason = TimeReason::kNotRecorded});
+    take({.begin_ns = missing->begin_ns,
+          .end_ns = missing->end_ns,
+          .reason = TimeReason::kNotRecorded});
     gap.begin_ns = missing->end_ns;
   }
 }
 
 void TimeExplainer::add_recorded(const GpuUse& use, TimeSpan gap, const CaptureLaunch* launch,
-                                 bool is_first, TimeGroups& groups) {
+                                 bool is_first, const TakePiece& take) {
   const uint32_t thread = launch != nullptr ? launch->thread : last_thread_;
   if (thread >= capture_.threads.size()) {
-    groups.add({.begin_ns = gap.begin_ns, .end_ns = gap.end_ns, .reason = TimeReason::kNoLauncher});
+    take({.begin_ns = gap.begin_ns, .end_ns = gap.end_ns, .reason = TimeReason::kNoLauncher});
     return;
   }
   const uint64_t back_ns =
       launch == nullptr ? gap.end_ns : std::clamp(get_end(*launch), gap.begin_ns, gap.end_ns);
-  add_host(gap, {gap.begin_ns, back_ns}, thread, is_first, groups);
-  add_launched(use, {back_ns, gap.end_ns}, thread, groups);
+  add_host(gap, {gap.begin_ns, back_ns}, thread, is_first, take);
+  add_launched(use, {back_ns, gap.end_ns}, thread, take);
 }
 
 void TimeExplainer::add_launched(const GpuUse& use, TimeSpan time, uint32_t thread,
-                                 TimeGroups& groups) const {
+                                 const TakePiece& take) const {
   while (time.begin_ns < time.end_ns) {
     const auto other = busy_.find_other(use.process, use.device, time.begin_ns, time.end_ns);
     const uint64_t until_ns = other ? other->begin_ns : time.end_ns;
-    groups.add({.begin_ns = time.begin_ns,
-                .end_ns = until_ns,
-                .reason = TimeReason::kQueued,
-                .thread = thread});
+    take({.begin_ns = time.begin_ns,
+          .end_ns = until_ns,
+          .reason = TimeReason::kQueued,
+          .thread = thread});
     if (!other) break;
-    groups.add({.begin_ns = other->begin_ns,
-                .end_ns = other->end_ns,
-                .reason = TimeReason::kOthers,
-                .thread = thread});
+    take({.begin_ns = other->begin_ns,
+          .end_ns = other->end_ns,
+          .reason = TimeReason::kOthers,
+          .thread = thread});
     time.begin_ns = other->end_ns;
   }
 }
 
 void TimeExplainer::add_host(TimeSpan gap, TimeSpan host, uint32_t thread, bool is_first,
-                             TimeGroups& groups) {
+                             const TakePiece& take) {
   const std::optional<HostCauses::Sync> sync =
       is_first ? std::nullopt : causes_.find_sync(thread, gap.begin_ns);
   const bool is_short = gap.end_ns - gap.begin_ns <= kShortGapNs;
@@ -175,18 +181,18 @@ void TimeExplainer::add_host(TimeSpan gap, TimeSpan host, uint32_t thread, bool 
     }
     // A wait for work that began before the capture: the GPU may have been at it.
     if (is_first && piece.reason == TimeReason::kSyncCall) piece.reason = TimeReason::kEdge;
-    groups.add(piece);
+    take(piece);
   });
 }
 
-void TimeExplainer::add_all(const GpuUse& use, TimeGroups& groups) {
+void TimeExplainer::add_all(const GpuUse& use, const TakePiece& take) {
   last_thread_ = kNoIndex;
   for (const GpuStretch& stretch : use.stretches) {
     if (stretch.kind == GpuUseKind::kIdle) {
-      add_idle(use, stretch, groups);
+      add_idle(use, stretch, take);
       continue;
     }
-    add_busy(stretch, groups);
+    add_busy(stretch, take);
     const CaptureLaunch* launch = find_row(capture_.launches, capture_.work[stretch.work].launch);
     if (launch != nullptr) last_thread_ = launch->thread;
   }
@@ -194,16 +200,26 @@ void TimeExplainer::add_all(const GpuUse& use, TimeGroups& groups) {
 
 void TimeExplainer::add_idle_paths(const GpuUse& use, std::vector<PathWeight>& weights) {
   TimeGroups groups(capture_, table_);
-  add_all(use, groups);
+  add_all(use, [&](const TimePiece& piece) { groups.add(piece); });
   groups.add_idle_paths(table_, weights);
 }
 
 ProcessTimeUse TimeExplainer::explain(const GpuUse& use) {
+  return add_up(use.process, use.device, [&](const TakePiece& take) { add_all(use, take); });
+}
+
+// The pieces that `add` hands over, as a whole and by step.
+ProcessTimeUse TimeExplainer::add_up(uint32_t process, uint32_t device,
+                                     const std::function<void(const TakePiece&)>& add) {
   TimeGroups groups(capture_, table_);
-  add_all(use, groups);
-  ProcessTimeUse explained{
-      .process = use.process, .device = use.device, .wall_ns = capture_.duration_ns};
+  StepGroups steps(capture_, table_, process);
+  add([&](const TimePiece& piece) {
+    groups.add(piece);
+    steps.add(piece);
+  });
+  ProcessTimeUse explained{.process = process, .device = device, .wall_ns = capture_.duration_ns};
   groups.finish(explained);
+  explained.steps = steps.finish();
   return explained;
 }
 
@@ -221,21 +237,20 @@ uint32_t TimeExplainer::find_busiest_thread(uint32_t process) {
 }
 
 ProcessTimeUse TimeExplainer::explain_without_work(uint32_t process) {
-  TimeGroups groups(capture_, table_);
   const TimeSpan window{capture_.start_mono_ns, capture_.start_mono_ns + capture_.duration_ns};
   const uint32_t thread = find_busiest_thread(process);
-  if (!capture_.processes[process].is_injected) {
-    groups.add(
-        {.begin_ns = window.begin_ns, .end_ns = window.end_ns, .reason = TimeReason::kNotRecorded});
-  } else if (thread == kNoIndex) {
-    groups.add(
-        {.begin_ns = window.begin_ns, .end_ns = window.end_ns, .reason = TimeReason::kNothing});
-  } else {
-    add_host(window, window, thread, true, groups);
-  }
-  ProcessTimeUse explained{.process = process, .wall_ns = capture_.duration_ns};
-  groups.finish(explained);
-  return explained;
+  return add_up(process, kNoIndex, [&](const TakePiece& take) {
+    TimePiece whole{.begin_ns = window.begin_ns, .end_ns = window.end_ns};
+    if (!capture_.processes[process].is_injected) {
+      whole.reason = TimeReason::kNotRecorded;
+      take(whole);
+    } else if (thread == kNoIndex) {
+      whole.reason = TimeReason::kNothing;
+      take(whole);
+    } else {
+      add_host(window, window, thread, true, take);
+    }
+  });
 }
 
 }  // namespace

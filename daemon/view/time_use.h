@@ -92,6 +92,30 @@ struct TimeFinding {
   bool operator==(const TimeFinding&) const = default;
 };
 
+// What the longest step spent more on than the others.
+struct StepDifference {
+  TimeFinding finding;    // of the longest step
+  uint64_t usual_ns = 0;  // of the others, on average
+  bool operator==(const StepDifference&) const = default;
+};
+
+// The steps of one function and phase that the window has whole; of training, turns of the loop
+// (StepGroups).
+struct StepUse {
+  uint32_t function = kNoIndex;
+  StepPhase phase = StepPhase::kUnknown;
+  uint64_t steps = 0;
+  uint64_t total_ns = 0;
+  uint64_t median_ns = 0;
+  std::array<uint64_t, kTimeCauses> parts_ns{};  // of all; add up to total_ns
+  uint64_t longest_start_mono_ns = 0;
+  uint64_t longest_ns = 0;
+  uint64_t longest_tokens = 0;              // 0 = not known
+  uint64_t usual_tokens = 0;                // of the others, on average; 0 = not known
+  std::vector<StepDifference> differences;  // most first; empty: there is one step only
+  bool operator==(const StepUse&) const = default;
+};
+
 // One process on one GPU.
 struct ProcessTimeUse {
   uint32_t process = kNoIndex;
@@ -100,6 +124,7 @@ struct ProcessTimeUse {
   std::array<uint64_t, kTimeCauses> parts_ns{};  // add up to wall_ns
   TimeVerdict verdict = TimeVerdict::kUnknown;
   std::vector<TimeFinding> findings;  // what can be saved first; add up to wall_ns too
+  std::vector<StepUse> steps;         // most time first
   bool operator==(const ProcessTimeUse&) const = default;
 };
 

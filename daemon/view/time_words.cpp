@@ -226,6 +226,35 @@ std::string summarise_use(const Capture& capture, const ProcessTimeUse& use) {
   return text + fmt::format("; {} is not known.", part({kUnknown}));
 }
 
+std::string summarise_steps(const Capture& capture, const StepUse& use) {
+  const CaptureFunction* function = find_row(capture.functions, use.function);
+  const std::string name = function == nullptr ? "unknown call" : function->name;
+  const bool is_turn = use.phase == StepPhase::kTrain || use.phase == StepPhase::kOptimizer;
+  const std::string what =
+      is_turn ? fmt::format("turn{} of a training loop (from {} to {})", use.steps == 1 ? "" : "s",
+                            name, name)
+              : fmt::format("{}step{} ({})",
+                            use.phase == StepPhase::kUnknown
+                                ? ""
+                                : fmt::format("{} ", get_step_phase_name(use.phase)),
+                            use.steps == 1 ? "" : "s", name);
+  if (use.steps == 1) return fmt::format("1 {}, {}.", what, format_duration(use.total_ns));
+  return fmt::format("{} {}: half of them took at most {}.", use.steps, what,
+                     format_duration(use.median_ns));
+}
+
+std::string describe_longest(const Capture& capture, const StepUse& use) {
+  if (use.steps < 2) return "";
+  std::string text = fmt::format(
+      "The longest took {}, {} after the capture began", format_duration(use.longest_ns),
+      format_duration(use.longest_start_mono_ns - capture.start_mono_ns));
+  if (use.longest_tokens > 0 && use.longest_tokens != use.usual_tokens) {
+    text += fmt::format(", with {} tokens (the others: {} on average)", use.longest_tokens,
+                        use.usual_tokens);
+  }
+  return text + ".";
+}
+
 std::string describe_finding(const TimeFinding& finding) {
   const ReasonWords& words = find_words(finding.reason);
   if (finding.subject.empty() || words.text.empty()) return std::string(words.without_subject);

@@ -20,6 +20,11 @@ std::string_view get_verdict_text(TimeVerdict verdict);
 // "launch-bound: the GPU had work for 2.7 % of 5.000 s, and waited for the host for 95.1 %."
 std::string summarise_use(const Capture& capture, const ProcessTimeUse& use);
 
+// "Of 32 decode steps (llama_decode), half took at most 12.0 ms."
+std::string summarise_steps(const Capture& capture, const StepUse& use);
+// "The longest took 31.2 ms, 1.200 s into the capture." Empty where there is one only.
+std::string describe_longest(const Capture& capture, const StepUse& use);
+
 // "in cudnnBackendFinalize, on the CPU".
 std::string describe_finding(const TimeFinding& finding);
 // What else is known: who ended waits, what went before. Empty = nothing.

@@ -111,6 +111,7 @@ class TimelineMaker {
   Timeline make() {
     add_groups();
     add_threads();
+    add_steps();
     add_streams();
     add_gaps();
     add_lone_waits();
@@ -215,6 +216,19 @@ class TimelineMaker {
     }
   }
 
+  // They end after their call does: not among its thread's calls.
+  void add_steps() {
+    std::vector<std::vector<TraceSlice>> slices(capture_.threads.size() + 1);
+    collect(capture_.steps, SliceKind::kStep, slices);
+    for (uint32_t i = 0; i < capture_.threads.size(); ++i) {
+      const CaptureThread& thread = capture_.threads[i];
+      add_lanes(fmt::format("steps of {} ({})", thread.comm, thread.tid),
+                group_of_process(thread.process), std::move(slices[i]));
+    }
+    if (slices.back().empty()) return;
+    add_lanes("steps of unknown threads", unknown_group(), std::move(slices.back()));
+  }
+
   void add_streams() {
     std::vector<std::vector<TraceSlice>> slices(capture_.streams.size() + 1);
     for (uint32_t i = 0; i < capture_.work.size(); ++i) {
@@ -277,6 +291,13 @@ std::string make_function_name(const Capture& capture, uint32_t function) {
   return found == nullptr || found->name.empty() ? "unknown call" : found->name;
 }
 
+std::string make_step_name(const CaptureStep& step) {
+  std::string name(get_step_phase_name(step.phase));
+  if (step.phase == StepPhase::kUnknown) name = "step";
+  if (step.tokens.quality == StepQuality::kUnknown) return name;
+  return fmt::format("{}, {} token{}", name, step.tokens.value, step.tokens.value == 1 ? "" : "s");
+}
+
 }  // namespace
 
 Timeline make_timeline(const Capture& capture) { return TimelineMaker(capture).make(); }
@@ -302,6 +323,8 @@ std::string make_slice_name(const Capture& capture, const TraceSlice& slice) {
       }
       return get_work_name(capture, work);
     }
+    case SliceKind::kStep:
+      return make_step_name(capture.steps[slice.index]);
     case SliceKind::kGap:
       return "missing: " + capture.gaps[slice.index].cause;
   }

@@ -12,7 +12,7 @@
 namespace gpuperf {
 
 // What an index of a slice is of.
-enum class SliceKind : uint8_t { kCall, kLaunch, kWait, kWork, kGap };
+enum class SliceKind : uint8_t { kCall, kLaunch, kWait, kWork, kStep, kGap };
 
 struct TraceSlice {
   uint64_t start_mono_ns = 0;
@@ -57,13 +57,14 @@ struct Timeline {
 };
 
 // Processes and threads have their own ids as far as these are unlike; GPUs, streams and all else
-// have ids that no process can have. Calls, launches and waits of a thread share its track; work
-// that overlaps on one stream gets tracks beside the stream's.
+// have ids that no process can have. Calls, launches and waits of a thread share its track, its
+// steps have another; work that overlaps on one stream gets tracks beside the stream's.
 Timeline make_timeline(const Capture& capture);
 
 // Whether a flow leads from the work's launch to it: clocks that differ would turn it round.
 bool has_flow(const Capture& capture, const CaptureWork& work);
-// "cublasGemmEx", "Memcpy", "wait for stream", "copy host_to_device", "missing: records_lost".
+// "cublasGemmEx", "Memcpy", "wait for stream", "copy host_to_device", "decode, 8 tokens",
+// "missing: records_lost".
 std::string make_slice_name(const Capture& capture, const TraceSlice& slice);
 
 }  // namespace gpuperf

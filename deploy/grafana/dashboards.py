@@ -270,11 +270,13 @@ KERNELS = [
             "p99": ("s", quantile(0.99, "kernel_name", KERNEL, HOST)),
             "launch p99": ("s", quantile(0.99, "kernel_name", LATENCY, HOST))})]),
     ("Ranks that communicate", 8, [
-        lines("Ranks that are waited for", "percentunit", 8, "Share of the last 10 s that all other ranks on the host waited for this one alone. gpuperfctl nccl says why.",
+        lines("Exposed communication", "percentunit", 6, "Share of time in which each GPU ran nothing but kernels of NCCL: sent without computing meanwhile, or waited for a rank.",
+              (f"{busy(BUSY, HOST)} - {busy('gpuperf_gpu_busy_without_nccl_seconds_total', HOST)}", "{{instance}} GPU {{gpu}}"), reach=1),
+        lines("Ranks that are waited for", "percentunit", 6, "Share of the last 10 s that all other ranks on the host waited for this one alone. gpuperfctl nccl says why.",
               (top(10, f"max by (communicator, rank, cause) (gpuperf_nccl_late_ratio{{{HOST}}} > 0)"), "{{communicator}} rank {{rank}} {{cause}}"), reach=1),
-        lines("Time waited", "percentunit", 8, "For the last rank on the host, by recorded kernels.",
+        lines("Time waited", "percentunit", 6, "For the last rank on the host, by recorded kernels.",
               (top(10, total("communicator, rank", "gpuperf_nccl_wait_seconds_total", HOST + ',basis="gpu"')), "{{communicator}} rank {{rank}}"), reach=1),
-        lines("Bus bandwidth", "Bps", 8, "By the shortest kernel of the ranks on a host, with the factors of nccl-tests.",
+        lines("Bus bandwidth", "Bps", 6, "By the shortest kernel of the ranks on a host, with the factors of nccl-tests.",
               (top(10, ratio("communicator, operation", "gpuperf_nccl_bus_bytes_total", "gpuperf_nccl_bus_seconds_total", HOST)), "{{communicator}} {{operation}}"))]),
     ("Copies, graphs and memory", 8, [
         lines("Bytes copied", "Bps", 6, "As done by the GPUs, graphs included.", (total("kind", "gpuperf_gpu_copied_bytes_total", HOST), "{{kind}}")),

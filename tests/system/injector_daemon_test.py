@@ -606,12 +606,13 @@ class FinaliseTest(unittest.TestCase):
         self.assertEqual(len({row[0] for row in kernels}), len(kernels), "each has an id of its own")
         # What was launched, and over, within a phase. A thread may lose its CPU within its call.
         starts = [begun for begun, _ in phases]
-        call_ends = {call.correlation_id: call.end_unix_ns for call in calls}
+        calls_by_id = {call.correlation_id: call for call in calls}
 
-        def is_inside(number, start, end):
-            phase = bisect.bisect_right(starts, start) - 1
-            return phase >= 0 and max(end, call_ends[number]) < phases[phase][1]
-        self.assertEqual([row for row in true if is_inside(*row[:3]) and row[1:] not in recorded], [])
+        def is_inside(number, end):
+            call = calls_by_id[number]
+            phase = bisect.bisect_right(starts, call.start_unix_ns) - 1
+            return phase >= 0 and max(end, call.end_unix_ns) < phases[phase][1]
+        self.assertEqual([row for row in true if is_inside(row[0], row[2]) and row[1:] not in recorded], [])
         # What was running when a phase ended is counted, and nothing else was lost.
         losses = peer.last.status.losses
         self.assertEqual({cause for cause, count in losses.items() if count} - {"incomplete"}, set())

@@ -86,7 +86,7 @@ class OverheadTest(unittest.TestCase):
         self.assertEqual(row["overhead_measured"]["ratio"], measured["ratio"])
         self.assertTrue(0.5 <= row["overhead_correction"] <= 4)
         agrees = measured["low_ratio"] <= measured["estimated_ratio"] <= measured["high_ratio"]
-        self.assertEqual(row["overhead_correction"] == 1, agrees)
+        self.assertEqual(row["overhead_correction"] == 1, agrees, row)
         with urllib.request.urlopen(f"http://127.0.0.1:{self.daemon.port}/metrics", timeout=10) as page:
             text = page.read().decode()
         self.assertIn('gpuperf_overhead_measured_ratio{pod="",comm="injected"}', text)

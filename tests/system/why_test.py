@@ -15,7 +15,7 @@ MS = 1_000_000
 PROBES = ("cuLaunchKernel", "cuCtxSynchronize")
 PLANTED = ("planted_call", "planted_blocked_call")
 CONFIG = {"cuda_func_sym": {name: name for name in PROBES},
-          "custom_sym": {name: name for name in PLANTED},
+          "custom_sym": {**{name: name for name in PLANTED}, "planted_step": {"symbol": "planted_step", "role": "step"}},
           "libraries": {"cuda_func_sym": [str(FAKES / "libcuda.so*")],
                         "custom_sym": [str(WORKLOADS / "injected")]}}
 
@@ -29,7 +29,7 @@ class WhyTest(unittest.TestCase):
         self.pid = self.workload.process.pid
         self.workload.do("init")
         self.workload.do("launch 10 1")  # so that the library is found
-        for function in (*PROBES, *PLANTED):
+        for function in (*PROBES, *PLANTED, "planted_step"):
             self.daemon.wait_for_probe(function)
         wait_until("the session", lambda: [row for row in self.daemon.query("sessions", "list")
                                            if row["pid"] == self.pid
@@ -178,6 +178,31 @@ class WhyTest(unittest.TestCase):
                  if finding["text"].startswith("waiting for Python's global interpreter lock (GIL) in ")]
         self.assertIn(first, waits, json.dumps(process, indent=1))
         self.assert_near(process, sum(finding["time_ns"] for finding in waits), truth_ns)
+
+    def test_the_longest_step_is_compared_with_the_others(self):
+        truth = {}
+        capture = self.capture(lambda: truth.update(self.workload.do("idle lock 10 20 150")))
+        process = self.explain(capture)
+        (steps,) = process["steps"]
+        # All but the last, which no other follows within the capture.
+        self.assertEqual((steps["function"], steps["phase"]), ("planted_step", "unspecified"))
+        self.assertIn(steps["steps"], (19, 20), json.dumps(steps, indent=1))
+        self.assertEqual(sum(part["time_ns"] for part in steps["parts"]), steps["total_ns"])
+        self.assertGreater(steps["longest_ns"], 150 * MS)
+        self.assertLess(steps["median_ns"], 150 * MS)
+        first = steps["differences"][0]
+        self.assertIn("waiting for a lock or another thread in planted_lock", first["finding"]["text"],
+                      json.dumps(steps, indent=1))
+        self.assertGreater(first["finding"]["time_ns"] - first["usual_ns"], 100 * MS)
+        page = self.daemon.ctl("why", "--capture", capture).stdout
+        self.assertIn("The longest took ", page)
+        self.assertRegex(page, r"\+1[0-9]{2} ms .* waiting for a lock or another thread in planted_lock")
+        report = self.daemon.path / "report.html"
+        self.daemon.ctl("trace", "fetch", capture, "--format", "report", "--file", report)
+        self.assertIn("What the longest step spent more time on than the others", report.read_text(encoding="utf-8"))
+        trace = json.loads(self.daemon.ctl("trace", "fetch", capture, "--format", "chrome").stdout)
+        drawn = [event for event in trace["traceEvents"] if event.get("cat") == "step"]
+        self.assertEqual(len(drawn), steps["steps"])
 
     def test_why_takes_its_own_capture(self):
         self.workload.post("idle call 20 100")

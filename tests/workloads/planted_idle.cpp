@@ -113,6 +113,18 @@ GPUPERF_CAUSE(planted_read) {
   GPUPERF_STAYS(planted_read);
 }
 
+// Likewise.
+extern "C" __attribute__((noinline)) void planted_step(void (*cause)(uint64_t),
+                                                       uint64_t duration_ns, uint64_t* planted_ns) {
+  FakeWork work;
+  work.name = "planted_kernel";
+  (void)fake_launch(work, kMsNs, true);
+  (void)fake_synchronise();
+  const uint64_t begin_ns = now_ns();
+  cause(duration_ns);
+  *planted_ns += now_ns() - begin_ns;
+}
+
 std::string plant_idle(std::istream& line) {
   static const std::map<std::string, void (*)(uint64_t)> kCauses = {
       {"spin", planted_spin},   {"fault", planted_fault},
@@ -122,18 +134,15 @@ std::string plant_idle(std::istream& line) {
   std::string cause;
   uint64_t duration_ms = 0;
   uint64_t times = 0;
+  uint64_t longest_ms = 0;
   line >> cause >> duration_ms >> times;
+  if (!(line >> longest_ms)) longest_ms = duration_ms;
   const auto found = kCauses.find(cause);
   if (found == kCauses.end()) return "{\"error\": \"no such cause\"}";
   uint64_t planted_ns = 0;
   for (uint64_t i = 0; i < times; ++i) {
-    FakeWork work;
-    work.name = "planted_kernel";
-    (void)fake_launch(work, kMsNs, true);
-    (void)fake_synchronise();
-    const uint64_t begin_ns = now_ns();
-    found->second(duration_ms * kMsNs);
-    planted_ns += now_ns() - begin_ns;
+    const uint64_t length_ms = i == times / 2 ? longest_ms : duration_ms;
+    planted_step(found->second, length_ms * kMsNs, &planted_ns);
   }
   FakeWork last;  // that ends the last gap
   last.name = "planted_kernel";

@@ -106,9 +106,9 @@ class Call {
     ++t_depth;
     call_.is_driver = is_driver;
     call_.callback_id = callback_id;
-    call_.correlation_id = ++g_correlation;
     call_.tid = static_cast<uint32_t>(syscall(SYS_gettid));
-    call_.start_unix_ns = read_unix_ns();
+    call_.start_unix_ns = read_unix_ns();  // first: what comes later has a later id
+    call_.correlation_id = ++g_correlation;
     if (const FakeTools* tools = g_tools.load()) tools->on_enter(call_);
   }
   ~Call() {

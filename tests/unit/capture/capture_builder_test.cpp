@@ -447,6 +447,44 @@ TEST_F(CaptureBuilderTest, LossesAreGapsAndMakeFarMatchesDoubtful) {
   EXPECT_EQ(capture.launches[0].match, LaunchMatch::kAmbiguous);
 }
 
+TEST_F(CaptureBuilderTest, HasTheStepsThatReachIntoTheWindow) {
+  const auto step = [&](uint64_t start_ns, uint64_t end_ns) {
+    recorder_.apply(Step{.process = kByProbe,
+                         .tid = 72,
+                         .function_id = kLinear,
+                         .start_mono_ns = start_ns,
+                         .returned_mono_ns = end_ns - 5,
+                         .completed_mono_ns = end_ns,
+                         .completed_quality = StepQuality::kExact,
+                         .phase = StepPhase::kDecode,
+                         .phase_quality = StepQuality::kDerived,
+                         .tokens = {8, StepQuality::kEstimated},
+                         .sequences = {3, StepQuality::kUnknown}});
+  };
+  step(100, 900);
+  step(3'000, 4'000);  // handed on before the one that is earlier
+  step(1'000, 2'000);
+  step(9'000, 9'500);
+  CaptureScope scope{.start_mono_ns = 1'500, .end_mono_ns = 9'000};
+
+  const Capture capture = build(scope);
+
+  ASSERT_EQ(capture.steps.size(), 2u);
+  EXPECT_EQ(capture.steps[0], (CaptureStep{.start_mono_ns = 1'000,
+                                           .duration_ns = 1'000,
+                                           .thread = 0,
+                                           .function = 0,
+                                           .phase = StepPhase::kDecode,
+                                           .phase_quality = StepQuality::kDerived,
+                                           .duration_quality = StepQuality::kExact,
+                                           .tokens = {8, StepQuality::kEstimated},
+                                           .sequences = {3, StepQuality::kUnknown}}));
+  EXPECT_EQ(capture.steps[1].start_mono_ns, 3'000u);
+  EXPECT_EQ(capture.functions[0].name, "linear");
+  scope.cpu = false;
+  EXPECT_EQ(build(scope).steps.size(), 0u);
+}
+
 TEST_F(CaptureBuilderTest, SamplesAreAddedUpByKernelAndState) {
   kernel(5, 1'000, 500);
   const auto sample = [&](uint32_t name_id, uint32_t offset, uint32_t stall, uint32_t samples) {

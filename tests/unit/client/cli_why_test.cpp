@@ -97,6 +97,35 @@ Capture 7, 5.00 s. Again: gpuperfctl why --capture 7; everything: gpuperfctl tra
   EXPECT_THAT(daemon_.requests(), ElementsAre("ExplainCapture: id: 7 pid: 4242 limit: 3"));
 }
 
+TEST_F(CliWhyTest, TellsWhatTheLongestStepSpentMoreTimeOn) {
+  v1::ProcessTime& process = *daemon_.answers.explanation.mutable_processes(0);
+  process.clear_findings();
+  v1::StepsTime& steps = *process.add_steps();
+  steps.set_summary("32 decode steps (llama_decode): half of them took at most 12.0 ms.");
+  v1::TimeShare& part = *steps.add_parts();
+  part.set_share_ratio(0.8);
+  part.set_text("GPU computing");
+  steps.add_parts();
+  steps.mutable_parts(1)->set_share_ratio(0.2);
+  steps.mutable_parts(1)->set_text("GPU idle: host blocked");
+  steps.set_longest_summary("The longest took 31.2 ms, 1.200 s after the capture began.");
+  v1::StepDifference& difference = *steps.add_differences();
+  difference.mutable_finding()->set_time_ns(19'000'000);
+  difference.mutable_finding()->set_text("waiting for a lock or another thread in step");
+  difference.set_usual_ns(900'000);
+
+  const auto result = run({"why", "--capture", "7", "--pid", "4242"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out,
+              HasSubstr(R"(32 decode steps (llama_decode): half of them took at most 12.0 ms.
+   Their time: 80.0 % GPU computing, 20.0 % GPU idle: host blocked.
+   The longest took 31.2 ms, 1.200 s after the capture began.
+    MORE    IN IT  IN OTHERS  WHAT
++18.1 ms  19.0 ms     900 µs  waiting for a lock or another thread in step
+)"));
+}
+
 TEST_F(CliWhyTest, MakesACaptureOrFreezesTheRecorder) {
   EXPECT_EQ(run({"why", "--for", "2s", "--pod", "web-0"}).exit_code, 0);
   EXPECT_EQ(run({"why", "--since", "10s", "-o", "json"}).exit_code, 0);

@@ -182,13 +182,18 @@ TEST_F(GpuMetricsTest, ShowsDeviceMemoryOfRunningProcesses) {
 TEST_F(GpuMetricsTest, ShowsHowBusyEachGpuWas) {
   GpuMetrics metrics(drops_, 100, 100);
   report_.activity = {
-      {.uuid = {1}, .busy_ns = 2'000'000'000, .kernel_ns = 1'000'000'000},
+      {.uuid = {1},
+       .busy_ns = 2'000'000'000,
+       .without_nccl_ns = 1'500'000'000,
+       .kernel_ns = 1'000'000'000},
       {.process = {.pid = 1}, .busy_ns = 3'000'000'000},
       {.process = {.pid = 2}, .busy_ns = 4'000'000'000},
   };
 
   EXPECT_EQ(scrape(metrics, "gpuperf_gpu_busy_seconds_total"),
             (Samples{{"", 7}, {"GPU-01000000-0000-0000-0000-000000000000", 2}}));
+ EXPECT_EQ(scrape(metrics, "gpuperf_gpu_busy_without_nccl_seconds_total"),
+            (Samples{{"", 0}, {"GPU-01000000-0000-0000-0000-000000000000", 1.5}}));
   EXPECT_EQ(scrape(metrics, "gpuperf_gpu_kernel_busy_seconds_total"),
             (Samples{{"", 0}, {"GPU-01000000-0000-0000-0000-000000000000", 1}}));
 }

@@ -151,6 +151,7 @@ class PrometheusTest : public ::testing::Test {
     gpu.processes = {std::make_shared<const GpuProcessRow>(process)};
     gpu.activity = {{.uuid = {0xab},
                      .busy_ns = 4'000'000'000,
+                     .without_nccl_ns = 3'500'000'000,
                      .kernel_ns = 3'000'000'000,
                      .copy_ns = 2'000'000'000,
                      .graph_ns = 1'000'000'000}};

@@ -193,5 +193,30 @@ TEST(SnapshotBoardTest, NeverGivesAnOlderSnapshotThanBefore) {
   }
 }
 
+TEST(OverheadRowTest, CostsOfOneProcessAreOneRowInWhateverOrderTheyCome) {
+  const OverheadRow of_probes{.process = {.pid = 71, .start_boot_ns = 5'000'000'123},
+                              .ratio = 0.01,
+                              .hooks_ratio = 0.004,
+                              .thread_ratio = 0.02,
+                              .budget_ratio = 0.01,
+                              .correction = 1.5};
+  const OverheadRow of_cupti{.process = {.pid = 71, .start_boot_ns = 5'000'000'000},
+                             .ratio = 0.002,
+                             .cupti_ratio = 0.002,
+                             .budget_ratio = 0.01};
+  for (const bool cupti_first : {false, true}) {
+    Snapshot snapshot;
+    add_overhead(snapshot, cupti_first ? of_cupti : of_probes);
+    add_overhead(snapshot, cupti_first ? of_probes : of_cupti);
+
+    ASSERT_EQ(snapshot.overhead.size(), 1u);
+    EXPECT_DOUBLE_EQ(snapshot.overhead[0].ratio, 0.012);
+    EXPECT_EQ(snapshot.overhead[0].hooks_ratio, 0.004);
+    EXPECT_EQ(snapshot.overhead[0].cupti_ratio, 0.002);
+    EXPECT_EQ(snapshot.overhead[0].thread_ratio, 0.02);
+    EXPECT_EQ(snapshot.overhead[0].correction, 1.5);
+  }
+}
+
 }  // namespace
 }  // namespace gpuperf

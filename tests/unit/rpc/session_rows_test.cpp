@@ -244,6 +244,7 @@ TEST_F(GpuServiceTest, AnswersWithActivityAndCountsInStatus) {
   builder_.snapshot().gpu.lost_records[GPUPERF_SESSION_LOSS_SAMPLED] = 50;
   builder_.snapshot().gpu.activity = {{.uuid = {1},
                                        .busy_ns = 40,
+                                       .without_nccl_ns = 35,
                                        .kernel_ns = 30,
                                        .since_mono_ns = 100,
                                        .newest_mono_ns = 200,
@@ -258,7 +259,7 @@ TEST_F(GpuServiceTest, AnswersWithActivityAndCountsInStatus) {
   EXPECT_EQ(sessions.sessions_size(), 1);
   EXPECT_EQ(sessions.activity(0).ShortDebugString(), parse_text<v1::GpuActivity>(R"(
       gpu_uuid: "GPU-01000000-0000-0000-0000-000000000000" busy_ns: 40 kernel_ns: 30 span_ns: 100
-      pids: 2)")
+      pids: 2 without_nccl_ns: 35)")
                                                          .ShortDebugString());
   EXPECT_EQ(kernels.kernels_size(), 1);
   EXPECT_EQ(processes.processes_size(), 0);  // it has sent nothing yet

@@ -132,5 +132,22 @@ TEST(BusyIntervalsTest, GivesBackWhatItTookOfTheBudget) {
   EXPECT_LE(budget.pieces, BusyIntervals::kHorizonNs / 2'000'000);
 }
 
+TEST(BusyIntervalsTest, ACopyGoesOnByItselfAndCountsInTheBudget) {
+  BusyIntervals::Budget budget;
+  BusyIntervals busy(budget);
+  (void)busy.add(kBegin, kBegin + 10);
+  (void)busy.add(kBegin + 20, kBegin + 30);
+
+  BusyIntervals copy(busy);
+  EXPECT_EQ(budget.pieces, 4u);
+  (void)busy.add(kBegin + 5, kBegin + 25);
+  (void)copy.add(kBegin + 28, kBegin + 32);
+
+  EXPECT_EQ(busy.busy_ns(), 30u);
+  EXPECT_EQ(copy.busy_ns(), 22u);
+  copy.rest();
+  EXPECT_EQ(budget.pieces, 1u);
+}
+
 }  // namespace
 }  // namespace gpuperf

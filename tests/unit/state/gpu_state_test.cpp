@@ -422,11 +422,28 @@ TEST_F(GpuStateTest, MergesStreamsAndProcessesInTheBusyTimeOfAGpu) {
   EXPECT_EQ(report().activity,
             (std::vector<GpuActivity>{{.uuid = kGpu,
                                        .busy_ns = 1'600,
+                                       .without_nccl_ns = 1'600,
                                        .kernel_ns = 1'500,
                                        .copy_ns = 200,
                                        .since_mono_ns = static_cast<int64_t>(kOpenedNs),
                                        .newest_mono_ns = static_cast<int64_t>(kOpenedNs) + 1'600,
                                        .processes = {kProcess, other}}}));
+}
+
+TEST_F(GpuStateTest, TellsTimeInWhichOnlyKernelsOfNcclRan) {
+  SessionBatch batch = make_batch();
+  batch.names.push_back({.id = 3, .text = "_Z35ncclDevKernel_AllReduce_Sum_f32_RINGv"});
+  batch.kernels = {make_kernel(1, kOpenedNs, 1'000), make_kernel(2, kOpenedNs + 800, 1'000, 3)};
+  apply(batch);
+  EXPECT_EQ(report().activity[0].busy_ns, 1'800u);
+  EXPECT_EQ(report().activity[0].without_nccl_ns, 1'000u);
+
+  batch = make_batch();
+  batch.kernels = {make_kernel(3, kOpenedNs + 1'500, 100)};
+  batch.copies = {{.start_mono_ns = kOpenedNs + 1'700, .duration_ns = 200, .place_id = 1}};
+  apply(batch);
+  EXPECT_EQ(report().activity[0].busy_ns, 1'900u);
+  EXPECT_EQ(report().activity[0].without_nccl_ns, 1'300u);
 }
 
 TEST_F(GpuStateTest, FollowsAGpuWithoutUuidByProcessAndOrdinal) {

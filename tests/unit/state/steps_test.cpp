@@ -84,7 +84,9 @@ class StepStateTest : public testing::Test {
   }
 
   DropCounters drops_;
-  Steps steps_{{.max_processes = 2}, drops_};
+  std::vector<Step> completed_;
+  Steps steps_{
+      {.max_processes = 2}, drops_, [this](const Step& step) { completed_.push_back(step); }};
 };
 
 TEST_F(StepStateTest, EndsAStepWhenItsThreadHasTheResults) {
@@ -101,6 +103,7 @@ TEST_F(StepStateTest, EndsAStepWithItsCallWhenNothingWaitsForIt) {
 
   steps_.expire(static_cast<int64_t>(113 * kOneMs + StepAssembly::kHoldNs));
   EXPECT_EQ(find_row()->recent.size(), 2u);
+  EXPECT_TRUE(std::ranges::equal(completed_, find_row()->recent)) << "each is handed on, once";
 }
 
 TEST_F(StepStateTest, TellsPhasesApartByTheTokensOfEachSequence) {

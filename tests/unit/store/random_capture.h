@@ -159,6 +159,19 @@ class RandomCapture {
                                       .waker_pid = static_cast<uint32_t>(below(3)),
                                       .waker_tid = static_cast<uint32_t>(below(5))});
     }
+    time_ns = capture.start_mono_ns;
+    const auto quality = [this] { return static_cast<StepQuality>(below(kStepQualities)); };
+    for (size_t i = 0; i < sizes.gaps; ++i) {
+      capture.steps.push_back({.start_mono_ns = time_ns += below(20'000),
+                               .duration_ns = below(10'000),
+                               .thread = index(sizes.names),
+                               .function = index(sizes.names),
+                               .phase = static_cast<StepPhase>(below(kStepPhases)),
+                               .phase_quality = quality(),
+                               .duration_quality = quality(),
+                               .tokens = {below(5'000), quality()},
+                               .sequences = {below(300), quality()}});
+    }
     for (size_t i = 0; i < sizes.gaps; ++i) {
       capture.gaps.push_back({.start_mono_ns = capture.start_mono_ns + i,
                               .duration_ns = below(10'000),

@@ -166,6 +166,109 @@ TEST(TimeUseTest, SamplesSayWhereAThreadWasOnTheCpu) {
   EXPECT_EQ(use.findings[1].time_ns, 22 * kMs);
 }
 
+class StepUseTest : public ::testing::Test {
+ protected:
+  void add_step(uint64_t from_ms, uint64_t to_ms, StepPhase phase = StepPhase::kDecode,
+                uint64_t tokens = 0) {
+    gap_.made.steps.push_back({.start_mono_ns = gap_.at(0) + from_ms * kMs,
+                               .duration_ns = (to_ms - from_ms) * kMs,
+                               .thread = 0,
+                               .function = decode_,
+                               .phase = phase,
+                               .tokens = {tokens, StepQuality::kExact}});
+  }
+  static uint64_t get_part(const StepUse& use, TimeCause cause) {
+    return use.parts_ns[static_cast<size_t>(cause)] / kMs;
+  }
+
+  PlantedGap gap_;
+  uint32_t decode_ = gap_.add_function("llama_decode", "llama");
+};
+
+TEST_F(StepUseTest, TheTimeOfStepsAddsUpAndTheLongestIsComparedWithTheOthers) {
+  gap_.add_call(20, 50, gap_.add_function("cudnnBackendFinalize", "cudnn"));
+  add_step(0, 30, StepPhase::kDecode, 8);
+  add_step(30, 75, StepPhase::kDecode, 64);
+  add_step(75, 100, StepPhase::kDecode, 10);
+
+  const ProcessTimeUse whole = gap_.explain();
+
+  ASSERT_EQ(whole.steps.size(), 1u);
+  const StepUse& use = whole.steps[0];
+  EXPECT_EQ(use.function, decode_);
+  EXPECT_EQ(use.steps, 3u);
+  EXPECT_EQ(use.total_ns, 100 * kMs);
+  EXPECT_EQ(use.median_ns, 30 * kMs);
+  EXPECT_EQ(use.parts_ns, whole.parts_ns) << "they are all of the window";
+  EXPECT_EQ(use.longest_ns, 45 * kMs);
+  EXPECT_EQ(use.longest_start_mono_ns, gap_.at(30));
+  ASSERT_EQ(use.differences.size(), 1u) << "of 5 ms of code there were 10 and 5 in the others";
+  EXPECT_EQ(use.differences[0].finding.subject, "cudnnBackendFinalize");
+  EXPECT_EQ(use.differences[0].finding.time_ns, 40 * kMs);
+  EXPECT_EQ(use.differences[0].usual_ns, 5 * kMs);
+  EXPECT_EQ(summarise_steps(gap_.made, use),
+            "3 decode steps (llama_decode): half of them took at most 30.000 ms.");
+  EXPECT_EQ(describe_longest(gap_.made, use),
+            "The longest took 45.000 ms, 30.000 ms after the capture began, with 64 tokens (the "
+            "others: 9 on average).");
+}
+
+TEST_F(StepUseTest, StepsMayOverlapAndThoseBeyondTheWindowDoNotCount) {
+  gap_.made.steps.push_back({.start_mono_ns = gap_.at(0) - 1,
+                             .duration_ns = 50 * kMs,
+                             .thread = 0,
+                             .function = decode_,
+                             .phase = StepPhase::kDecode});
+  add_step(5, 15);
+  add_step(8, 12);
+  add_step(99, 101);
+
+  const StepUse use = gap_.explain().steps.at(0);
+
+  EXPECT_EQ(use.steps, 2u);
+  EXPECT_EQ(use.total_ns, 14 * kMs);
+  EXPECT_EQ(get_part(use, TimeCause::kGpuComputing), 7u);
+  EXPECT_EQ(get_part(use, TimeCause::kHostComputing), 7u);
+}
+
+TEST_F(StepUseTest, TrainingIsToldByTurnsFromOneBackwardPassToTheNext) {
+  add_step(10, 15, StepPhase::kTrain);
+  add_step(16, 18, StepPhase::kOptimizer);
+  add_step(40, 45, StepPhase::kTrain);
+  add_step(80, 85, StepPhase::kTrain);
+
+  const ProcessTimeUse whole = gap_.explain();
+
+  ASSERT_EQ(whole.steps.size(), 1u) << "the optimizer's steps are parts of the turns";
+  EXPECT_EQ(whole.steps[0].steps, 2u);
+  EXPECT_EQ(whole.steps[0].total_ns, 70 * kMs);
+  EXPECT_EQ(summarise_steps(gap_.made, whole.steps[0]),
+            "2 turns of a training loop (from llama_decode to llama_decode): half of them took at "
+            "most 30.000 ms.");
+}
+
+TEST_F(StepUseTest, OneStepIsComparedWithNone) {
+  add_step(0, 30);
+
+  const StepUse use = gap_.explain().steps.at(0);
+
+  EXPECT_TRUE(use.differences.empty());
+  EXPECT_EQ(summarise_steps(gap_.made, use), "1 decode step (llama_decode), 30.000 ms.");
+  EXPECT_EQ(describe_longest(gap_.made, use), "");
+}
+
+TEST_F(StepUseTest, WithinAStepItIsItsCodeThatTakesTheTime) {
+  const uint32_t encode = gap_.add_stack({CaptureBuilder::python("encode", "/app/tokenizer.py")});
+  for (uint64_t ms = 12; ms < 80; ms += 4) gap_.add_state(ms, 0, HostState::kOnCpuUser, encode);
+  gap_.add_call(10, 75, decode_);
+  add_step(10, 85);
+
+  const ProcessTimeUse use = gap_.explain();
+
+  EXPECT_EQ(use.findings[0].reason, TimeReason::kCode);
+  EXPECT_EQ(use.findings[0].subject, "encode (tokenizer.py)");
+}
+
 struct PlantedState {
   HostState state;
   std::vector<StackFrame> frames;

@@ -66,6 +66,27 @@ TEST(TimelineTest, NodesLieWithinTheirGraph) {
               ElementsAre(slice(0, 100, 0, SliceKind::kWork), slice(10, 90, 1, SliceKind::kWork)));
 }
 
+TEST(TimelineTest, StepsHaveATrackBesideTheirThread) {
+  Capture capture = make_example_capture();
+  capture.steps = {{.start_mono_ns = kWindowNs + 10'000,
+                    .duration_ns = 120'000,
+                    .thread = 0,
+                    .phase = StepPhase::kPrefill,
+                    .tokens = {37, StepQuality::kExact}},
+                   {.start_mono_ns = kWindowNs + 200'000, .duration_ns = 50'000, .thread = 0},
+                   {.start_mono_ns = kWindowNs + 300'000, .duration_ns = 1'000}};
+
+  const Timeline timeline = make_timeline(capture);
+
+  const TraceTrack& track = find_track(timeline, "steps of python3 (4711)");
+  EXPECT_THAT(track.slices, ElementsAre(slice(10, 120, 0, SliceKind::kStep),
+                                        slice(200, 50, 1, SliceKind::kStep)));
+  EXPECT_EQ(track.group, find_track(timeline, "python3 (4711)").group);
+  EXPECT_EQ(make_slice_name(capture, track.slices[0]), "prefill, 37 tokens");
+  EXPECT_EQ(make_slice_name(capture, track.slices[1]), "step");
+  EXPECT_EQ(find_track(timeline, "steps of unknown threads").slices.size(), 1u);
+}
+
 TEST(TimelineTest, BeginsWithTheEarliestEvent) {
   EXPECT_EQ(make_timeline(make_example_capture()).start_mono_ns, kWindowNs - 50'000);
   Capture capture;
