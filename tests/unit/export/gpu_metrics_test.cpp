@@ -192,7 +192,7 @@ TEST_F(GpuMetricsTest, ShowsHowBusyEachGpuWas) {
 
   EXPECT_EQ(scrape(metrics, "gpuperf_gpu_busy_seconds_total"),
             (Samples{{"", 7}, {"GPU-01000000-0000-0000-0000-000000000000", 2}}));
- EXPECT_EQ(scrape(metrics, "gpuperf_gpu_busy_without_nccl_seconds_total"),
+  EXPECT_EQ(scrape(metrics, "gpuperf_gpu_busy_without_nccl_seconds_total"),
             (Samples{{"", 0}, {"GPU-01000000-0000-0000-0000-000000000000", 1.5}}));
   EXPECT_EQ(scrape(metrics, "gpuperf_gpu_kernel_busy_seconds_total"),
             (Samples{{"", 0}, {"GPU-01000000-0000-0000-0000-000000000000", 1}}));
