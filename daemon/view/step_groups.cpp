@@ -10,6 +10,12 @@
 #include "daemon/view/rows.h"
 
 namespace gpuperf {
+namespace {
+
+// A smaller share of the longest step is no reason for its length.
+constexpr uint64_t kLeastShare = 100;
+
+}  // namespace
 
 StepGroups::StepGroups(const Capture& capture, const PathTable& table, uint32_t process)
     : capture_(capture), table_(table) {
@@ -98,7 +104,6 @@ void StepGroups::add(const TimePiece& piece) {
   }
 }
 
-// What the longest step spent more on than the others did on average.
 void StepGroups::compare(const ProcessTimeUse& longest, const ProcessTimeUse& others,
                          StepUse& use) {
   if (use.steps < 2) return;
@@ -110,7 +115,8 @@ void StepGroups::compare(const ProcessTimeUse& longest, const ProcessTimeUse& ot
     const auto usual = usual_ns.find({finding.reason, finding.subject});
     StepDifference difference{.finding = finding,
                               .usual_ns = usual == usual_ns.end() ? 0 : usual->second};
-    if (difference.usual_ns < finding.time_ns) use.differences.push_back(std::move(difference));
+    const uint64_t least_ns = difference.usual_ns + use.longest_ns / kLeastShare;
+    if (finding.time_ns > least_ns) use.differences.push_back(std::move(difference));
   }
   std::ranges::stable_sort(use.differences, std::ranges::greater(),
                            [](const StepDifference& difference) {

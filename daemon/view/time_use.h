@@ -92,7 +92,7 @@ struct TimeFinding {
   bool operator==(const TimeFinding&) const = default;
 };
 
-// What the longest step spent more on than the others.
+// What the longest step spent more on than the others: a hundredth of its length at least.
 struct StepDifference {
   TimeFinding finding;    // of the longest step
   uint64_t usual_ns = 0;  // of the others, on average
