@@ -185,4 +185,10 @@ std::string shorten_kernel_name(std::string_view demangled) {
   return name + hash;
 }
 
+bool is_nccl_kernel(std::string_view name) {
+  return name.find("ncclDevKernel") != std::string_view::npos ||
+         name.find("ncclSym") != std::string_view::npos ||
+         name.find("ncclKernel") != std::string_view::npos;
+}
+
 }  // namespace gpuperf

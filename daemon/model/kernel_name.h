@@ -16,8 +16,9 @@ namespace gpuperf {
 std::string shorten_kernel_name(std::string_view demangled);
 inline constexpr size_t kMaxShortNameBytes = 160;
 
-// By the name as shorten_kernel_name makes it: such as ncclDevKernel_AllReduce_Sum_f32_RING_LL.
-inline bool is_nccl_kernel(std::string_view short_name) { return short_name.starts_with("nccl"); }
+// By its name in any form: ncclDevKernel_AllReduce_Sum_f32_RING_LL, ncclSymkDevKernel_…;
+// ncclKernel_… before 2.19.
+bool is_nccl_kernel(std::string_view name);
 
 // At most `bytes`, cut at the end of a character, then "…".
 void cut_kernel_name(std::string& name, size_t bytes);

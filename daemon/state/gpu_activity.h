@@ -20,10 +20,10 @@ namespace gpuperf {
 //
 // Thread: loop only; times are passed in. Owns its GPUs, which never leave: their counters only
 // grow. Bounds: kMaxDevices, an eighth of which is kept for root's processes; further ones are not
-// followed, counted (kGpuDevicesFull). Of a GPU that is in use 230 KB and 8 bytes per interval of
-// the last 5 s (BusyIntervals). A record that says it ended later than kMaxAheadNs from now is not
-// believed (kGpuFutureRecords): one would close the time in which all others lie. What comes too
-// late is counted (kGpuLateRecords) and its length kept.
+// followed, counted (kGpuDevicesFull). Of a GPU that is in use 230 KB, or 290 KB where kernels of
+// NCCL run, and 8 bytes per interval of the last 5 s (BusyIntervals). A record that says it ended
+// later than kMaxAheadNs from now is not believed (kGpuFutureRecords): one would close the time in
+// which all others lie. What comes too late is counted (kGpuLateRecords) and its length kept.
 class GpuActivities {
  public:
   static constexpr size_t kMaxDevices = 128;

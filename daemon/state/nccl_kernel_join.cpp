@@ -1,20 +1,11 @@
 #include "daemon/state/nccl_kernel_join.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
+#include "daemon/model/kernel_name.h"
+
 namespace gpuperf {
-namespace {
-
-// ncclDevKernel_AllReduce_Sum_f32_RING_LL, ncclSymkDevKernel_…; ncclKernel_… before 2.19.
-bool is_nccl_kernel(std::string_view mangled) {
-  return mangled.find("ncclDevKernel") != std::string_view::npos ||
-         mangled.find("ncclSym") != std::string_view::npos ||
-         mangled.find("ncclKernel") != std::string_view::npos;
-}
-
-}  // namespace
 
 struct NcclKernelJoin::Session final : SessionFollower {
   Session(NcclKernelJoin& its_join, SessionEntry& entry)

@@ -50,6 +50,17 @@ TEST(KernelNameTest, KeepsTheClassTemplateThatTellsMembersApart) {
             "scan<Policy<float>::Sm90>");
 }
 
+TEST(KernelNameTest, KnowsKernelsOfNcclByTheirNamesInAnyForm) {
+  for (const char* name :
+       {"ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096>)",
+        "_Z35ncclDevKernel_AllReduce_Sum_f32_RINGv", "ncclSymkDevKernel_AllGather_ST",
+        "ncclKernel_SendRecv_RING_SIMPLE_Sum_int8_t"}) {
+    EXPECT_TRUE(is_nccl_kernel(name)) << name;
+  }
+  EXPECT_FALSE(is_nccl_kernel("void copy_to_nccl_buffer<float>(float*)"));
+  EXPECT_FALSE(is_nccl_kernel(""));
+}
+
 TEST(KernelNameTest, LeavesPlainNamesAsTheyAre) {
   for (const char* name : {"ampere_sgemm_128x64_tn", "ncclDevKernel_AllReduce_Sum_bf16_RING_LL",
                            "triton_poi_fused_add_0", "_ZBroken", ")", "f(", "<>", "operator<",
