@@ -164,10 +164,12 @@ class NcclTest(unittest.TestCase):
         self.daemon.wait_attached(*FUNCTIONS)
         self.daemon.stop()
         self.daemon.start()
-        rows = wait_until("both ranks", lambda: len(self.daemon.query("nccl")) == 2 and self.daemon.query("nccl"))
 
-        self.assertEqual(sorted(row["local_ranks"][0]["rank"] for row in rows), [0, 1])
-        for row in rows:
+        def find_ranks():  # their environment is read after their first calls
+            rows = self.daemon.query("nccl")
+            return rows if {row["local_ranks"][0]["rank"] for row in rows} == {0, 1} else None
+
+        for row in wait_until("both ranks", find_ranks):
             self.assertFalse(row["identified"])
             self.assertTrue(row["ranks_inferred"] and row["local_ranks"][0]["rank_inferred"])
             self.assertEqual(row["ranks"], 2)
