@@ -9,6 +9,7 @@
 #include "bpf/call_report.bpf.h"
 #include "bpf/call_state.bpf.h"
 #include "bpf/hooked_call.bpf.h"
+#include "bpf/operator_call.bpf.h"
 #include "bpf/own_stack.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
@@ -313,6 +314,16 @@ int probe_count(struct pt_regs *ctx)
 	if (cell && function) {
 		__sync_fetch_and_add(&cell->untimed, 1); /* before calls, so that in flight is never negative */
 		cells_count_call(cell, function);
+	}
+	if (function && function->flags & GPUPERF_FN_OPERATOR) {
+		struct operator_entry entry = {
+			.params = PT_REGS_PARM1(ctx),
+			.tensor = PT_REGS_PARM2(ctx),
+			.function_id = function_id,
+			.layout = cookie >> GPUPERF_COOKIE_CONDITION_SHIFT,
+		};
+
+		report_operator(&entry);
 	}
 	return 0;
 }

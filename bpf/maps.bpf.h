@@ -314,6 +314,14 @@ struct {
 	__type(value, struct gpuperf_counts_room);
 } empty_counts_room GPUPERF_MAP;
 
+/* Index of a tensor layout -> where its fields lie. */
+struct {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, GPUPERF_TENSOR_LAYOUTS);
+	__type(key, __u32);
+	__type(value, struct gpuperf_tensor_layout);
+} tensor_layouts GPUPERF_MAP;
+
 /* Lane -> the generation whose hits count. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY);

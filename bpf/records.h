@@ -30,6 +30,10 @@
 #define GPUPERF_WAITS 3           /* longest waits kept per thread and reported per slow call */
 #define GPUPERF_WAIT_FRAMES 16    /* kernel frames of the waiting thread */
 #define GPUPERF_FILE_NAME_BYTES 32
+#define GPUPERF_TENSOR_LAYOUTS 16 /* builds of ggml with tensors of different layout, or other operations */
+#define GPUPERF_TENSOR_NAME_BYTES 32 /* longer names are cut */
+#define GPUPERF_ROUTED_TOKENS 64  /* of one operator whose experts are read */
+#define GPUPERF_ROUTED_EXPERTS 16 /* of one token */
 
 #include "bpf/stack_records.h"
 
@@ -57,6 +61,7 @@
 #define GPUPERF_FN_GRAPH_SHIFT 5  /* three bits: an enum gpuperf_graph_call, 0 = unrelated to graphs */
 #define GPUPERF_FN_GRAPH_MASK 7u
 #define GPUPERF_FN_REPORT 256u    /* every call is reported at its end: struct gpuperf_reported_call. Since 10. */
+#define GPUPERF_FN_OPERATOR 512u  /* f(params, tensor) of ggml: its entry says which operator begins. Since 11. */
 
 /* What a driver function does to a CUDA graph. Since 5. */
 enum gpuperf_graph_call {
@@ -77,9 +82,9 @@ enum gpuperf_graph_call {
  *   bits 0-23 function id, 24-47 lane, 48-55 generation, 56-63 condition
  * While there is more than one link, GPUPERF_LANE_CHANGING is set beside the generation in the lane's word: the
  * programs of both links then run on a hit, and must agree on which one counts it.
- * Condition (exit sites only): 0 = a jump that always leaves; 1 + the condition code of a conditional jump that leaves
+ * Condition of exit sites: 0 = a jump that always leaves; 1 + the condition code of a conditional jump that leaves
  * when taken (Intel SDM, "EFLAGS condition codes"); GPUPERF_CONDITION_RETURN = a return instruction, before which rax
- * holds the return value.
+ * holds the return value. Of entries of GPUPERF_FN_OPERATOR functions: 1 + index of the tensor layout, 0 = not known.
  */
 #define GPUPERF_COOKIE_FUNCTION_BITS 24
 #define GPUPERF_COOKIE_LANE_SHIFT 24
@@ -323,7 +328,9 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_ALARM = 13,         /* of the header alone: a cell's calls are to be judged now. Since 8. */
 	GPUPERF_RECORD_THREAD_TIME = 14,   /* Since 9. */
 	GPUPERF_RECORD_REPORTED_CALL = 15, /* Since 10. */
-	GPUPERF_RECORD_KINDS = 16
+	GPUPERF_RECORD_OPERATOR_CALL = 16, /* Since 11. */
+	GPUPERF_RECORD_ROUTING = 17,       /* Since 11. */
+	GPUPERF_RECORD_KINDS = 18
 };
 
 /* One call that passed its threshold. Producer: BPF at return, or the iterator over calls in flight, where
@@ -559,6 +566,50 @@ struct gpuperf_reported_call {
 	__u32 outermost;          /* function of the outermost of them; without one, its own */
 };
 
+/* Where the fields of a struct ggml_tensor lie, in bytes from its start. Producer: daemon. Since 11. */
+struct gpuperf_tensor_layout {
+	__u16 dimensions_at;      /* 8 bytes each, of 4 */
+	__u16 strides_at;         /* likewise */
+	__u16 operation_at;       /* 4 bytes */
+	__u16 sources_at;         /* addresses of the tensors it works on */
+	__u16 data_at;
+	__u16 name_at;
+	__u16 routed_operation;   /* number of MUL_MAT_ID */
+	__u16 pad;
+};
+
+/* A thread begins to work on an operator; the first thread of a pool speaks for all of it. Producer: BPF. Consumer:
+ * drain. Since 11. */
+struct gpuperf_operator_call {
+	struct gpuperf_record header;
+	__u64 start_mono_ns;
+	__u64 process_start_boot_ns;
+	__u64 lost;               /* operators not sent so far, of all processes: one that differs misses some before it */
+	__u32 pid;
+	__u32 tid;
+	__u32 function_id;
+	__u32 layout;             /* 1 + its index */
+	__u32 operation;
+	__u32 pad;
+	char name[GPUPERF_TENSOR_NAME_BYTES]; /* of the tensor it makes; cut, always with a NUL */
+};
+
+/* The experts that an operator's tokens go to, before its struct gpuperf_operator_call. Producer: BPF. Consumer:
+ * drain. Since 11. */
+struct gpuperf_routing {
+	struct gpuperf_record header;
+	__u64 process_start_boot_ns;
+	__u64 tokens;
+	__u32 pid;
+	__u32 tid;
+	__u32 function_id;
+	__u32 experts_per_token;  /* at most GPUPERF_ROUTED_EXPERTS */
+	__u32 read_tokens;        /* the first of them, whose experts follow */
+	__u32 pad;
+	char name[GPUPERF_TENSOR_NAME_BYTES];
+	__s32 experts[GPUPERF_ROUTED_TOKENS][GPUPERF_ROUTED_EXPERTS];
+};
+
 /* The last thread of a process that has cells is exiting. Producer: BPF. Since 1. */
 struct gpuperf_process_exit {
 	struct gpuperf_record header;
@@ -586,7 +637,9 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_CELLS_USER_FULL = 14, /* a user's share of the cells is used up: as CELLS_FULL */
 	GPUPERF_LOSS_HOOKED_CALLS = 15,   /* a process's hook counts could not be read, or at its end not all of them */
 	GPUPERF_LOSS_REPORT_RING_FULL = 16, /* a call is counted, but not reported */
-	GPUPERF_LOSS_COUNT = 17
+	GPUPERF_LOSS_OPERATORS_FULL = 17, /* an operator is counted, but not sent: the ring is kept for other reports */
+	GPUPERF_LOSS_OPERATOR_UNREAD = 18, /* likewise: its memory could not be read, or is not what it is taken for */
+	GPUPERF_LOSS_COUNT = 19
 };
 
 #ifdef __cplusplus

@@ -1,4 +1,5 @@
-// gpuperfctl steps [list|show]: what inference and training loops do, step by step.
+// gpuperfctl steps [list|show|operators|experts]: what inference and training loops do, step by
+// step.
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
@@ -20,6 +21,16 @@ constexpr ListCall<v1::ListStepProcessesRequest, v1::ListStepProcessesResponse, 
 constexpr ListCall<v1::ListStepsRequest, v1::ListStepsResponse, v1::Step> kListSteps = {
     .rows = &v1::ListStepsResponse::mutable_steps, .action = "list steps", .page_rows = 1000};
 
+constexpr ListCall<v1::ListStepOperatorsRequest, v1::ListStepOperatorsResponse, v1::StepOperator>
+    kListOperators = {.rows = &v1::ListStepOperatorsResponse::mutable_operators,
+                      .action = "list operators of steps",
+                      .page_rows = 1000};
+
+constexpr ListCall<v1::ListStepExpertsRequest, v1::ListStepExpertsResponse, v1::ExpertLayer>
+    kListExperts = {.rows = &v1::ListStepExpertsResponse::mutable_layers,
+                    .action = "list experts of steps",
+                    .page_rows = 1000};
+
 Result<std::string> draw_step_processes(Connection& connection, const View& view,
                                         const Options& options) {
   return draw_list(connection, view, options, kListStepProcesses, v1::ListStepProcessesRequest(),
@@ -38,6 +49,23 @@ Result<std::string> draw_steps(Connection& connection, const View& view, const O
                    slow_only ? "\nNo slow step yet. All: gpuperfctl steps list\n"
                              : "\nNo step yet. A step is a call of a function with a role: "
                                "docs/steps.md\n");
+}
+
+Result<std::string> draw_operators(Connection& connection, const View& view,
+                                   const Options& options) {
+  return draw_list(connection, view, options, kListOperators, v1::ListStepOperatorsRequest(),
+                   &render_step_operators,
+                   "\nNo operator matches. Without filters: gpuperfctl steps operators\n",
+                   "\nNo operator yet. They are known of inference on ggml's CPU backend, such as "
+                   "llama.cpp; why not of this one: gpuperfctl probes --function ggml_operator\n");
+}
+
+Result<std::string> draw_experts(Connection& connection, const View& view, const Options& options) {
+  return draw_list(connection, view, options, kListExperts, v1::ListStepExpertsRequest(),
+                   &render_step_experts,
+                   "\nNo layer with experts matches. Without filters: gpuperfctl steps experts\n",
+                   "\nNo layer with experts yet. They are known of models that run on ggml's CPU "
+                   "backend, such as llama.cpp: gpuperfctl steps operators\n");
 }
 
 Result<std::string> draw_one_step(Connection& connection, const View& view, uint64_t id) {
@@ -73,6 +101,30 @@ void declare_steps_list(CLI::App& steps, Invocation& invocation) {
   });
 }
 
+// A list without options of its own.
+using Draw = Result<std::string> (*)(Connection&, const View&, const Options&);
+
+void declare_steps_table(CLI::App& steps, Invocation& invocation, const std::string& name,
+                         const std::string& help, const google::protobuf::Descriptor& row,
+                         Draw draw) {
+  Options& options = invocation.options;
+  CLI::App& app = *steps.add_subcommand(name, help);
+  add_process_flags(app, options);
+  add_function_flags(app, options);
+  add_sort_flag(app, options, list_sort_fields(row));
+  add_limit_flag(app, options);
+  add_watch_flag(app, options);
+  app.callback([&steps, &invocation, &row, draw] {
+    refuse_list_flags(steps);
+    invocation.run = [&invocation, &row, draw]() -> Status {
+      RETURN_IF_ERROR(check_sort_field(row, invocation.options.sort));
+      return run_view(invocation, [&](Connection& connection, const View& view) {
+        return draw(connection, view, invocation.options);
+      });
+    };
+  });
+}
+
 void declare_steps_show(CLI::App& steps, Invocation& invocation) {
   CLI::App& app = *steps.add_subcommand("show", "Explain one step");
   const auto id = std::make_shared<uint64_t>(0);
@@ -100,6 +152,11 @@ void declare_steps(CLI::App& app, Invocation& invocation) {
   add_watch_flag(app, options);
   declare_steps_list(app, invocation);
   declare_steps_show(app, invocation);
+  declare_steps_table(app, invocation, "operators",
+                      "Show which operators steps spend their time on",
+                      *v1::StepOperator::descriptor(), &draw_operators);
+  declare_steps_table(app, invocation, "experts", "Show which experts the tokens of steps go to",
+                      *v1::ExpertLayer::descriptor(), &draw_experts);
   app.callback([&invocation] {
     if (invocation.run) return;  // a subcommand's callback came first
     invocation.run = [&invocation]() -> Status {

@@ -46,7 +46,8 @@ std::string describe_stall(const v1::StepProcess& row) {
                      format_duration(row.stall_ns()));
 }
 
-std::string describe_process(const v1::StepProcess& row) {
+template <typename Row>
+std::string describe_process(const Row& row) {
   return fmt::format("{} (pid {})", make_printable(row.comm()), row.pid());
 }
 
@@ -70,6 +71,24 @@ std::string describe_all(const std::vector<v1::StepProcess>& rows) {
       "100 at most {}.",
       describe_process(busiest), busiest.steps_per_second(), tokens,
       format_duration(busiest.p50_ns()), format_duration(busiest.p99_ns()));
+}
+
+std::string describe_operators(const std::vector<v1::StepOperator>& rows) {
+  const auto most = std::ranges::max_element(rows, {}, &v1::StepOperator::total_ns);
+  if (most->timed_calls() == 0) return "How long operators take is not known yet.";
+  return fmt::format("{} spends {} of its operators' time on {} of {}.", describe_process(*most),
+                     format_ratio(most->time_ratio()), make_printable(most->operation()),
+                     make_printable(most->tensor()));
+}
+
+// The most uneven layer.
+std::string describe_experts(const std::vector<v1::ExpertLayer>& rows) {
+  const auto worst = std::ranges::max_element(rows, {}, &v1::ExpertLayer::imbalance);
+  if (worst->imbalance() == 0) return "Where tokens go is not known yet.";
+  return fmt::format(
+      "{}: layer {} is the most uneven: expert {} gets {:.3g} times the mean of its {} experts.",
+      describe_process(*worst), make_printable(worst->layer()), worst->busiest_expert(),
+      worst->imbalance(), worst->expert_tokens_size());
 }
 
 // "64", "at least 2", "-".
@@ -168,6 +187,67 @@ std::string render_steps(const std::vector<v1::Step>& rows, const TextStyle& sty
                    {row.pod()}});
   }
   return table.take_text(style);
+}
+
+std::string render_step_operators(const std::vector<v1::StepOperator>& rows,
+                                  const TextStyle& style) {
+  Table table({{"PID", kRight},
+               {.title = "COMM", .shrink_to = 8},
+               {"OPERATION"},
+               {.title = "TENSOR", .shrink_to = 16},
+               {"CALLS", kRight},
+               {"TIME", kRight},
+               {"SHARE", kRight},
+               {"MEAN", kRight},
+               {.title = "STATE", .optional = true},
+               {.title = "CONTAINER", .optional = true},
+               {.title = "POD", .optional = true, .shrink_to = 12}});
+  for (const v1::StepOperator& row : rows) {
+    const bool is_other = row.operation().empty();
+    table.add_row(
+        {{std::to_string(row.pid())},
+         {row.comm()},
+         {is_other ? "others" : row.operation()},
+         {row.tensor()},
+         {format_count(row.calls())},
+         {row.timed_calls() == 0 ? "" : format_duration(row.total_ns())},
+         {row.timed_calls() == 0 ? "" : format_ratio(row.time_ratio())},
+         {row.timed_calls() == 0 ? "" : format_duration(row.total_ns() / row.timed_calls())},
+         {row.exited() ? "exited" : ""},
+         {row.container()},
+         {row.pod()}});
+  }
+  return (rows.empty() ? "" : describe_operators(rows) + "\n\n") + table.take_text(style);
+}
+
+std::string render_step_experts(const std::vector<v1::ExpertLayer>& rows, const TextStyle& style) {
+  Table table({{"PID", kRight},
+               {.title = "COMM", .shrink_to = 8},
+               {"LAYER", kRight},
+               {"TOKENS", kRight},
+               {"READ", kRight},
+               {"EXPERTS", kRight},
+               {"UNUSED", kRight},
+               {"BUSIEST", kRight},
+               {"OF THE MEAN", kRight},
+               {.title = "STATE", .optional = true},
+               {.title = "CONTAINER", .optional = true},
+               {.title = "POD", .optional = true, .shrink_to = 12}});
+  for (const v1::ExpertLayer& row : rows) {
+    table.add_row({{std::to_string(row.pid())},
+                   {row.comm()},
+                   {row.layer()},
+                   {format_count(row.tokens())},
+                   {format_count(row.read_tokens())},
+                   {std::to_string(row.expert_tokens_size())},
+                   {std::to_string(row.unused_experts())},
+                   {std::to_string(row.busiest_expert())},
+                   {fmt::format("{:.3g} x", row.imbalance())},
+                   {row.exited() ? "exited" : ""},
+                   {row.container()},
+                   {row.pod()}});
+  }
+  return (rows.empty() ? "" : describe_experts(rows) + "\n\n") + table.take_text(style);
 }
 
 std::string explain_step(const v1::GetStepResponse& response, uint64_t now_unix_ns,

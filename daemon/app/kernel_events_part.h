@@ -9,6 +9,7 @@
 #include "daemon/state/function_stats.h"
 #include "daemon/state/past_hooks.h"
 #include "daemon/state/shape_table.h"
+#include "daemon/state/step_operators.h"
 #include "daemon/state/steps.h"
 
 namespace gpuperf {
@@ -69,6 +70,7 @@ class KernelEventsPart final : public Part {
   PastHooks past_hooks_;
   ShapeTable shapes_;
   Steps steps_;
+  StepOperators operators_;
   std::shared_ptr<const InFlightCalls> in_flight_;
   std::vector<BoundLevel> levels_;  // of the kernel side, as last read
   int64_t totals_mono_ns_ = 0;      // when the kernel's totals last came in

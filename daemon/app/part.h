@@ -18,6 +18,7 @@
 #include "daemon/model/function.h"
 #include "daemon/model/overhead.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/model/tensor_layout.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/unwind/process_reader.h"
 
@@ -36,6 +37,7 @@ struct Core {
   const Settings settings;  // as at start; Part::apply_settings gets later ones
   SystemClock clock;
   FunctionRegistry registry{static_cast<uint32_t>(settings.stats.max_functions)};
+  TensorLayouts tensor_layouts;
   DropCounters drops;
   // Of others' processes; for whatever these can hold back.
   ProcessReader reader{{.on_late = [this](ProcessReader::Kind kind) {

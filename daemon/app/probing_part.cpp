@@ -44,7 +44,8 @@ Status ProbingPart::start() {
   }
   report->mechanism = get_mechanism_name(programs->mechanism());
   prober_ = std::make_unique<Prober>(
-      config_.make_plan(), core_.reader.make_files(), core_.registry, *programs, core_.drops,
+      config_.make_plan(), core_.reader.make_files(), core_.registry, core_.tensor_layouts,
+      *programs, core_.drops,
       Prober::Listeners{
           .on_report =
               [this](auto news) {

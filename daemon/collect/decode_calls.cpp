@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -279,6 +280,33 @@ Result<DecodedRecord> decode_reported_call(std::span<const std::byte> bytes) {
   return call;
 }
 
+Result<DecodedRecord> decode_operator_call(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_operator_call>(bytes));
+  return ReportedCall{.start_mono_ns = record.start_mono_ns,
+                      .process = {record.pid, record.process_start_boot_ns},
+                      .tid = record.tid,
+                      .function_id = record.function_id,
+                      .operator_call = std::make_shared<const OperatorCall>(OperatorCall{
+                          record.layout, record.operation, read_text(record.name), record.lost})};
+}
+
+Result<DecodedRecord> decode_routing(std::span<const std::byte> bytes) {
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_routing>(bytes));
+  if (record.experts_per_token > GPUPERF_ROUTED_EXPERTS ||
+      record.read_tokens > GPUPERF_ROUTED_TOKENS) {
+    return absl::InvalidArgumentError("BPF record of more experts than fit into it");
+  }
+  Routing routing{
+      .name = read_text(record.name), .tokens = record.tokens, .read_tokens = record.read_tokens};
+  for (const auto& experts : std::span(record.experts).first(record.read_tokens)) {
+    routing.experts.insert(routing.experts.end(), experts, experts + record.experts_per_token);
+  }
+  return ReportedCall{.process = {record.pid, record.process_start_boot_ns},
+                      .tid = record.tid,
+                      .function_id = record.function_id,
+                      .routing = std::make_shared<const Routing>(std::move(routing))};
+}
+
 Result<DecodedRecord> decode_graph(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_graph>(bytes));
   if (record.call > GPUPERF_GRAPH_DESTROYED) {
@@ -330,6 +358,10 @@ Decoder* find_decoder(uint32_t kind) {
       return decode_thread_time;
     case GPUPERF_RECORD_REPORTED_CALL:
       return decode_reported_call;
+    case GPUPERF_RECORD_OPERATOR_CALL:
+      return decode_operator_call;
+    case GPUPERF_RECORD_ROUTING:
+      return decode_routing;
     case GPUPERF_RECORD_SITE:
       return decode_site;
     case GPUPERF_RECORD_CHILD:

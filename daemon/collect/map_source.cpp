@@ -40,6 +40,10 @@ DropCause get_cause(gpuperf_loss loss) {
       return DropCause::kBpfStackState;
     case GPUPERF_LOSS_REPORT_RING_FULL:
       return DropCause::kBpfReportRingFull;
+    case GPUPERF_LOSS_OPERATORS_FULL:
+      return DropCause::kBpfOperatorsFull;
+    case GPUPERF_LOSS_OPERATOR_UNREAD:
+      return DropCause::kBpfOperatorUnread;
     case GPUPERF_LOSS_TRACE_RING_FULL:
       return DropCause::kBpfTraceRingFull;
     case GPUPERF_LOSS_CELLS_USER_FULL:

@@ -36,7 +36,7 @@ constexpr ProbeKeyRow kProbeKeys[] = {
      "one."},
     {"role",
      "What its calls say about the steps of an inference or training loop: step, step_part, "
-     "step_wait, backward or optimizer; see docs/steps.md. Then each call is reported."},
+     "step_wait, backward, optimizer or operator; see docs/steps.md. Then each call is reported."},
     {"probe", "false: the function is configured but disabled."},
     {"sample",
      "true: the function is probed in short windows only, and its other calls are estimated from "
@@ -274,7 +274,10 @@ const std::vector<BuiltInSection>& built_in_sections() {
        {"libtorch*.so*", "libc10*.so*"}},
       {"llama_func_sym",
        "Functions of llama.cpp: the steps of its inference loop.",
-       {"libllama.so*", "libllama.v*.so*"}},
+       {"libllama.*so*"}},
+      {"ggml_func_sym",
+       "Functions of ggml, which llama.cpp and others compute with: the operators of a step.",
+       {"libggml*.so*"}},
       {"custom_sym",
        "Any function, in the libraries listed in libraries.custom_sym or in the executables of "
        "watched processes.",

@@ -74,6 +74,12 @@ bool is_same_plan(const std::shared_ptr<const ArgumentPlan>& a,
 std::array<uint16_t, 4> get_shape_types(const ArgumentPlan* plan,
                                         const std::array<uint16_t, 4>& kept);
 
+// Whether its calls are operators of an inference engine: counted at their entry, which says what
+// they are.
+inline bool is_operator(const ArgumentPlan* plan) {
+  return plan != nullptr && plan->step_role == StepRole::kOperator;
+}
+
 // The number that was kept of a field that is no blob, as its type has it.
 int64_t get_number(const ArgumentField& field, uint64_t kept);
 

@@ -29,6 +29,7 @@ enum class Bound : size_t {
   kExitedRows,
   kShapes,
   kStepProcesses,
+  kOperatorProcesses,
   kHandleNames,
   kFiles,
   kMappingQueue,

@@ -162,6 +162,11 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kBpfReportRingFull, "bpf", "report_ring_full",
      "calls missing where each is reported, such as allocations and NCCL calls; statistics count "
      "them"},
+    {DropCause::kBpfOperatorsFull, "bpf", "operators_full",
+     "operators of inference engines missing in gpuperfctl steps operators, because they came "
+     "faster than they could be read"},
+    {DropCause::kBpfOperatorUnread, "bpf", "operator_unread",
+     "operators, or their experts, whose memory could not be read or is not what it was taken for"},
     {DropCause::kTraceTablesFull, "trace", "tables_full",
      "names, launch sites and stacks of captures beyond the limit: the events are kept without "
      "them"},

@@ -79,6 +79,8 @@ enum class DropCause : size_t {
   kMetricsKernelsFull,
   kBpfTraceRingFull,
   kBpfReportRingFull,
+  kBpfOperatorsFull,
+  kBpfOperatorUnread,
   kTraceTablesFull,
   kTraceCaptureFull,
   kSlowGpuSide,

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -221,6 +222,26 @@ struct TraceBatch {
   bool operator==(const TraceBatch&) const = default;
 };
 
+// What an operator of an inference engine is (StepRole::kOperator), or where its tokens go.
+struct OperatorCall {
+  uint32_t layout = 0;     // its number in TensorLayouts
+  uint32_t operation = 0;  // its number in that layout
+  std::string name;        // of the tensor it makes, as far as it was read
+  // Operators of all processes that were lost so far: another number than before means that some
+  // between the two are missing.
+  uint64_t lost = 0;
+  bool operator==(const OperatorCall&) const = default;
+};
+
+// The experts that the tokens of one operator go to.
+struct Routing {
+  std::string name;     // as in OperatorCall
+  uint64_t tokens = 0;  // of the operator
+  uint64_t read_tokens = 0;
+  std::vector<int32_t> experts;  // of the tokens that were read, each as many
+  bool operator==(const Routing&) const = default;
+};
+
 // One call of a function whose decoder asks for each (ArgumentPlan::report), at its end.
 struct ReportedCall {
   uint64_t start_mono_ns = 0;
@@ -234,6 +255,9 @@ struct ReportedCall {
   uint64_t stack_id = 0;                 // of a RawStack, from the call's caller on; 0 = none
   uint32_t depth = 0;                    // probed calls around it
   uint32_t outermost_id = 0;             // function of the outermost of them; without one, its own
+  // Of an operator, which has no duration: one of the two.
+  std::shared_ptr<const OperatorCall> operator_call;
+  std::shared_ptr<const Routing> routing;
   bool operator==(const ReportedCall&) const = default;
 };
 

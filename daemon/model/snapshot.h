@@ -24,6 +24,7 @@
 #include "daemon/model/qos.h"
 #include "daemon/model/self_report.h"
 #include "daemon/model/step.h"
+#include "daemon/model/step_operators.h"
 
 namespace gpuperf {
 
@@ -322,6 +323,7 @@ struct Snapshot {
   NcclReport nccl;
   std::map<uint64_t, StackPtr> nccl_stacks;  // of ranks' last calls, by id of the RawStack
   StepReport steps;
+  OperatorReport operators;
   std::vector<CaptureRow> captures;  // by id; stored ones of earlier runs included
   RecorderRow recorder;
   std::vector<InjectionWay> injection_ways;  // switched on

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include "daemon/model/step_role.h"
-
 namespace gpuperf {
 namespace {
 
@@ -17,6 +15,9 @@ constexpr StepRoleRow kRoles[] = {
     {StepRole::kBackward, "backward", "Each call is a step of phase train."},
     {StepRole::kOptimizer, "optimizer",
      "An operator of an optimizer: calls that follow each other are one step of phase optimizer."},
+    {StepRole::kOperator, "operator",
+     "ggml_cpu_extra_compute_forward of ggml, which begins each operator of a step: counted at its "
+     "entry, never timed by itself."},
 };
 
 }  // namespace
@@ -27,6 +28,13 @@ std::optional<StepRole> find_step_role(std::string_view name) {
   const auto* row = std::ranges::find(kRoles, name, &StepRoleRow::name);
   if (row == std::end(kRoles)) return std::nullopt;
   return row->role;
+}
+
+StepRole get_step_role(const FunctionList& functions, uint32_t function_id) {
+  if (function_id >= functions.size() || functions[function_id].arguments == nullptr) {
+    return StepRole::kNone;
+  }
+  return functions[function_id].arguments->step_role;
 }
 
 std::string_view get_step_phase_name(StepPhase phase) {

@@ -13,6 +13,7 @@
 
 #include "daemon/model/function.h"
 #include "daemon/model/histogram.h"
+#include "daemon/model/step_role.h"
 
 namespace gpuperf {
 
@@ -89,6 +90,9 @@ struct StepProcess {
   uint64_t stalled_mono_ns = 0;  // since when; 0 = it does not hang
   uint64_t stalls = 0;           // so far
 };
+
+// kNone where it has none.
+StepRole get_step_role(const FunctionList& functions, uint32_t function_id);
 
 // Steps of one function and phase over all processes, living and gone. Only grows.
 struct StepSeries {

@@ -15,6 +15,7 @@ enum class StepRole : uint8_t {
   kWait,
   kBackward,
   kOptimizer,
+  kOperator,  // of inference, within a step
 };
 
 struct StepRoleRow {

@@ -79,8 +79,9 @@ int64_t to_mono_ns(SteadyClock::time_point time) {
 
 }  // namespace
 
-Prober::Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
-               DropCounters& drops, Listeners listeners, FileSearch::Listeners search_listeners)
+Prober::Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, TensorLayouts& layouts,
+               Programs& programs, DropCounters& drops, Listeners listeners,
+               FileSearch::Listeners search_listeners)
     : registry_(registry),
       programs_(programs),
       drops_(drops),
@@ -88,6 +89,7 @@ Prober::Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Progr
       plan_(std::move(plan)),
       search_(std::move(proc), make_query(plan_), drops, std::move(search_listeners)),
       attacher_(programs),
+      layouts_(layouts, programs),
       notes_(programs),
       in_flight_(programs, "list_in_flight"),
       file_shares_({.total = kMaxFoundFiles,
@@ -354,7 +356,9 @@ void Prober::apply(const FileSearch::ScanBegan& /*began*/) {
     file = File{.path = file.path,
                 .fd = std::move(file.fd),
                 .owner_uid = file.owner_uid,
+                .device = file.device,
                 .unseen_scans = file.unseen_scans};
+    layouts_.forget({id});
     changed_ = true;
   }
 }
@@ -424,7 +428,10 @@ void Prober::apply(FileSearch::FileOpened file_opened) {
   File& file = files_[id];
   file.unseen_scans = 0;
   if (file.written) return;  // its turn comes with the scan at quiet_at
-  if (file.path.empty()) file.path = found.path;
+  if (file.path.empty()) {
+    file.path = found.path;
+    file.device = opened.identity.device;
+  }
   if (!file.fd.valid()) file.fd = std::move(opened.fd);
   const size_t before = file.wanted.size();
   file.wanted.insert(found.probes.begin(), found.probes.end());
@@ -476,6 +483,7 @@ void Prober::forget_unseen() {
   }
   if (unseen.empty()) return;
   notes_.detach(unseen);
+  layouts_.forget(unseen);
   attacher_.detach_files(unseen);  // together: the kernel lets a link go in 30 to 110 ms
   for (const int id : unseen) {
     if (writes_ && id > 0) writes_->remove(id);
@@ -502,10 +510,35 @@ void Prober::reconcile_stale(int file_id, File& file) {
   if (!read.ok()) {
     log_warn("library not read", {{"library", file.path}, {"error", std::string(read.message())}});
   }
+  learn_layout(file_id, file);
   take_writes();  // reading a large library takes a second; what is written meanwhile goes first
   if (file.written) return;
   reconcile(file_id, file);
   changed_ = true;
+}
+
+// Before the probes of the file, and of those whose tensors it describes, are put in.
+void Prober::learn_layout(int file_id, const File& file) {
+  const auto is_wanted = [this](uint32_t spec) {
+    return is_operator(plan_.config.probes[spec].arguments.get());
+  };
+  if (std::ranges::none_of(file.wanted, is_wanted)) return;
+  const std::string folder = file.path.substr(0, file.path.rfind('/') + 1);
+  for (const int id : layouts_.learn(file_id, {file.device, folder}, file.fd.get())) {
+    File& beside = files_.at(id);
+    if (!beside.written && !beside.outdated && !beside.stale) reconcile(id, beside);
+  }
+}
+
+void Prober::set_layout(int file_id, FileProbe& probe) const {
+  if (!is_operator(plan_.config.probes[probe.spec].arguments.get())) return;
+  const FileLayouts::Layout layout = layouts_.find(file_id);
+  probe.point.tensor_layout = static_cast<uint8_t>(layout.number);
+  probe.reason =
+      layout.number != 0
+          ? "an operator: timed by the one after it on its thread"
+          : "only counted: the fields of its tensors are not known, so nothing is read; " +
+                layout.fault;
 }
 
 void Prober::reconcile(int file_id, File& file) {
@@ -515,6 +548,7 @@ void Prober::reconcile(int file_id, File& file) {
   std::map<uint32_t, std::vector<ProbePoint>> desired;
   for (FileProbe& probe : file.probes) {
     if (!is_probed(probe.state)) continue;
+    set_layout(file_id, probe);
     if (is_suspended(probe)) {
       probe.state = ProbeState::kSuspended;
       probe.reason =

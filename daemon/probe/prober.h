@@ -21,7 +21,9 @@
 #include "daemon/model/drops.h"
 #include "daemon/model/self_report.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/model/tensor_layout.h"
 #include "daemon/probe/attach/attacher.h"
+#include "daemon/probe/attach/file_layouts.h"
 #include "daemon/probe/attach/file_probes.h"
 #include "daemon/probe/attach/hook_notes.h"
 #include "daemon/probe/attach/in_flight.h"
@@ -47,13 +49,13 @@ struct ProbePlan {
 // The probe thread: keeps exactly the probes that the configuration and the budget want in the
 // files that the search finds (FileSearch).
 //
-// Owns its thread between start and stop, the search and the probes. `programs`, `registry` and
-// `drops` must outlive it. Between two files the thread hears of what else there is. A file that
-// two full scans did not see any more loses its probes. Bounds: at most kMaxFoundFiles files, of
-// which kMaxFilesOfUser belong to one user other than root; a problem counts those left out. A
-// change of the configuration touches only what differs.
-// Copies of the injected library are found likewise, and the notes of their launch hooks probed
-// (HookNotes): those are no functions of the configuration.
+// Owns its thread between start and stop, the search and the probes. `programs`, `registry`,
+// `layouts` and `drops` must outlive it. Between two files the thread hears of what else there is.
+// A file that two full scans did not see any more loses its probes. Bounds: at most kMaxFoundFiles
+// files, of which kMaxFilesOfUser belong to one user other than root; a problem counts those left
+// out. A change of the configuration touches only what differs. Copies of the injected library are
+// found likewise, and the notes of their launch hooks probed (HookNotes): those are no functions of
+// the configuration.
 class Prober {
  public:
   using OnReport = std::function<void(std::shared_ptr<const ProbeReport>)>;
@@ -67,8 +69,9 @@ class Prober {
   };
 
   // `listeners` are called on the probe thread, `search_listeners` where FileSearch says.
-  Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, Programs& programs,
-         DropCounters& drops, Listeners listeners, FileSearch::Listeners search_listeners);
+  Prober(ProbePlan plan, ProcFiles proc, FunctionRegistry& registry, TensorLayouts& layouts,
+         Programs& programs, DropCounters& drops, Listeners listeners,
+         FileSearch::Listeners search_listeners);
   ~Prober();
   Prober(const Prober&) = delete;
   Prober& operator=(const Prober&) = delete;
@@ -102,6 +105,7 @@ class Prober {
     FileProbes known;
     std::set<uint32_t> wanted;  // positions in the configuration, by every path it was seen at
     uint32_t owner_uid = 0;
+    uint64_t device = 0;                                   // FileIdentity::device
     std::vector<FileProbe> probes;                         // as they are
     std::map<uint32_t, std::vector<ProbePoint>> attached;  // by function
     std::map<uint32_t, std::string> refused;               // by function: why the kernel did
@@ -157,6 +161,8 @@ class Prober {
   void reconcile_all();
   void reconcile_stale(int file_id, File& file);
   void reconcile(int file_id, File& file);
+  void learn_layout(int file_id, const File& file);
+  void set_layout(int file_id, FileProbe& probe) const;
   void change_points(const ProbedFile& probed, File& file,
                      const std::map<uint32_t, std::vector<ProbePoint>>& desired);
   void tell_functions(const File& file);
@@ -188,6 +194,7 @@ class Prober {
   bool is_root_searched_ = false;  // those of root, at least
   std::vector<std::function<void()>> awaiting_root_;  // to be answered then
   Attacher attacher_;
+  FileLayouts layouts_;
   HookNotes notes_;
   gpuperf_launch_reports launch_reports_ = GPUPERF_LAUNCHES_NONE;
   InFlightReader in_flight_;

@@ -20,6 +20,7 @@
 #include "daemon/rpc/session_list.h"
 #include "daemon/rpc/shape_list.h"
 #include "daemon/rpc/step_list.h"
+#include "daemon/rpc/step_operator_list.h"
 #include "daemon/rpc/to_proto.h"
 #include "daemon/rpc/watch_stream.h"
 #include "daemon/store/capture_proto.h"
@@ -56,6 +57,17 @@ void fill_page(SnapshotPages& pages, const SnapshotPages::Place& place, const v1
   if (offset < items.size()) {
     response.set_next_page_token(pages.make_token(place, offset, request_key));
   }
+}
+
+// A page of what `list` makes of the snapshot that the page belongs to.
+template <typename Request, typename Response, typename Row, typename List>
+Status list_page(SnapshotPages& pages, const Request& request, Response& response,
+                 google::protobuf::RepeatedPtrField<Row>& rows, List list) {
+  const std::string key = make_request_key(request);
+  ASSIGN_OR_RETURN(const ListPlace place, pages.find_place(request.page(), key));
+  const std::vector<Row> all = list(*place.snapshot);
+  fill_page(pages, place, request.page(), key, all, response, rows);
+  return absl::OkStatus();
 }
 
 // Has `read` done by the queue, and answers with it.
@@ -199,56 +211,6 @@ Status ObserveService::list_sessions(const v1::ListSessionsRequest& request,
   return absl::OkStatus();
 }
 
-Status ObserveService::list_memory(const v1::ListMemoryRequest& request,
-                                   v1::ListMemoryResponse& response) {
-  const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
-  const std::vector<v1::ProcessMemory> rows = gpuperf::list_memory(
-      *place.snapshot, RowFilter(request.filter()), request.with_sites(), request.only_leaks());
-  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_processes());
-  return absl::OkStatus();
-}
-
-Status ObserveService::list_step_processes(const v1::ListStepProcessesRequest& request,
-                                           v1::ListStepProcessesResponse& response) {
-  const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
-  const std::vector<v1::StepProcess> rows =
-      gpuperf::list_step_processes(*place.snapshot, RowFilter(request.filter()));
-  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_processes());
-  return absl::OkStatus();
-}
-
-Status ObserveService::list_out_of_memory(const v1::ListOutOfMemoryRequest& request,
-                                          v1::ListOutOfMemoryResponse& response) {
-  const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
-  const std::vector<v1::OutOfMemory> rows =
-      gpuperf::list_out_of_memory(*place.snapshot, RowFilter(request.filter()));
-  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_incidents());
-  return absl::OkStatus();
-}
-
-Status ObserveService::list_nccl(const v1::ListNcclRequest& request,
-                                 v1::ListNcclResponse& response) {
-  const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
-  const std::vector<v1::NcclCommunicator> rows =
-      gpuperf::list_nccl(*place.snapshot, RowFilter(request.filter()), sources_.clock.mono_ns());
-  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_communicators());
-  return absl::OkStatus();
-}
-
-Status ObserveService::list_steps(const v1::ListStepsRequest& request,
-                                  v1::ListStepsResponse& response) {
-  const std::string key = make_request_key(request);
-  ASSIGN_OR_RETURN(const ListPlace place, pages_.find_place(request.page(), key));
-  const std::vector<v1::Step> rows =
-      gpuperf::list_steps(*place.snapshot, sources_.clock, request.filter(), request.slow_only());
-  fill_page(pages_, place, request.page(), key, rows, response, *response.mutable_steps());
-  return absl::OkStatus();
-}
-
 Status ObserveService::list_captures(const v1::ListCapturesRequest& request,
                                      v1::ListCapturesResponse& response) {
   const std::string key = make_request_key(request);
@@ -347,13 +309,42 @@ grpc::ServerUnaryReactor* ObserveService::ListSessions(grpc::CallbackServerConte
 grpc::ServerUnaryReactor* ObserveService::ListStepProcesses(
     grpc::CallbackServerContext*, const v1::ListStepProcessesRequest* request,
     v1::ListStepProcessesResponse* response) {
-  return answer(list_step_processes(*request, *response), response);
+  return answer(list_page(pages_, *request, *response, *response->mutable_processes(),
+                          [&](const Snapshot& snapshot) {
+                            return list_step_processes(snapshot, RowFilter(request->filter()));
+                          }),
+                response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::ListSteps(grpc::CallbackServerContext*,
                                                     const v1::ListStepsRequest* request,
                                                     v1::ListStepsResponse* response) {
-  return answer(list_steps(*request, *response), response);
+  return answer(list_page(pages_, *request, *response, *response->mutable_steps(),
+                          [&](const Snapshot& snapshot) {
+                            return list_steps(snapshot, sources_.clock, request->filter(),
+                                              request->slow_only());
+                          }),
+                response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListStepOperators(
+    grpc::CallbackServerContext*, const v1::ListStepOperatorsRequest* request,
+    v1::ListStepOperatorsResponse* response) {
+  return answer(list_page(pages_, *request, *response, *response->mutable_operators(),
+                          [&](const Snapshot& snapshot) {
+                            return list_step_operators(snapshot, RowFilter(request->filter()));
+                          }),
+                response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListStepExperts(grpc::CallbackServerContext*,
+                                                          const v1::ListStepExpertsRequest* request,
+                                                          v1::ListStepExpertsResponse* response) {
+  return answer(list_page(pages_, *request, *response, *response->mutable_layers(),
+                          [&](const Snapshot& snapshot) {
+                            return list_step_experts(snapshot, RowFilter(request->filter()));
+                          }),
+                response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetStep(grpc::CallbackServerContext*,
@@ -373,19 +364,33 @@ grpc::ServerUnaryReactor* ObserveService::ListGpus(grpc::CallbackServerContext*,
 grpc::ServerUnaryReactor* ObserveService::ListMemory(grpc::CallbackServerContext*,
                                                      const v1::ListMemoryRequest* request,
                                                      v1::ListMemoryResponse* response) {
-  return answer(list_memory(*request, *response), response);
+  return answer(list_page(pages_, *request, *response, *response->mutable_processes(),
+                          [&](const Snapshot& snapshot) {
+                            return list_memory(snapshot, RowFilter(request->filter()),
+                                               request->with_sites(), request->only_leaks());
+                          }),
+                response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::ListOutOfMemory(grpc::CallbackServerContext*,
                                                           const v1::ListOutOfMemoryRequest* request,
                                                           v1::ListOutOfMemoryResponse* response) {
-  return answer(list_out_of_memory(*request, *response), response);
+  return answer(list_page(pages_, *request, *response, *response->mutable_incidents(),
+                          [&](const Snapshot& snapshot) {
+                            return list_out_of_memory(snapshot, RowFilter(request->filter()));
+                          }),
+                response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::ListNccl(grpc::CallbackServerContext*,
                                                    const v1::ListNcclRequest* request,
                                                    v1::ListNcclResponse* response) {
-  return answer(list_nccl(*request, *response), response);
+  return answer(list_page(pages_, *request, *response, *response->mutable_communicators(),
+                          [&](const Snapshot& snapshot) {
+                            return list_nccl(snapshot, RowFilter(request->filter()),
+                                             sources_.clock.mono_ns());
+                          }),
+                response);
 }
 
 grpc::ServerUnaryReactor* ObserveService::GetSlowCall(grpc::CallbackServerContext*,

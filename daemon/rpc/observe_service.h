@@ -81,6 +81,12 @@ class ObserveService final : public v1::Observe::CallbackService {
   grpc::ServerUnaryReactor* ListSteps(grpc::CallbackServerContext* context,
                                       const v1::ListStepsRequest* request,
                                       v1::ListStepsResponse* response) override;
+  grpc::ServerUnaryReactor* ListStepOperators(grpc::CallbackServerContext* context,
+                                              const v1::ListStepOperatorsRequest* request,
+                                              v1::ListStepOperatorsResponse* response) override;
+  grpc::ServerUnaryReactor* ListStepExperts(grpc::CallbackServerContext* context,
+                                            const v1::ListStepExpertsRequest* request,
+                                            v1::ListStepExpertsResponse* response) override;
   grpc::ServerUnaryReactor* GetStep(grpc::CallbackServerContext* context,
                                     const v1::GetStepRequest* request,
                                     v1::GetStepResponse* response) override;
@@ -131,13 +137,6 @@ class ObserveService final : public v1::Observe::CallbackService {
   Status list_shapes(const v1::ListShapesRequest& request, v1::ListShapesResponse& response);
   Status list_kernels(const v1::ListKernelsRequest& request, v1::ListKernelsResponse& response);
   Status list_sessions(const v1::ListSessionsRequest& request, v1::ListSessionsResponse& response);
-  Status list_memory(const v1::ListMemoryRequest& request, v1::ListMemoryResponse& response);
-  Status list_out_of_memory(const v1::ListOutOfMemoryRequest& request,
-                            v1::ListOutOfMemoryResponse& response);
-  Status list_nccl(const v1::ListNcclRequest& request, v1::ListNcclResponse& response);
-  Status list_step_processes(const v1::ListStepProcessesRequest& request,
-                             v1::ListStepProcessesResponse& response);
-  Status list_steps(const v1::ListStepsRequest& request, v1::ListStepsResponse& response);
   Status list_captures(const v1::ListCapturesRequest& request, v1::ListCapturesResponse& response);
   grpc::ServerUnaryReactor* answer(const Status& status, google::protobuf::Message* response) const;
   SlowCallSources get_slow_call_sources() const;

@@ -6,8 +6,7 @@
 #include <deque>
 #include <string>
 
-#include "daemon/model/display_text.h"
-#include "daemon/rpc/function_list.h"
+#include "daemon/rpc/step_source.h"
 #include "daemon/rpc/to_proto.h"
 
 namespace gpuperf {
@@ -26,28 +25,6 @@ v1::StepQuality to_proto(StepQuality quality) { return static_cast<v1::StepQuali
 static_assert(static_cast<int>(StepPhase::kOptimizer) == v1::STEP_PHASE_OPTIMIZER);
 static_assert(static_cast<int>(StepQuality::kExact) == v1::STEP_QUALITY_EXACT);
 
-template <typename Message>
-void set_whose(const Owner& owner, Message& message) {
-  message.set_comm(to_valid_utf8(owner.comm));
-  message.set_container(to_valid_utf8(owner.container));
-  message.set_pod(to_valid_utf8(owner.pod));
-}
-
-template <typename Message>
-void set_function(const Snapshot& snapshot, uint32_t function_id, Message& message) {
-  const Function* function = find_function(snapshot, function_id);
-  if (function == nullptr) return;
-  message.set_category(to_valid_utf8(function->category));
-  message.set_function(to_valid_utf8(function->name));
-}
-
-bool matches(const Snapshot& snapshot, const RowFilter& filter, const ProcessKey& process,
-             uint32_t function_id) {
-  const Function* function = find_function(snapshot, function_id);
-  return function != nullptr && filter.matches_function(function->category, function->name) &&
-         filter.matches(process) && filter.matches(get_owner(snapshot, process));
-}
-
 // The longest slow call of the step's thread that overlaps it; null = none in memory.
 const SlowCall* find_slow_call(const Snapshot& snapshot, const Step& step) {
   const SlowCall* longest = nullptr;
@@ -65,10 +42,8 @@ const SlowCall* find_slow_call(const Snapshot& snapshot, const Step& step) {
 v1::Step to_proto(const Snapshot& snapshot, const Clock& clock, const Step& step) {
   v1::Step message;
   message.set_id(step.id);
-  message.set_pid(step.process.pid);
   message.set_tid(step.tid);
-  set_whose(get_owner(snapshot, step.process), message);
-  set_function(snapshot, step.function_id, message);
+  set_step_source(snapshot, step.process, step.function_id, message);
   message.set_phase(to_proto(step.phase));
   message.set_phase_quality(to_proto(step.phase_quality));
   message.set_start_unix_ns(
@@ -119,10 +94,8 @@ void set_rates(const Snapshot& snapshot, const StepProcess& row, v1::StepProcess
 
 v1::StepProcess to_proto(const Snapshot& snapshot, const StepProcess& row) {
   v1::StepProcess message;
-  message.set_pid(row.process.pid);
-  set_whose(get_owner(snapshot, row.process), message);
   message.set_exited(row.exited);
-  set_function(snapshot, row.function_id, message);
+  set_step_source(snapshot, row.process, row.function_id, message);
   StepTotals all;
   for (size_t i = 0; i < kStepPhases; ++i) {
     const StepTotals& totals = row.phases[i];
@@ -152,7 +125,7 @@ std::vector<v1::StepProcess> list_step_processes(const Snapshot& snapshot,
   std::vector<v1::StepProcess> processes;
   for (const auto& row : snapshot.steps.processes) {
     if (row->recent.empty()) continue;  // its first step has not ended
-    if (!matches(snapshot, filter, row->process, row->function_id)) continue;
+    if (!matches_step_row(snapshot, filter, row->process, row->function_id)) continue;
     processes.push_back(to_proto(snapshot, *row));
   }
   std::ranges::stable_sort(processes, [](const v1::StepProcess& a, const v1::StepProcess& b) {
@@ -180,7 +153,7 @@ std::vector<v1::Step> list_steps(const Snapshot& snapshot, const Clock& clock,
   });
   std::vector<v1::Step> steps;
   for (const Step* step : found) {
-    if (!matches(snapshot, rows, step->process, step->function_id)) continue;
+    if (!matches_step_row(snapshot, rows, step->process, step->function_id)) continue;
     if (!rows.matches_age(get_duration_ns(*step))) continue;
     const auto start = clock.unix_from_mono_ns(static_cast<int64_t>(step->start_mono_ns));
     if (static_cast<uint64_t>(start) < filter.since_unix_ns()) continue;

@@ -25,6 +25,7 @@ void StepAssembly::take(const StepCall& call, std::vector<Step>& steps) {
   last_mono_ns_ = std::max(last_mono_ns_, get_end_ns(call.call));
   switch (call.plan.step_role) {
     case StepRole::kNone:
+    case StepRole::kOperator:  // StepOperators
       return;
     case StepRole::kStep:
     case StepRole::kBackward:

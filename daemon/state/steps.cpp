@@ -7,13 +7,6 @@
 namespace gpuperf {
 namespace {
 
-StepRole get_role(const FunctionList& functions, uint32_t function_id) {
-  if (function_id >= functions.size() || functions[function_id].arguments == nullptr) {
-    return StepRole::kNone;
-  }
-  return functions[function_id].arguments->step_role;
-}
-
 uint64_t get_threshold_ns(const Function& function, std::span<const uint64_t> adaptive) {
   const uint64_t adaptive_ns = function.id < adaptive.size() ? adaptive[function.id] : 0;
   if (adaptive_ns == 0 || function.slow_threshold_ns == 0) {
@@ -52,7 +45,8 @@ void Steps::apply(const ReportedCalls& calls, const FunctionList& functions,
                   std::span<const uint64_t> adaptive_threshold_ns) {
   loop_thread_.check();
   for (const ReportedCall& call : calls.calls) {
-    if (get_role(functions, call.function_id) == StepRole::kNone) continue;
+    const StepRole role = get_step_role(functions, call.function_id);
+    if (role == StepRole::kNone || role == StepRole::kOperator) continue;
     const Function& function = functions[call.function_id];
     Process* process =
         find_or_add(call.process, static_cast<int64_t>(call.start_mono_ns + call.duration_ns));
@@ -64,7 +58,7 @@ void Steps::apply(const ReportedCalls& calls, const FunctionList& functions,
         .take({.call = call,
                .plan = *function.arguments,
                .threshold_ns = get_threshold_ns(function, adaptive_threshold_ns),
-               .is_inside_step = call.depth > 0 && is_step(get_role(functions, call.outermost_id))},
+               .is_inside_step = call.depth > 0 && is_step(get_step_role(functions, call.outermost_id))},
               ended_);
     add_ended(*process);
   }
@@ -74,7 +68,7 @@ void Steps::apply(const InFlightCalls& look, const FunctionList& functions) {
   loop_thread_.check();
   std::map<ProcessKey, uint64_t> oldest;  // start of the longest step in flight
   for (const InFlightCall& call : look.calls) {
-    if (!is_step(get_role(functions, call.function_id))) continue;
+    if (!is_step(get_step_role(functions, call.function_id))) continue;
     const auto [entry, is_first] = oldest.try_emplace(call.process, call.start_mono_ns);
     entry->second = std::min(entry->second, call.start_mono_ns);
   }

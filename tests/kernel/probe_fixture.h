@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -110,21 +112,36 @@ class FunctionProbeTest : public testing::TestWithParam<Mechanism> {
     return drain<gpuperf_slow_call>("slow_ring");
   }
 
-  // All that a ring of records of one kind holds.
-  template <typename Record>
-  std::vector<Record> drain(const char* ring_name) {
-    std::vector<Record> records;
+  // All that a ring holds.
+  std::vector<std::string> drain(const char* ring_name) {
+    std::vector<std::string> records;
     ring_buffer* ring = ring_buffer__new(
         programs_->map_fd(ring_name),
         [](void* context, void* data, size_t length) {
-          EXPECT_EQ(length, sizeof(Record));
-          static_cast<std::vector<Record>*>(context)->push_back(*static_cast<const Record*>(data));
+          static_cast<std::vector<std::string>*>(context)->emplace_back(
+              static_cast<const char*>(data), length);
           return 0;
         },
         &records, nullptr);
     (void)ring_buffer__consume(ring);
     ring_buffer__free(ring);
     return records;
+  }
+
+  // Of records of one kind.
+  template <typename Record>
+  std::vector<Record> drain(const char* ring_name) {
+    std::vector<Record> records;
+    for (const std::string& bytes : drain(ring_name)) records.push_back(as<Record>(bytes));
+    return records;
+  }
+
+  template <typename Record>
+  static Record as(const std::string& bytes) {
+    Record record{};
+    EXPECT_EQ(bytes.size(), sizeof(Record));
+    std::memcpy(&record, bytes.data(), std::min(bytes.size(), sizeof(Record)));
+    return record;
   }
 
   const Fd self_{open("/proc/self/exe", O_RDONLY | O_CLOEXEC)};

@@ -62,6 +62,11 @@ __attribute__((noinline)) long target_arguments(long a, long b, long c, long d, 
   return a + b + c + d + e + f;
 }
 
+__attribute__((noinline)) int target_operator(const void* params, const void* tensor) {
+  asm volatile("" : "+r"(params), "+r"(tensor));
+  return 0;
+}
+
 __attribute__((noinline)) int target_sleep(int ms) {
   usleep(static_cast<useconds_t>(ms) * 1000);
   return 0;

@@ -16,6 +16,7 @@ int target_fork();                               // forks; the child returns too
 long target_arguments(long a, long b, long c, long d, long e, long f);  // sleeps 2 ms; a+b+c+d+e+f
 int target_sleep_caller(int ms);  // calls target_sleep, so that it is in the stack
 int target_sleep(int ms);
+int target_operator(const void* params, const void* tensor);
 int target_landing_pad(int value, int second);  // begins with endbr64 and push; returns value
 // Returns 0; for arguments by plan, the seventh on the stack.
 int target_seven(uint64_t kind, uint64_t packed, const void* outer, const char** text, void* null,

@@ -130,7 +130,7 @@ def count(daemon):
 def find_slow(daemon):
     """One call that waits on a pipe."""
     go = daemon.path / "go-slow"
-    process = start_workload("known_causes", "--cause", "pipe", "--runs", 30, "--ms", 60, "--wait-for-file", go)
+    process = start_workload("known_causes", "--cause", "pipe", "--runs", 10, "--ms", 300, "--wait-for-file", go)
     daemon.wait_attached("cause_pipe", seconds=WAIT_S)
     go.touch()
     truth = finish_workload(process)[-1]

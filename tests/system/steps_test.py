@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """Steps of real llama.cpp: found, counted and told apart exactly as the program that asked for them says; a slow step and one that
-hangs are named."""
+hangs are named. Its operators and their experts, as it tells a callback of its own, in two releases."""
 
 import collections
 import json
+import re
 import subprocess
 import sys
 import unittest
@@ -12,6 +13,7 @@ import urllib.request
 from gpuperf_system import BUILD, SOURCE, SharedDaemonTest, require_root, wait_until
 
 LLAMA = BUILD / "npm/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
+OLDER_LLAMA = BUILD / "npm/node_modules/older-llama-cpp/bins/linux-x64"  # has other numbers for operations, and others fused
 SLOW_NS = 300_000_000  # as llama_steps.py plants it
 
 
@@ -21,19 +23,17 @@ def setUpModule():
         raise unittest.SkipTest(f"no llama.cpp: {LLAMA} is what npm installs (tests/run.sh)")
 
 
-class StepsTest(SharedDaemonTest):
+class LlamaTest(SharedDaemonTest):
     maxDiff = None
-    # What ships, and nothing else: the functions of CUDA and PyTorch are not there.
-    CONFIG = {"shipped_functions": True, "slow": {"default_threshold_ms": 250}}
 
-    def start(self, *arguments):
+    def start(self, *arguments, llama=LLAMA, functions=("llama_decode", "process_ubatch", "llama_synchronize", "llama_get_logits_ith")):
         go = self.daemon.path / "go"
         go.unlink(missing_ok=True)
-        process = subprocess.Popen([sys.executable, SOURCE / "tests/workloads/llama_steps.py", LLAMA, go, *arguments],
+        process = subprocess.Popen([sys.executable, SOURCE / "tests/workloads/llama_steps.py", llama, go, *arguments],
                                    stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
-        self.daemon.wait_attached("llama_decode", "process_ubatch", "llama_synchronize", "llama_get_logits_ith", seconds=30)
+        self.daemon.wait_attached(*functions, seconds=30)
         go.touch()
         return process
 
@@ -41,6 +41,11 @@ class StepsTest(SharedDaemonTest):
         output, _ = process.communicate(timeout=300)
         self.assertEqual(process.returncode, 0)
         return json.loads(output)
+
+
+class StepsTest(LlamaTest):
+    # What ships, and nothing else: the functions of CUDA and PyTorch are not there.
+    CONFIG = {"shipped_functions": True, "slow": {"default_threshold_ms": 250}}
 
     def find_steps(self, truth, *arguments):
         def find():
@@ -110,6 +115,55 @@ class StepsTest(SharedDaemonTest):
         (after,) = wait_until("an end of it", lambda: [
             row for row in self.daemon.query("steps", "--pid", process.pid) if not row["stall"] and row["exited"]])
         self.assertEqual((after["stalls"], after["steps"]), (1, len(truth["steps"])))
+
+
+class OperatorsTest(LlamaTest):
+    CONFIG = {"shipped_functions": True, "ggml_func_sym": {"ggml_operator": {"sample": False}}}
+    # Of those that no release fuses with others, nor leaves out because they compute nothing.
+    COUNTED = ("MUL_MAT", "MUL_MAT_ID", "ROPE", "ARGSORT", "SOFT_MAX")
+
+    def check_release(self, llama):
+        truth = self.finish(self.start("--experts", llama=llama, functions=("llama_decode", "ggml_operator")))
+        expected = collections.Counter()
+        for call, count in truth["operators"].items():
+            operation, name = call.split(" ", 1)
+            if operation in self.COUNTED:
+                expected[operation, re.sub(r"(?<=[-_.])\d+", "N", name)] += count
+        self.assertGreater(len(expected), 10)
+
+        def find():
+            found = {(row["operation"], row["tensor"]): row for row in self.daemon.query("steps", "operators", "--pid", truth["pid"])}
+            return {key: row["calls"] for key, row in found.items() if key[0] in self.COUNTED} == expected and found
+        rows = wait_until("as many operators as were run", find)
+        layers = self.daemon.query("steps", "experts", "--pid", truth["pid"])
+
+        # Of one thread of two, each but the last of a graph until the next, the last until its step's end.
+        for key, row in rows.items():
+            self.assertGreater(row["timed_calls"], 0.9 * row["calls"], key)
+        self.assertAlmostEqual(sum(row["time_ratio"] for row in rows.values()), 1, 3)
+        in_operators_ns = sum(row["total_ns"] for row in rows.values())
+        in_steps_ns = sum(step["duration_ns"] for step in truth["steps"])
+        self.assertLess(in_operators_ns, in_steps_ns)
+        self.assertEqual({layer["layer"]: {str(i): count for i, count in enumerate(layer["expert_tokens"]) if count} for layer in layers},
+                         truth["experts"])
+        for layer in layers:
+            self.assertEqual(layer["read_tokens"], layer["tokens"])
+            self.assertEqual(sum(layer["expert_tokens"]), 2 * layer["tokens"])
+        self.assertEqual({reason for reason in self.daemon.drops() if "operator" in reason}, set())
+        return truth
+
+    def test_each_operator_is_counted_and_each_token_found_at_its_experts(self):
+        truth = self.check_release(LLAMA)
+
+        shown = self.daemon.ctl("steps", "experts", "--pid", truth["pid"]).stdout
+        self.assertRegex(shown.splitlines()[0], r"layer [01] is the most uneven: expert \d gets [\d.]+ times the mean of its 8 experts")
+        shown = self.daemon.ctl("steps", "operators", "--pid", truth["pid"]).stdout
+        self.assertRegex(shown.splitlines()[0], r"spends [\d.]+ % of its operators' time on [A-Z_]+ of ")
+
+    def test_another_release_needs_nothing_else(self):
+        if not OLDER_LLAMA.exists():
+            self.skipTest(f"no other llama.cpp: {OLDER_LLAMA} is what npm installs (tests/run.sh)")
+        self.check_release(OLDER_LLAMA)
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ std::vector<ProbePlace> list_places(std::span<const ProbePoint> points, uint32_t
   for (const ProbePoint& point : points) {
     if (!at_exits) {
       places.push_back({point.offset_bytes, point.semaphore_offset_bytes,
-                        make_cookie(point, lane, generation, 0)});
+                        make_cookie(point, lane, generation, point.tensor_layout)});
       continue;
     }
     for (const ExitSite& exit : point.exits) {

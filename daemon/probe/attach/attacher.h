@@ -23,6 +23,7 @@ struct ProbePoint {
   Timing timing = Timing::kReturn;
   std::vector<ExitSite> exits = {};     // of kExits
   uint64_t semaphore_offset_bytes = 0;  // of a USDT probe; 0 = has none
+  uint8_t tensor_layout = 0;            // number of that of an operator; 0 = none, or not known
   bool operator==(const ProbePoint&) const = default;
 };
 

@@ -81,7 +81,8 @@ bool may_throw(const ProbeSpec& spec, const std::string& symbol) {
 }
 
 FileProbes::Key FileProbes::get_key(const ProbeSpec& spec) {
-  return {spec.category, spec.function, spec.symbol, spec.may_throw.value_or(true)};
+  return {spec.category, spec.function, spec.symbol, spec.may_throw.value_or(true),
+          is_operator(spec.arguments.get())};
 }
 
 const FileProbes::Entry* FileProbes::find_entry(const ProbeSpec& spec) const {
@@ -105,7 +106,9 @@ FileProbes::Candidate FileProbes::make_candidate(CodeMap& code, const ProbeSpec&
     candidate.reason = "a static probe marks a place, not a call: counted, not timed";
     return candidate;
   }
-  if (may_throw(spec, candidate.match.symbol)) {
+  if (is_operator(spec.arguments.get())) {
+    candidate.timing = Timing::kNone;
+  } else if (may_throw(spec, candidate.match.symbol)) {
     Result<std::vector<ExitSite>> exits = find_exits(code, where);
     candidate.timing = exits.ok() ? Timing::kExits : Timing::kNone;
     if (exits.ok()) {

@@ -61,7 +61,7 @@ class FileProbes {
       const ProbeConfig& config, const std::vector<uint32_t>& wanted) const;
 
  private:
-  using Key = std::tuple<std::string, std::string, std::string, bool>;
+  using Key = std::tuple<std::string, std::string, std::string, bool, bool>;
   struct Candidate {
     SymbolMatch match;
     Placement placement;

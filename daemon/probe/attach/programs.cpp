@@ -294,6 +294,7 @@ void Programs::set_function(const Function& function, bool stacks) {
       (is_launch_entry(function.symbol) ? GPUPERF_FN_LAUNCH : 0) |
       (function.arguments && function.arguments->report != CallReport::kNone ? GPUPERF_FN_REPORT
                                                                              : 0) |
+      (is_operator(function.arguments.get()) ? GPUPERF_FN_OPERATOR : 0) |
       graph_call << GPUPERF_FN_GRAPH_SHIFT;
   std::atomic_ref(row.flags).store(flags, std::memory_order_release);
 }
@@ -343,6 +344,14 @@ void Programs::clear_trace_of_all() {
   while (bpf_map_get_next_key(fd, nullptr, &pid) == 0) {
     if (bpf_map_delete_elem(fd, &pid) != 0 && errno != ENOENT) return;
   }
+}
+
+Status Programs::set_tensor_layout(uint32_t number, const gpuperf_tensor_layout& layout) const {
+  const uint32_t index = number - 1;
+  if (bpf_map_update_elem(map_fd("tensor_layouts"), &index, &layout, BPF_ANY) == 0) {
+    return absl::OkStatus();
+  }
+  return errno_status(errno, "layout of tensors not told to the kernel");
 }
 
 void Programs::set_lane(uint32_t lane, uint32_t word) {

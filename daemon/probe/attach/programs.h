@@ -83,6 +83,8 @@ class Programs {
   // What an entry of the driver (enum gpuperf_hook_entry) is counted as where launch hooks count
   // it; nullopt = it is not.
   void set_hooked_function(size_t entry, std::optional<uint32_t> function_id);
+  // `number`: 1 + its index (bpf/records.h). Before the first probe that says it.
+  Status set_tensor_layout(uint32_t number, const gpuperf_tensor_layout& layout) const;
   bool follows_threads() const { return sizes_.follow_threads; }
   // Functions of the kernel without which what hooks counted (bpf/hook_notes.h) is not taken at
   // some ends of processes; empty = it is at all.

@@ -190,6 +190,15 @@ void take_compare_form(const Decoded& code, Instruction& out) {
   out = taken;
 }
 
+void take_set_bits_form(const Decoded& code, Instruction& out) {
+  if (code.operands[1].type != ZYDIS_OPERAND_TYPE_IMMEDIATE) return;
+  Instruction taken = out;
+  if (!take_address(code.operands[0], taken) || taken.base < 0 || taken.index >= 0) return;
+  taken.form = Form::kSetBits;
+  taken.immediate = code.operands[1].imm.value.s;
+  out = taken;
+}
+
 Form find_load_form(const Decoded& code, bool whole, const Instruction& address) {
   if (code.head.mnemonic == ZYDIS_MNEMONIC_MOVSXD) {
     const bool is_table = whole && address.index >= 0 && address.scale == 4 && address.base >= 0;
@@ -209,8 +218,9 @@ void take_register_form(const Decoded& code, Instruction& out) {
   const bool whole = to.size == 64;
   switch (code.head.mnemonic) {
     case ZYDIS_MNEMONIC_LEA:
-      if (!whole || from.mem.base != ZYDIS_REGISTER_RIP || !take_address(from, taken)) return;
-      taken.form = Form::kAddress;
+      if (!whole || !take_address(from, taken) || taken.index >= 0) return;
+      if (from.mem.base != ZYDIS_REGISTER_RIP && taken.base < 0) return;
+      taken.form = taken.base < 0 ? Form::kAddress : Form::kOffset;
       break;
     case ZYDIS_MNEMONIC_ADD:
       if (!whole || !is_register(from)) return;
@@ -239,6 +249,8 @@ void take_form(const Decoded& code, Instruction& out) {
     take_jump_form(code, out);
   } else if (code.head.mnemonic == ZYDIS_MNEMONIC_CMP) {
     take_compare_form(code, out);
+  } else if (code.head.mnemonic == ZYDIS_MNEMONIC_OR && is_memory(code.operands[0])) {
+    take_set_bits_form(code, out);
   } else {
     take_register_form(code, out);
   }

@@ -22,11 +22,13 @@ enum class Flow : uint8_t {
   kNowhere,  // traps: ud2, hlt, int3
 };
 
-// What a table of jumps is recognised by. Registers are numbered as the machine does: 0 rax, 1 rcx,
-// 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi, then r8 to r15; -1 = none.
+// What a table of jumps, or the place of a field, is recognised by. Registers are numbered as the
+// machine does: 0 rax, 1 rcx, 2 rdx, 3 rbx, 4 rsp, 5 rbp, 6 rsi, 7 rdi, then r8 to r15; -1 = none.
 enum class Form : uint8_t {
   kOther,
   kAddress,       // lea value(%rip), reg: `value` is the address
+  kOffset,        // lea value(base), reg
+  kSetBits,       // or $immediate, value(base), of memory
   kTableLoad,     // movslq value(base,index,4), reg
   kLoad,          // mov value(base), reg, 8 bytes; without a base from address `value`
   kAdd,           // add base, reg

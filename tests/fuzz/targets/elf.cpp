@@ -1,5 +1,6 @@
 // Any bytes as a mapped file, through everything of the daemon that reads ELF itself: symbols,
-// static probes, a linked-in runtime, a Python, debug links, mini debug info, where probes go.
+// static probes, a linked-in runtime, a Python, debug links, mini debug info, where probes go, the
+// layout of tensors.
 
 #include <algorithm>
 
@@ -8,6 +9,7 @@
 #include "daemon/base/fd.h"
 #include "daemon/probe/code/code_unwind.h"
 #include "daemon/probe/code/placement.h"
+#include "daemon/probe/code/tensor_accessors.h"
 #include "daemon/probe/discovery/static_runtime.h"
 #include "daemon/probe/elf/elf_exports.h"
 #include "daemon/probe/elf/symbol_match.h"
@@ -102,6 +104,12 @@ std::string place_probes(const ElfFile& file, int fd) {
   return "";
 }
 
+std::string read_tensors(int fd) {
+  const auto layout = read_tensor_layout(fd);
+  if (!layout.ok()) return "";
+  return layout->fields.routed_operation < layout->operations.size() ? "" : "no such operation";
+}
+
 }  // namespace
 
 std::string find_fault(std::string_view bytes) {
@@ -109,7 +117,7 @@ std::string find_fault(std::string_view bytes) {
   const Result<ElfFile> file = ElfFile::open(fd.get());
   if (!file.ok()) return "";
   read_names(*file, fd.get());
-  return read_symbols(fd.get()) + place_probes(*file, fd.get());
+  return read_symbols(fd.get()) + place_probes(*file, fd.get()) + read_tensors(fd.get());
 }
 
 std::vector<std::string> make_seeds() {

@@ -21,6 +21,12 @@ std::string check(const RawStack& stack) {
   return stack.copy->returns.size() > GPUPERF_REPLACED_RETURNS ? "too many replaced returns" : "";
 }
 
+std::string check(const ReportedCall& call) {
+  if (call.routing == nullptr) return "";
+  const size_t most = GPUPERF_ROUTED_TOKENS * GPUPERF_ROUTED_EXPERTS;
+  return call.routing->experts.size() > most ? "more experts than there can be" : "";
+}
+
 std::string check(const HandleNamed& named) {
   return named.name.size() > GPUPERF_HANDLE_NAME_BYTES ? "a name beyond its bound" : "";
 }

@@ -137,6 +137,67 @@ TEST_F(CliStepsTest, GivesEverythingAsJson) {
   EXPECT_EQ(rows[0]["slow_call_id"], 3);
 }
 
+v1::StepOperator make_operator(const std::string& operation, uint64_t total_ms, double ratio) {
+  v1::StepOperator row;
+  row.set_pid(41);
+  row.set_comm("server");
+  row.set_operation(operation);
+  row.set_tensor("ffn_up-N");
+  row.set_calls(3'000);
+  row.set_timed_calls(total_ms == 0 ? 0 : 2'000);
+  row.set_total_ns(total_ms * kMs);
+  row.set_time_ratio(ratio);
+  return row;
+}
+
+TEST_F(CliStepsTest, SaysWhichOperatorsStepsSpendTheirTimeOn) {
+  daemon_.answers.operators = {make_operator("MUL_MAT", 300, 0.75),
+                               make_operator("ROPE", 100, 0.25), make_operator("", 0, 0)};
+
+  const auto result = run({"steps", "operators", "--pid", "41"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "server (pid 41) spends 75.0 % of its operators' time on MUL_MAT of ffn_up-N.\n\n"
+            "PID  COMM    OPERATION  TENSOR    CALLS    TIME   SHARE     MEAN\n"
+            " 41  server  MUL_MAT    ffn_up-N  3,000  300 ms  75.0 %   150 µs\n"
+            " 41  server  ROPE       ffn_up-N  3,000  100 ms  25.0 %  50.0 µs\n"
+            " 41  server  others     ffn_up-N  3,000       -       -        -\n");
+  EXPECT_THAT(daemon_.requests(), Contains(StartsWith("ListStepOperators: filter { pid: 41 }")));
+}
+
+TEST_F(CliStepsTest, NamesTheMostUnevenLayerOfExperts) {
+  v1::ExpertLayer even, uneven;
+  for (v1::ExpertLayer* layer : {&even, &uneven}) {
+    layer->set_pid(41);
+    layer->set_comm("server");
+    layer->set_tokens(3'000);
+    layer->set_read_tokens(2'000);
+    layer->mutable_expert_tokens()->Resize(8, 500);
+  }
+  even.set_layer("3");
+  even.set_imbalance(1);
+  uneven.set_layer("4");
+  uneven.set_unused_experts(2);
+  uneven.set_busiest_expert(5);
+  uneven.set_imbalance(3.25);
+  daemon_.answers.expert_layers = {even, uneven};
+
+  const auto result = run({"steps", "experts"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_THAT(result.out, StartsWith("server (pid 41): layer 4 is the most uneven: expert 5 gets "
+                                     "3.25 times the mean of its 8 experts.\n\n"));
+  EXPECT_THAT(result.out,
+              HasSubstr("    4   3,000  2,000        8       2        5       3.25 x\n"));
+}
+
+TEST_F(CliStepsTest, SaysWhereOperatorsWouldComeFrom) {
+  EXPECT_THAT(run({"steps", "operators"}).out,
+              HasSubstr("gpuperfctl probes --function ggml_operator"));
+  EXPECT_THAT(run({"steps", "experts"}).out, HasSubstr("No layer with experts yet."));
+}
+
 TEST_F(CliStepsTest, RefusesFlagsOfTheListBeforeASubcommand) {
   EXPECT_EQ(run({"steps", "--pid", "41", "show", "7"}).exit_code, 2);
 }

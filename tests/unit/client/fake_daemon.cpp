@@ -332,6 +332,22 @@ grpc::Status FakeDaemon::ListSteps(grpc::ServerContext*, const v1::ListStepsRequ
   return note("ListSteps", *request);
 }
 
+grpc::Status FakeDaemon::ListStepOperators(grpc::ServerContext*,
+                                           const v1::ListStepOperatorsRequest* request,
+                                           v1::ListStepOperatorsResponse* response) {
+  fill_page(request->page(), answers.operators, response->mutable_operators(),
+            response->mutable_next_page_token());
+  return note("ListStepOperators", *request);
+}
+
+grpc::Status FakeDaemon::ListStepExperts(grpc::ServerContext*,
+                                         const v1::ListStepExpertsRequest* request,
+                                         v1::ListStepExpertsResponse* response) {
+  fill_page(request->page(), answers.expert_layers, response->mutable_layers(),
+            response->mutable_next_page_token());
+  return note("ListStepExperts", *request);
+}
+
 grpc::Status FakeDaemon::GetStep(grpc::ServerContext*, const v1::GetStepRequest* request,
                                  v1::GetStepResponse* response) {
   *response = answers.step;

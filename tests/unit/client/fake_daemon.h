@@ -30,6 +30,8 @@ struct FakeAnswers {
   std::vector<v1::Session> sessions;
   std::vector<v1::StepProcess> step_processes;
   std::vector<v1::Step> steps;
+  std::vector<v1::StepOperator> operators;
+  std::vector<v1::ExpertLayer> expert_layers;
   v1::GetStepResponse step;
   v1::ListGpusResponse gpus;
   std::vector<v1::ProcessMemory> memory;
@@ -111,6 +113,10 @@ class FakeDaemon final : public v1::Observe::Service {
                                  v1::ListStepProcessesResponse*) override;
   grpc::Status ListSteps(grpc::ServerContext*, const v1::ListStepsRequest*,
                          v1::ListStepsResponse*) override;
+  grpc::Status ListStepOperators(grpc::ServerContext*, const v1::ListStepOperatorsRequest*,
+                                 v1::ListStepOperatorsResponse*) override;
+  grpc::Status ListStepExperts(grpc::ServerContext*, const v1::ListStepExpertsRequest*,
+                               v1::ListStepExpertsResponse*) override;
   grpc::Status GetStep(grpc::ServerContext*, const v1::GetStepRequest*,
                        v1::GetStepResponse*) override;
   grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,

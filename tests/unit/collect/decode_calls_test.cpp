@@ -550,6 +550,66 @@ TEST(DecodeRecord, ReadsEveryFieldOfAReportedCall) {
   EXPECT_EQ(std::get<ReportedCall>(*decoded), expected);
 }
 
+TEST(DecodeRecord, ReadsEveryFieldOfAnOperator) {
+  gpuperf_operator_call record{};
+  record.header = {GPUPERF_RECORD_OPERATOR_CALL, sizeof record};
+  record.start_mono_ns = 1000;
+  record.process_start_boot_ns = 77;
+  record.lost = 9;
+  record.pid = 41;
+  record.tid = 42;
+  record.function_id = 7;
+  record.layout = 2;
+  record.operation = 30;
+  std::memcpy(record.name, "ffn_up-3", 9);
+
+  const auto decoded = decode_record(bytes_of(record));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const auto& call = std::get<ReportedCall>(*decoded);
+  EXPECT_EQ(call.start_mono_ns, 1000u);
+  EXPECT_EQ(call.process, (ProcessKey{41, 77}));
+  EXPECT_EQ(call.tid, 42u);
+  EXPECT_EQ(call.function_id, 7u);
+  ASSERT_NE(call.operator_call, nullptr);
+  EXPECT_EQ(*call.operator_call,
+            (OperatorCall{.layout = 2, .operation = 30, .name = "ffn_up-3", .lost = 9}));
+  EXPECT_EQ(call.routing, nullptr);
+}
+
+TEST(DecodeRecord, ReadsTheExpertsOfTheTokensThatWereRead) {
+  gpuperf_routing record{};
+  record.header = {GPUPERF_RECORD_ROUTING, sizeof record};
+  record.process_start_boot_ns = 77;
+  record.tokens = 100;
+  record.pid = 41;
+  record.tid = 42;
+  record.function_id = 7;
+  record.experts_per_token = 2;
+  record.read_tokens = 3;
+  std::memcpy(record.name, "ffn_moe_down-3", 15);
+  for (int i = 0; i < 3; ++i) {
+    record.experts[i][0] = i;
+    record.experts[i][1] = 7;
+    record.experts[i][2] = 99;  // left over from another record
+  }
+
+  const auto decoded = decode_record(bytes_of(record));
+  ASSERT_TRUE(decoded.ok()) << decoded.status();
+  const auto& call = std::get<ReportedCall>(*decoded);
+  EXPECT_EQ(call.process, (ProcessKey{41, 77}));
+  ASSERT_NE(call.routing, nullptr);
+  EXPECT_EQ(*call.routing, (Routing{.name = "ffn_moe_down-3",
+                                    .tokens = 100,
+                                    .read_tokens = 3,
+                                    .experts = {0, 7, 1, 7, 2, 7}}));
+
+  record.read_tokens = GPUPERF_ROUTED_TOKENS + 1;
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(record)).status()));
+  record.read_tokens = 1;
+  record.experts_per_token = GPUPERF_ROUTED_EXPERTS + 1;
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(record)).status()));
+}
+
 TEST(DecodeThreadCosts, ReadsEveryField) {
   const gpuperf_thread_cost record{
       .process_start_boot_ns = 5, .cost_ns = 700, .pid = 71, .tid = 72};

@@ -37,6 +37,7 @@ const std::map<std::string, Access> kMethods = {
     {"Observe.ListShapes", Access::kAll},         {"Observe.ListKernels", Access::kAll},
     {"Observe.ListSessions", Access::kAll},       {"Observe.ListStepProcesses", Access::kAll},
     {"Observe.ListSteps", Access::kAll},          {"Observe.GetStep", Access::kAll},
+    {"Observe.ListStepOperators", Access::kAll},  {"Observe.ListStepExperts", Access::kAll},
     {"Observe.ListGpus", Access::kAll},           {"Observe.ListMemory", Access::kAll},
     {"Observe.ListOutOfMemory", Access::kAll},    {"Observe.ListNccl", Access::kAll},
     {"Observe.ListCaptures", Access::kAll},       {"Observe.GetCapture", Access::kAll},

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "daemon/rpc/step_operator_list.h"
 #include "tests/unit/base/fake_clock.h"
 #include "tests/unit/export/snapshot_builder.h"
 #include "tests/unit/matchers.h"
@@ -46,6 +47,9 @@ class StepListTest : public ::testing::Test {
     if (is_slow(added)) row.slow.push_back(added);
     add_step(row.phases[static_cast<size_t>(added.phase)], added);
     row.last_start_mono_ns = added.start_mono_ns;
+  }
+  void add_operators(const OperatorProcess& row) {
+    builder_.snapshot().operators.push_back(std::make_shared<const OperatorProcess>(row));
   }
   std::shared_ptr<const Snapshot> build() {
     builder_.snapshot().steps.processes = {std::make_shared<const StepProcess>(server_),
@@ -104,6 +108,52 @@ TEST_F(StepListTest, RatesAreOfTheLastTenSeconds) {
   EXPECT_EQ(rows[0].phases(0).tokens(), 84u);
   EXPECT_EQ(rows[0].phases(0).exact_tokens(), 84u);
   EXPECT_DOUBLE_EQ(rows[1].steps_per_second(), 0.5);  // it is two seconds old
+}
+
+TEST_F(StepListTest, ListsOperatorsWithTheirShareOfTheTime) {
+  add_operators({.process = kTrainer, .exited = true, .operators = {{"ADD", "a", 1, 1, 10}}});
+  add_operators(
+      {.process = kServer,
+       .operators = {{"MUL_MAT", "ffn_up-N", 30, 20, 750}, {"ROPE", "Qcur-N", 30, 20, 250}},
+       .other_calls = 5});
+
+  const auto rows = list_step_operators(*build(), RowFilter(v1::Filter()));
+
+  ASSERT_EQ(rows.size(), 4u);
+  EXPECT_EQ(rows[0].comm(), "server");
+  EXPECT_EQ(rows[0].operation(), "MUL_MAT");
+  EXPECT_EQ(rows[0].tensor(), "ffn_up-N");
+  EXPECT_EQ(rows[0].calls(), 30u);
+  EXPECT_EQ(rows[0].timed_calls(), 20u);
+  EXPECT_EQ(rows[0].total_ns(), 750u);
+  EXPECT_DOUBLE_EQ(rows[0].time_ratio(), 0.75);
+  EXPECT_EQ(rows[2].operation(), "");
+  EXPECT_EQ(rows[2].calls(), 5u);
+  EXPECT_TRUE(rows[3].exited());
+  EXPECT_THAT(list_step_operators(*build(), RowFilter(parse_text<v1::Filter>("pid: 77"))),
+              IsEmpty());
+}
+
+TEST_F(StepListTest, SaysHowEvenlyTokensGoToExperts) {
+  add_operators(
+      {.process = kServer,
+       .layers = {{.layer = "0", .tokens = 20, .read_tokens = 10, .expert_tokens = {2, 6, 2}},
+                  {.layer = "1", .tokens = 9, .expert_tokens = {0, 1, 1, 2}},
+                  {.layer = "2", .tokens = 9}}});
+
+  const auto rows = list_step_experts(*build(), RowFilter(v1::Filter()));
+
+  ASSERT_EQ(rows.size(), 3u);
+  EXPECT_EQ(rows[0].layer(), "0");
+  EXPECT_EQ(rows[0].tokens(), 20u);
+  EXPECT_EQ(rows[0].read_tokens(), 10u);
+  EXPECT_THAT(rows[0].expert_tokens(), ElementsAre(2, 6, 2, 0));  // another layer shows a fourth
+  EXPECT_EQ(rows[0].unused_experts(), 1u);
+  EXPECT_EQ(rows[0].busiest_expert(), 1u);
+  EXPECT_DOUBLE_EQ(rows[0].imbalance(), 2.4);
+  EXPECT_DOUBLE_EQ(rows[1].imbalance(), 2);
+  EXPECT_DOUBLE_EQ(rows[2].imbalance(), 0);
+  EXPECT_EQ(rows[2].pod(), "p");
 }
 
 TEST_F(StepListTest, SaysSinceWhenAProcessHangs) {
