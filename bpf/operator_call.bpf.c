@@ -2,7 +2,8 @@
 /* Operators: see operator_call.bpf.h. */
 #include "bpf/operator_call.bpf.h"
 
-/* Which of its sources says where the tokens of a MUL_MAT_ID go. */
+/* Sources of a MUL_MAT_ID: the experts' matrices, the third dimension for the experts; and where tokens go. */
+#define MATRICES_SOURCE 0
 #define IDS_SOURCE 2
 
 /* Half of the ring is kept for calls of which each must be known. */
@@ -61,7 +62,7 @@ __attribute__((noinline)) int report_routing(const struct gpuperf_operator_call 
 					     const struct gpuperf_tensor_layout *layout, __u64 tensor)
 {
 	struct gpuperf_routing *record;
-	__u64 ids = 0;
+	__u64 matrices = 0, ids = 0, expert_count = 0;
 
 	if (!call || !layout)
 		return 0;
@@ -77,13 +78,15 @@ __attribute__((noinline)) int report_routing(const struct gpuperf_operator_call 
 	record->tid = call->tid;
 	record->function_id = call->function_id;
 	record->read_tokens = 0;
-	record->pad = 0;
 	__builtin_memcpy(record->name, call->name, sizeof(record->name));
-	if (read_word(tensor + layout->sources_at + 8 * IDS_SOURCE, &ids) || read_experts(record, layout, ids)) {
+	if (read_word(tensor + layout->sources_at + 8 * MATRICES_SOURCE, &matrices) ||
+	    read_word(matrices + layout->dimensions_at + 8 * 2, &expert_count) ||
+	    read_word(tensor + layout->sources_at + 8 * IDS_SOURCE, &ids) || read_experts(record, layout, ids)) {
 		bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
 		emit_loss(GPUPERF_LOSS_OPERATOR_UNREAD);
 		return 0;
 	}
+	record->expert_count = expert_count > (__u32)-1 ? (__u32)-1 : expert_count;
 	bpf_ringbuf_submit(record, BPF_RB_NO_WAKEUP);
 	return 0;
 }

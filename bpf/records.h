@@ -605,7 +605,7 @@ struct gpuperf_routing {
 	__u32 function_id;
 	__u32 experts_per_token;  /* at most GPUPERF_ROUTED_EXPERTS */
 	__u32 read_tokens;        /* the first of them, whose experts follow */
-	__u32 pad;
+	__u32 expert_count;       /* of the layer */
 	char name[GPUPERF_TENSOR_NAME_BYTES];
 	__s32 experts[GPUPERF_ROUTED_TOKENS][GPUPERF_ROUTED_EXPERTS];
 };

@@ -296,8 +296,10 @@ Result<DecodedRecord> decode_routing(std::span<const std::byte> bytes) {
       record.read_tokens > GPUPERF_ROUTED_TOKENS) {
     return absl::InvalidArgumentError("BPF record of more experts than fit into it");
   }
-  Routing routing{
-      .name = read_text(record.name), .tokens = record.tokens, .read_tokens = record.read_tokens};
+  Routing routing{.name = read_text(record.name),
+                  .tokens = record.tokens,
+                  .read_tokens = record.read_tokens,
+                  .expert_count = record.expert_count};
   for (const auto& experts : std::span(record.experts).first(record.read_tokens)) {
     routing.experts.insert(routing.experts.end(), experts, experts + record.experts_per_token);
   }

@@ -238,6 +238,7 @@ struct Routing {
   std::string name;     // as in OperatorCall
   uint64_t tokens = 0;  // of the operator
   uint64_t read_tokens = 0;
+  uint32_t expert_count = 0;     // of its layer
   std::vector<int32_t> experts;  // of the tokens that were read, each as many
   bool operator==(const Routing&) const = default;
 };

@@ -28,6 +28,7 @@ struct ExpertLayer {
   std::string layer;         // its number in the model
   uint64_t tokens = 0;       // so far
   uint64_t read_tokens = 0;  // of which it is known where they went
+  uint32_t expert_count = 0;
   // By expert, up to the last one that got any; a token counts for each that it goes to.
   std::vector<uint64_t> expert_tokens;
   bool operator==(const ExpertLayer&) const = default;

@@ -534,11 +534,11 @@ void Prober::set_layout(int file_id, FileProbe& probe) const {
   if (!is_operator(plan_.config.probes[probe.spec].arguments.get())) return;
   const FileLayouts::Layout layout = layouts_.find(file_id);
   probe.point.tensor_layout = static_cast<uint8_t>(layout.number);
-  probe.reason =
-      layout.number != 0
-          ? "an operator: timed by the one after it on its thread"
-          : "only counted: the fields of its tensors are not known, so nothing is read; " +
-                layout.fault;
+  if (layout.number == 0) probe.state = ProbeState::kFailed;
+  probe.reason = layout.number != 0 ? "an operator: timed by the one after it on its thread"
+                                    : "where the fields of its tensors lie is not known, so it is "
+                                      "not probed: " +
+                                          layout.fault;
 }
 
 void Prober::reconcile(int file_id, File& file) {
@@ -549,6 +549,7 @@ void Prober::reconcile(int file_id, File& file) {
   for (FileProbe& probe : file.probes) {
     if (!is_probed(probe.state)) continue;
     set_layout(file_id, probe);
+    if (!is_probed(probe.state)) continue;
     if (is_suspended(probe)) {
       probe.state = ProbeState::kSuspended;
       probe.reason =

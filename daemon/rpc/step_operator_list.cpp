@@ -21,21 +21,20 @@ std::vector<const OperatorProcess*> list_processes(const Snapshot& snapshot,
   return found;
 }
 
-// `experts`: of the model, as far as is known.
-v1::ExpertLayer to_proto(const ExpertLayer& layer, size_t experts) {
+v1::ExpertLayer to_proto(const ExpertLayer& layer) {
   v1::ExpertLayer message;
   message.set_layer(to_valid_utf8(layer.layer));
   message.set_tokens(layer.tokens);
   message.set_read_tokens(layer.read_tokens);
   std::vector<uint64_t> tokens = layer.expert_tokens;
-  tokens.resize(experts);
+  tokens.resize(std::max<size_t>(tokens.size(), layer.expert_count));
   message.mutable_expert_tokens()->Add(tokens.begin(), tokens.end());
   message.set_unused_experts(static_cast<uint32_t>(std::ranges::count(tokens, 0u)));
   const uint64_t all = std::accumulate(tokens.begin(), tokens.end(), uint64_t{0});
   if (all == 0) return message;
   const auto busiest = std::ranges::max_element(tokens);
   message.set_busiest_expert(static_cast<uint32_t>(busiest - tokens.begin()));
-  message.set_imbalance(static_cast<double>(*busiest) * static_cast<double>(experts) /
+  message.set_imbalance(static_cast<double>(*busiest) * static_cast<double>(tokens.size()) /
                         static_cast<double>(all));
   return message;
 }
@@ -70,12 +69,8 @@ std::vector<v1::StepOperator> list_step_operators(const Snapshot& snapshot,
 std::vector<v1::ExpertLayer> list_step_experts(const Snapshot& snapshot, const RowFilter& filter) {
   std::vector<v1::ExpertLayer> rows;
   for (const OperatorProcess* process : list_processes(snapshot, filter)) {
-    size_t experts = 0;
     for (const ExpertLayer& layer : process->layers) {
-      experts = std::max(experts, layer.expert_tokens.size());
-    }
-    for (const ExpertLayer& layer : process->layers) {
-      v1::ExpertLayer& row = rows.emplace_back(to_proto(layer, experts));
+      v1::ExpertLayer& row = rows.emplace_back(to_proto(layer));
       set_step_source(snapshot, process->process, process->function_id, row);
       row.set_exited(process->exited);
     }

@@ -116,6 +116,8 @@ void StepOperators::take_routing(const Routing& routing, Process& process) {
   layer.layer = name;
   layer.tokens += routing.tokens;
   layer.read_tokens += routing.read_tokens;
+  layer.expert_count =
+      std::min(std::max(layer.expert_count, routing.expert_count), uint32_t{kMaxExperts});
   for (const int32_t expert : routing.experts) {
     const auto index = static_cast<size_t>(expert);
     const size_t had = layer.expert_tokens.size();

@@ -85,7 +85,8 @@ TEST_P(OperatorProbeTest, ReadsTheExpertsOfTheFirstTokensByTheirStride) {
   Tensor ids{.data = reinterpret_cast<uint64_t>(sorted.data()),
              .dimensions = {2, kTokens, 1, 1},
              .strides = {4, kExperts * 4}};
-  Tensor tensor{.sources = {nullptr, nullptr, &ids}, .operation = 30};
+  const Tensor matrices{.dimensions = {64, 128, kExperts, 1}};
+  Tensor tensor{.sources = {&matrices, nullptr, &ids}, .operation = 30};
   strcpy(tensor.name, "ffn_moe_down-12");
 
   begin_operator({}, tensor);
@@ -100,6 +101,7 @@ TEST_P(OperatorProbeTest, ReadsTheExpertsOfTheFirstTokensByTheirStride) {
   EXPECT_EQ(routing.pid, static_cast<uint32_t>(getpid()));
   EXPECT_EQ(routing.tokens, 70u);
   EXPECT_EQ(routing.experts_per_token, 2u);
+  EXPECT_EQ(routing.expert_count, uint32_t{kExperts});
   EXPECT_EQ(routing.read_tokens, uint32_t{GPUPERF_ROUTED_TOKENS});
   for (int32_t token = 0; token < GPUPERF_ROUTED_TOKENS; ++token) {
     EXPECT_EQ(routing.experts[token][0], token * kExperts);
@@ -134,6 +136,7 @@ TEST_P(OperatorProbeTest, CountsWhatCannotBeReadOrIsSomethingElse) {
   begin_operator(good, routed);
   Tensor ids{.data = 0x10, .dimensions = {2, 1}, .strides = {4, 8}};
   routed.sources[2] = &ids;
+  routed.sources[0] = &ids;
   begin_operator(good, routed);
   ids.dimensions[0] = GPUPERF_ROUTED_EXPERTS + 1;
   begin_operator(good, routed);

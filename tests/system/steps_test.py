@@ -5,6 +5,7 @@ hangs are named. Its operators and their experts, as it tells a callback of its 
 import collections
 import json
 import re
+import shutil
 import subprocess
 import sys
 import unittest
@@ -33,7 +34,9 @@ class LlamaTest(SharedDaemonTest):
                                    stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.kill)
-        self.daemon.wait_attached(*functions, seconds=30)
+        wait_until(f"{functions} probed in {llama}", lambda: set(functions) <= {
+            row["function"] for row in self.daemon.query("probes")
+            if row["state"] in ("attached", "entry_only") and str(llama) in row["library"]}, 30)
         go.touch()
         return process
 
@@ -164,6 +167,20 @@ class OperatorsTest(LlamaTest):
         if not OLDER_LLAMA.exists():
             self.skipTest(f"no other llama.cpp: {OLDER_LLAMA} is what npm installs (tests/run.sh)")
         self.check_release(OLDER_LLAMA)
+
+    def test_a_build_whose_tensors_are_not_known_is_not_probed_and_that_is_said(self):
+        library = self.daemon.path / "libggml-cpu-alone.so"
+        shutil.copy(next(LLAMA.glob("libggml-cpu-x64.so")), library)
+        program = ("import ctypes, sys\nfor name in sys.argv[1:]: ctypes.CDLL(name, ctypes.RTLD_GLOBAL)\n"
+                   "print(flush=True)\nsys.stdin.read()")
+        with subprocess.Popen([sys.executable, "-c", program, LLAMA / "libggml-base.so", library], stdin=subprocess.PIPE,
+                              stdout=subprocess.PIPE) as process:
+            process.stdout.readline()
+            row = self.daemon.wait_for_probe("ggml_operator", "failed", str(library))
+            process.stdin.close()
+
+        self.assertEqual(row["reason"], "where the fields of its tensors lie is not known, so it is not probed: no libggml-base.so of its "
+                         "folder is loaded and among its section's libraries")
 
 
 if __name__ == "__main__":

@@ -23,20 +23,23 @@ void FileLayouts::forget(const std::set<int>& file_ids) {
 FileLayouts::Layout FileLayouts::find(int file_id) const {
   const auto file = files_.find(file_id);
   if (file == files_.end()) return {};
-  Layout found = file->second.own;
+  if (file->second.own.number != 0) return file->second.own;
+  std::set<uint32_t> numbers;
+  std::string fault =
+      "no libggml-base.so of its folder is loaded and among its section's libraries";
   for (const auto& [id, other] : files_) {
-    if (file->second.own.number != 0 || other.folder != file->second.folder) continue;
-    if (other.own.number == 0) continue;
-    if (found.number != 0 && found.number != other.own.number) {
-      return {.fault = "several builds of ggml lie in its folder, as processes see it"};
-    }
-    found = {.number = other.own.number, .fault = ""};
+    if (other.folder != file->second.folder) continue;
+    if (other.own.number != 0) numbers.insert(other.own.number);
+    if (!other.own.fault.empty()) fault = other.own.fault;
   }
-  return found;
+  if (numbers.size() == 1) return {.number = *numbers.begin(), .fault = ""};
+  if (!numbers.empty()) fault = "several builds of ggml lie in its folder, as processes see it";
+  return {.fault = fault};
 }
 
 FileLayouts::Layout FileLayouts::read(int fd) {
   const Result<TensorLayout> layout = read_tensor_layout(fd);
+  if (absl::IsNotFound(layout.status())) return {};
   if (!layout.ok()) return {.fault = std::string(layout.status().message())};
   const uint32_t number = layouts_.add(*layout);
   if (number == 0) return {.fault = "too many different builds of ggml"};

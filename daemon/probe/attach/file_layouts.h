@@ -23,7 +23,7 @@ class FileLayouts {
   using Folder = std::pair<uint64_t, std::string>;  // device, 0 = an overlay; path
   struct Layout {
     uint32_t number = 0;  // in TensorLayouts; 0 = not known
-    std::string fault;    // then, why
+    std::string fault;    // then, why; empty = no accessors
   };
 
   FileLayouts(TensorLayouts& layouts, const Programs& programs)

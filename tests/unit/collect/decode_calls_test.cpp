@@ -586,6 +586,7 @@ TEST(DecodeRecord, ReadsTheExpertsOfTheTokensThatWereRead) {
   record.function_id = 7;
   record.experts_per_token = 2;
   record.read_tokens = 3;
+  record.expert_count = 8;
   std::memcpy(record.name, "ffn_moe_down-3", 15);
   for (int i = 0; i < 3; ++i) {
     record.experts[i][0] = i;
@@ -601,6 +602,7 @@ TEST(DecodeRecord, ReadsTheExpertsOfTheTokensThatWereRead) {
   EXPECT_EQ(*call.routing, (Routing{.name = "ffn_moe_down-3",
                                     .tokens = 100,
                                     .read_tokens = 3,
+                                    .expert_count = 8,
                                     .experts = {0, 7, 1, 7, 2, 7}}));
 
   record.read_tokens = GPUPERF_ROUTED_TOKENS + 1;

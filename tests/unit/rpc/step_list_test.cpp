@@ -135,11 +135,14 @@ TEST_F(StepListTest, ListsOperatorsWithTheirShareOfTheTime) {
 }
 
 TEST_F(StepListTest, SaysHowEvenlyTokensGoToExperts) {
-  add_operators(
-      {.process = kServer,
-       .layers = {{.layer = "0", .tokens = 20, .read_tokens = 10, .expert_tokens = {2, 6, 2}},
-                  {.layer = "1", .tokens = 9, .expert_tokens = {0, 1, 1, 2}},
-                  {.layer = "2", .tokens = 9}}});
+  add_operators({.process = kServer,
+                 .layers = {{.layer = "0",
+                             .tokens = 20,
+                             .read_tokens = 10,
+                             .expert_count = 4,
+                             .expert_tokens = {2, 6, 2}},
+                            {.layer = "1", .tokens = 9, .expert_tokens = {0, 1, 1, 2}},
+                            {.layer = "2", .tokens = 9}}});
 
   const auto rows = list_step_experts(*build(), RowFilter(v1::Filter()));
 
@@ -147,7 +150,7 @@ TEST_F(StepListTest, SaysHowEvenlyTokensGoToExperts) {
   EXPECT_EQ(rows[0].layer(), "0");
   EXPECT_EQ(rows[0].tokens(), 20u);
   EXPECT_EQ(rows[0].read_tokens(), 10u);
-  EXPECT_THAT(rows[0].expert_tokens(), ElementsAre(2, 6, 2, 0));  // another layer shows a fourth
+  EXPECT_THAT(rows[0].expert_tokens(), ElementsAre(2, 6, 2, 0));
   EXPECT_EQ(rows[0].unused_experts(), 1u);
   EXPECT_EQ(rows[0].busiest_expert(), 1u);
   EXPECT_DOUBLE_EQ(rows[0].imbalance(), 2.4);

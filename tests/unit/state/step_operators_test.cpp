@@ -51,8 +51,11 @@ class StepOperatorsTest : public testing::Test {
     take({.process = kProcess,
           .tid = 1,
           .function_id = kOperatorCall,
-          .routing = std::make_shared<const Routing>(Routing{
-              .name = name, .tokens = tokens, .read_tokens = experts.size(), .experts = experts})});
+          .routing = std::make_shared<const Routing>(Routing{.name = name,
+                                                             .tokens = tokens,
+                                                             .read_tokens = experts.size(),
+                                                             .expert_count = 6,
+                                                             .experts = experts})});
   }
   OperatorReport list() const {
     Snapshot snapshot;
@@ -131,9 +134,11 @@ TEST_F(StepOperatorsTest, CountsTokensByExpert) {
 
   const auto row = list().at(0);
   ASSERT_EQ(row->layers.size(), 2u);
-  EXPECT_EQ(
-      row->layers[0],
-      (ExpertLayer{.layer = "2", .tokens = 70, .read_tokens = 5, .expert_tokens = {0, 2, 0, 1}}));
+  EXPECT_EQ(row->layers[0], (ExpertLayer{.layer = "2",
+                                         .tokens = 70,
+                                         .read_tokens = 5,
+                                         .expert_count = 6,
+                                         .expert_tokens = {0, 2, 0, 1}}));
   EXPECT_EQ(row->layers[1].layer, "10");
   EXPECT_THAT(row->layers[1].expert_tokens, ElementsAre(1, 0, 0, 0, 0, 1));
   EXPECT_EQ(row->other_tokens, 2u);
