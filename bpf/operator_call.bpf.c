@@ -24,6 +24,13 @@ static __always_inline _Bool ends_mixture(const char *name)
 	return 1;
 }
 
+static __always_inline __u64 count_lost(__u32 loss)
+{
+	const __u64 *count = bpf_map_lookup_elem(&losses, &loss);
+
+	return count ? *count : 0;
+}
+
 static __always_inline long read_word(__u64 at, __u64 *value)
 {
 	return bpf_probe_read_user(value, sizeof(*value), (void *)at);
@@ -98,9 +105,8 @@ int report_operator(const struct operator_entry *entry)
 	struct gpuperf_operator_call call = {
 		.header = {.kind = GPUPERF_RECORD_OPERATOR_CALL, .length_bytes = sizeof(call)},
 	};
-	__u32 index, loss = GPUPERF_LOSS_OPERATORS_FULL;
 	__s32 thread[2] = {}; /* its number, and how many there are */
-	const __u64 *lost;
+	__u32 index;
 
 	if (!entry || !entry->layout)
 		return 0;
@@ -129,10 +135,9 @@ int report_operator(const struct operator_entry *entry)
 	call.tid = task->pid;
 	call.function_id = entry->function_id;
 	call.layout = entry->layout;
+	call.lost = count_lost(GPUPERF_LOSS_OPERATORS_FULL) + count_lost(GPUPERF_LOSS_OPERATOR_UNREAD);
 	if (call.operation == layout->routed_operation && ends_mixture(call.name))
 		report_routing(&call, layout, entry->tensor);
-	lost = bpf_map_lookup_elem(&losses, &loss);
-	call.lost = lost ? *lost : 0;
 	call.start_mono_ns = bpf_ktime_get_ns(); /* last: our own work is of the operator before */
 	if (bpf_ringbuf_output(&report_ring, &call, sizeof(call), emit_wake_flags(call.start_mono_ns)))
 		emit_loss(GPUPERF_LOSS_OPERATORS_FULL);

@@ -222,7 +222,7 @@ struct TraceBatch {
   bool operator==(const TraceBatch&) const = default;
 };
 
-// What an operator of an inference engine is (StepRole::kOperator), or where its tokens go.
+// An operator of an inference engine that begins (StepRole::kOperator).
 struct OperatorCall {
   uint32_t layout = 0;     // its number in TensorLayouts
   uint32_t operation = 0;  // its number in that layout

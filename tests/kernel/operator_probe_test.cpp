@@ -130,6 +130,8 @@ TEST_P(OperatorProbeTest, CountsWhatCannotBeReadOrIsSomethingElse) {
   begin_operator({-1, 2}, tensor);
   EXPECT_EQ(programs_->losses()[GPUPERF_LOSS_OPERATOR_UNREAD], 4u);
   EXPECT_TRUE(drain("report_ring").empty());
+  begin_operator(good, tensor);
+  EXPECT_EQ(drain<gpuperf_operator_call>("report_ring").at(0).lost, 4u);
 
   Tensor routed{.operation = 30};  // without sources
   strcpy(routed.name, "ffn_moe_down-1");
