@@ -21,7 +21,9 @@ bool operator==(const TensorLayout& a, const TensorLayout& b);
 // may still be on its way. Thread: any. Bounds: GPUPERF_TENSOR_LAYOUTS.
 class TensorLayouts {
  public:
-  // Its number; 0 = there is no room for another.
+  // Its number; 0 = not seen yet.
+  uint32_t find(const TensorLayout& layout) const;
+  // Likewise; 0 = there is no room for another.
   uint32_t add(const TensorLayout& layout);
   // "operation 93" where it has no name.
   std::string get_operation(uint32_t layout, uint32_t operation) const;

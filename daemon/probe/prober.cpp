@@ -524,7 +524,8 @@ void Prober::learn_layout(int file_id, const File& file) {
   };
   if (std::ranges::none_of(file.wanted, is_wanted)) return;
   const std::string folder = file.path.substr(0, file.path.rfind('/') + 1);
-  for (const int id : layouts_.learn(file_id, {file.device, folder}, file.fd.get())) {
+  for (const int id :
+       layouts_.learn(file_id, {file.device, folder}, file.fd.get(), file.owner_uid)) {
     File& beside = files_.at(id);
     if (!beside.written && !beside.outdated && !beside.stale) reconcile(id, beside);
   }

@@ -58,7 +58,8 @@ void Steps::apply(const ReportedCalls& calls, const FunctionList& functions,
         .take({.call = call,
                .plan = *function.arguments,
                .threshold_ns = get_threshold_ns(function, adaptive_threshold_ns),
-               .is_inside_step = call.depth > 0 && is_step(get_step_role(functions, call.outermost_id))},
+               .is_inside_step =
+                   call.depth > 0 && is_step(get_step_role(functions, call.outermost_id))},
               ended_);
     add_ended(*process);
   }

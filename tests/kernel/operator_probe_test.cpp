@@ -1,12 +1,18 @@
 // What the kernel side tells of operators, on tensors of this very program.
 
+#include <gmock/gmock.h>
+
 #include <cstddef>
 #include <cstring>
+#include <fstream>
+#include <iterator>
 #include <memory>
 #include <vector>
 
+#include "daemon/probe/attach/file_layouts.h"
 #include "tests/kernel/probe_fixture.h"
 #include "tests/kernel/probe_targets.h"
+#include "tests/unit/probe/elf_builder.h"
 
 namespace gpuperf {
 namespace {
@@ -165,6 +171,59 @@ TEST_P(OperatorProbeTest, LeavesRoomForOtherReportsAndSaysThatSomeAreMissing) {
   const auto next = drain<gpuperf_operator_call>("report_ring");
   ASSERT_EQ(next.size(), 1u);
   EXPECT_EQ(next[0].lost, lost);
+}
+
+// A library with tensors, in which one operation has this name of three letters.
+Fd make_build(const std::string& name) {
+  std::ifstream file(TENSOR_SAMPLE, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(file)), {});
+  const size_t at = bytes.find(std::string("GLU\0", 4));
+  EXPECT_NE(at, std::string::npos);
+  return elf_builder::make_file(bytes.replace(at, 3, name));
+}
+
+TEST_P(OperatorProbeTest, AFileHasTheLayoutOfTheBuildBesideIt) {
+  TensorLayouts layouts;
+  FileLayouts files(layouts, *programs_);
+  const FileLayouts::Folder folder{5, "/app/"};
+  EXPECT_THAT(files.learn(1, folder, self_.get(), 0), testing::IsEmpty());
+  EXPECT_EQ(files.find(1).number, 0u);
+  EXPECT_THAT(files.find(1).fault, testing::HasSubstr("no libggml-base.so of its folder"));
+
+  EXPECT_THAT(files.learn(2, folder, make_build("GLU").get(), 0), testing::ElementsAre(1));
+  EXPECT_EQ(files.find(1).number, 1u);
+  EXPECT_EQ(layouts.get_operation(1, 4), "GLU");
+  EXPECT_EQ(layouts.get_operation(1, 5), "operation 5");
+
+  (void)files.learn(3, {6, "/app/"}, self_.get(), 0);
+  EXPECT_EQ(files.find(3).number, 0u);  // of another device
+
+  (void)files.learn(4, folder, make_build("GLV").get(), 0);  // of another container, perhaps
+  EXPECT_EQ(files.find(4).number, 2u);
+  EXPECT_EQ(files.find(1).number, 0u);
+  EXPECT_THAT(files.find(1).fault, testing::HasSubstr("several builds"));
+  files.forget({4});
+  EXPECT_EQ(files.find(1).number, 1u);
+}
+
+TEST_P(OperatorProbeTest, NoUserTakesTheRoomOfAllLayouts) {
+  TensorLayouts layouts;
+  FileLayouts files(layouts, *programs_);
+  int id = 0;
+  const auto learn = [&](uint32_t owner_uid) {
+    const std::string name = std::string("X") + char('A' + id / 26) + char('A' + id % 26);
+    ++id;
+    (void)files.learn(id, {5, "/" + name + "/"}, make_build(name).get(), owner_uid);
+    return files.find(id);
+  };
+  for (size_t i = 0; i < FileLayouts::kMaxLayoutsOfUser; ++i) EXPECT_NE(learn(7).number, 0u);
+  EXPECT_EQ(learn(7).number, 0u);
+  EXPECT_THAT(learn(7).fault, testing::HasSubstr("too many different builds"));
+
+  while (learn(0).number != 0) EXPECT_LE(id, 100);
+  EXPECT_EQ(id, GPUPERF_TENSOR_LAYOUTS + 3);  // the two refused, and this one
+  (void)files.learn(200, {5, "/known/"}, make_build("XAA").get(), 7);
+  EXPECT_EQ(files.find(200).number, 1u);  // one that is known needs no room
 }
 
 INSTANTIATE_TEST_SUITE_P(Mechanisms, OperatorProbeTest, testing::ValuesIn(kMechanisms),

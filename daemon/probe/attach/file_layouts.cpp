@@ -4,10 +4,10 @@
 
 namespace gpuperf {
 
-std::vector<int> FileLayouts::learn(int file_id, const Folder& folder, int fd) {
+std::vector<int> FileLayouts::learn(int file_id, const Folder& folder, int fd, uint32_t owner_uid) {
   const auto [file, is_new] = files_.try_emplace(file_id);
   if (!is_new) return {};
-  file->second = {.folder = folder, .own = read(fd)};
+  file->second = {.folder = folder, .own = read(fd, owner_uid)};
   std::vector<int> beside;
   if (file->second.own.number == 0) return beside;
   for (const auto& [id, other] : files_) {
@@ -37,12 +37,20 @@ FileLayouts::Layout FileLayouts::find(int file_id) const {
   return {.fault = fault};
 }
 
-FileLayouts::Layout FileLayouts::read(int fd) {
+FileLayouts::Layout FileLayouts::read(int fd, uint32_t owner_uid) {
   const Result<TensorLayout> layout = read_tensor_layout(fd);
   if (absl::IsNotFound(layout.status())) return {};
   if (!layout.ok()) return {.fault = std::string(layout.status().message())};
-  const uint32_t number = layouts_.add(*layout);
-  if (number == 0) return {.fault = "too many different builds of ggml"};
+  uint32_t number = layouts_.find(*layout);
+  if (number == 0) {
+    // They are never forgotten, so that nobody takes the room of all others.
+    const auto added = added_.find(owner_uid);
+    const bool may_add =
+        owner_uid == 0 || added == added_.end() || added->second < kMaxLayoutsOfUser;
+    if (may_add) number = layouts_.add(*layout);
+    if (number == 0) return {.fault = "too many different builds of ggml"};
+    ++added_[owner_uid];
+  }
   const Status told = programs_.set_tensor_layout(number, layout->fields);
   return told.ok() ? Layout{.number = number, .fault = ""}
                    : Layout{.fault = std::string(told.message())};

@@ -83,11 +83,13 @@ class Accessors {
 
   Result<Pointers> read_relocations(uint64_t from, uint64_t to) const {
     Pointers pointers;
+    uint64_t budget_bytes = kMaxRelocationBytes;
     for (const NamedSection& section : code_.sections()) {
       if (section.type != SHT_RELA) continue;
-      if (section.size_bytes > kMaxRelocationBytes) {
+      if (section.size_bytes > budget_bytes) {
         return absl::ResourceExhaustedError("over 16 MiB of relocations");
       }
+      budget_bytes -= section.size_bytes;
       std::vector<Elf64_Rela> rows(section.size_bytes / sizeof(Elf64_Rela));
       RETURN_IF_ERROR(
           code_.elf().read(section.offset_bytes, std::as_writable_bytes(std::span(rows))));
