@@ -4,6 +4,8 @@
 #include <functional>
 #include <string_view>
 
+#include "daemon/state/exited_rows.h"
+
 namespace gpuperf {
 namespace {
 
@@ -144,11 +146,7 @@ void StepOperators::apply(const ProcessExited& exited, int64_t now_mono_ns) {
 
 void StepOperators::expire(int64_t now_mono_ns) {
   loop_thread_.check();
-  const int64_t keep_ns = std::chrono::nanoseconds(keep_exited_).count();
-  std::erase_if(processes_, [&](const auto& entry) {
-    const int64_t exited_ns = entry.second.exited_mono_ns;
-    return exited_ns != 0 && exited_ns + keep_ns <= now_mono_ns;
-  });
+  erase_exited(processes_, keep_exited_, now_mono_ns);
 }
 
 void StepOperators::fill(Snapshot& snapshot) const {
@@ -164,14 +162,7 @@ void StepOperators::fill(Snapshot& snapshot) const {
 StepOperators::Process* StepOperators::find_or_add(const ProcessKey& key, int64_t now_mono_ns) {
   const auto known = processes_.find(key);
   if (known != processes_.end()) return &known->second;
-  if (processes_.size() >= kMaxProcesses) {
-    const auto rank = [](const auto& entry) {
-      return entry.second.exited_mono_ns == 0 ? INT64_MAX : entry.second.exited_mono_ns;
-    };
-    const auto first = std::ranges::min_element(processes_, {}, rank);
-    if (first->second.exited_mono_ns == 0) return nullptr;
-    processes_.erase(first);
-  }
+  if (!make_room(processes_, kMaxProcesses)) return nullptr;
   Process& process = processes_[key];
   if (exited_.contains(key)) process.exited_mono_ns = now_mono_ns;
   return &process;

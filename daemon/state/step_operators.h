@@ -22,7 +22,7 @@ namespace gpuperf {
 //
 // An operator has no end of its own: it lasts until the next one of its thread begins. The last of
 // a graph lasts until its step ends; where one that is usually followed by another is followed by
-// none, the probe was taken out in between, and it is not timed.
+// none, the probe was detached in between, and it is not timed.
 // Thread: loop only. `layouts` and `drops` must outlive it. Bounds: kMaxProcesses, of which the one
 // that ended first makes room; without such a one the operators of another are counted as drops
 // (kStepsProcessesFull). A process: kMaxKinds, kMaxThreads, kMaxLayers, kMaxCounters; what is

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "daemon/model/step_role.h"
+#include "daemon/state/exited_rows.h"
 
 namespace gpuperf {
 namespace {
@@ -114,11 +115,7 @@ void Steps::expire(int64_t now_mono_ns) {
     }
     add_ended(process);
   }
-  const int64_t keep_ns = std::chrono::nanoseconds(limits_.keep_exited).count();
-  std::erase_if(processes_, [&](const auto& entry) {
-    const Process& process = entry.second;
-    return process.exited_mono_ns != 0 && process.exited_mono_ns + keep_ns <= now_mono_ns;
-  });
+  erase_exited(processes_, limits_.keep_exited, now_mono_ns);
 }
 
 void Steps::fill(Snapshot& snapshot) const {
@@ -144,14 +141,7 @@ StepProcess& Steps::change(Process& process) {
 Steps::Process* Steps::find_or_add(const ProcessKey& key, int64_t now_mono_ns) {
   const auto known = processes_.find(key);
   if (known != processes_.end()) return &known->second;
-  if (processes_.size() >= limits_.max_processes) {
-    const auto rank = [](const auto& entry) {
-      return entry.second.exited_mono_ns == 0 ? INT64_MAX : entry.second.exited_mono_ns;
-    };
-    const auto first = std::ranges::min_element(processes_, {}, rank);
-    if (first == processes_.end() || first->second.exited_mono_ns == 0) return nullptr;
-    processes_.erase(first);
-  }
+  if (!make_room(processes_, limits_.max_processes)) return nullptr;
   Process& process = processes_[key];
   process.row = std::make_shared<StepProcess>(StepProcess{.process = key});
   if (exited_.contains(key)) {
