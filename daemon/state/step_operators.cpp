@@ -164,7 +164,8 @@ StepOperators::Process* StepOperators::find_or_add(const ProcessKey& key, int64_
   if (known != processes_.end()) return &known->second;
   if (!make_room(processes_, kMaxProcesses)) return nullptr;
   Process& process = processes_[key];
-  if (exited_.contains(key)) process.exited_mono_ns = now_mono_ns;
+  // A routing has no time; 0 would mean that it runs.
+  if (exited_.contains(key)) process.exited_mono_ns = std::max<int64_t>(now_mono_ns, 1);
   return &process;
 }
 

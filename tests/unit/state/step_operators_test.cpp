@@ -194,6 +194,14 @@ TEST_F(StepOperatorsTest, ForgetsAProcessSomeTimeAfterItsEnd) {
   EXPECT_THAT(list(), IsEmpty());
 }
 
+TEST_F(StepOperatorsTest, WhatComesAfterTheEndOfItsProcessIsForgottenToo) {
+  operators_.apply(ProcessExited{kProcess}, kNowNs);
+  route("ffn_moe_down-1", 1, {0});
+  EXPECT_TRUE(list().at(0)->exited);
+  operators_.expire(kNowNs + 600 * kSecondNs);
+  EXPECT_THAT(list(), IsEmpty());
+}
+
 TEST_F(StepOperatorsTest, RowsHandedOutDoNotChange) {
   begin(2, "a", 1'000);
   const auto before = list().at(0);
