@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What a probed operator costs a llama.cpp process: steps of a tiny random model on one thread, with operators probed all the time
-and not probed, in turn, some seconds each. Prints the time of a step both ways and what that is for each operator: medians over rounds, and the
-middle half. Models that compute more lose as much for each operator. Run as root on a built tree:
+and not probed, in turn, some seconds each. Prints the time of a step both ways and what that is for each operator: medians over
+rounds, and the middle half. Models that compute more lose as much for each operator. Run as root on a built tree:
 
     PYTHONPATH=tests/system:tests/workloads GPUPERF_BUILD=build python3 tests/bench/operator_cost.py [ROUNDS]
 """
