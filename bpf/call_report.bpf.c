@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Reports of single calls: see call_report.bpf.h. */
 #include "bpf/call_report.bpf.h"
+#include "bpf/turn.bpf.h"
 
 #define OUT_OF_MEMORY 2 /* cudaErrorMemoryAllocation, CUDA_ERROR_OUT_OF_MEMORY */
 
@@ -52,6 +53,8 @@ __u64 take_report_stack(const struct ended_call *call)
 
 	if (!call)
 		return 0;
+	if (call->flags & GPUPERF_FN_RESULT_WAIT)
+		return 0;
 	status = status_of(call);
 	/* Calls that fail made nothing; many fail again and again. */
 	return !status || status == OUT_OF_MEMORY ? take_callers_stack(&call->caller) : 0;
@@ -89,6 +92,8 @@ int report_call(const struct ended_call *call, struct gpuperf_thread *thread, __
 		add_frame_to_report(record, frame);
 		record->result = status_of(call) ? 0 : read_call_result(frame);
 	}
+	if (call->flags & GPUPERF_FN_RESULT_COPY)
+		turn_take(&record->turn, thread);
 	bpf_ringbuf_submit(record, emit_wake_flags(call->start_ns + call->duration_ns));
 	return 0;
 }

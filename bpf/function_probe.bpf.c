@@ -13,6 +13,7 @@
 #include "bpf/own_stack.bpf.h"
 #include "bpf/slow_record.bpf.h"
 #include "bpf/trace.bpf.h"
+#include "bpf/turn.bpf.h"
 
 #if GPUPERF_SESSION == 1
 extern _Bool bpf_session_is_return(void) __ksym;
@@ -135,6 +136,8 @@ static __always_inline int enter(struct pt_regs *ctx, __u64 *session, enum pairi
 		if (pairing != PAIRING_SESSION)
 			__sync_fetch_and_add(&cell->untimed, 1);
 	}
+	if (function->flags & GPUPERF_FN_TURN_WORK)
+		turn_add_work(thread, frame, function->flags, exec_of(function, PT_REGS_PARM1(ctx)));
 	if (frame) {
 		frame->bp = PT_REGS_FP(ctx);
 		frame->minor_faults = task->min_flt;
@@ -169,8 +172,8 @@ static __always_inline _Bool condition_holds(__u64 flags, __u32 code)
 	return holds != (code & 1); /* odd codes are the negated ones */
 }
 
-/* Adds an ended call to the totals: statuses, bytes, shapes, names. Determines whether it was slow. A separate
- * function for the verifier. */
+/* Adds an ended call to the totals: statuses, bytes, shapes, names. Determines whether it was slow, and whether to
+ * report it. A separate function for the verifier. */
 __attribute__((noinline)) int add_ended_call(struct ended_call *call, struct gpuperf_thread *thread, __u32 cell_index)
 {
 	const struct gpuperf_function *function;
@@ -195,6 +198,8 @@ __attribute__((noinline)) int add_ended_call(struct ended_call *call, struct gpu
 		call_stack_charge_parent(thread, function_id, call->duration_ns, function->outside_ns);
 	}
 	call->flags = function->flags;
+	if (call->flags & (GPUPERF_FN_RESULT_COPY | GPUPERF_FN_RESULT_WAIT) && !turn_is_reported(call, thread))
+		call->flags &= ~GPUPERF_FN_REPORT;
 	call->threshold_ns = find_passed_threshold(function, call->duration_ns, &call->adaptive);
 	if (call->has_return_value && function->flags & GPUPERF_FN_STATUS)
 		status = (__s32)call->return_value;

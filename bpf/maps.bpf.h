@@ -193,6 +193,13 @@ struct gpuperf_hooked_call {
 	__u32 pad;
 };
 
+/* The turn in progress: see turn.bpf.h. */
+struct gpuperf_thread_turn {
+	struct gpuperf_turn now;
+	__u64 reported_ns; /* when the last copy was reported */
+	__u64 hooked_ns;   /* of the thread's hooked calls, after the last copy to the host */
+};
+
 /* The probed and hooked calls in flight on a thread, outermost first. 6.7 KiB, only for threads that ever made one. */
 struct gpuperf_thread {
 	__u64 created_ns;  /* a call that began earlier belongs to the parent this thread was forked from */
@@ -210,6 +217,7 @@ struct gpuperf_thread {
 	__u64 next_stack_ns; /* where stacks are paced, no launch before this carries one */
 	__u64 thread_stack_ns; /* up to when stacks for struct gpuperf_thread_time are used up */
 	struct gpuperf_hooked_call hooked;
+	struct gpuperf_thread_turn turn;
 	struct gpuperf_sent_site sites[GPUPERF_SITE_CACHE]; /* of its last launches: saves the lookup */
 	struct gpuperf_off_cpu off_cpu;
 	struct gpuperf_wait waits[GPUPERF_WAITS]; /* the longest of the calls in flight, and stale ones */
@@ -626,6 +634,28 @@ struct {
 	__type(key, __u32);
 	__type(value, struct gpuperf_capturing);
 } capturing GPUPERF_MAP;
+
+/* Process -> copies to the host that were reported and that no wait was reported after. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32);
+	__type(value, __u64);
+} unawaited_copies GPUPERF_MAP;
+
+struct gpuperf_graph_key {
+	__u64 handle; /* of a CUgraph or CUgraphExec */
+	__u32 pid;
+	__u32 pad;
+};
+
+/* The matrix products in a CUDA graph, from its capture. The least recently used are evicted. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, struct gpuperf_graph_key);
+	__type(value, struct gpuperf_product_rows);
+} graph_products GPUPERF_MAP;
 
 /* Stacks that were sent: equal ones are only referred to. The daemon keeps more. */
 struct {

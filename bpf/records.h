@@ -62,6 +62,11 @@
 #define GPUPERF_FN_GRAPH_MASK 7u
 #define GPUPERF_FN_REPORT 256u    /* every call is reported at its end: struct gpuperf_reported_call. Since 10. */
 #define GPUPERF_FN_OPERATOR 512u  /* f(params, tensor) of ggml: its entry says which operator begins. Since 11. */
+/* Turns of a loop that reads its results back: struct gpuperf_turn. Since 12. */
+#define GPUPERF_FN_TURN_WORK 1024u   /* gives the GPU work: the first such call begins a turn */
+#define GPUPERF_FN_RESULT_COPY 2048u /* with GPUPERF_FN_REPORT: copies to the host after work end a turn, only these are reported */
+#define GPUPERF_FN_RESULT_WAIT 4096u /* with GPUPERF_FN_REPORT: only waits after such a copy are reported, without a stack */
+#define GPUPERF_FN_MATRIX_PRODUCT 8192u /* its plan keeps m, n and k first */
 
 /* What a driver function does to a CUDA graph. Since 5. */
 enum gpuperf_graph_call {
@@ -546,6 +551,23 @@ struct gpuperf_thread_time {
 	__u32 waker_tid;
 };
 
+/* How many rows the matrix products of a turn, or of a graph, have: in a transformer most have one per token. The rows
+ * are n of m, n and k, as cuBLAS is given them for row-major matrices. Since 12. */
+struct gpuperf_product_rows {
+	__u32 products;
+	__u32 rows;               /* of more than half of the products, if any number is */
+	__u32 lead;               /* at least so many have `rows`; by how many they lead over the others, at least */
+	__u32 pad;
+};
+
+/* What a thread gave the GPU to do between two copies to the host. Since 12. */
+struct gpuperf_turn {
+	__u64 start_mono_ns;      /* of the first of its calls that was probed; 0 = hooks alone saw any */
+	struct gpuperf_product_rows products; /* those of replayed graphs included, if their capture was seen */
+	__u32 graphs;             /* replays */
+	__u32 pad;
+};
+
 /* A call of a GPUPERF_FN_REPORT function has ended. Producer: BPF. Consumer: drain. Since 10. */
 struct gpuperf_reported_call {
 	struct gpuperf_record header;
@@ -564,6 +586,7 @@ struct gpuperf_reported_call {
 	__u8 has_return_value;
 	__u32 depth;              /* probed calls around it */
 	__u32 outermost;          /* function of the outermost of them; without one, its own */
+	struct gpuperf_turn turn; /* that a GPUPERF_FN_RESULT_COPY call ends; of others zero. Since 12. */
 };
 
 /* Where the fields of a struct ggml_tensor lie, in bytes from its start. Producer: daemon. Since 11. */

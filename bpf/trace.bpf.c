@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
 /* Launches and calls as records: see trace.bpf.h. */
 #include "bpf/trace.bpf.h"
+#include "bpf/turn.bpf.h"
 
 static __always_inline const struct gpuperf_trace_order *find_trace_order(struct task_struct *task)
 {
@@ -250,16 +251,20 @@ int trace_graph(__u32 call, __u32 failed, __u64 start_ns, struct gpuperf_thread 
 		source = first;
 		if (failed || bpf_probe_read_user(&handle, sizeof(handle), (void *)second))
 			handle = 0;
+		turn_end_capture(thread, handle);
 	} else if (failed || call == GPUPERF_GRAPH_LAUNCHED) {
 		return 0;
 	} else if (call == GPUPERF_GRAPH_CAPTURE_BEGAN) {
 		followed = begin_capture(pid);
+		turn_begin_capture(thread);
 	} else if (call == GPUPERF_GRAPH_INSTANTIATED) {
 		source = second;
 		if (bpf_probe_read_user(&handle, sizeof(handle), (void *)first))
 			return 0;
+		turn_instantiate(handle, source);
 	} else if (call == GPUPERF_GRAPH_UPDATED) {
 		source = second;
+		turn_instantiate(handle, source);
 	} else {
 		mono_ns = start_ns; /* after the return the handle may be another graph's */
 	}

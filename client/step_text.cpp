@@ -46,6 +46,12 @@ std::string describe_stall(const v1::StepProcess& row) {
                      format_duration(row.stall_ns()));
 }
 
+// Of a learned step the function is only a part of how it is known.
+template <typename Row>
+std::string describe_function(const Row& row) {
+  return row.function() + (row.learned() ? " (learned)" : "");
+}
+
 template <typename Row>
 std::string describe_process(const Row& row) {
   return fmt::format("{} (pid {})", make_printable(row.comm()), row.pid());
@@ -103,6 +109,13 @@ std::string describe_with_quality(uint64_t value, v1::StepQuality quality) {
 }
 
 std::string describe_duration(const v1::Step& step) {
+  if (step.learned()) {
+    return fmt::format(
+        "{}, from its first work for the GPU until {} ({})", format_duration(step.duration_ns()),
+        step.duration_quality() == v1::STEP_QUALITY_EXACT ? "its results were waited for"
+                                                          : "their copy to the host was ordered",
+        name_quality(step.duration_quality()));
+  }
   if (step.duration_quality() == v1::STEP_QUALITY_EXACT) {
     return fmt::format("{}, until its thread had the results (exact)",
                        format_duration(step.duration_ns()));
@@ -141,7 +154,7 @@ std::string render_step_processes(const std::vector<v1::StepProcess>& rows,
     table.add_row(
         {{std::to_string(row.pid())},
          {row.comm()},
-         {row.function()},
+         {describe_function(row)},
          {format_count(row.steps())},
          {fmt::format("{:.3g}", row.steps_per_second())},
          {format_duration(row.p50_ns())},
@@ -178,7 +191,7 @@ std::string render_steps(const std::vector<v1::Step>& rows, const TextStyle& sty
                    {name_phase(row.phase())},
                    {describe_number(row.sequences(), row.sequences_quality())},
                    {describe_number(row.tokens(), row.tokens_quality())},
-                   {row.function()},
+                   {describe_function(row)},
                    {std::to_string(row.pid())},
                    {std::to_string(row.tid())},
                    {row.comm()},
@@ -265,7 +278,8 @@ std::string explain_step(const v1::GetStepResponse& response, uint64_t now_unix_
           : fmt::format(", {} ago", format_duration(now_unix_ns - step.start_unix_ns()));
   add("start", format_local_time(step.start_unix_ns()) + ago);
   add("duration", describe_duration(step));
-  if (step.call_ns() != step.duration_ns()) add("call", format_duration(step.call_ns()));
+  if (!step.learned() && step.call_ns() != step.duration_ns())
+    add("call", format_duration(step.call_ns()));
   add("phase",
       fmt::format("{} ({})", name_phase(step.phase()), name_quality(step.phase_quality())));
   if (step.phase() != v1::STEP_PHASE_TRAIN && step.phase() != v1::STEP_PHASE_OPTIMIZER) {
@@ -273,7 +287,7 @@ std::string explain_step(const v1::GetStepResponse& response, uint64_t now_unix_
     add("tokens", describe_with_quality(step.tokens(), step.tokens_quality()));
   }
   if (step.calls() > 1) add("operators", format_count(step.calls()));
-  add("function", fmt::format("{} {}", step.category(), step.function()));
+  add("function", fmt::format("{} {}", step.category(), describe_function(step)));
   add("process", fmt::format("{} {}, thread {}", step.comm(), step.pid(), step.tid()));
   if (step.threshold_ns() != 0) {
     add("slow from", format_duration(step.threshold_ns()));

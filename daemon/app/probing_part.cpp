@@ -155,8 +155,10 @@ void ProbingPart::take_report(std::shared_ptr<const ProbeReport> report) {
     cost_ns = std::max(cost_ns, row.cost_ns);
   }
   const int64_t now_ns = core_.clock.mono_ns();
+  const auto functions = core_.registry.get();
   for (const auto& [function_id, cost_ns] : costs_ns) {
     budget_.set_cost(function_id, cost_ns, now_ns);
+    budget_.set_shows_steps(function_id, get_step_role(*functions, function_id) != StepRole::kNone);
     kernel_.programs()->set_call_cost(
         function_id, cost_ns,
         Budget::get_alarm_mask(config_.settings().overhead.budget.get_least_percent(), cost_ns));

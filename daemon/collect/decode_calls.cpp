@@ -264,6 +264,14 @@ Result<DecodedRecord> decode_thread_time(std::span<const std::byte> bytes) {
                          .waker_tid = record.waker_tid};
 }
 
+GpuTurn decode_turn(const gpuperf_turn& turn) {
+  const gpuperf_product_rows& products = turn.products;
+  const bool is_majority = products.lead > products.products / 2;
+  return {.start_mono_ns = turn.start_mono_ns,
+          .graphs = turn.graphs,
+          .product_rows = is_majority ? products.rows : 0};
+}
+
 Result<DecodedRecord> decode_reported_call(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_reported_call>(bytes));
   ReportedCall call{.start_mono_ns = record.start_mono_ns,
@@ -274,7 +282,8 @@ Result<DecodedRecord> decode_reported_call(std::span<const std::byte> bytes) {
                     .result = record.result,
                     .stack_id = record.stack_id,
                     .depth = record.depth,
-                    .outermost_id = record.outermost};
+                    .outermost_id = record.outermost,
+                    .turn = decode_turn(record.turn)};
   if (record.has_return_value != 0) call.return_value = record.return_value;
   if (record.has_values != 0) call.values = decode_values(record.values, record.values_unread);
   return call;

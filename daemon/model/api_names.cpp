@@ -23,6 +23,7 @@ struct GraphCallRow {
 };
 constexpr GraphCallRow kGraphCalls[] = {
     {"cuGraphLaunch", GPUPERF_GRAPH_LAUNCHED},
+    {"cudaGraphLaunch", GPUPERF_GRAPH_LAUNCHED},
     {"cuStreamBeginCapture", GPUPERF_GRAPH_CAPTURE_BEGAN},
     {"cuStreamBeginCaptureToGraph", GPUPERF_GRAPH_CAPTURE_BEGAN},
     {"cuStreamEndCapture", GPUPERF_GRAPH_CAPTURE_ENDED},

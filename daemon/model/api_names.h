@@ -22,7 +22,8 @@ bool is_launch_entry(std::string_view symbol);
 // Whether it is one of those that launch a kernel.
 bool is_kernel_launch(std::string_view symbol);
 
-// What a function of the driver does to a CUDA graph, by its symbol: a gpuperf_graph_call.
+// What a function of the driver (of the runtime: a launch) does to a CUDA graph, by its symbol: a
+// gpuperf_graph_call.
 uint32_t get_graph_call(std::string_view symbol);
 
 }  // namespace gpuperf

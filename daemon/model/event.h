@@ -244,6 +244,16 @@ struct Routing {
 };
 
 // One call of a function whose decoder asks for each (ArgumentPlan::report), at its end.
+// What a thread gave the GPU to do between two copies to the host.
+struct GpuTurn {
+  uint64_t start_mono_ns = 0;  // of its first probed call; 0 = only hooks saw any
+  uint32_t graphs = 0;         // CUDA graphs that were replayed
+  // How many rows (n of m, n and k) most of its matrix products have; 0 = it had none, or half of
+  // them have others.
+  uint64_t product_rows = 0;
+  bool operator==(const GpuTurn&) const = default;
+};
+
 struct ReportedCall {
   uint64_t start_mono_ns = 0;
   uint64_t duration_ns = 0;
@@ -259,6 +269,7 @@ struct ReportedCall {
   // Of an operator, which has no duration: one of the two.
   std::shared_ptr<const OperatorCall> operator_call;
   std::shared_ptr<const Routing> routing;
+  GpuTurn turn;  // that it ends, of a StepRole::kResultCopy
   bool operator==(const ReportedCall&) const = default;
 };
 

@@ -18,6 +18,10 @@ constexpr StepRoleRow kRoles[] = {
     {StepRole::kOperator, "operator",
      "ggml_cpu_extra_compute_forward of ggml, which begins each operator of a step: counted at its "
      "entry, never timed by itself."},
+    {StepRole::kResultCopy, "result_copy",
+     "A copy: of those that copy to the host what the GPU was given to compute, some end steps. "
+     "Which, is learned."},
+    {StepRole::kResultWait, "result_wait", "A call that waits for such copies."},
 };
 
 }  // namespace

@@ -51,6 +51,7 @@ struct Step {
   StepNumber tokens;
   StepNumber sequences;
   uint64_t threshold_ns = 0;  // a step that takes at least this long is slow; 0 = none
+  bool is_learned = false;    // no function said that this is a step: LearnedSteps
   bool operator==(const Step&) const = default;
 };
 inline uint64_t get_duration_ns(const Step& step) {

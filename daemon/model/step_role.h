@@ -15,7 +15,9 @@ enum class StepRole : uint8_t {
   kWait,
   kBackward,
   kOptimizer,
-  kOperator,  // of inference, within a step
+  kOperator,    // of inference, within a step
+  kResultCopy,  // LearnedSteps: copies to the host
+  kResultWait,  // and waits for them
 };
 
 struct StepRoleRow {
@@ -27,6 +29,10 @@ struct StepRoleRow {
 // All but kNone.
 std::span<const StepRoleRow> step_role_rows();
 std::optional<StepRole> find_step_role(std::string_view name);
+
+constexpr bool is_learned_from(StepRole role) {
+  return role == StepRole::kResultCopy || role == StepRole::kResultWait;
+}
 
 // Whether a call of it is within a step for as long as it runs.
 constexpr bool is_step(StepRole role) {

@@ -680,9 +680,11 @@ void Prober::tell_functions(const File& file) {
 
 // In several files at once, a function costs what it does in the last one.
 void Prober::tell_costs(const File& file) {
+  const auto functions = registry_.get();
   for (const FileProbe& probe : file.probes) {
-    if (!is_placed(probe.state)) continue;
-    const CallCost cost = get_call_cost(costs_, probe.hit_cost, probe.point.timing);
+    if (!is_placed(probe.state) || probe.function_id >= functions->size()) continue;
+    const CallCost cost =
+        get_call_cost(costs_, probe.hit_cost, probe.point.timing, (*functions)[probe.function_id]);
     programs_.set_outside_cost(probe.function_id, static_cast<uint32_t>(cost.outside_ns));
   }
 }

@@ -58,6 +58,7 @@ v1::Step to_proto(const Snapshot& snapshot, const Clock& clock, const Step& step
   message.set_sequences_quality(to_proto(step.sequences.quality));
   message.set_threshold_ns(step.threshold_ns);
   message.set_slow(is_slow(step));
+  message.set_learned(step.is_learned);
   const SlowCall* call = find_slow_call(snapshot, step);
   if (call != nullptr) message.set_slow_call_id(call->id);
   return message;
@@ -115,6 +116,7 @@ v1::StepProcess to_proto(const Snapshot& snapshot, const StepProcess& row) {
     message.set_stall_ns(get_age_ns(snapshot, row.stalled_mono_ns));
   }
   message.set_stalls(row.stalls);
+  message.set_learned(row.recent.back().is_learned);
   return message;
 }
 

@@ -70,6 +70,11 @@ std::optional<Suspension> Budget::restore(const Suspension& earlier, int64_t now
   return state.suspension;
 }
 
+void Budget::set_shows_steps(uint32_t function_id, bool shows_steps) {
+  loop_thread_.check();
+  functions_[function_id].shows_steps = shows_steps;
+}
+
 void Budget::note_suspended(uint32_t function_id, int64_t now_mono_ns) {
   loop_thread_.check();
   const auto known = functions_.find(function_id);
@@ -309,7 +314,9 @@ void Budget::relieve(const Offender& offender, int64_t now_mono_ns, Decision& de
   double left_ns = std::accumulate(costs.begin(), costs.end(), 0.0,
                                    [](double sum, const Cost& cost) { return sum + cost.ns; });
   if (left_ns <= offender.allowed_ns) return;  // what a worse process lost was enough
-  std::ranges::stable_sort(costs, std::ranges::greater{}, &Cost::ns);
+  std::ranges::stable_sort(costs, std::ranges::greater{}, [this](const Cost& cost) {
+    return std::pair(!functions_[cost.function_id].shows_steps, cost.ns);
+  });
   for (const Cost& cost : costs) {
     if (left_ns <= kTarget * offender.allowed_ns) break;
     left_ns -= cost.ns;

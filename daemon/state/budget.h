@@ -28,7 +28,8 @@ namespace gpuperf {
 // hooks cost it, and CUPTI's part where its launches are recorded, is taken from its budget first.
 // Over what is left, its costliest functions are suspended, one by one, until the rest is predicted
 // at `kTarget` of that: for every process, since probes act on files. The same where one thread
-// loses more than that of the time that passed: others may wait for it. Where a second's budget is
+// loses more than that of the time that passed: others may wait for it. Functions that show steps
+// come last. Where a second's budget is
 // used up before the second is over, the kernel side says so (get_alarm_mask), and judge_early
 // decides.
 //
@@ -100,6 +101,9 @@ class Budget {
   void set_cost(uint32_t function_id, uint64_t cost_ns, int64_t now_mono_ns);
   // Whether the configuration says to sample it, whatever it costs.
   void set_sampled(uint32_t function_id, bool is_sampled, int64_t now_mono_ns);
+  // Whether its calls show what steps the process makes: suspended only where all others were not
+  // enough.
+  void set_shows_steps(uint32_t function_id, bool shows_steps);
   // It was suspended when the daemon last ran, and begins so; `earlier` says of whom, how much and
   // how often. Empty: the budget is off, or it is suspended already.
   std::optional<Suspension> restore(const Suspension& earlier, int64_t now_mono_ns);
@@ -145,6 +149,7 @@ class Budget {
     uint32_t times = 0;
     uint32_t cheap_windows = 0;
     bool is_always_sampled = false;
+    bool shows_steps = false;
     bool is_standing_down = false;
     double allowed_ratio = 0;  // of the process it was suspended for
   };

@@ -6,8 +6,6 @@
 namespace gpuperf {
 namespace {
 
-uint64_t get_end_ns(const ReportedCall& call) { return call.start_mono_ns + call.duration_ns; }
-
 Step make_step(const StepCall& call) {
   const uint64_t end_ns = get_end_ns(call.call);
   return {.process = call.call.process,
@@ -25,7 +23,9 @@ void StepAssembly::take(const StepCall& call, std::vector<Step>& steps) {
   last_mono_ns_ = std::max(last_mono_ns_, get_end_ns(call.call));
   switch (call.plan.step_role) {
     case StepRole::kNone:
-    case StepRole::kOperator:  // StepOperators
+    case StepRole::kOperator:    // StepOperators
+    case StepRole::kResultCopy:  // LearnedSteps
+    case StepRole::kResultWait:
       return;
     case StepRole::kStep:
     case StepRole::kBackward:

@@ -11,6 +11,10 @@
 
 namespace gpuperf {
 
+inline uint64_t get_end_ns(const ReportedCall& call) {
+  return call.start_mono_ns + call.duration_ns;
+}
+
 // A call with the role of its function.
 struct StepCall {
   const ReportedCall& call;

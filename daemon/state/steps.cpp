@@ -55,6 +55,11 @@ void Steps::apply(const ReportedCalls& calls, const FunctionList& functions,
       drops_.add(DropCause::kStepsProcessesFull);
       continue;
     }
+    if (is_learned_from(role)) {
+      learn(*process, call, function, role);
+      continue;
+    }
+    process->has_marked |= is_step(role) || role == StepRole::kPart;
     find_thread(*process, call.tid)
         .take({.call = call,
                .plan = *function.arguments,
@@ -70,7 +75,8 @@ void Steps::apply(const InFlightCalls& look, const FunctionList& functions) {
   loop_thread_.check();
   std::map<ProcessKey, uint64_t> oldest;  // start of the longest step in flight
   for (const InFlightCall& call : look.calls) {
-    if (!is_step(get_step_role(functions, call.function_id))) continue;
+    const StepRole role = get_step_role(functions, call.function_id);
+    if (!is_step(role) && !(role == StepRole::kResultWait && ends_in_waits(call.process))) continue;
     const auto [entry, is_first] = oldest.try_emplace(call.process, call.start_mono_ns);
     entry->second = std::min(entry->second, call.start_mono_ns);
   }
@@ -101,6 +107,7 @@ void Steps::apply(const ProcessExited& exited, int64_t now_mono_ns) {
   Process& process = found->second;
   for (auto& [tid, thread] : process.threads) thread.end(ended_);
   process.threads.clear();
+  process.learned.end(ended_);
   add_ended(process);
   set_stall(process, StepStall::kNone, 0);
   change(process).exited = true;
@@ -113,6 +120,7 @@ void Steps::expire(int64_t now_mono_ns) {
     for (auto& [tid, thread] : process.threads) {
       thread.expire(static_cast<uint64_t>(now_mono_ns), ended_);
     }
+    process.learned.expire(static_cast<uint64_t>(now_mono_ns), ended_);
     add_ended(process);
   }
   erase_exited(processes_, limits_.keep_exited, now_mono_ns);
@@ -149,6 +157,26 @@ Steps::Process* Steps::find_or_add(const ProcessKey& key, int64_t now_mono_ns) {
     process.exited_mono_ns = now_mono_ns;
   }
   return &process;
+}
+
+void Steps::learn(Process& process, const ReportedCall& call, const Function& function,
+                  StepRole role) {
+  if (process.has_marked) return;
+  if (role == StepRole::kResultCopy) process.learned.take_copy(call, function, ended_);
+  if (role == StepRole::kResultWait) process.learned.take_wait(call, function, ended_);
+  for (Step& step : ended_) {
+    const StepTotals& phase = process.row->phases[static_cast<size_t>(step.phase)];
+    if (phase.durations.count() < kStallMinSteps) continue;
+    step.threshold_ns = kSlowFactor * phase.durations.quantile_ns(0.5);
+  }
+  add_ended(process);
+}
+
+// Whether its newest step ended with a wait for results: one in flight is within a step.
+bool Steps::ends_in_waits(const ProcessKey& key) const {
+  const auto found = processes_.find(key);
+  return found != processes_.end() && !found->second.row->recent.empty() &&
+         found->second.row->recent.back().is_learned;
 }
 
 StepAssembly& Steps::find_thread(Process& process, uint32_t tid) {

@@ -15,6 +15,7 @@
 #include "daemon/model/drops.h"
 #include "daemon/model/event.h"
 #include "daemon/model/snapshot.h"
+#include "daemon/state/learned_steps.h"
 #include "daemon/state/recent_processes.h"
 #include "daemon/state/step_assembly.h"
 
@@ -43,6 +44,9 @@ class Steps {
   static constexpr uint64_t kStallFactor = 10;
   static constexpr uint64_t kStallFloorNs = 1'000'000'000;
   static constexpr uint64_t kStallMinSteps = 20;
+  // A learned step is slow from this many times the median of its phase on, once there were
+  // kStallMinSteps: no function has a threshold for it.
+  static constexpr uint64_t kSlowFactor = 4;
 
   // `on_step`: gets each step once it is complete, in the order of their ids.
   Steps(const Limits& limits, DropCounters& drops, std::function<void(const Step&)> on_step)
@@ -68,12 +72,16 @@ class Steps {
     std::shared_ptr<StepProcess> row;
     mutable bool is_shared = false;            // some snapshot holds `row`: copy before changing it
     std::map<uint32_t, StepAssembly> threads;  // by tid
-    int64_t exited_mono_ns = 0;                // 0 = it runs, as far as is known
+    LearnedSteps learned;
+    bool has_marked = false;     // steps that functions mark: none is learned
+    int64_t exited_mono_ns = 0;  // 0 = it runs, as far as is known
   };
   using Processes = std::map<ProcessKey, Process>;
 
   static StepProcess& change(Process& process);
   Process* find_or_add(const ProcessKey& key, int64_t now_mono_ns);
+  bool ends_in_waits(const ProcessKey& key) const;
+  void learn(Process& process, const ReportedCall& call, const Function& function, StepRole role);
   StepAssembly& find_thread(Process& process, uint32_t tid);
   void add_ended(Process& process);
   void set_stall(Process& process, StepStall stall, uint64_t since_mono_ns);

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Steps of real llama.cpp: found, counted and told apart exactly as the program that asked for them says; a slow step and one that
-hangs are named. Its operators and their experts, as it tells a callback of its own, in two releases."""
+hangs are named. Its operators and their experts, as it tells a callback of its own, in two releases. And steps that no function
+marks, learned."""
 
 import collections
 import json
@@ -11,7 +12,7 @@ import sys
 import unittest
 import urllib.request
 
-from gpuperf_system import BUILD, SOURCE, SharedDaemonTest, require_root, wait_until
+from gpuperf_system import BUILD, SOURCE, WORKLOADS, SharedDaemonTest, require_root, wait_until
 
 LLAMA = BUILD / "npm/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
 OLDER_LLAMA = BUILD / "npm/node_modules/older-llama-cpp/bins/linux-x64"  # has other numbers for operations, and others fused
@@ -20,12 +21,16 @@ SLOW_NS = 300_000_000  # as llama_steps.py plants it
 
 def setUpModule():
     require_root()
-    if not LLAMA.exists():
-        raise unittest.SkipTest(f"no llama.cpp: {LLAMA} is what npm installs (tests/run.sh)")
 
 
 class LlamaTest(SharedDaemonTest):
     maxDiff = None
+
+    @classmethod
+    def setUpClass(cls):
+        if not LLAMA.exists():
+            raise unittest.SkipTest(f"no llama.cpp: {LLAMA} is what npm installs (tests/run.sh)")
+        super().setUpClass()
 
     def start(self, *arguments, llama=LLAMA, functions=("llama_decode", "process_ubatch", "llama_synchronize", "llama_get_logits_ith")):
         go = self.daemon.path / "go"
@@ -181,6 +186,46 @@ class OperatorsTest(LlamaTest):
 
         self.assertEqual(row["reason"], "where the fields of its tensors lie is not known, so it is not probed: no libggml-base.so of its "
                          "folder is loaded and among its section's libraries")
+
+
+class LearnedStepsTest(SharedDaemonTest):
+    """What no function says, learned from what a program copies to the host."""
+    maxDiff = None
+    STANDINS = WORKLOADS / "standin"
+    FUNCTIONS = {"cudaMemcpyAsync", "cudaStreamSynchronize", "cudaEventSynchronize", "cublasSgemm"}
+    CONFIG = {"shipped_functions": True}
+
+    def serve(self):
+        go = self.daemon.path / "go"
+        go.unlink(missing_ok=True)
+        process = subprocess.Popen([sys.executable, SOURCE / "tests/workloads/served_steps.py", self.STANDINS, go],
+                                   stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.addCleanup(process.communicate)
+        wait_until(f"{self.FUNCTIONS} probed in {self.STANDINS}", lambda: self.FUNCTIONS <= {
+            row["function"] for row in self.daemon.query("probes")
+            if row["state"] == "attached" and str(self.STANDINS) in row["library"]}, 30)
+        go.touch()
+        return json.loads(process.stdout.readline())
+
+    def test_steps_tokens_sequences_and_phases_are_the_programs(self):
+        truth = self.serve()
+
+        steps = wait_until("the steps", lambda: [
+            step for step in [self.daemon.query("steps", "list", "--pid", truth["pid"])] if len(step) >= len(truth["steps"])])[0][::-1]
+
+        def brief(step):
+            return step["tokens"], step["sequences"], step["phase"]
+        self.assertEqual([brief(step) for step in steps], [brief(step) for step in truth["steps"]])
+        self.assertEqual({(step["learned"], step["duration_quality"]) for step in steps}, {(True, "exact")})
+        # The steps held until the sizes of their copies were known are of the same quality as the later ones.
+        self.assertEqual({step["sequences_quality"] for step in steps}, {"derived"})
+        for found, told in zip(steps, truth["steps"]):
+            self.assertLessEqual(abs(found["duration_ns"] - told["duration_ns"]), max(2_000_000, told["duration_ns"] // 5))
+        (row,) = self.daemon.query("steps", "--pid", truth["pid"])
+        self.assertEqual((row["learned"], row["function"]), (True, "cudaMemcpyAsync"))
+        self.assertIn("(learned)", self.daemon.ctl("steps", "--pid", truth["pid"]).stdout)
+        shown = self.daemon.ctl("steps", "show", steps[-1]["id"]).stdout
+        self.assertIn("from its first work for the GPU until its results were waited for (exact)", shown)
 
 
 if __name__ == "__main__":

@@ -58,11 +58,12 @@ ProbeRow make_row(const ReportInput& input, const FileReport& file, const FilePr
     row.function = input.functions[probe.function_id].name;
     row.slow_threshold_ns = input.functions[probe.function_id].slow_threshold_ns;
   }
-  if (!is_placed(probe.state)) return row;
+  if (!is_placed(probe.state) || probe.function_id >= input.functions.size()) return row;
   row.mechanism = input.mechanism;
   row.hit_cost = probe.hit_cost;
   row.exit_sites = static_cast<uint32_t>(probe.point.exits.size());
-  row.cost_ns = get_call_cost(input.costs, probe.hit_cost, probe.point.timing).total_ns;
+  const Function& function = input.functions[probe.function_id];
+  row.cost_ns = get_call_cost(input.costs, probe.hit_cost, probe.point.timing, function).total_ns;
   return row;
 }
 

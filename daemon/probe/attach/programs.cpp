@@ -274,6 +274,26 @@ int Programs::map_fd(const char* name) const {
   return bpf_object__find_map_fd_by_name(object_, name);
 }
 
+// What a call of the function says about turns: bpf/turn.bpf.h. Of copies and graph launches the
+// runtime's functions alone: they call the driver's.
+uint32_t get_turn_flags(const Function& function) {
+  const std::string_view symbol = function.symbol;
+  const auto begins = [symbol](std::string_view prefix) { return symbol.starts_with(prefix); };
+  uint32_t flags = 0;
+  if (begins("cuLaunch") || begins("cudaLaunch") || begins("cudaGraphLaunch") ||
+      begins("cudaMemcpy") || begins("cudaMemset")) {
+    flags |= GPUPERF_FN_TURN_WORK;
+  }
+  const ArgumentPlan* plan = function.arguments.get();
+  if (plan == nullptr) return flags;
+  if (plan->rules.shape_dimensions == 3) flags |= GPUPERF_FN_TURN_WORK | GPUPERF_FN_MATRIX_PRODUCT;
+  if (plan->step_role == StepRole::kResultCopy) {
+    flags |= GPUPERF_FN_TURN_WORK | GPUPERF_FN_RESULT_COPY;
+  }
+  if (plan->step_role == StepRole::kResultWait) flags |= GPUPERF_FN_RESULT_WAIT;
+  return flags;
+}
+
 void Programs::set_function(const Function& function, bool stacks) {
   gpuperf_function& row = functions_.as<gpuperf_function>()[function.id];
   const std::vector<int32_t> benign = get_benign_codes(function.status);
@@ -294,7 +314,7 @@ void Programs::set_function(const Function& function, bool stacks) {
       (is_launch_entry(function.symbol) ? GPUPERF_FN_LAUNCH : 0) |
       (function.arguments && function.arguments->report != CallReport::kNone ? GPUPERF_FN_REPORT
                                                                              : 0) |
-      (is_operator(function.arguments.get()) ? GPUPERF_FN_OPERATOR : 0) |
+      (is_operator(function.arguments.get()) ? GPUPERF_FN_OPERATOR : 0) | get_turn_flags(function) |
       graph_call << GPUPERF_FN_GRAPH_SHIFT;
   std::atomic_ref(row.flags).store(flags, std::memory_order_release);
 }

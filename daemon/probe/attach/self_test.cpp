@@ -12,11 +12,13 @@
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "daemon/base/proc_text.h"
+#include "daemon/model/argument_plan.h"
 #include "daemon/probe/attach/attacher.h"
 #include "daemon/probe/attach/programs.h"
 
@@ -177,17 +179,20 @@ Result<ProbePoint> make_point(const Target& target, uint32_t function_id) {
 
 }  // namespace
 
-CallCost get_call_cost(const ProbeCosts& costs, HitCost entry, Timing timing) {
+CallCost get_call_cost(const ProbeCosts& costs, HitCost entry, Timing timing,
+                       const Function& function) {
   const int stepped = entry == HitCost::kStepped ? 1 : 0;
-  switch (timing) {
-    case Timing::kReturn:
-      return costs.at_return[stepped];
-    case Timing::kExits:
-      return costs.at_exits[stepped];
-    case Timing::kNone:
-      return costs.at_entry[stepped];
+  CallCost cost = timing == Timing::kReturn  ? costs.at_return[stepped]
+                  : timing == Timing::kExits ? costs.at_exits[stepped]
+                                             : costs.at_entry[stepped];
+  const ArgumentPlan* plan = function.arguments.get();
+  // Of copies and waits that steps are learned from few are reported.
+  if (plan == nullptr || plan->report == CallReport::kNone || is_learned_from(plan->step_role)) {
+    return cost;
   }
-  return {};  // only reached with a value outside the enum
+  cost.total_ns += costs.report_ns;
+  cost.outside_ns += costs.report_ns;
+  return cost;
 }
 
 Result<ProbeCosts> calibrate(Mechanism mechanism) {
@@ -226,6 +231,13 @@ Result<ProbeCosts> calibrate(Mechanism mechanism) {
     target.cost->outside_ns =
         target.cost->total_ns - std::min(target.cost->total_ns, probed.duration_ns);
   }
+  auto reported = std::make_shared<ArgumentPlan>();
+  reported->report = CallReport::kStep;
+  programs->set_function({.id = 0, .status = StatusKind::kNccl, .arguments = std::move(reported)},
+                         false);
+  const uint64_t with_report_ns = measure_fastest_round(targets[0].function, programs.get()).cpu_ns;
+  const uint64_t without_ns = targets[0].bare_ns + costs.at_return[0].total_ns;
+  costs.report_ns = with_report_ns - std::min(with_report_ns, without_ns);
   return costs;
 }
 

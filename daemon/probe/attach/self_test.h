@@ -23,11 +23,13 @@ struct CallCost {
   uint64_t outside_ns = 0;  // the part that is not in the call's own duration, but its caller's
 };
 struct ProbeCosts {
-  CallCost at_return[2];  // entry and return; index: entry emulated, entry stepped
-  CallCost at_exits[2];   // entry and one exit
-  CallCost at_entry[2];   // entry only
+  CallCost at_return[2];   // entry and return; index: entry emulated, entry stepped
+  CallCost at_exits[2];    // entry and one exit
+  CallCost at_entry[2];    // entry only
+  uint64_t report_ns = 0;  // more, of a function each of whose calls is reported
 };
-CallCost get_call_cost(const ProbeCosts& costs, HitCost entry, Timing timing);
+CallCost get_call_cost(const ProbeCosts& costs, HitCost entry, Timing timing,
+                       const Function& function);
 
 // Measures them on functions of this program: some 100 ms of CPU, half a second.
 Result<ProbeCosts> calibrate(Mechanism mechanism);

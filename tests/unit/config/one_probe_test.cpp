@@ -60,7 +60,8 @@ TEST(OneProbeTest, RefusesARoleThatDoesNotExist) {
   EXPECT_EQ(errors_of("custom_sym", "f", R"({"symbol": "f", "role": "request"})"),
             (std::vector<ConfigError>{{"$.custom_sym.f.role",
                                        "must be one of step, step_part, step_wait, backward, "
-                                       "optimizer and operator, is \"request\"",
+                                       "optimizer, operator, result_copy and result_wait, is "
+                                       "\"request\"",
                                        "docs/steps.md says what each is for"}}));
   EXPECT_EQ(errors_of("custom_sym", "f", R"({"symbol": "a:b", "role": "step"})").size(), 1u);
 }

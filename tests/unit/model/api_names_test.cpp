@@ -56,7 +56,8 @@ TEST(ApiNamesTest, KnowsWhatConcernsGraphs) {
   EXPECT_EQ(get_graph_call("cuGraphExecUpdate_v2"), GPUPERF_GRAPH_UPDATED);
   EXPECT_EQ(get_graph_call("cuGraphExecDestroy"), GPUPERF_GRAPH_EXEC_DESTROYED);
   EXPECT_EQ(get_graph_call("cuGraphDestroy"), GPUPERF_GRAPH_DESTROYED);
-  EXPECT_EQ(get_graph_call("cudaGraphLaunch"), GPUPERF_GRAPH_NONE);
+  EXPECT_EQ(get_graph_call("cudaGraphLaunch_ptsz"), GPUPERF_GRAPH_LAUNCHED);
+  EXPECT_EQ(get_graph_call("cudaGraphInstantiate"), GPUPERF_GRAPH_NONE);
   EXPECT_EQ(get_graph_call("cuGraphDestroyNode"), GPUPERF_GRAPH_NONE);
 }
 

@@ -314,6 +314,16 @@ TEST_F(BudgetTest, TakesOutTheCostliestUntilTheRestIsWellBelow) {
   EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(4, 1));
 }
 
+TEST_F(BudgetTest, WhatShowsStepsIsSuspendedOnlyWhereTheOthersAreNotEnough) {
+  budget_.set_shows_steps(1, true);
+  call(1, 6'000);
+  call(2, 5'000);
+  EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(2));
+  call(1, 11'000);
+  call(3, 1'000);
+  EXPECT_THAT(get_ids(end_window().suspend), ElementsAre(3, 1));
+}
+
 TEST_F(BudgetTest, GoesBelowEightyPercentOfTheBudgetNotJustBelowIt) {
   call(1, 9000);  // what is left without function 2: 0.9 %
   call(2, 9500);

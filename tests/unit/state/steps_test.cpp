@@ -13,7 +13,16 @@ namespace {
 constexpr uint64_t kOneMs = 1'000'000;
 
 // Ids of the functions of the tests.
-enum : uint32_t { kDecode, kMicroBatch, kWaitCall, kBackwardCall, kOptimizerCall, kPlain };
+enum : uint32_t {
+  kDecode,
+  kMicroBatch,
+  kWaitCall,
+  kBackwardCall,
+  kOptimizerCall,
+  kPlain,
+  kCopyCall,
+  kResultsCall
+};
 
 Function make_function(uint32_t id, StepRole role, const std::vector<std::string>& fields = {}) {
   auto plan = std::make_shared<ArgumentPlan>();
@@ -34,6 +43,8 @@ const FunctionList kFunctions = {
     make_function(kBackwardCall, StepRole::kBackward),
     make_function(kOptimizerCall, StepRole::kOptimizer),
     {.id = kPlain},
+    make_function(kCopyCall, StepRole::kResultCopy),
+    make_function(kResultsCall, StepRole::kResultWait),
 };
 
 ReportedCall make_call(uint32_t function_id, uint64_t start_ms, uint64_t duration_ms,
@@ -65,6 +76,13 @@ class StepStateTest : public testing::Test {
     take(make_inner(kMicroBatch, start_ms, 2, batch));
     take(make_call(kDecode, start_ms, 3, {batch[0]}));
     take(make_call(kWaitCall, start_ms + 4, 1));
+  }
+  // Work for the GPU from `start_ms` on, whose results are copied and waited for.
+  void take_turn(uint64_t start_ms, uint64_t duration_ms) {
+    ReportedCall copy = make_call(kCopyCall, start_ms + duration_ms - 2, 1);
+    copy.turn.start_mono_ns = start_ms * kOneMs;
+    take(copy);
+    take(make_call(kResultsCall, start_ms + duration_ms - 1, 1));
   }
   std::shared_ptr<const StepProcess> find_row() const {
     Snapshot snapshot;
@@ -327,6 +345,40 @@ TEST_F(StepStateTest, EndsTheStepsOfAProcessThatExitsAndForgetsItLater) {
   Snapshot snapshot;
   steps_.fill(snapshot);
   EXPECT_EQ(snapshot.steps.series.size(), 1u);  // totals stay
+}
+
+TEST_F(StepStateTest, ALearnedStepIsSlowFromFourTimesTheMedianOn) {
+  for (uint64_t i = 0; i < 30; ++i) take_turn(100 + i * 20, 10);
+  EXPECT_EQ(find_row()->recent.size(), 29u) << "all but the first turn of the process";
+  take_turn(1'000, 39);
+  EXPECT_TRUE(find_row()->slow.empty());
+  take_turn(2'000, 42);
+  EXPECT_EQ(find_row()->slow.size(), 1u);
+}
+
+TEST_F(StepStateTest, NoStepIsLearnedWhereFunctionsMarkThem) {
+  take(make_call(kBackwardCall, 1, 10));
+  for (uint64_t i = 0; i < 30; ++i) take_turn(100 + i * 20, 10);
+  take(make_call(kBackwardCall, 2'000, 10));
+
+  EXPECT_EQ(find_row()->recent.size(), 1u);
+  EXPECT_FALSE(find_row()->recent.front().is_learned);
+}
+
+TEST_F(StepStateTest, AWaitForResultsThatLastsIsAHangWhereStepsAreLearned) {
+  const auto look = [this](uint64_t now_ms) {
+    const InFlightCall wait{.function_id = kResultsCall,
+                            .process = kProcess,
+                            .tid = 1,
+                            .start_mono_ns = 1'000 * kOneMs};
+    steps_.apply(InFlightCalls{.calls = {wait}, .look_mono_ns = now_ms * kOneMs}, kFunctions);
+    const auto row = find_row();
+    return row == nullptr ? StepStall::kNone : row->stall;
+  };
+  EXPECT_EQ(look(9'000), StepStall::kNone) << "there are no steps";
+  for (uint64_t i = 0; i < 30; ++i) take_turn(100 + i * 20, 10);
+  EXPECT_EQ(look(1'900), StepStall::kNone);
+  EXPECT_EQ(look(2'100), StepStall::kInStep);
 }
 
 }  // namespace
