@@ -34,25 +34,12 @@ std::string format_bandwidth(double bytes_per_second) {
   return bytes_per_second == 0 ? "" : fmt::format("{:.2f} GB/s", bytes_per_second / 1e9);
 }
 
-// Frames of Python where there are some: they name the program's own code.
-std::string describe_stack(const v1::NcclStack& stack) {
-  const bool has_python = std::ranges::any_of(
-      stack.frames(), [](const auto& frame) { return frame.kind() == "python"; });
-  std::string text;
-  int shown = 0;
-  for (const v1::StackFrame& frame : stack.frames()) {
-    if ((has_python && frame.kind() != "python") || shown == kShownFrames) continue;
-    text += fmt::format("{}{}", shown++ == 0 ? "" : " <- ", make_printable(describe_frame(frame)));
-  }
-  return text.empty() ? "no stack" : text;
-}
-
 std::string render_stacks(const v1::NcclCommunicator& communicator) {
   std::string text;
   for (const v1::NcclStack& stack : communicator.stacks()) {
     text += fmt::format("{}{} last called from: {}\n", kIndent,
                         make_printable(fmt::format("{}", fmt::join(stack.ranks(), ", "))),
-                        describe_stack(stack));
+                        describe_innermost_frames(stack.frames(), kShownFrames));
   }
   return text;
 }

@@ -19,6 +19,8 @@ std::string render_first(const Frames& frames, int count, std::string_view inden
   return text;
 }
 
+bool is_python(const v1::StackFrame& frame) { return frame.kind() == "python"; }
+
 }  // namespace
 
 std::string describe_frame(const v1::StackFrame& frame) {
@@ -29,15 +31,25 @@ std::string describe_frame(const v1::StackFrame& frame) {
   std::string text = frame.symbol();
   if (frame.inlined()) {
     text += " (inlined)";
-  } else if (frame.kind() != "python") {  // which has lines only
+  } else if (!is_python(frame)) {  // which has lines only
     text += offset;
   }
   if (frame.line() != 0) text += fmt::format(" at {}:{}", frame.file(), frame.line());
   return frame.module().empty() ? text : fmt::format("{}  ({})", text, frame.module());
 }
 
+std::string describe_innermost_frames(const Frames& frames, int max) {
+  const bool has_python = std::ranges::any_of(frames, is_python);
+  std::string text;
+  int shown = 0;
+  for (const v1::StackFrame& frame : frames) {
+    if ((has_python && !is_python(frame)) || shown == max) continue;
+    text += fmt::format("{}{}", shown++ == 0 ? "" : " <- ", make_printable(describe_frame(frame)));
+  }
+  return text.empty() ? "no stack" : text;
+}
+
 int fold_interpreter_frames(Frames& frames) {
-  const auto is_python = [](const v1::StackFrame& frame) { return frame.kind() == "python"; };
   if (std::ranges::none_of(frames, is_python)) return 0;
   const auto is_interpreter = [&](const v1::StackFrame& frame) {
     const std::string_view module = std::string_view(frame.module());

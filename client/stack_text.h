@@ -19,6 +19,10 @@ std::string describe_frame(const v1::StackFrame& frame);
 // Takes out, of stacks with frames of Python, the interpreter's machine code. Returns how many.
 int fold_interpreter_frames(Frames& frames);
 
+// The `max` innermost ones, of Python where there are some, because they name the program's own
+// code: "step at engine.py:12 <- main at serve.py:3"; printable. "no stack" without any.
+std::string describe_innermost_frames(const Frames& frames, int max);
+
 // A numbered line for each frame, behind `indent`.
 std::string render_frames(const Frames& frames, std::string_view indent);
 

@@ -7,12 +7,14 @@
 
 #include "client/render.h"
 #include "client/slow_call_text.h"
+#include "client/stack_text.h"
 
 namespace gpuperf::client {
 namespace {
 
 constexpr auto kRight = Column::Align::kRight;
 constexpr int kStepLabelWidth = 14;
+constexpr int kSiteFrames = 4;
 
 std::string name_phase(v1::StepPhase phase) {
   return phase == v1::STEP_PHASE_UNSPECIFIED ? "unknown" : make_short_name(phase);
@@ -148,6 +150,7 @@ std::string render_step_processes(const std::vector<v1::StepProcess>& rows,
                {.title = "TIME BY PHASE", .shrink_to = 20},
                {"SLOW", kRight},
                {.title = "STATE", .optional = true},
+               {.title = "RESULTS READ AT", .optional = true, .shrink_to = 20},
                {.title = "CONTAINER", .optional = true},
                {.title = "POD", .optional = true, .shrink_to = 12}});
   for (const v1::StepProcess& row : rows) {
@@ -163,6 +166,7 @@ std::string render_step_processes(const std::vector<v1::StepProcess>& rows,
          {describe_phases(row)},
          {format_count(row.slow_steps()), row.slow_steps() > 0 ? Tone::kWarning : Tone::kPlain},
          {describe_stall(row), row.stall().empty() ? Tone::kPlain : Tone::kBad},
+         {row.site().empty() ? "" : describe_innermost_frames(row.site(), 1)},
          {row.container()},
          {row.pod()}});
   }
@@ -288,6 +292,9 @@ std::string explain_step(const v1::GetStepResponse& response, uint64_t now_unix_
   }
   if (step.calls() > 1) add("operators", format_count(step.calls()));
   add("function", fmt::format("{} {}", step.category(), describe_function(step)));
+  if (!response.site().empty()) {
+    add("read at", describe_innermost_frames(response.site(), kSiteFrames));
+  }
   add("process", fmt::format("{} {}, thread {}", step.comm(), step.pid(), step.tid()));
   if (step.threshold_ns() != 0) {
     add("slow from", format_duration(step.threshold_ns()));

@@ -51,7 +51,8 @@ KernelEventsPart::KernelEventsPart(Core& core, const Others& others)
       steps_({.keep_exited = std::chrono::seconds(core.settings.stats.keep_exited_seconds)},
              core.drops, [this](const Step& step) { others_.tracing->apply(step); }),
       operators_(std::chrono::seconds(core.settings.stats.keep_exited_seconds), core.tensor_layouts,
-                 core.drops) {}
+                 core.drops),
+      step_sites_(core, others.kernel) {}
 
 Status KernelEventsPart::start() {
   if (others_.kernel.programs()) {
@@ -133,6 +134,7 @@ void KernelEventsPart::advance(int64_t now_mono_ns) {
   stats_.expire(now_mono_ns);
   steps_.expire(now_mono_ns);
   operators_.expire(now_mono_ns);
+  step_sites_.keep(steps_.list_sites());
 }
 
 void KernelEventsPart::fill(Snapshot& snapshot) const {
@@ -143,6 +145,7 @@ void KernelEventsPart::fill(Snapshot& snapshot) const {
   adaptive_.fill(snapshot);
   steps_.fill(snapshot);
   operators_.fill(snapshot);
+  step_sites_.fill(snapshot);
   for (const BoundLevel& level : levels_) snapshot.self.bounds.push_back(level);
   if (!drain_) return;
   snapshot.self.add(Bound::kDrainQueue, drain_->take_highest_queued(), Drain::kQueueBatches);

@@ -3,6 +3,7 @@
 #include <memory>
 #include <vector>
 
+#include "daemon/app/named_stacks.h"
 #include "daemon/app/part.h"
 #include "daemon/collect/drain.h"
 #include "daemon/state/adaptive_thresholds.h"
@@ -71,6 +72,7 @@ class KernelEventsPart final : public Part {
   ShapeTable shapes_;
   Steps steps_;
   StepOperators operators_;
+  NamedStacks step_sites_;
   std::shared_ptr<const InFlightCalls> in_flight_;
   std::vector<BoundLevel> levels_;  // of the kernel side, as last read
   int64_t totals_mono_ns_ = 0;      // when the kernel's totals last came in

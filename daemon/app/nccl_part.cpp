@@ -46,31 +46,20 @@ void NcclPart::look() {
 void NcclPart::name_stacks() {
   NcclReport report;
   nccl_.fill(report);
-  std::map<uint64_t, StackPtr> wanted;
+  std::map<uint64_t, ProcessKey> wanted;
   for (const auto& communicator : report.communicators) {
     if (!communicator->lateness && !communicator->stall) continue;
     for (const NcclRankRow& rank : communicator->local_ranks) {
-      const uint64_t id = rank.last_stack_id;
-      if (id == 0 || wanted.contains(id)) continue;
-      const auto known = stacks_.find(id);
-      wanted[id] = known == stacks_.end() ? nullptr : known->second;
-      if (known != stacks_.end()) continue;
-      (void)kernel_.name_stack(rank.process, id, [this, id](const StackPtr& stack) {
-        const auto asked = stacks_.find(id);
-        if (asked != stacks_.end()) asked->second = stack;
-        core_.changed = true;
-      });
+      if (rank.last_stack_id != 0) wanted.emplace(rank.last_stack_id, rank.process);
     }
   }
-  stacks_ = std::move(wanted);
+  stacks_.keep(wanted);
 }
 
 void NcclPart::fill(Snapshot& snapshot) const {
   nccl_.fill(snapshot.nccl);
   nccl_.fill(snapshot.self);
-  for (const auto& [id, stack] : stacks_) {
-    if (stack != nullptr) snapshot.nccl_stacks[id] = stack;
-  }
+  stacks_.fill(snapshot);
 }
 
 }  // namespace gpuperf

@@ -20,7 +20,7 @@ class SessionsPart;
 class NcclPart final : public Part {
  public:
   NcclPart(Core& core, KernelPart& kernel, SessionsPart& sessions)
-      : Part(core), kernel_(kernel), sessions_(sessions), nccl_(core.drops) {}
+      : Part(core), sessions_(sessions), nccl_(core.drops), stacks_(core, kernel) {}
   Status start() override;
   void advance(int64_t now_mono_ns) override;
   void fill(Snapshot& snapshot) const override;
@@ -33,12 +33,11 @@ class NcclPart final : public Part {
   void look();
   void name_stacks();
 
-  KernelPart& kernel_;
   SessionsPart& sessions_;
   NcclState nccl_;
   const ThreadReader threads_;
   std::map<uint32_t, ThreadReading> readings_;  // the last ones, by tid
-  std::map<uint64_t, StackPtr> stacks_;         // by id of the RawStack; null = being named
+  NamedStacks stacks_;
 };
 
 }  // namespace gpuperf

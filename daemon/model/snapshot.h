@@ -321,7 +321,8 @@ struct Snapshot {
   GpuReport gpu;                                // of injected processes
   std::shared_ptr<const MemoryReport> memory;   // null = not yet
   NcclReport nccl;
-  std::map<uint64_t, StackPtr> nccl_stacks;  // of ranks' last calls, by id of the RawStack
+  // Of last calls of NCCL's ranks and of newest steps, by id of the RawStack.
+  std::map<uint64_t, StackPtr> named_stacks;
   StepReport steps;
   OperatorReport operators;
   std::vector<CaptureRow> captures;  // by id; stored ones of earlier runs included

@@ -52,6 +52,7 @@ struct Step {
   StepNumber sequences;
   uint64_t threshold_ns = 0;  // a step that takes at least this long is slow; 0 = none
   bool is_learned = false;    // no function said that this is a step: LearnedSteps
+  uint64_t site = 0;          // then: id of the stack its results are read at; 0 = none was taken
   bool operator==(const Step&) const = default;
 };
 inline uint64_t get_duration_ns(const Step& step) {

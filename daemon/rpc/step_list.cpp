@@ -6,6 +6,7 @@
 #include <deque>
 #include <string>
 
+#include "daemon/rpc/stack_to_proto.h"
 #include "daemon/rpc/step_source.h"
 #include "daemon/rpc/to_proto.h"
 
@@ -37,6 +38,11 @@ const SlowCall* find_slow_call(const Snapshot& snapshot, const Step& step) {
     if (overlaps && is_longer) longest = call.get();
   }
   return longest;
+}
+
+const std::vector<StackFrame>& find_site(const Snapshot& snapshot, const Step& step) {
+  const auto found = snapshot.named_stacks.find(step.site);
+  return get_frames(found == snapshot.named_stacks.end() ? nullptr : found->second);
 }
 
 v1::Step to_proto(const Snapshot& snapshot, const Clock& clock, const Step& step) {
@@ -117,6 +123,7 @@ v1::StepProcess to_proto(const Snapshot& snapshot, const StepProcess& row) {
   }
   message.set_stalls(row.stalls);
   message.set_learned(row.recent.back().is_learned);
+  add_frames(find_site(snapshot, row.recent.back()), *message.mutable_site());
   return message;
 }
 
@@ -175,6 +182,7 @@ Status get_step(const Snapshot& snapshot, const Clock& clock, uint64_t id,
           to_proto(step->phase, process->phases[static_cast<size_t>(step->phase)]);
       const SlowCall* call = find_slow_call(snapshot, *step);
       if (call != nullptr) *response.mutable_slow_call() = to_proto(*call);
+      add_frames(find_site(snapshot, *step), *response.mutable_site());
       return absl::OkStatus();
     }
   }

@@ -51,8 +51,8 @@ void LearnedSteps::take_copy(const ReportedCall& copy, const Function& function,
                                  .start_mono_ns = copy.turn.start_mono_ns,
                                  .returned_mono_ns = get_end_ns(copy),
                                  .completed_mono_ns = get_end_ns(copy),
-                                 .is_learned = true},
-                        .site = copy.stack_id,
+                                 .is_learned = true,
+                                 .site = copy.stack_id},
                         .bytes = get_bytes(copy, *function.arguments),
                         .product_rows = copy.turn.product_rows,
                         .graphs = copy.turn.graphs});
@@ -101,17 +101,22 @@ void LearnedSteps::complete(uint64_t end_mono_ns, StepQuality quality, std::vect
 }
 
 void LearnedSteps::learn(const Turn& turn) {
-  if (sites_.size() >= kMaxSites && !sites_.contains(turn.site)) {
+  if (sites_.size() >= kMaxSites && !sites_.contains(turn.step.site)) {
     sites_.erase(std::ranges::min_element(
         sites_, {}, [](const auto& entry) { return entry.second.get_time_ns(); }));
   }
-  Site& site = sites_[turn.site];
+  Site& site = sites_[turn.step.site];
   site.lengths_ns[site.turns % site.lengths_ns.size()] = get_duration_ns(turn.step);
   site.turns += 1;
+  Thread& thread = threads_[turn.step.tid];
+  if (std::exchange(thread.site, turn.step.site) == turn.step.site) site.repeats += 1;
   site.divisor_bytes = std::gcd(site.divisor_bytes, turn.bytes);
   graph_turns_ += ((turn.graphs == 0 ? 0 : 1) - graph_turns_) / kRecentTurns;
   if (site.turns < kTurnsMax) return;
-  for (auto& [id, known] : sites_) known.turns = (known.turns + 1) / 2;
+  for (auto& [id, known] : sites_) {
+    known.turns = (known.turns + 1) / 2;
+    known.repeats /= 2;
+  }
 }
 
 uint64_t LearnedSteps::Site::get_length_ns() const {
@@ -131,12 +136,14 @@ bool LearnedSteps::ends_steps(const Site& site) const {
     all_ns += other.get_time_ns();
     if (most == nullptr || other.get_time_ns() > most->get_time_ns()) most = &other;
   }
-  return most == nullptr || site.get_time_ns() * kShareOfTime >= all_ns ||
-         site.get_length_ns() * kShareOfLength >= most->get_length_ns();
+  if (most == nullptr) return true;
+  const bool repeats = site.repeats * kShareOfRepeats >= site.turns;
+  return site.get_length_ns() * kShareOfLength >= most->get_length_ns() ||
+         (repeats && site.get_time_ns() * kShareOfTime >= all_ns);
 }
 
 void LearnedSteps::decide(const Turn& turn, std::vector<Step>& steps) {
-  const auto site = sites_.find(turn.site);
+  const auto site = sites_.find(turn.step.site);
   Thread& thread = threads_[turn.step.tid];
   const uint64_t part_ns = thread.part_end_mono_ns - thread.part_start_mono_ns;
   const bool has_part =
@@ -155,7 +162,7 @@ void LearnedSteps::decide(const Turn& turn, std::vector<Step>& steps) {
 }
 
 void LearnedSteps::describe(const Turn& turn, Step& step) const {
-  const uint64_t divisor_bytes = sites_.at(turn.site).divisor_bytes;
+  const uint64_t divisor_bytes = sites_.at(turn.step.site).divisor_bytes;
   const auto* id_bytes = std::ranges::find_if(
       kTokenIdBytes, [&](uint64_t bytes) { return divisor_bytes % bytes == 0; });
   if (divisor_bytes != 0 && id_bytes != std::end(kTokenIdBytes)) {

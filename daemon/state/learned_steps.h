@@ -28,11 +28,13 @@ class LearnedSteps {
   static constexpr size_t kMaxUnawaited = 3;
   static constexpr size_t kMaxThreads = 64;
   static constexpr uint64_t kHoldNs = 5'000'000'000;
-  // A site ends steps if its turns have this share of the time of all, or if in the median they are
-  // this part of the length of those of the site with the most time. Sites with fewer than
-  // kTurnsOfSite turns are not compared with: one long wait is no loop.
-  static constexpr uint64_t kShareOfTime = 20;
+  // A site ends steps if its turns are this part of the length, in the median, of those of the site
+  // with the most time; or if they have this share of the time of all and this share of them follow
+  // each other: a part of a step follows what it is a part of. Sites with fewer than kTurnsOfSite
+  // turns are not compared with: one long wait is no loop.
   static constexpr uint64_t kShareOfLength = 4;
+  static constexpr uint64_t kShareOfTime = 20;
+  static constexpr uint64_t kShareOfRepeats = 10;
   static constexpr uint64_t kTurnsOfSite = 4;
   // Where so many steps replay CUDA graphs, one that does not is a prefill.
   static constexpr double kGraphTurns = 0.5;
@@ -48,14 +50,14 @@ class LearnedSteps {
 
  private:
   struct Turn {
-    Step step;          // its times, thread and function
-    uint64_t site = 0;  // id of the copy's stack
+    Step step;  // its times, thread, function and site
     uint64_t bytes = 0;
     uint64_t product_rows = 0;
     uint32_t graphs = 0;
   };
   struct Site {
     uint64_t turns = 0;
+    uint64_t repeats = 0;                   // of them, right after another one on their thread
     std::array<uint64_t, 15> lengths_ns{};  // of the last turns, as a ring
     uint64_t divisor_bytes = 0;             // greatest that all its copies are multiples of
 
@@ -64,6 +66,7 @@ class LearnedSteps {
   };
   struct Thread {
     uint64_t results_mono_ns = 0;                           // when its last results were there
+    uint64_t site = 0;                                      // of its last turn
     uint64_t part_start_mono_ns = 0, part_end_mono_ns = 0;  // turns that belong to the next step
   };
 

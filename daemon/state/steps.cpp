@@ -126,6 +126,16 @@ void Steps::expire(int64_t now_mono_ns) {
   erase_exited(processes_, limits_.keep_exited, now_mono_ns);
 }
 
+std::map<uint64_t, ProcessKey> Steps::list_sites() const {
+  std::map<uint64_t, ProcessKey> sites;
+  for (const auto& [key, process] : processes_) {
+    if (process.row->exited || process.row->recent.empty()) continue;
+    const Step& newest = process.row->recent.back();
+    if (newest.site != 0) sites.emplace(newest.site, key);
+  }
+  return sites;
+}
+
 void Steps::fill(Snapshot& snapshot) const {
   snapshot.self.add(Bound::kStepProcesses, processes_.size(), limits_.max_processes);
   for (const auto& [key, process] : processes_) {

@@ -64,6 +64,8 @@ class Steps {
   // Call several times a second.
   void expire(int64_t now_mono_ns);
 
+  // Where processes that run read the results of their newest learned step: stacks by id.
+  std::map<uint64_t, ProcessKey> list_sites() const;
   // Sets the steps.
   void fill(Snapshot& snapshot) const;
 

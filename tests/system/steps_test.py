@@ -223,9 +223,11 @@ class LearnedStepsTest(SharedDaemonTest):
             self.assertLessEqual(abs(found["duration_ns"] - told["duration_ns"]), max(2_000_000, told["duration_ns"] // 5))
         (row,) = self.daemon.query("steps", "--pid", truth["pid"])
         self.assertEqual((row["learned"], row["function"]), (True, "cudaMemcpyAsync"))
+        wait_until("where its results are read", lambda: "Engine.copy at " in self.daemon.ctl("steps", "--pid", truth["pid"]).stdout)
         self.assertIn("(learned)", self.daemon.ctl("steps", "--pid", truth["pid"]).stdout)
         shown = self.daemon.ctl("steps", "show", steps[-1]["id"]).stdout
         self.assertIn("from its first work for the GPU until its results were waited for (exact)", shown)
+        self.assertRegex(shown, r"read at +Engine.copy at .* <- Engine.read_tokens at .*served_steps.py:\d+ <- serve")
 
 
 if __name__ == "__main__":

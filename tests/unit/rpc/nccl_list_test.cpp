@@ -136,7 +136,7 @@ TEST_F(NcclListTest, MarksTheOddStackOfAStuckRank) {
   row_.local_ranks[1].activity = NcclActivity::kStopped;
   auto stack = std::make_shared<Stack>();
   stack->frames = {{.symbol = "step"}};
-  snapshot_.nccl_stacks = {{7, stack}};
+  snapshot_.named_stacks = {{7, stack}};
 
   const v1::NcclCommunicator communicator = list();
 

@@ -172,6 +172,31 @@ TEST_F(StepListTest, SaysSinceWhenAProcessHangs) {
   EXPECT_EQ(rows[0].stalls(), 2u);
 }
 
+TEST_F(StepListTest, SaysWhereALearnedStepReadsItsResults) {
+  Step learned = make_step(1, 100, 5);
+  learned.is_learned = true;
+  learned.site = 7;
+  add(server_, learned);
+  add(trainer_, make_step(2, 300, 5));
+  auto stack = std::make_shared<Stack>();
+  stack->frames = {{.symbol = "decode"}};
+  builder_.snapshot().named_stacks = {{7, stack}};
+
+  const auto processes = list_step_processes(*build(), RowFilter(v1::Filter()));
+  v1::GetStepResponse step;
+  ASSERT_TRUE(get_step(*build(), clock_, 1, step).ok());
+
+  ASSERT_EQ(processes.size(), 2u);
+  for (const v1::StepProcess& process : processes) {
+    const bool is_server = process.pid() == kServer.pid;
+    EXPECT_EQ(process.learned(), is_server);
+    EXPECT_EQ(process.site_size(), is_server ? 1 : 0);
+  }
+  EXPECT_TRUE(step.step().learned());
+  ASSERT_EQ(step.site_size(), 1);
+  EXPECT_EQ(step.site(0).symbol(), "decode");
+}
+
 TEST_F(StepListTest, FindsTheLongestSlowCallWithinAStep) {
   add(server_, make_step(1, 1'000, 150));
   add(server_, make_step(2, 2'000, 150));

@@ -105,6 +105,28 @@ TEST_F(LearnedStepsTest, AShortTurnIsPartOfTheStepAfterIt) {
   for (const Step& step : steps_) EXPECT_EQ(get_duration_ns(step), 42 * kOneMs + kOneMs / 2);
 }
 
+TEST_F(LearnedStepsTest, EvenIfItTakesATenthOfTheTime) {
+  for (int i = 0; i < 20; ++i) {
+    take({.start_ms = next_ms_, .length_ms = 4, .site = kCheckSite, .bytes = 1});
+    take({.start_ms = next_ms_ + 5, .length_ms = 35});
+    next_ms_ += 50;
+  }
+
+  ASSERT_GE(steps_.size(), 19u);
+  ASSERT_LE(steps_.size(), 20u);
+  for (const Step& step : steps_) EXPECT_EQ(get_duration_ns(step), 40 * kOneMs + kOneMs / 2);
+}
+
+TEST_F(LearnedStepsTest, ShortStepsBetweenLongOnesAreStepsIfTheyFollowEachOther) {
+  for (int i = 0; i < 20; ++i) {
+    take({.start_ms = next_ms_, .length_ms = 300, .site = kPrefillSite});
+    next_ms_ += 310;
+    learn_decode(4);
+  }
+
+  EXPECT_EQ(steps_.size(), 100u);
+}
+
 TEST_F(LearnedStepsTest, APartLongBeforeAStepIsNotOfIt) {
   for (int i = 0; i < 20; ++i) {
     take({.start_ms = next_ms_, .length_ms = 40});
