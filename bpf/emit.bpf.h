@@ -16,6 +16,12 @@ static __always_inline void emit_loss(__u32 loss)
 		__sync_fetch_and_add(count, 1);
 }
 
+/* Half of the ring is kept for calls of which each must be known. */
+static __always_inline _Bool report_ring_has_room(void)
+{
+	return bpf_ringbuf_query(&report_ring, BPF_RB_AVAIL_DATA) < bpf_ringbuf_query(&report_ring, BPF_RB_RING_SIZE) / 2;
+}
+
 /* By default the kernel wakes a reader that keeps up on nearly every record, which costs more than the record. The
  * daemon also drains on a timer, so a record without a wake-up only waits. */
 static __always_inline __u64 emit_wake_flags(__u64 now_ns)

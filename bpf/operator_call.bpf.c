@@ -6,12 +6,6 @@
 #define MATRICES_SOURCE 0
 #define IDS_SOURCE 2
 
-/* Half of the ring is kept for calls of which each must be known. */
-static __always_inline _Bool has_room(void)
-{
-	return bpf_ringbuf_query(&report_ring, BPF_RB_AVAIL_DATA) < bpf_ringbuf_query(&report_ring, BPF_RB_RING_SIZE) / 2;
-}
-
 /* The matrix whose product every mixture of experts ends with: the others of its layer have the same tokens. */
 static __always_inline _Bool ends_mixture(const char *name)
 {
@@ -126,7 +120,7 @@ int report_operator(const struct operator_entry *entry)
 		emit_loss(GPUPERF_LOSS_OPERATOR_UNREAD);
 		return 0;
 	}
-	if (!has_room()) {
+	if (!report_ring_has_room()) {
 		emit_loss(GPUPERF_LOSS_OPERATORS_FULL);
 		return 0;
 	}

@@ -61,15 +61,23 @@ __attribute__((noinline)) int turn_add_work(struct gpuperf_thread *thread, const
 	return 0;
 }
 
+/* Of any number of threads. */
+static __always_inline _Bool keeps_room(void)
+{
+	if (report_ring_has_room())
+		return 1;
+	emit_loss(GPUPERF_LOSS_REPORT_RING_FULL);
+	return 0;
+}
+
 static __always_inline int is_first_wait(void)
 {
 	__u32 pid = bpf_get_current_pid_tgid() >> 32;
 	__u64 *unawaited = bpf_map_lookup_elem(&unawaited_copies, &pid);
+	__u64 count = unawaited ? *unawaited : 0;
 
-	if (!unawaited || !*unawaited)
-		return 0;
-	__sync_fetch_and_add(unawaited, -1); /* racy on purpose: the daemon ignores a wait too many */
-	return 1;
+	/* Of two waits that end at once one may be missed. */
+	return count && __sync_val_compare_and_swap(unawaited, count, count - 1) == count;
 }
 
 static __always_inline void count_copy(void)
@@ -92,7 +100,7 @@ __attribute__((noinline)) int turn_is_reported(const struct ended_call *call, st
 	if (!call)
 		return 0;
 	if (call->flags & GPUPERF_FN_RESULT_WAIT)
-		return is_first_wait();
+		return is_first_wait() && keeps_room();
 	frame = get_frame(call, thread);
 	if (!frame || !copies_to_host(frame) || (call->has_return_value && call->return_value))
 		return 0;
@@ -107,6 +115,10 @@ __attribute__((noinline)) int turn_is_reported(const struct ended_call *call, st
 		return 0;
 	}
 	thread->turn.reported_ns = end_ns;
+	if (!keeps_room()) {
+		__builtin_memset(&thread->turn.now, 0, sizeof(thread->turn.now));
+		return 0;
+	}
 	count_copy();
 	return 1;
 }

@@ -10,13 +10,16 @@ void NamedStacks::keep(const std::map<uint64_t, ProcessKey>& wanted) {
   std::map<uint64_t, StackPtr> kept;
   for (const auto& [id, process] : wanted) {
     const auto known = stacks_.find(id);
-    kept[id] = known == stacks_.end() ? nullptr : known->second;
-    if (known != stacks_.end()) continue;
-    (void)kernel_.name_stack(process, id, [this, id = id](const StackPtr& stack) {
+    if (known != stacks_.end()) {
+      kept[id] = known->second;
+      continue;
+    }
+    const bool is_asked = kernel_.name_stack(process, id, [this, id = id](const StackPtr& stack) {
       const auto asked = stacks_.find(id);
       if (asked != stacks_.end()) asked->second = stack;
       core_.changed = true;
     });
+    if (is_asked) kept[id] = nullptr;  // else the next time
   }
   stacks_ = std::move(kept);
 }

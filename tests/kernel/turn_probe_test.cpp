@@ -167,6 +167,25 @@ TEST_P(TurnProbeTest, AnotherThreadMayWait) {
   EXPECT_NE(records[1].tid, records[0].tid);
 }
 
+TEST_P(TurnProbeTest, TurnsOfManyThreadsLeaveRoomForOtherReports) {
+  constexpr int kThreads = 8, kTurns = 1'500;  // twice as many as half of the ring holds
+  std::vector<std::thread> threads;
+  for (int i = 0; i < kThreads; ++i) {
+    threads.emplace_back([] {
+      for (int turn = 0; turn < kTurns; ++turn) {
+        multiply(4'096, 7, 1'024);
+        copy(kToHost);
+        rest();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+
+  EXPECT_GT(programs_->losses()[GPUPERF_LOSS_REPORT_RING_FULL], 0u);
+  constexpr size_t kRingBytes = 2'097'152, kHeaderBytes = 8;
+  EXPECT_LE(take().size(), kRingBytes / 2 / (sizeof(gpuperf_reported_call) + kHeaderBytes) + kThreads);
+}
+
 TEST_P(TurnProbeTest, ACopyThatFailsEndsNoTurn) {
   multiply(4'096, 7, 1'024);
   copy(kToHost, 1);
