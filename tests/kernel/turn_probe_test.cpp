@@ -183,7 +183,8 @@ TEST_P(TurnProbeTest, TurnsOfManyThreadsLeaveRoomForOtherReports) {
 
   EXPECT_GT(programs_->losses()[GPUPERF_LOSS_REPORT_RING_FULL], 0u);
   constexpr size_t kRingBytes = 2'097'152, kHeaderBytes = 8;
-  EXPECT_LE(take().size(), kRingBytes / 2 / (sizeof(gpuperf_reported_call) + kHeaderBytes) + kThreads);
+  EXPECT_LE(take().size(),
+            kRingBytes / 2 / (sizeof(gpuperf_reported_call) + kHeaderBytes) + kThreads);
 }
 
 TEST_P(TurnProbeTest, ACopyThatFailsEndsNoTurn) {
