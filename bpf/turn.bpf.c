@@ -26,6 +26,11 @@ static __always_inline struct gpuperf_graph_key make_graph_key(__u64 handle)
 	return (struct gpuperf_graph_key){.handle = handle, .pid = bpf_get_current_pid_tgid() >> 32};
 }
 
+static __always_inline void begin_turn(struct gpuperf_thread *thread)
+{
+	__builtin_memset(&thread->turn.now, 0, sizeof(thread->turn.now));
+}
+
 static __always_inline _Bool copies_to_host(const struct gpuperf_frame *frame)
 {
 	__u32 function_id = cookie_function(frame->cookie);
@@ -95,7 +100,7 @@ __attribute__((noinline)) int turn_is_reported(const struct ended_call *call, st
 {
 	const struct gpuperf_frame *frame;
 	__u64 end_ns;
-	_Bool has_work;
+	_Bool has_work, is_early;
 
 	if (!call)
 		return 0;
@@ -110,13 +115,11 @@ __attribute__((noinline)) int turn_is_reported(const struct ended_call *call, st
 	end_ns = call->start_ns + call->duration_ns;
 	if (!has_work)
 		return 0;
-	if (end_ns - thread->turn.reported_ns < REPORT_INTERVAL_NS) {
-		__builtin_memset(&thread->turn.now, 0, sizeof(thread->turn.now));
-		return 0;
-	}
-	thread->turn.reported_ns = end_ns;
-	if (!keeps_room()) {
-		__builtin_memset(&thread->turn.now, 0, sizeof(thread->turn.now));
+	is_early = end_ns - thread->turn.reported_ns < REPORT_INTERVAL_NS;
+	if (!is_early)
+		thread->turn.reported_ns = end_ns;
+	if (is_early || !keeps_room()) {
+		begin_turn(thread);
 		return 0;
 	}
 	count_copy();
@@ -128,7 +131,7 @@ __attribute__((noinline)) int turn_take(struct gpuperf_turn *turn, struct gpuper
 	if (!turn || !thread)
 		return 0;
 	*turn = thread->turn.now;
-	__builtin_memset(&thread->turn.now, 0, sizeof(thread->turn.now));
+	begin_turn(thread);
 	return 0;
 }
 

@@ -13,6 +13,7 @@
 #include "daemon/config/settings_table.h"
 #include "daemon/config/symbol_text.h"
 #include "daemon/model/step_role.h"
+#include "daemon/probe/arguments/argument_decoders.h"
 
 namespace gpuperf {
 namespace {
@@ -110,10 +111,7 @@ StepRole read_role(const JsonNode& node, const FaultPlace& place) {
 // A role is part of the plan: it decides what the kernel reports.
 void set_role(StepRole role, ProbeSpec& spec) {
   if (role == StepRole::kNone) return;
-  auto plan = std::make_shared<ArgumentPlan>(spec.arguments ? *spec.arguments : ArgumentPlan());
-  plan->report = CallReport::kStep;
-  plan->step_role = role;
-  spec.arguments = std::move(plan);
+  spec.arguments = add_role(spec.arguments ? *spec.arguments : ArgumentPlan(), role);
 }
 
 std::vector<std::string_view> probe_keys() {

@@ -90,8 +90,7 @@ void add_stacks(const Snapshot& snapshot, const NcclCommunicatorRow& row,
   std::vector<StackPtr> seen;
   for (size_t i = 0; i < row.local_ranks.size(); ++i) {
     const NcclRankRow& rank = row.local_ranks[i];
-    const auto found = snapshot.named_stacks.find(rank.last_stack_id);
-    const StackPtr stack = found == snapshot.named_stacks.end() ? nullptr : found->second;
+    const StackPtr stack = find_named_stack(snapshot, rank.last_stack_id);
     const bool is_odd =
         row.stall ? std::ranges::count(row.stall->missing_ranks, i) > 0 : i == verdict.rank_index;
     auto same = std::ranges::find(seen, stack);

@@ -6,6 +6,11 @@
 
 namespace gpuperf {
 
+StackPtr find_named_stack(const Snapshot& snapshot, uint64_t stack_id) {
+  const auto found = snapshot.named_stacks.find(stack_id);
+  return found == snapshot.named_stacks.end() ? nullptr : found->second;
+}
+
 void add_frames(const std::vector<StackFrame>& stack,
                 google::protobuf::RepeatedPtrField<v1::StackFrame>& frames) {
   for (const StackFrame& frame : stack) {

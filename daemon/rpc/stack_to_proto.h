@@ -2,6 +2,7 @@
 
 #include <google/protobuf/repeated_ptr_field.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,8 @@
 
 namespace gpuperf {
 
+// Of Snapshot::named_stacks; null = it is not named.
+StackPtr find_named_stack(const Snapshot& snapshot, uint64_t stack_id);
 void add_frames(const std::vector<StackFrame>& stack,
                 google::protobuf::RepeatedPtrField<v1::StackFrame>& frames);
 // 16 hexadecimal digits, not a number: most readers of JSON keep 53 bits of one. Empty of a null

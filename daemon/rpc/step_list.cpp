@@ -40,11 +40,6 @@ const SlowCall* find_slow_call(const Snapshot& snapshot, const Step& step) {
   return longest;
 }
 
-const std::vector<StackFrame>& find_site(const Snapshot& snapshot, const Step& step) {
-  const auto found = snapshot.named_stacks.find(step.site);
-  return get_frames(found == snapshot.named_stacks.end() ? nullptr : found->second);
-}
-
 v1::Step to_proto(const Snapshot& snapshot, const Clock& clock, const Step& step) {
   v1::Step message;
   message.set_id(step.id);
@@ -123,7 +118,8 @@ v1::StepProcess to_proto(const Snapshot& snapshot, const StepProcess& row) {
   }
   message.set_stalls(row.stalls);
   message.set_learned(row.recent.back().is_learned);
-  add_frames(find_site(snapshot, row.recent.back()), *message.mutable_site());
+  add_frames(get_frames(find_named_stack(snapshot, row.recent.back().site)),
+             *message.mutable_site());
   return message;
 }
 
@@ -182,7 +178,7 @@ Status get_step(const Snapshot& snapshot, const Clock& clock, uint64_t id,
           to_proto(step->phase, process->phases[static_cast<size_t>(step->phase)]);
       const SlowCall* call = find_slow_call(snapshot, *step);
       if (call != nullptr) *response.mutable_slow_call() = to_proto(*call);
-      add_frames(find_site(snapshot, *step), *response.mutable_site());
+      add_frames(get_frames(find_named_stack(snapshot, step->site)), *response.mutable_site());
       return absl::OkStatus();
     }
   }

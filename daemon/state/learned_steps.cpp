@@ -129,17 +129,20 @@ uint64_t LearnedSteps::Site::get_length_ns() const {
 }
 
 bool LearnedSteps::ends_steps(const Site& site) const {
-  const Site* most = nullptr;
-  uint64_t all_ns = 0;
+  uint64_t all_ns = 0, most_ns = 0, most_length_ns = 0;  // of the site with the most time
   for (const auto& [id, other] : sites_) {
     if (other.turns < kTurnsOfSite) continue;
-    all_ns += other.get_time_ns();
-    if (most == nullptr || other.get_time_ns() > most->get_time_ns()) most = &other;
+    const uint64_t length_ns = other.get_length_ns();
+    const uint64_t time_ns = other.turns * length_ns;
+    all_ns += time_ns;
+    if (time_ns > most_ns) most_length_ns = length_ns;
+    most_ns = std::max(most_ns, time_ns);
   }
-  if (most == nullptr) return true;
+  if (all_ns == 0) return true;
+  const uint64_t length_ns = site.get_length_ns();
   const bool repeats = site.repeats * kShareOfRepeats >= site.turns;
-  return site.get_length_ns() * kShareOfLength >= most->get_length_ns() ||
-         (repeats && site.get_time_ns() * kShareOfTime >= all_ns);
+  return length_ns * kShareOfLength >= most_length_ns ||
+         (repeats && site.turns * length_ns * kShareOfTime >= all_ns);
 }
 
 void LearnedSteps::decide(const Turn& turn, std::vector<Step>& steps) {

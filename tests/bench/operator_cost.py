@@ -42,6 +42,18 @@ def measure(llama):
     return statistics.median(times)
 
 
+def compare(daemon, ways, make_config, settle_s, rounds, measure):
+    """Way -> what `measure` gave in each round, with the ways in turn and in turned order."""
+    values = {way: [] for way in ways}
+    for index in range(rounds):
+        for way in list(ways)[::1 if index % 2 else -1]:
+            daemon.config.write_text(json.dumps(daemon.settings | make_config(way)), encoding="utf-8")
+            daemon.ctl("config", "reload")
+            time.sleep(settle_s)
+            values[way].append(measure())
+    return values
+
+
 def describe(values, unit):
     values = sorted(values)
     return f"{statistics.median(values):.2f} {unit} ({values[len(values) // 4]:.2f} to {values[-1 - len(values) // 4]:.2f})"
@@ -58,19 +70,13 @@ def main():
     llama.lib.llama_get_memory.argtypes = [ctypes.c_void_p]
     llama.lib.llama_memory_clear.restype = None
     llama.lib.llama_memory_clear.argtypes = [ctypes.c_void_p, ctypes.c_bool]
-    seconds = {way: [] for way in WAYS}
     with Daemon(make_config("probed")) as daemon:
         daemon.wait_attached("llama_decode", "ggml_operator", seconds=60)
         for _ in range(STEPS):
             llama.step(s0=1)
         operators = wait_until("the operators", lambda: sum(
             row["calls"] for row in daemon.query("steps", "operators") if row["operation"])) // STEPS
-        for index in range(rounds):
-            for way in list(WAYS)[::1 if index % 2 else -1]:
-                daemon.config.write_text(json.dumps(daemon.settings | make_config(way)), encoding="utf-8")
-                daemon.ctl("config", "reload")
-                time.sleep(SETTLE_S)
-                seconds[way].append(measure(llama))
+        seconds = compare(daemon, WAYS, make_config, SETTLE_S, rounds, lambda: measure(llama))
     print(f"{operators} operators a step")
     for way, values in seconds.items():
         print(f"a step {way}: {describe([1e6 * value for value in values], 'us')}")

@@ -6,14 +6,13 @@ rounds, and the middle half. Run as root on a built tree:
     PYTHONPATH=tests/system:tests/workloads:tests/bench GPUPERF_BUILD=build python3 tests/bench/turn_cost.py [ROUNDS]
 """
 
-import json
 import statistics
 import sys
 import time
 
 import served_steps
 from gpuperf_system import WORKLOADS, Daemon, require_root
-from operator_cost import describe
+from operator_cost import compare, describe
 
 TURNS = 1000
 APART_S = 0.0003  # turns that are nearer are not all told
@@ -43,15 +42,9 @@ def main():
     require_root()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 60
     engine = served_steps.Engine(WORKLOADS / "standin")
-    seconds = {way: [] for way in WAYS}
     with Daemon(make_config("learned")) as daemon:
         daemon.wait_attached(*ROLES, seconds=60)
-        for index in range(rounds):
-            for way in WAYS[::1 if index % 2 else -1]:
-                daemon.config.write_text(json.dumps(daemon.settings | make_config(way)), encoding="utf-8")
-                daemon.ctl("config", "reload")
-                time.sleep(SETTLE_S)
-                seconds[way].append(measure(engine))
+        seconds = compare(daemon, WAYS, make_config, SETTLE_S, rounds, lambda: measure(engine))
         print(f"{daemon.query('steps')[0]['steps']} steps learned")
     for way, values in seconds.items():
         print(f"a turn {way}: {describe([1e6 * value for value in values], 'us')}")

@@ -180,6 +180,13 @@ std::shared_ptr<const ArgumentPlan> find_argument_decoder(std::string_view symbo
   return found == decoders().by_symbol.end() ? nullptr : found->second;
 }
 
+std::shared_ptr<const ArgumentPlan> add_role(const ArgumentPlan& plan, StepRole role) {
+  auto with_role = std::make_shared<ArgumentPlan>(plan);
+  with_role->report = CallReport::kStep;
+  with_role->step_role = role;
+  return with_role;
+}
+
 std::span<const std::string_view> argument_decoder_symbols() { return decoders().symbols; }
 
 }  // namespace gpuperf

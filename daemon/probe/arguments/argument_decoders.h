@@ -17,6 +17,9 @@ namespace gpuperf {
 // The same plan every time. Any thread.
 std::shared_ptr<const ArgumentPlan> find_argument_decoder(std::string_view symbol);
 
+// `plan` with each call reported for what `role` says of steps.
+std::shared_ptr<const ArgumentPlan> add_role(const ArgumentPlan& plan, StepRole role);
+
 // Names of all decoders, sorted: the symbols they are for.
 std::span<const std::string_view> argument_decoder_symbols();
 

@@ -27,15 +27,6 @@ std::string get_function_name(const ProbeSpec& spec, const std::string& symbol) 
   return spec.form == SymbolForm::kDemangled ? std::string(find_cpp_name(demangled)) : symbol;
 }
 
-// A role alone does not say which arguments there are.
-std::shared_ptr<const ArgumentPlan> add_role(const ArgumentPlan& decoder,
-                                             const ArgumentPlan& role) {
-  auto plan = std::make_shared<ArgumentPlan>(decoder);
-  plan->report = role.report;
-  plan->step_role = role.step_role;
-  return plan;
-}
-
 Function make_function(const ProbeConfig& config, const ProbeSpec& spec, const std::string& symbol,
                        uint64_t default_threshold_ns) {
   Function function{.category = spec.category,
@@ -46,9 +37,12 @@ Function make_function(const ProbeConfig& config, const ProbeSpec& spec, const s
   // Another library's "cudaFoo" may take and return anything.
   if (!is_c_interface(spec.category)) return function;
   function.status = find_status_kind(symbol);
-  if (spec.raw_arguments || (spec.arguments && !spec.arguments->fields.empty())) return function;
+  const StepRole role = spec.arguments ? spec.arguments->step_role : StepRole::kNone;
+  const bool has_role_alone = role != StepRole::kNone && spec.arguments->fields.empty();
+  if (spec.raw_arguments || (spec.arguments && !has_role_alone)) return function;
   const auto decoder = find_argument_decoder(symbol);
-  if (decoder) function.arguments = spec.arguments ? add_role(*decoder, *spec.arguments) : decoder;
+  if (decoder == nullptr) return function;
+  function.arguments = has_role_alone ? add_role(*decoder, role) : decoder;
   return function;
 }
 

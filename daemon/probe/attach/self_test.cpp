@@ -177,14 +177,24 @@ Result<ProbePoint> make_point(const Target& target, uint32_t function_id) {
   return point;
 }
 
+CallCost get_counted_cost(const ProbeCosts& costs, HitCost entry, Timing timing) {
+  const int stepped = entry == HitCost::kStepped ? 1 : 0;
+  switch (timing) {
+    case Timing::kReturn:
+      return costs.at_return[stepped];
+    case Timing::kExits:
+      return costs.at_exits[stepped];
+    case Timing::kNone:
+      return costs.at_entry[stepped];
+  }
+  return {};  // only reached with a value outside the enum
+}
+
 }  // namespace
 
 CallCost get_call_cost(const ProbeCosts& costs, HitCost entry, Timing timing,
                        const Function& function) {
-  const int stepped = entry == HitCost::kStepped ? 1 : 0;
-  CallCost cost = timing == Timing::kReturn  ? costs.at_return[stepped]
-                  : timing == Timing::kExits ? costs.at_exits[stepped]
-                                             : costs.at_entry[stepped];
+  CallCost cost = get_counted_cost(costs, entry, timing);
   const ArgumentPlan* plan = function.arguments.get();
   // Of copies and waits that steps are learned from few are reported.
   if (plan == nullptr || plan->report == CallReport::kNone || is_learned_from(plan->step_role)) {
