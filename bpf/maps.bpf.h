@@ -14,10 +14,19 @@
 #include "bpf/unwind_frame.h"
 
 /* Only the fields used; CO-RE finds their offsets in the running kernel's BTF. */
+struct upid {
+	int nr;
+} __attribute__((preserve_access_index));
+
+struct pid {
+	struct upid numbers[1]; /* one for each pid namespace, that of the host first */
+} __attribute__((preserve_access_index));
+
 struct signal_struct {
 	struct {
 		int counter;
 	} live;
+	struct pid *pids[4]; /* enum pid_type */
 } __attribute__((preserve_access_index));
 
 struct kernfs_node {
@@ -656,6 +665,33 @@ struct {
 	__type(key, struct gpuperf_graph_key);
 	__type(value, struct gpuperf_product_rows);
 } graph_products GPUPERF_MAP;
+
+/* Sessions (setsid(2)) of processes with steps: their processes serve requests. Producer: daemon. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, GPUPERF_REQUEST_SESSIONS);
+	__type(key, __u32);
+	__type(value, __u32);
+} request_sessions GPUPERF_MAP;
+
+/* A connection that a process of these sessions has read from. */
+struct gpuperf_connection {
+	__u64 process_start_boot_ns;
+	__u64 read_start_mono_ns; /* first and last time since the response before */
+	__u64 read_end_mono_ns;
+	__u32 pid;
+	__u8 is_read;             /* since the response before */
+	__u8 is_answering;
+	__u8 pad[2];
+};
+
+/* By the address of the kernel's socket; they leave when they are closed. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, struct gpuperf_connection);
+} connections GPUPERF_MAP;
 
 /* Stacks that were sent: equal ones are only referred to. The daemon keeps more. */
 struct {

@@ -34,6 +34,7 @@
 #define GPUPERF_TENSOR_NAME_BYTES 32 /* longer names are cut */
 #define GPUPERF_ROUTED_TOKENS 64  /* of one operator whose experts are read */
 #define GPUPERF_ROUTED_EXPERTS 16 /* of one token */
+#define GPUPERF_REQUEST_SESSIONS 256 /* sessions of processes whose requests are seen */
 
 #include "bpf/stack_records.h"
 
@@ -335,7 +336,8 @@ enum gpuperf_record_kind {
 	GPUPERF_RECORD_REPORTED_CALL = 15, /* Since 10. */
 	GPUPERF_RECORD_OPERATOR_CALL = 16, /* Since 11. */
 	GPUPERF_RECORD_ROUTING = 17,       /* Since 11. */
-	GPUPERF_RECORD_KINDS = 18
+	GPUPERF_RECORD_RESPONSE_PART = 18, /* Since 13. */
+	GPUPERF_RECORD_KINDS = 19
 };
 
 /* One call that passed its threshold. Producer: BPF at return, or the iterator over calls in flight, where
@@ -633,6 +635,28 @@ struct gpuperf_routing {
 	__s32 experts[GPUPERF_ROUTED_TOKENS][GPUPERF_ROUTED_EXPERTS];
 };
 
+/* Of struct gpuperf_response_part. */
+#define GPUPERF_RESPONSE_BEGINS 1u /* the first part */
+#define GPUPERF_RESPONSE_HEAD 2u   /* headers, and no byte of the body */
+#define GPUPERF_RESPONSE_ENDS 4u   /* with the chunk that says so */
+#define GPUPERF_RESPONSE_CLOSED 8u /* the connection is; nothing was written */
+
+/* A process of one of `request_sessions` writes a part of an HTTP/1 response. Producer: BPF. Consumer: drain.
+ * Since 13. */
+struct gpuperf_response_part {
+	struct gpuperf_record header;
+	__u64 mono_ns;            /* after the write */
+	__u64 process_start_boot_ns;
+	__u64 connection;         /* the same until it is closed; not zero */
+	__u64 request_start_mono_ns; /* first and last time a byte was read since the response before; of the first part */
+	__u64 request_end_mono_ns;
+	__u64 bytes;
+	__u32 pid;
+	__u32 tid;
+	__u32 session;            /* of the process, as the initial pid namespace numbers it */
+	__u32 flags;              /* GPUPERF_RESPONSE_* */
+};
+
 /* The last thread of a process that has cells is exiting. Producer: BPF. Since 1. */
 struct gpuperf_process_exit {
 	struct gpuperf_record header;
@@ -662,7 +686,9 @@ enum gpuperf_loss {
 	GPUPERF_LOSS_REPORT_RING_FULL = 16, /* a call is counted, but not reported */
 	GPUPERF_LOSS_OPERATORS_FULL = 17, /* an operator is counted, but not sent: the ring is kept for other reports */
 	GPUPERF_LOSS_OPERATOR_UNREAD = 18, /* likewise: its memory could not be read, or is not what it is taken for */
-	GPUPERF_LOSS_COUNT = 19
+	GPUPERF_LOSS_RESPONSES_FULL = 19, /* a part of a response is not sent: the ring is kept for other reports, or there
+				   * are too many connections */
+	GPUPERF_LOSS_COUNT = 20
 };
 
 #ifdef __cplusplus

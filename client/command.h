@@ -39,6 +39,7 @@ void declare_sessions(CLI::App& app, Invocation& invocation);
 void declare_attach(CLI::App& app, Invocation& invocation);
 void declare_detach(CLI::App& app, Invocation& invocation);
 void declare_steps(CLI::App& app, Invocation& invocation);
+void declare_requests(CLI::App& app, Invocation& invocation);
 void declare_slow(CLI::App& app, Invocation& invocation);
 void declare_trace(CLI::App& app, Invocation& invocation);
 void declare_flamegraph(CLI::App& app, Invocation& invocation);

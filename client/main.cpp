@@ -24,7 +24,7 @@
 namespace gpuperf::client {
 namespace {
 
-constexpr std::array<Command, 26> kCommands = {{
+constexpr std::array<Command, 27> kCommands = {{
     {"status", "State of the daemon: probes, problems, drops, cost", declare_status},
     {"top", "Live view of where time is spent, and of calls that hang", declare_top},
     {"why", "Where the time of each process goes, what limits it, and what to look at",
@@ -33,6 +33,8 @@ constexpr std::array<Command, 26> kCommands = {{
     {"kernels", "Statistics per GPU kernel: launches, durations, launch latency", declare_kernels},
     {"steps", "Steps of inference and training loops: rates, durations, phases, slow ones",
      declare_steps},
+    {"requests", "Requests of inference servers: how long clients wait, and for which steps",
+     declare_requests},
     {"slow", "Slow calls: list them, explain one, watch for new ones", declare_slow},
     {"trace", "Captures: start, stop, list, show, fetch, delete; freeze the flight recorder",
      declare_trace},

@@ -16,10 +16,6 @@ constexpr auto kRight = Column::Align::kRight;
 constexpr int kStepLabelWidth = 14;
 constexpr int kSiteFrames = 4;
 
-std::string name_phase(v1::StepPhase phase) {
-  return phase == v1::STEP_PHASE_UNSPECIFIED ? "unknown" : make_short_name(phase);
-}
-
 std::string name_quality(v1::StepQuality quality) {
   return quality == v1::STEP_QUALITY_UNSPECIFIED ? "unknown" : make_short_name(quality);
 }
@@ -136,6 +132,10 @@ std::string describe_usual(const v1::Step& step, const v1::StepPhaseStats& usual
 }
 
 }  // namespace
+
+std::string name_phase(v1::StepPhase phase) {
+  return phase == v1::STEP_PHASE_UNSPECIFIED ? "unknown" : make_short_name(phase);
+}
 
 std::string render_step_processes(const std::vector<v1::StepProcess>& rows,
                                   const TextStyle& style) {
@@ -296,6 +296,9 @@ std::string explain_step(const v1::GetStepResponse& response, uint64_t now_unix_
     add("read at", describe_innermost_frames(response.site(), kSiteFrames));
   }
   add("process", fmt::format("{} {}, thread {}", step.comm(), step.pid(), step.tid()));
+  if (response.held_up_requests() > 0) {
+    add("requests", fmt::format("{} waited for this step most", response.held_up_requests()));
+  }
   if (step.threshold_ns() != 0) {
     add("slow from", format_duration(step.threshold_ns()));
   }

@@ -8,6 +8,8 @@
 
 namespace gpuperf::client {
 
+std::string name_phase(v1::StepPhase phase);
+
 // A sentence about all of them, and a table.
 std::string render_step_processes(const std::vector<v1::StepProcess>& rows, const TextStyle& style);
 

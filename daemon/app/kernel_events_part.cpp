@@ -52,6 +52,8 @@ KernelEventsPart::KernelEventsPart(Core& core, const Others& others)
              core.drops, [this](const Step& step) { others_.tracing->apply(step); }),
       operators_(std::chrono::seconds(core.settings.stats.keep_exited_seconds), core.tensor_layouts,
                  core.drops),
+      requests_(std::chrono::seconds(core.settings.stats.keep_exited_seconds), steps_, core.drops),
+      request_sessions_(others.kernel),
       step_sites_(core, others.kernel) {}
 
 Status KernelEventsPart::start() {
@@ -128,12 +130,15 @@ void KernelEventsPart::apply_settings(const Settings& settings) {
   adaptive_.set_options(make_adaptive_options(settings));
   steps_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
   operators_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
+  requests_.set_keep_exited(std::chrono::seconds(settings.stats.keep_exited_seconds));
 }
 
 void KernelEventsPart::advance(int64_t now_mono_ns) {
   stats_.expire(now_mono_ns);
   steps_.expire(now_mono_ns);
   operators_.expire(now_mono_ns);
+  requests_.expire(now_mono_ns);
+  requests_.set_sessions(request_sessions_.keep(steps_.list_running()));
   step_sites_.keep(steps_.list_sites());
 }
 
@@ -145,6 +150,7 @@ void KernelEventsPart::fill(Snapshot& snapshot) const {
   adaptive_.fill(snapshot);
   steps_.fill(snapshot);
   operators_.fill(snapshot);
+  requests_.fill(snapshot);
   step_sites_.fill(snapshot);
   for (const BoundLevel& level : levels_) snapshot.self.bounds.push_back(level);
   if (!drain_) return;
@@ -190,6 +196,7 @@ void KernelEventsPart::take_event(ProcessExited& exited) {
   shapes_.apply(exited);
   steps_.apply(exited, core_.clock.mono_ns());
   operators_.apply(exited, core_.clock.mono_ns());
+  requests_.apply(exited, core_.clock.mono_ns());
   past_hooks_.apply(exited);
   others_.probing.apply(exited);
   others_.tracing->apply(exited);
@@ -225,6 +232,7 @@ void KernelEventsPart::take_event(ReportedCalls& reported) {
   }
   steps_.apply(reported, *functions, adaptive_.thresholds_ns());
   operators_.apply(reported, *functions);
+  requests_.apply(reported.responses);
 }
 
 void KernelEventsPart::take_event(InFlightCalls& calls) {

@@ -5,10 +5,12 @@
 
 #include "daemon/app/named_stacks.h"
 #include "daemon/app/part.h"
+#include "daemon/app/request_sessions.h"
 #include "daemon/collect/drain.h"
 #include "daemon/state/adaptive_thresholds.h"
 #include "daemon/state/function_stats.h"
 #include "daemon/state/past_hooks.h"
+#include "daemon/state/requests.h"
 #include "daemon/state/shape_table.h"
 #include "daemon/state/step_operators.h"
 #include "daemon/state/steps.h"
@@ -72,6 +74,8 @@ class KernelEventsPart final : public Part {
   ShapeTable shapes_;
   Steps steps_;
   StepOperators operators_;
+  Requests requests_;
+  RequestSessions request_sessions_;
   NamedStacks step_sites_;
   std::shared_ptr<const InFlightCalls> in_flight_;
   std::vector<BoundLevel> levels_;  // of the kernel side, as last read

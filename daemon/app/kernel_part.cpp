@@ -81,15 +81,21 @@ Status KernelPart::choose_mechanism() {
 Status KernelPart::load(Mechanism mechanism) {
   Programs::Sizes sizes{.functions = core_.registry.capacity(),
                         .cells = static_cast<uint32_t>(core_.settings.stats.max_cells),
-                        .follow_threads = core_.settings.slow.time_split};
+                        .follow_threads = core_.settings.slow.time_split,
+                        .follow_requests = core_.settings.requests.enabled};
   auto programs = Programs::load(mechanism, sizes);
-  if (!programs.ok() && sizes.follow_threads) {
-    problems_.push_back({"time split", std::string(programs.status().message()),
-                         "slow calls have no time split; use kernel 5.18 or later, or set "
-                         "slow.time_split = false"});
-    sizes.follow_threads = false;
+  const auto do_without = [&](bool& part, std::string subject, std::string advice) {
+    if (programs.ok() || !part) return;
+    problems_.push_back(
+        {std::move(subject), std::string(programs.status().message()), std::move(advice)});
+    part = false;
     programs = Programs::load(mechanism, sizes);
-  }
+  };
+  do_without(sizes.follow_requests, "requests",
+             "requests are not seen; use kernel 6.3 or later, or set requests.enabled = false");
+  do_without(sizes.follow_threads, "time split",
+             "slow calls have no time split; use kernel 5.18 or later, or set "
+             "slow.time_split = false");
   RETURN_IF_ERROR(programs.status());
   programs_ = *std::move(programs);
   return absl::OkStatus();

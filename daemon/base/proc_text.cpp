@@ -114,6 +114,10 @@ Result<EnvironmentPlace> read_environment_place(std::string_view proc_root, uint
   return EnvironmentPlace{.begin = begin, .end = end};
 }
 
+Result<uint64_t> read_session(std::string_view proc_root, uint32_t pid) {
+  return read_stat_number(proc_root, pid, 6);
+}
+
 Result<char> read_process_state(std::string_view proc_root, uint32_t pid) {
   ASSIGN_OR_RETURN(const std::string state, read_stat_field(proc_root, pid, 3));
   if (state.size() == 1) return state[0];

@@ -41,6 +41,10 @@ struct EnvironmentPlace {
 };
 Result<EnvironmentPlace> read_environment_place(std::string_view proc_root, uint32_t pid);
 
+// The session it is in, setsid(2), as the pid namespace of `proc_root` numbers it; field 6 of
+// /proc/PID/stat.
+Result<uint64_t> read_session(std::string_view proc_root, uint32_t pid);
+
 // 'R' = it runs or waits for a CPU, 'D' = it waits in the kernel, 'Z' = it has ended; field 3 of
 // /proc/PID/stat.
 Result<char> read_process_state(std::string_view proc_root, uint32_t pid);

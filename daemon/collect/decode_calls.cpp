@@ -318,6 +318,26 @@ Result<DecodedRecord> decode_routing(std::span<const std::byte> bytes) {
                       .routing = std::make_shared<const Routing>(std::move(routing))};
 }
 
+Result<DecodedRecord> decode_response_part(std::span<const std::byte> bytes) {
+  constexpr uint64_t kLastChunkBytes = 5;  // "0\r\n\r\n"
+  ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_response_part>(bytes));
+  const auto has = [&record](uint32_t flag) { return (record.flags & flag) != 0; };
+  const bool ends = has(GPUPERF_RESPONSE_ENDS), is_closed = has(GPUPERF_RESPONSE_CLOSED);
+  return ResponsePart{.mono_ns = record.mono_ns,
+                      .process = {record.pid, record.process_start_boot_ns},
+                      .tid = record.tid,
+                      .session = record.session,
+                      .connection = record.connection,
+                      .request_start_mono_ns = record.request_start_mono_ns,
+                      .request_end_mono_ns = record.request_end_mono_ns,
+                      .bytes = record.bytes,
+                      .begins = has(GPUPERF_RESPONSE_BEGINS),
+                      .has_body = !is_closed && !has(GPUPERF_RESPONSE_HEAD) &&
+                                  !(ends && record.bytes <= kLastChunkBytes),
+                      .ends = ends,
+                      .is_closed = is_closed};
+}
+
 Result<DecodedRecord> decode_graph(std::span<const std::byte> bytes) {
   ASSIGN_OR_RETURN(const auto record, read_record<gpuperf_graph>(bytes));
   if (record.call > GPUPERF_GRAPH_DESTROYED) {
@@ -373,6 +393,8 @@ Decoder* find_decoder(uint32_t kind) {
       return decode_operator_call;
     case GPUPERF_RECORD_ROUTING:
       return decode_routing;
+    case GPUPERF_RECORD_RESPONSE_PART:
+      return decode_response_part;
     case GPUPERF_RECORD_SITE:
       return decode_site;
     case GPUPERF_RECORD_CHILD:

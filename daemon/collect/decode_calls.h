@@ -12,9 +12,10 @@ namespace gpuperf {
 
 // A record of the BPF rings, decoded. `SlowCallEvent::owner` is left empty: the record does not
 // know it.
-using DecodedRecord = std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
-                                   std::vector<TraceLaunch>, TraceSite, TraceCall, TraceGraphCall,
-                                   TraceThreadTime, ChildStarted, CallsAlarm, ReportedCall>;
+using DecodedRecord =
+    std::variant<SlowCallEvent, ProcessExited, HandleNamed, RawStack, TraceLaunch,
+                 std::vector<TraceLaunch>, TraceSite, TraceCall, TraceGraphCall, TraceThreadTime,
+                 ChildStarted, CallsAlarm, ReportedCall, ResponsePart>;
 
 // The longest kMaxInFlightCalls of the calls the iterator reported; the rest is counted. Calls that
 // have not begun yet are left out.

@@ -115,6 +115,12 @@ void Drain::take_record(SlowCallEvent& call) {
   batch_.emplace_back(std::move(call));
 }
 
+void Drain::take_record(ResponsePart& part) {
+  // It may have no probed call.
+  if (part.begins) part.owner = totals_.get_owner(part.process, "");
+  reported_.responses.push_back(std::move(part));
+}
+
 void Drain::consume_rings() {
   const int64_t before_ns = now_ns() - kCommitNs;
   const Status consumed =
@@ -122,7 +128,8 @@ void Drain::consume_rings() {
   if (!consumed.ok() && !std::exchange(rings_failed_, true)) {
     log_error("rings not read", {{"error", std::string(consumed.message())}});
   }
-  if (!reported_.calls.empty()) batch_.emplace_back(std::exchange(reported_, {}));
+  if (!reported_.calls.empty() || !reported_.responses.empty())
+    batch_.emplace_back(std::exchange(reported_, {}));
   if (trace_.launches.empty() && trace_.calls.empty() && trace_.sites.empty() &&
       trace_.graph_calls.empty() && trace_.thread_times.empty()) {
     return;

@@ -85,6 +85,7 @@ class Drain {
   void take_record(TraceThreadTime& time) { trace_.thread_times.push_back(time); }
   void take_record(TraceGraphCall& call) { trace_.graph_calls.push_back(call); }
   void take_record(ReportedCall& call) { reported_.calls.push_back(call); }
+  void take_record(ResponsePart& part);
   void take_record(CallsAlarm&) { has_alarm_ = true; }
 
   const Setup setup_;

@@ -44,6 +44,8 @@ DropCause get_cause(gpuperf_loss loss) {
       return DropCause::kBpfOperatorsFull;
     case GPUPERF_LOSS_OPERATOR_UNREAD:
       return DropCause::kBpfOperatorUnread;
+    case GPUPERF_LOSS_RESPONSES_FULL:
+      return DropCause::kBpfResponsesFull;
     case GPUPERF_LOSS_TRACE_RING_FULL:
       return DropCause::kBpfTraceRingFull;
     case GPUPERF_LOSS_CELLS_USER_FULL:

@@ -74,7 +74,7 @@ class MapSource {
   // the last deltas, then ProcessExited. On an error nothing is lost: the next read has the rest.
   Status read(std::vector<Event>& events);
   void note_exit(const ProcessKey& process) { exiting_.insert(process); }
-  // Notes the exit of every process that owns cells and is gone: for exit records the ring lost.
+  // Notes the exit of every process whose owner is known and that is gone: for exit records the ring lost.
   void sweep();
   // Who a process is as far as is known now; looked up once, while it lives.
   const Owner& get_owner(const ProcessKey& process, std::string_view comm_hint);
@@ -132,7 +132,7 @@ class MapSource {
   size_t used_shapes_ = 0;
   bool shapes_changed_ = false;  // since they were read
   uint64_t reads_ = 0;
-  std::map<ProcessKey, KnownOwner> owners_;  // of processes that own cells
+  std::map<ProcessKey, KnownOwner> owners_;  // of processes that own cells, or that were asked for
   std::set<ProcessKey> exiting_;  // noted since the last read: their threads may still be counting
   std::set<ProcessKey> exited_;   // noted before the last read
   std::array<uint64_t, GPUPERF_LOSS_COUNT> seen_losses_{};

@@ -72,6 +72,9 @@ struct Settings {
     uint64_t retention_days = 7;
   } trace;
   struct {
+    bool enabled = false;  // HTTP requests of processes with steps are seen
+  } requests;
+  struct {
     OverheadLimits budget;     // of each process's time, for all of ours together
     bool launch_hooks = true;  // injected processes count their launches themselves
   } overhead;

@@ -11,9 +11,9 @@
 namespace gpuperf {
 namespace {
 
-constexpr std::string_view kSections[] = {"slow",     "stats",  "ingest", "sessions", "trace",
-                                          "overhead", "qos",    "limits", "storage",  "metrics",
-                                          "grpc",     "export", "log"};
+constexpr std::string_view kSections[] = {"slow",     "stats",    "ingest", "sessions", "trace",
+                                          "requests", "overhead", "qos",    "limits",   "storage",
+                                          "metrics",  "grpc",     "export", "log"};
 
 constexpr std::string_view kLogLevels[] = {"trace", "debug", "info", "warn", "error"};
 
@@ -217,6 +217,11 @@ constexpr SettingRow kRows[] = {
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.store_mib; }, 1, 1'048'576}},
     {"trace", "retention_days", "How long a capture is kept.", Effect::kRestart,
      IntegerSetting{[](Settings& s) -> uint64_t& { return s.trace.retention_days; }, 1, 3'650}},
+    {"requests", "enabled",
+     "Whether processes that make steps, and the others of their sessions, are watched as they "
+     "serve HTTP/1: when requests are read and each part of their answers is written. What is read "
+     "and written is not kept.",
+     Effect::kRestart, SwitchSetting{[](Settings& s) -> bool& { return s.requests.enabled; }}},
     {"overhead", "budget_percent",
      "Overhead budget: the share of a process's time that probes, launch hooks and CUPTI together "
      "may take. Above it, the most expensive probes are attached for 50 ms at a time only, and the "

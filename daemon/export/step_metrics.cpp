@@ -26,9 +26,17 @@ std::map<std::array<std::string, 3>, StepTotals> sum_by_labels(const Snapshot& s
   return sums;
 }
 
+void add_request_metrics(const RequestTotals& totals, MetricFamilies& families) {
+  if (totals.first.count() == 0) return;
+  families.add(Metric::kRequestFirst, {}).histogram = make_histogram(totals.first, totals.first_ns);
+  families.add(Metric::kRequestGap, {}).histogram = make_histogram(totals.gaps, totals.gaps_ns);
+  families.add_counter(Metric::kSlowRequests, {}, static_cast<double>(totals.slow));
+}
+
 }  // namespace
 
 void add_step_metrics(const Snapshot& snapshot, MetricFamilies& families) {
+  add_request_metrics(snapshot.requests.totals, families);
   if (snapshot.functions == nullptr) return;
   for (const auto& [labels, totals] : sum_by_labels(snapshot)) {
     families.add(Metric::kStepDuration, labels).histogram =

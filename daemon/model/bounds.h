@@ -30,6 +30,8 @@ enum class Bound : size_t {
   kShapes,
   kStepProcesses,
   kOperatorProcesses,
+  kRequestProcesses,
+  kOpenRequests,
   kHandleNames,
   kFiles,
   kMappingQueue,

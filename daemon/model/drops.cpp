@@ -55,6 +55,9 @@ constexpr DropRow kDropRows[] = {
     {DropCause::kStepsProcessesFull, "steps", "processes_full",
      "calls that are steps, of processes beyond the limit; statistics of their functions count "
      "them"},
+    {DropCause::kRequestsFull, "requests", "full",
+     "parts of responses of processes, or beyond the open requests of a process, that there was no "
+     "room for in gpuperfctl requests"},
     {DropCause::kNamesFull, "names", "full",
      "names of the least recently seen kernels; these kernels are shown by their handle"},
     {DropCause::kInFlightFull, "stats", "in_flight_full",
@@ -167,6 +170,9 @@ constexpr DropRow kDropRows[] = {
      "faster than they could be read"},
     {DropCause::kBpfOperatorUnread, "bpf", "operator_unread",
      "operators, or their experts, whose memory could not be read or is not what it was taken for"},
+    {DropCause::kBpfResponsesFull, "bpf", "responses_full",
+     "parts of responses missing in gpuperfctl requests, because they came faster than they could "
+     "be read, or there are more than 16,384 connections"},
     {DropCause::kTraceTablesFull, "trace", "tables_full",
      "names, launch sites and stacks of captures beyond the limit: the events are kept without "
      "them"},

@@ -273,10 +273,29 @@ struct ReportedCall {
   bool operator==(const ReportedCall&) const = default;
 };
 
+// A process writes a part of an HTTP response, or the connection is closed.
+struct ResponsePart {
+  uint64_t mono_ns = 0;  // after it is written
+  ProcessKey process;
+  uint32_t tid = 0;
+  uint32_t session = 0;                // of the process, setsid(2)
+  uint64_t connection = 0;             // the same until it is closed
+  uint64_t request_start_mono_ns = 0;  // of the first part: when the request's first byte was read
+  uint64_t request_end_mono_ns = 0;    // likewise its last
+  uint64_t bytes = 0;
+  bool begins = false;     // the response
+  bool has_body = false;   // a byte of it
+  bool ends = false;       // with the chunk that says so
+  bool is_closed = false;  // the connection; nothing is written
+  Owner owner;             // of the process; of the first part
+  bool operator==(const ResponsePart&) const = default;
+};
+
 // In the order of their ends, but for calls that end within microseconds of each other on different
 // threads.
 struct ReportedCalls {
   std::vector<ReportedCall> calls;
+  std::vector<ResponsePart> responses;
   bool operator==(const ReportedCalls&) const = default;
 };
 

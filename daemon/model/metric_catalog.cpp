@@ -286,6 +286,27 @@ constexpr MetricRow kMetricRows[] = {
      .labels = kWhereOnly,
      .source = "as of gpuperf_step_stalls_total",
      .help = "Processes that hang at the moment."},
+    {.metric = Metric::kRequestFirst,
+     .name = "gpuperf_request_first_write_seconds",
+     .type = MetricType::kHistogram,
+     .unit = MetricUnit::kSeconds,
+     .source = "writes to TCP connections of processes with steps, if requests.enabled",
+     .help = "From the last byte of an HTTP request that was read until the first part of the "
+             "response's body was written."},
+    {.metric = Metric::kRequestGap,
+     .name = "gpuperf_request_gap_seconds",
+     .type = MetricType::kHistogram,
+     .unit = MetricUnit::kSeconds,
+     .source = "as of gpuperf_request_first_write_seconds",
+     .help = "From part to part of a response's body, at least 0.2 ms: of a stream of tokens, the "
+             "time between tokens."},
+    {.metric = Metric::kSlowRequests,
+     .name = "gpuperf_slow_requests_total",
+     .type = MetricType::kCounter,
+     .unit = MetricUnit::kRequests,
+     .source = "as of gpuperf_request_first_write_seconds",
+     .help = "Requests that have ended and whose client waited for 10 times the median of such "
+             "waits of the process."},
     {.metric = Metric::kKernelDuration,
      .name = "gpuperf_kernel_duration_seconds",
      .type = MetricType::kHistogram,
@@ -954,6 +975,8 @@ std::string_view get_unit_name(MetricUnit unit) {
       return "events";
     case MetricUnit::kCaptures:
       return "captures";
+    case MetricUnit::kRequests:
+      return "requests";
     case MetricUnit::kSessions:
       return "sessions";
     case MetricUnit::kRecords:

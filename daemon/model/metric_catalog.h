@@ -32,6 +32,9 @@ enum class Metric : size_t {
   kSlowSteps,
   kStepStalls,
   kStepStalled,
+  kRequestFirst,
+  kRequestGap,
+  kSlowRequests,
   kKernelDuration,
   kKernelLaunchLatency,
   kGraphLaunches,
@@ -141,6 +144,7 @@ enum class MetricUnit {
   kPackets,
   kEvents,
   kCaptures,
+  kRequests,
   kOfBound,  // of each value its own
   kInfo
 };

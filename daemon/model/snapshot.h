@@ -22,6 +22,7 @@
 #include "daemon/model/overhead.h"
 #include "daemon/model/overhead_measurement.h"
 #include "daemon/model/qos.h"
+#include "daemon/model/request.h"
 #include "daemon/model/self_report.h"
 #include "daemon/model/step.h"
 #include "daemon/model/step_operators.h"
@@ -325,6 +326,7 @@ struct Snapshot {
   std::map<uint64_t, StackPtr> named_stacks;
   StepReport steps;
   OperatorReport operators;
+  RequestReport requests;
   std::vector<CaptureRow> captures;  // by id; stored ones of earlier runs included
   RecorderRow recorder;
   std::vector<InjectionWay> injection_ways;  // switched on

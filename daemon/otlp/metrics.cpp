@@ -67,6 +67,8 @@ std::string_view get_unit(MetricUnit unit) {
       return "{packet}";
     case MetricUnit::kEvents:
       return "{event}";
+    case MetricUnit::kRequests:
+      return "{request}";
     case MetricUnit::kCaptures:
       return "{capture}";
     case MetricUnit::kOfBound:

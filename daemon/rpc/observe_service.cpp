@@ -16,6 +16,7 @@
 #include "daemon/rpc/kernel_list.h"
 #include "daemon/rpc/memory_list.h"
 #include "daemon/rpc/nccl_list.h"
+#include "daemon/rpc/request_list.h"
 #include "daemon/rpc/row_filter.h"
 #include "daemon/rpc/session_list.h"
 #include "daemon/rpc/shape_list.h"
@@ -343,6 +344,27 @@ grpc::ServerUnaryReactor* ObserveService::ListStepExperts(grpc::CallbackServerCo
   return answer(list_page(pages_, *request, *response, *response->mutable_layers(),
                           [&](const Snapshot& snapshot) {
                             return list_step_experts(snapshot, RowFilter(request->filter()));
+                          }),
+                response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListRequestProcesses(
+    grpc::CallbackServerContext*, const v1::ListRequestProcessesRequest* request,
+    v1::ListRequestProcessesResponse* response) {
+  return answer(list_page(pages_, *request, *response, *response->mutable_processes(),
+                          [&](const Snapshot& snapshot) {
+                            return list_request_processes(snapshot, request->filter());
+                          }),
+                response);
+}
+
+grpc::ServerUnaryReactor* ObserveService::ListRequests(grpc::CallbackServerContext*,
+                                                       const v1::ListRequestsRequest* request,
+                                                       v1::ListRequestsResponse* response) {
+  return answer(list_page(pages_, *request, *response, *response->mutable_requests(),
+                          [&](const Snapshot& snapshot) {
+                            return list_requests(snapshot, sources_.clock, request->filter(),
+                                                 request->slow_only());
                           }),
                 response);
 }

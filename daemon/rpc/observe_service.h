@@ -87,6 +87,12 @@ class ObserveService final : public v1::Observe::CallbackService {
   grpc::ServerUnaryReactor* ListStepExperts(grpc::CallbackServerContext* context,
                                             const v1::ListStepExpertsRequest* request,
                                             v1::ListStepExpertsResponse* response) override;
+  grpc::ServerUnaryReactor* ListRequestProcesses(
+      grpc::CallbackServerContext* context, const v1::ListRequestProcessesRequest* request,
+      v1::ListRequestProcessesResponse* response) override;
+  grpc::ServerUnaryReactor* ListRequests(grpc::CallbackServerContext* context,
+                                         const v1::ListRequestsRequest* request,
+                                         v1::ListRequestsResponse* response) override;
   grpc::ServerUnaryReactor* GetStep(grpc::CallbackServerContext* context,
                                     const v1::GetStepRequest* request,
                                     v1::GetStepResponse* response) override;

@@ -6,6 +6,7 @@
 #include <deque>
 #include <string>
 
+#include "daemon/rpc/request_list.h"
 #include "daemon/rpc/stack_to_proto.h"
 #include "daemon/rpc/step_source.h"
 #include "daemon/rpc/to_proto.h"
@@ -21,9 +22,7 @@ uint64_t get_age_ns(const Snapshot& snapshot, uint64_t mono_ns) {
   return now_ns - std::min(now_ns, mono_ns);
 }
 
-v1::StepPhase to_proto(StepPhase phase) { return static_cast<v1::StepPhase>(phase); }
 v1::StepQuality to_proto(StepQuality quality) { return static_cast<v1::StepQuality>(quality); }
-static_assert(static_cast<int>(StepPhase::kOptimizer) == v1::STEP_PHASE_OPTIMIZER);
 static_assert(static_cast<int>(StepQuality::kExact) == v1::STEP_QUALITY_EXACT);
 
 // The longest slow call of the step's thread that overlaps it; null = none in memory.
@@ -179,6 +178,7 @@ Status get_step(const Snapshot& snapshot, const Clock& clock, uint64_t id,
       const SlowCall* call = find_slow_call(snapshot, *step);
       if (call != nullptr) *response.mutable_slow_call() = to_proto(*call);
       add_frames(get_frames(find_named_stack(snapshot, step->site)), *response.mutable_site());
+      response.set_held_up_requests(count_held_up(snapshot, id));
       return absl::OkStatus();
     }
   }

@@ -7,15 +7,23 @@
 
 namespace gpuperf {
 
-// The fields that say whose a row about steps is, under the same names in all of them; valid UTF-8.
+inline v1::StepPhase to_proto(StepPhase phase) { return static_cast<v1::StepPhase>(phase); }
+static_assert(static_cast<int>(StepPhase::kOptimizer) == v1::STEP_PHASE_OPTIMIZER);
+
+// The fields that say whose a row is, under the same names in all of them; valid UTF-8.
 template <typename Message>
-void set_step_source(const Snapshot& snapshot, const ProcessKey& process, uint32_t function_id,
-                     Message& message) {
-  const Owner owner = get_owner(snapshot, process);
+void set_process(const ProcessKey& process, const Owner& owner, Message& message) {
   message.set_pid(process.pid);
   message.set_comm(to_valid_utf8(owner.comm));
   message.set_container(to_valid_utf8(owner.container));
   message.set_pod(to_valid_utf8(owner.pod));
+}
+
+// The same of a row about steps.
+template <typename Message>
+void set_step_source(const Snapshot& snapshot, const ProcessKey& process, uint32_t function_id,
+                     Message& message) {
+  set_process(process, get_owner(snapshot, process), message);
   const Function* function = find_function(snapshot, function_id);
   if (function == nullptr) return;
   message.set_category(to_valid_utf8(function->category));

@@ -126,6 +126,19 @@ void Steps::expire(int64_t now_mono_ns) {
   erase_exited(processes_, limits_.keep_exited, now_mono_ns);
 }
 
+const StepProcess* Steps::find(const ProcessKey& process) const {
+  const auto found = processes_.find(process);
+  return found == processes_.end() ? nullptr : found->second.row.get();
+}
+
+std::vector<ProcessKey> Steps::list_running() const {
+  std::vector<ProcessKey> running;
+  for (const auto& [key, process] : processes_) {
+    if (!process.row->exited && !process.row->recent.empty()) running.push_back(key);
+  }
+  return running;
+}
+
 std::map<uint64_t, ProcessKey> Steps::list_sites() const {
   std::map<uint64_t, ProcessKey> sites;
   for (const auto& [key, process] : processes_) {
@@ -184,9 +197,8 @@ void Steps::learn(Process& process, const ReportedCall& call, const Function& fu
 
 // Whether its newest step ended with a wait for results: one in flight is within a step.
 bool Steps::ends_in_waits(const ProcessKey& key) const {
-  const auto found = processes_.find(key);
-  return found != processes_.end() && !found->second.row->recent.empty() &&
-         found->second.row->recent.back().is_learned;
+  const StepProcess* const row = find(key);
+  return row != nullptr && !row->recent.empty() && row->recent.back().is_learned;
 }
 
 StepAssembly& Steps::find_thread(Process& process, uint32_t tid) {

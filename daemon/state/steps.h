@@ -64,6 +64,10 @@ class Steps {
   // Call several times a second.
   void expire(int64_t now_mono_ns);
 
+  // Its row, until the next step; null = it has made none.
+  const StepProcess* find(const ProcessKey& process) const;
+  // The processes that run and have made a step.
+  std::vector<ProcessKey> list_running() const;
   // Where processes that run read the results of their newest learned step: stacks by id.
   std::map<uint64_t, ProcessKey> list_sites() const;
   // Sets the steps.

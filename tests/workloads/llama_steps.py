@@ -128,7 +128,7 @@ class Operators:
 class Llama:
     """A model in memory, and the steps asked of it."""
 
-    def __init__(self, folder, model_path, threads, has_operators):
+    def __init__(self, folder, model_path, threads, has_operators, sequences=SEQUENCES):
         def load(pattern):
             return ctypes.CDLL(str(next(folder.glob(pattern))), mode=ctypes.RTLD_GLOBAL)
         base = load("libggml-base*.so")
@@ -155,7 +155,7 @@ class Llama:
         lib.llama_set_abort_callback.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
         model = lib.llama_model_load_from_file(str(model_path).encode(), lib.llama_model_default_params())
         settings = lib.llama_context_default_params()
-        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = CONTEXT * SEQUENCES, 256, MICRO_BATCH, SEQUENCES
+        settings.n_ctx, settings.n_batch, settings.n_ubatch, settings.n_seq_max = CONTEXT * sequences, 256, MICRO_BATCH, sequences
         if self.operators:
             self.operators.listen(settings)
         self.context = lib.llama_init_from_model(model, settings)
@@ -163,7 +163,7 @@ class Llama:
             raise RuntimeError("no context")
         lib.llama_set_n_threads(self.context, threads, threads)
         self.batch = lib.llama_batch_init(256, 0, 1)
-        self.positions = [0] * SEQUENCES
+        self.positions = [0] * sequences
         self.steps = []
 
     def step(self, **lengths):

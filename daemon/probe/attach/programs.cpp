@@ -43,6 +43,9 @@ constexpr EndFunction kEndFunctions[] = {{"before_exit", "exit_mm_release"},
 // Of call_state.bpf.c and ticks.bpf.c.
 constexpr const char* kThreadHooks[] = {"follow_switch", "follow_waking", "follow_tick"};
 
+// Of response.bpf.c.
+constexpr const char* kRequestHooks[] = {"read_request", "write_response", "close_connection"};
+
 // What a probe of that timing runs, as the attacher attaches it.
 std::vector<std::string_view> list_programs(Mechanism mechanism, Timing timing) {
   switch (timing) {
@@ -161,6 +164,9 @@ Status Programs::load_form(std::span<const std::byte> object) {
   for (const char* name : kThreadHooks) {
     (void)bpf_program__set_autoload(program(name), sizes_.follow_threads);  // not loaded yet
   }
+  for (const char* name : kRequestHooks) {
+    (void)bpf_program__set_autoload(program(name), sizes_.follow_requests);  // not loaded yet
+  }
   if (is_trial()) {
     leave_out_what_is_not_tried();
   } else {
@@ -172,6 +178,7 @@ Status Programs::load_form(std::span<const std::byte> object) {
   if (!is_trial()) RETURN_IF_ERROR(attach_hooks(kProcessHooks));
   if (!is_trial()) RETURN_IF_ERROR(attach_hooks(end_hooks_));
   if (sizes_.follow_threads) RETURN_IF_ERROR(attach_hooks(kThreadHooks));
+  if (sizes_.follow_requests) RETURN_IF_ERROR(attach_hooks(kRequestHooks));
   ASSIGN_OR_RETURN(cells_, MappedArray::reserve(map_fd("cells"), "cells", sizeof(gpuperf_cell),
                                                 sizes_.functions + sizes_.cells));
   ASSIGN_OR_RETURN(functions_, MappedArray::map(map_fd("functions"), "functions",
@@ -355,6 +362,13 @@ bool Programs::set_trace_of(std::span<const uint32_t> pids, const gpuperf_trace_
   }
   std::atomic_ref(trace_everyone_.as<gpuperf_trace_order>()[0].scoped_count).store(1);
   return all;
+}
+
+bool Programs::set_request_session(uint32_t session, bool serves) const {
+  const int fd = map_fd("request_sessions");
+  if (!serves) return bpf_map_delete_elem(fd, &session) == 0;
+  const uint32_t value = 1;
+  return bpf_map_update_elem(fd, &session, &value, BPF_ANY) == 0;
 }
 
 void Programs::clear_trace_of_all() {

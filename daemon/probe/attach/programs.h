@@ -55,6 +55,8 @@ class Programs {
     uint32_t cells = 0;  // beside the one overflow cell per function
     // Whether threads inside of calls are followed through the scheduler.
     bool follow_threads = false;
+    // Whether connections of processes that serve requests are followed.
+    bool follow_requests = false;
     // For trying out: only what probes of these timings run is loaded, for verifying all is most of
     // what a start costs. Empty = all.
     std::vector<Timing> trial = {};
@@ -86,6 +88,9 @@ class Programs {
   // `number`: 1 + its index (bpf/records.h). Before the first probe that says it.
   Status set_tensor_layout(uint32_t number, const gpuperf_tensor_layout& layout) const;
   bool follows_threads() const { return sizes_.follow_threads; }
+  bool follows_requests() const { return sizes_.follow_requests; }
+  // Whether processes of that session, setsid(2), serve requests. False: there was no room.
+  bool set_request_session(uint32_t session, bool serves) const;
   // Functions of the kernel without which what hooks counted (bpf/hook_notes.h) is not taken at
   // some ends of processes; empty = it is at all.
   const std::string& unseen_ends() const { return unseen_ends_; }

@@ -348,6 +348,21 @@ grpc::Status FakeDaemon::ListStepExperts(grpc::ServerContext*,
   return note("ListStepExperts", *request);
 }
 
+grpc::Status FakeDaemon::ListRequestProcesses(grpc::ServerContext*,
+                                              const v1::ListRequestProcessesRequest* request,
+                                              v1::ListRequestProcessesResponse* response) {
+  fill_page(request->page(), answers.request_processes, response->mutable_processes(),
+            response->mutable_next_page_token());
+  return note("ListRequestProcesses", *request);
+}
+
+grpc::Status FakeDaemon::ListRequests(grpc::ServerContext*, const v1::ListRequestsRequest* request,
+                                      v1::ListRequestsResponse* response) {
+  fill_page(request->page(), answers.requests, response->mutable_requests(),
+            response->mutable_next_page_token());
+  return note("ListRequests", *request);
+}
+
 grpc::Status FakeDaemon::GetStep(grpc::ServerContext*, const v1::GetStepRequest* request,
                                  v1::GetStepResponse* response) {
   *response = answers.step;

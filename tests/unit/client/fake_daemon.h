@@ -32,6 +32,8 @@ struct FakeAnswers {
   std::vector<v1::Step> steps;
   std::vector<v1::StepOperator> operators;
   std::vector<v1::ExpertLayer> expert_layers;
+  std::vector<v1::RequestProcess> request_processes;
+  std::vector<v1::Request> requests;
   v1::GetStepResponse step;
   v1::ListGpusResponse gpus;
   std::vector<v1::ProcessMemory> memory;
@@ -117,6 +119,10 @@ class FakeDaemon final : public v1::Observe::Service {
                                  v1::ListStepOperatorsResponse*) override;
   grpc::Status ListStepExperts(grpc::ServerContext*, const v1::ListStepExpertsRequest*,
                                v1::ListStepExpertsResponse*) override;
+  grpc::Status ListRequestProcesses(grpc::ServerContext*, const v1::ListRequestProcessesRequest*,
+                                    v1::ListRequestProcessesResponse*) override;
+  grpc::Status ListRequests(grpc::ServerContext*, const v1::ListRequestsRequest*,
+                            v1::ListRequestsResponse*) override;
   grpc::Status GetStep(grpc::ServerContext*, const v1::GetStepRequest*,
                        v1::GetStepResponse*) override;
   grpc::Status ListGpus(grpc::ServerContext*, const v1::ListGpusRequest*,

@@ -612,6 +612,50 @@ TEST(DecodeRecord, ReadsTheExpertsOfTheTokensThatWereRead) {
   EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(record)).status()));
 }
 
+TEST(DecodeRecord, ReadsPartsOfResponses) {
+  gpuperf_response_part record{};
+  record.header = {GPUPERF_RECORD_RESPONSE_PART, sizeof record};
+  record.mono_ns = 1'000;
+  record.process_start_boot_ns = 77;
+  record.connection = 0xffff888000000040;
+  record.request_start_mono_ns = 800;
+  record.request_end_mono_ns = 900;
+  record.bytes = 120;
+  record.pid = 41;
+  record.tid = 42;
+  record.session = 30;
+  record.flags = GPUPERF_RESPONSE_BEGINS;
+
+  const auto decode = [&record] {
+    const auto decoded = decode_record(bytes_of(record));
+    EXPECT_TRUE(decoded.ok()) << decoded.status();
+    return std::get<ResponsePart>(*decoded);
+  };
+  EXPECT_EQ(decode(), (ResponsePart{.mono_ns = 1'000,
+                                    .process = {41, 77},
+                                    .tid = 42,
+                                    .session = 30,
+                                    .connection = 0xffff888000000040,
+                                    .request_start_mono_ns = 800,
+                                    .request_end_mono_ns = 900,
+                                    .bytes = 120,
+                                    .begins = true,
+                                    .has_body = true}));
+  record.flags |= GPUPERF_RESPONSE_HEAD;
+  EXPECT_FALSE(decode().has_body);
+  record.flags = GPUPERF_RESPONSE_ENDS;
+  EXPECT_TRUE(decode().ends);
+  EXPECT_TRUE(decode().has_body);
+  record.bytes = 5;  // the last chunk alone
+  EXPECT_FALSE(decode().has_body);
+  record.flags = GPUPERF_RESPONSE_CLOSED;
+  EXPECT_TRUE(decode().is_closed);
+  EXPECT_FALSE(decode().has_body);
+
+  record.header.length_bytes = sizeof record - 8;
+  EXPECT_TRUE(absl::IsInvalidArgument(decode_record(bytes_of(record)).status()));
+}
+
 TEST(DecodeThreadCosts, ReadsEveryField) {
   const gpuperf_thread_cost record{
       .process_start_boot_ns = 5, .cost_ns = 700, .pid = 71, .tid = 72};

@@ -154,6 +154,9 @@ TEST(GoodConfigTest, TakesEverySettingAndObjectValues) {
     "store_mib": 128,
     "retention_days": 2
   },
+  "requests": {
+    "enabled": true
+  },
   "overhead": {
     "budget_percent": 2.5,
     "budget_percent_by_comm": {

@@ -116,6 +116,9 @@ class PrometheusTest : public ::testing::Test {
     StepSeries decode{.function_id = linear_id, .phase = StepPhase::kDecode};
     add_step(decode.totals, step);
     snapshot.steps = {.series = {decode}, .stalls = {0, 3, 1}, .stalled = {4, 1, 0}};
+    snapshot.requests.totals = {.first_ns = 2'000'000, .gaps_ns = 30'000'000, .slow = 1};
+    snapshot.requests.totals.first.add(bucket_of(2'000'000), 1);
+    snapshot.requests.totals.gaps.add(bucket_of(10'000'000), 3);
     build_golden_gpu(rank);
     builder_.snapshot().nccl.communicators = {make_communicator(0xabc, 7)};
   }
