@@ -74,7 +74,8 @@ class MapSource {
   // the last deltas, then ProcessExited. On an error nothing is lost: the next read has the rest.
   Status read(std::vector<Event>& events);
   void note_exit(const ProcessKey& process) { exiting_.insert(process); }
-  // Notes the exit of every process whose owner is known and that is gone: for exit records the ring lost.
+  // Notes the exit of every process whose owner is known and that is gone: for exit records the
+  // ring lost.
   void sweep();
   // Who a process is as far as is known now; looked up once, while it lives.
   const Owner& get_owner(const ProcessKey& process, std::string_view comm_hint);

@@ -6,7 +6,7 @@ usage: served_requests.py [--apart] FOLDER_OF_LLAMA_CPP GO_FILE
 Waits for GO_FILE, prints its port, and serves until its input ends; then it prints one JSON object: for each streamed response, in the
 order of their beginnings, `read_ns` (its request was read) and `parts`: when each token was written (CLOCK_MONOTONIC) and the step, from 0
 on, that made it; and the process ids of server and engine. Every other response is written in pieces (writev). With --apart the engine is a
-process of its own, as in vLLM. GET /generate/PROMPT/TOKENS streams; any other path has an answer of a known length."""
+process of its own, as in vLLM. GET /generate/PROMPT/TOKENS streams, a prompt of 81 tokens is read slowly; any other path has an answer of a known length."""
 
 import argparse
 import asyncio
@@ -23,6 +23,7 @@ import llama_steps
 
 STREAMS = 128
 MOST_NEW = 3  # requests that one step begins with
+SLOW_PROMPT, SLOW_S = 81, 0.3  # the step that reads a prompt of so many tokens takes so much longer
 
 
 def make_model(folder):
@@ -48,7 +49,10 @@ def run_engine(folder, pipe):
             fresh.append(asked)
         begun, fresh = fresh[:MOST_NEW], fresh[MOST_NEW:]
         lengths = {f"s{request}": prompt for request, prompt, _ in begun} or {f"s{request}": 1 for request in left}
-        llama.step(**lengths)
+        if any(prompt == SLOW_PROMPT for _, prompt, _ in begun):
+            llama.step_during(lambda: time.sleep(SLOW_S), **lengths)
+        else:
+            llama.step(**lengths)
         left |= {request: tokens for request, _, tokens in begun}
         made = [int(name[1:]) for name in lengths]
         pipe.send((made, len(llama.steps) - 1))
