@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 import urllib.request
 
@@ -78,19 +79,23 @@ class RequestsTest(SharedDaemonTest):
         asyncio.run(load(port))
         truth = self.finish(server)
 
-        found = wait_until("the requests", lambda: [
-            rows for rows in [self.daemon.query("requests", "list", "--pid", truth["server"])]
-            if sum(row["parts"] > 2 and not row["open"] for row in rows) == STREAMS])[0]
+        def find():
+            rows = self.daemon.query("requests", "list", "--pid", truth["server"])
+            self.rows = [row for row in rows if row["parts"] > 2 and not row["open"]]
+            return self.rows if len(self.rows) >= STREAMS - 1 else None
+        found = wait_until("the requests", find)
         steps = sorted(self.daemon.query("steps", "list", "--pid", truth["engine"]), key=lambda step: step["id"])
         ids = [step["id"] for step in steps]
-        streams = sorted((row for row in found if row["parts"] > 2), key=lambda row: row["id"])
         told = [response for response in truth["responses"] if len(response["parts"]) > 2]
         self.assertEqual(len(told), STREAMS)
+        unix_ns = time.time_ns() - time.monotonic_ns()
+        streams = [min(found, key=lambda row: abs(row["start_unix_ns"] + row["read_ns"] - unix_ns - response["read_ns"]))
+                   for response in told]
         waits = [wait for row, response in zip(streams, told) for wait in self.list_waits(row, response)]
         right = sum(found_id == ids[step] for found_id, step, _ in waits)
         near = sum(error_ns < ERROR_NS for _, _, error_ns in waits)
         print(f"{right} of {len(waits)} waits have their step, {near} their length; "
-              f"{sum(row['parts'] == len(response['parts']) for row, response in zip(streams, told))} of {len(told)} streams all parts")
+              f"{sum(row['parts'] == len(response['parts']) for row, response in zip(streams, told))} of {len(told)} streams all parts; {len(found)} seen")
         self.assertGreaterEqual(right, 0.95 * len(waits))
         self.assertGreaterEqual(near, 0.9 * len(waits))
         self.check_prompts_are_named(streams, {step["id"]: step for step in steps})
