@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 import unittest
 import urllib.request
 
@@ -16,7 +15,7 @@ LLAMA = BUILD / "npm/node_modules/@node-llama-cpp/linux-x64/bins/linux-x64"
 STREAMS = 64
 LATE_STREAMS = 16  # their prompts are read while others generate
 SLOW_NS = 300_000_000  # as served_requests.py plants it
-ERROR_NS = 5_000_000  # a server tells its time before it enters the kernel
+ERROR_NS = 20_000_000  # the server takes its times in Python, later than it reads and before it writes
 
 
 def setUpModule():
@@ -81,21 +80,23 @@ class RequestsTest(SharedDaemonTest):
 
         def find():
             rows = self.daemon.query("requests", "list", "--pid", truth["server"])
-            self.rows = [row for row in rows if row["parts"] > 2 and not row["open"]]
-            return self.rows if len(self.rows) >= STREAMS - 1 else None
+            streams = [row for row in rows if row["parts"] > 2 and not row["open"]]
+            return streams if len(streams) >= STREAMS - 1 else None
         found = wait_until("the requests", find)
         steps = sorted(self.daemon.query("steps", "list", "--pid", truth["engine"]), key=lambda step: step["id"])
         ids = [step["id"] for step in steps]
         told = [response for response in truth["responses"] if len(response["parts"]) > 2]
         self.assertEqual(len(told), STREAMS)
-        unix_ns = time.time_ns() - time.monotonic_ns()
-        streams = [min(found, key=lambda row: abs(row["start_unix_ns"] + row["read_ns"] - unix_ns - response["read_ns"]))
-                   for response in told]
+        by_bytes = {row["bytes"]: row for row in found}
+        told = [response for response in told if response["bytes"] in by_bytes]
+        self.assertGreaterEqual(len(told), STREAMS - 1)
+        streams = [by_bytes[response["bytes"]] for response in told]
         waits = [wait for row, response in zip(streams, told) for wait in self.list_waits(row, response)]
         right = sum(found_id == ids[step] for found_id, step, _ in waits)
         near = sum(error_ns < ERROR_NS for _, _, error_ns in waits)
         print(f"{right} of {len(waits)} waits have their step, {near} their length; "
-              f"{sum(row['parts'] == len(response['parts']) for row, response in zip(streams, told))} of {len(told)} streams all parts; {len(found)} seen")
+              f"{sum(row['parts'] == len(response['parts']) for row, response in zip(streams, told))} of {len(told)} "
+              f"streams all parts")
         self.assertGreaterEqual(right, 0.95 * len(waits))
         self.assertGreaterEqual(near, 0.9 * len(waits))
         self.check_prompts_are_named(streams, {step["id"]: step for step in steps})

@@ -6,7 +6,8 @@ usage: served_requests.py [--apart] FOLDER_OF_LLAMA_CPP GO_FILE
 Waits for GO_FILE, prints its port, and serves until its input ends; then it prints one JSON object: for each streamed response, in the
 order of their beginnings, `read_ns` (its request was read) and `parts`: when each token was written (CLOCK_MONOTONIC) and the step, from 0
 on, that made it; and the process ids of server and engine. Every other response is written in pieces (writev). With --apart the engine is a
-process of its own, as in vLLM. GET /generate/PROMPT/TOKENS streams, a prompt of 81 tokens is read slowly; any other path has an answer of a known length."""
+process of its own, as in vLLM. GET /generate/PROMPT/TOKENS streams as many `bytes` as no other
+of so many tokens, a prompt of 81 tokens is read slowly; any other path has an answer of a known length."""
 
 import argparse
 import asyncio
@@ -22,6 +23,7 @@ import time
 import llama_steps
 
 STREAMS = 128
+LAST_CHUNK = b"0\r\n\r\n"
 MOST_NEW = 3  # requests that one step begins with
 SLOW_PROMPT, SLOW_S = 81, 0.3  # the step that reads a prompt of so many tokens takes so much longer
 
@@ -92,18 +94,21 @@ class Server:
         response = {"read_ns": read_ns, "parts": []}
         self.responses.append(response)
         self.tokens[request] = asyncio.Queue()
-        writer.write(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n")
+        head = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\nx-filler: " + b"." * request + b"\r\n\r\n"
+        writer.write(head)
+        response["bytes"] = len(head) + len(LAST_CHUNK)
         self.pipe.send((request, prompt, count))
         for i in range(count):
             step = await self.tokens[request].get()
             data = f"data: token {i}\n\n".encode()
             pieces = [f"{len(data):x}\r\n".encode(), data, b"\r\n"]
             response["parts"].append((time.monotonic_ns(), step))
+            response["bytes"] += sum(map(len, pieces))
             if request % 2:
                 os.writev(writer.get_extra_info("socket").fileno(), pieces)
             else:
                 writer.write(b"".join(pieces))
-        writer.write(b"0\r\n\r\n")
+        writer.write(LAST_CHUNK)
 
 
 async def run_server(pipe):
