@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 import unittest
 import urllib.request
 
@@ -92,27 +93,34 @@ class RequestsTest(SharedDaemonTest):
         self.assertGreaterEqual(len(told), STREAMS - 1)
         streams = [by_bytes[response["bytes"]] for response in told]
         waits = [wait for row, response in zip(streams, told) for wait in self.list_waits(row, response)]
-        right = sum(found_id == ids[step] for found_id, step, _ in waits)
-        near = sum(error_ns < ERROR_NS for _, _, error_ns in waits)
-        print(f"{right} of {len(waits)} waits have their step, {near} their length; "
+        ends = [step["start_unix_ns"] + step["duration_ns"] for step in steps] + [float("inf")]
+        # Where the server wrote after the next step, that one is taken: docs/steps.md.
+        in_time = [(found_id, step) for found_id, step, _, end_ns in waits if end_ns < ends[step + 1]]
+        right = sum(found_id == ids[step] for found_id, step in in_time)
+        near = sum(error_ns < ERROR_NS for _, _, error_ns, _ in waits)
+        print(f"{right} of {len(in_time)} waits have their step, {len(waits) - len(in_time)} ended late; {near} have their length; "
               f"{sum(row['parts'] == len(response['parts']) for row, response in zip(streams, told))} of {len(told)} "
               f"streams all parts")
-        self.assertGreaterEqual(right, 0.95 * len(waits))
+        self.assertGreater(len(in_time), STREAMS / 2)
+        self.assertGreaterEqual(right, 0.95 * len(in_time))
         self.assertGreaterEqual(near, 0.9 * len(waits))
         self.check_prompts_are_named(streams, {step["id"]: step for step in steps})
         self.assertEqual({reason for reason in self.daemon.drops() if "response" in reason or "request" in reason}, set())
         return streams
 
     def list_waits(self, row, response):
-        """Of the first part and of the longest gap: the step found, the one that the server says, and how far their lengths differ."""
+        """Of the first part and of the longest gap: the step found, the one that the server says, how far their lengths differ, and
+        when it ended."""
         times = [at for at, _ in response["parts"]]
-        yield row["first"]["last_step_id"], response["parts"][0][1], abs(row["first"]["duration_ns"] - times[0] + response["read_ns"])
+        first = row["first"]
+        yield (first["last_step_id"], response["parts"][0][1], abs(first["duration_ns"] - times[0] + response["read_ns"]),
+               first["start_unix_ns"] + first["duration_ns"])
         gap = row["longest_gap"]
-        begin_ns = row["start_unix_ns"] + row["read_ns"]
-        at_ns = gap["start_unix_ns"] + gap["duration_ns"] - begin_ns  # since its request was read
-        nearest = min(range(1, len(times)), key=lambda i: abs(times[i] - response["read_ns"] - at_ns))
+        end_ns = gap["start_unix_ns"] + gap["duration_ns"] - (time.time_ns() - time.monotonic_ns())
+        nearest = min(range(1, len(times)), key=lambda i: abs(times[i] - end_ns))
         longest_ns = max(b - a for a, b in zip(times, times[1:]))
-        yield gap["last_step_id"], response["parts"][nearest][1], abs(longest_ns - gap["duration_ns"])
+        yield (gap["last_step_id"], response["parts"][nearest][1], abs(longest_ns - gap["duration_ns"]),
+               gap["start_unix_ns"] + gap["duration_ns"])
 
     def check_prompts_are_named(self, streams, steps):
         """One of the late prompts is read slowly: who was answered meanwhile waited for that step most."""
