@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: (BSD-2-Clause OR GPL-2.0-only)
-/* Responses: when processes that serve HTTP/1 read requests and write each part of their answers. Of what is written
- * only the first and last bytes of a part are looked at, and none is kept. Loaded where requests are observed. */
+/* Responses: when processes that serve HTTP/1 read requests and write each part of their answers. Only the first and
+ * last bytes of a part are compared, and none is stored. Loaded where requests are observed. */
 #include "bpf/call_state.bpf.h"
 #include "bpf/emit.bpf.h"
 
@@ -127,10 +127,13 @@ static __always_inline __u32 read_end(const struct piece *last)
 	return text >> 16 == EMPTY_LINE ? GPUPERF_RESPONSE_HEAD : 0;
 }
 
-static __always_inline void send_part(const struct gpuperf_response_part *part)
+static __always_inline void send_part(struct gpuperf_response_part *part)
 {
+	part->header.kind = GPUPERF_RECORD_RESPONSE_PART;
+	part->header.length_bytes = sizeof(*part);
+	part->mono_ns = bpf_ktime_get_ns();
 	if (report_ring_has_room() &&
-	    !bpf_ringbuf_output(&report_ring, (void *)part, sizeof(*part), emit_wake_flags(part->mono_ns)))
+	    !bpf_ringbuf_output(&report_ring, part, sizeof(*part), emit_wake_flags(part->mono_ns)))
 		return;
 	emit_loss(GPUPERF_LOSS_RESPONSES_FULL);
 }
@@ -194,9 +197,6 @@ int BPF_PROG(write_response, struct sock *sk, int bytes)
 		part.flags &= ~GPUPERF_RESPONSE_HEAD;
 	if (part.flags & GPUPERF_RESPONSE_ENDS)
 		connection->is_answering = 0;
-	part.header.kind = GPUPERF_RECORD_RESPONSE_PART;
-	part.header.length_bytes = sizeof(part);
-	part.mono_ns = bpf_ktime_get_ns();
 	part.process_start_boot_ns = task->group_leader->start_boottime;
 	part.connection = key;
 	part.bytes = bytes;
@@ -219,9 +219,6 @@ int BPF_PROG(close_connection, const struct sock *sk, int old_state, int new_sta
 	connection = bpf_map_lookup_elem(&connections, &key);
 	if (!connection)
 		return 0;
-	part.header.kind = GPUPERF_RECORD_RESPONSE_PART;
-	part.header.length_bytes = sizeof(part);
-	part.mono_ns = bpf_ktime_get_ns();
 	part.process_start_boot_ns = connection->process_start_boot_ns;
 	part.connection = key;
 	part.pid = connection->pid;

@@ -9,9 +9,6 @@
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kRateWindowNs = 10'000'000'000;
-constexpr uint64_t kRateLeastNs = 1'000'000;
-
 uint64_t get_unix_ns(const Clock& clock, uint64_t mono_ns) {
   return static_cast<uint64_t>(clock.unix_from_mono_ns(static_cast<int64_t>(mono_ns)));
 }
@@ -70,12 +67,10 @@ double get_rate(const Snapshot& snapshot, const RequestProcess& process) {
   const auto is_recent = [&](const Request* request) {
     return get_age_ns(request) <= kRateWindowNs;
   };
-  // A young process, or one with many requests a second, has none from before.
   const uint64_t oldest_ns =
       process.recent.empty() ? kRateWindowNs : get_age_ns(&process.recent.front());
-  const uint64_t covered_ns = std::clamp(oldest_ns, kRateLeastNs, kRateWindowNs);
   return static_cast<double>(std::ranges::count_if(kept, is_recent)) * 1e9 /
-         static_cast<double>(covered_ns);
+         static_cast<double>(get_rate_span_ns(oldest_ns));
 }
 
 v1::RequestProcess to_proto(const Snapshot& snapshot, const RequestProcess& process) {

@@ -14,9 +14,6 @@
 namespace gpuperf {
 namespace {
 
-constexpr uint64_t kRateWindowNs = 10'000'000'000;
-constexpr uint64_t kRateLeastNs = 1'000'000;  // of 512 steps, faster than any
-
 uint64_t get_age_ns(const Snapshot& snapshot, uint64_t mono_ns) {
   const auto now_ns = static_cast<uint64_t>(snapshot.taken_mono_ns);
   return now_ns - std::min(now_ns, mono_ns);
@@ -85,9 +82,8 @@ void set_rates(const Snapshot& snapshot, const StepProcess& row, v1::StepProcess
     steps += 1;
     tokens += step.tokens.value;
   }
-  // A young process, or one with many steps a second, has none from before.
-  const uint64_t covered_ns = std::clamp(get_age_ns(snapshot, row.recent.front().start_mono_ns),
-                                         kRateLeastNs, kRateWindowNs);
+  const uint64_t covered_ns =
+      get_rate_span_ns(get_age_ns(snapshot, row.recent.front().start_mono_ns));
   const double seconds = static_cast<double>(covered_ns) / 1e9;
   message.set_steps_per_second(static_cast<double>(steps) / seconds);
   message.set_tokens_per_second(static_cast<double>(tokens) / seconds);

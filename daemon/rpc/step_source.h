@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+
 #include "daemon/model/display_text.h"
 #include "daemon/model/snapshot.h"
 #include "daemon/rpc/function_list.h"
@@ -9,6 +12,14 @@ namespace gpuperf {
 
 inline v1::StepPhase to_proto(StepPhase phase) { return static_cast<v1::StepPhase>(phase); }
 static_assert(static_cast<int>(StepPhase::kOptimizer) == v1::STEP_PHASE_OPTIMIZER);
+
+// What rates of kept rows are over: the last 10 s, or less where the oldest kept one, `age_ns` old,
+// began later: of a young process, or of one with many rows a second.
+inline constexpr uint64_t kRateWindowNs = 10'000'000'000;
+inline uint64_t get_rate_span_ns(uint64_t age_ns) {
+  constexpr uint64_t kLeastNs = 1'000'000;  // of all that are kept, faster than any
+  return std::clamp(age_ns, kLeastNs, kRateWindowNs);
+}
 
 // The fields that say whose a row is, under the same names in all of them; valid UTF-8.
 template <typename Message>
