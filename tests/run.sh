@@ -87,6 +87,12 @@ except (OSError, xml.ParseError):
 for case in cases:
     if case.find("failure") is not None or case.get("status") == "fail":
         failed += 1
+        # What it failed on, once more where everyone looks: GoogleTest's failures, unittest's report.
+        text = case.findtext("system-out") or ""
+        said = re.findall(r"^\S+:\d+: Failure\n.*?(?=^\[|\Z)", text, re.S | re.M)
+        said += re.findall(r"^={70}\n.*", text, re.S | re.M)
+        lines = "\n".join(said or [text]).strip().splitlines()[-40:]
+        print(f"failed: {case.get('name')}:", *lines, sep="\n  ")
     elif case.find("skipped") is not None or case.get("status") == "notrun":
         skipped += 1
         text = (case.findtext("system-out") or "").strip().splitlines()

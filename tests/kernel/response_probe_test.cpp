@@ -68,11 +68,22 @@ class Connection {
   Fd client_, server_;
 };
 
+// Puts this process into a session of its own: what other programs of the one that started it write
+// (tests that run beside this one do) is followed too.
+void leave_session() {
+  if (getsid(0) == getpid()) return;
+  // The leader of a group may not leave its session: as one of its parent's group it may.
+  if (getpgrp() == getpid()) setpgid(0, getpgid(getppid()));
+  ASSERT_EQ(setsid(), getpid()) << strerror(errno);
+}
+
 class ResponseProbeTest : public FunctionProbeTest {
  protected:
   void SetUp() override {
     FunctionProbeTest::SetUp();
     if (IsSkipped() || HasFatalFailure()) return;
+    ASSERT_NO_FATAL_FAILURE(leave_session());
+    session_ = static_cast<uint32_t>(getsid(0));
     load({.functions = 8, .cells = 64, .follow_requests = true});
     ASSERT_TRUE(programs_->set_request_session(session_, true));
   }
@@ -83,7 +94,7 @@ class ResponseProbeTest : public FunctionProbeTest {
     return flags;
   }
 
-  const uint32_t session_ = static_cast<uint32_t>(getsid(0));
+  uint32_t session_ = 0;
   Connection connection_;
 };
 
