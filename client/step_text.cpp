@@ -306,9 +306,8 @@ std::string explain_step(const v1::GetStepResponse& response, uint64_t now_unix_
     return text +
            paint(fmt::format("\nWhere its time went is not known: no call within it was slow, "
                              "and only of slow calls that is kept.\nIf it is among the last "
-                             "that the flight recorder holds: gpuperfctl why --pid {} "
-                             "--since 30s\n",
-                             step.pid()),
+                             "that the flight recorder holds: gpuperfctl why --step {}\n",
+                             step.id()),
                  Tone::kDim, style);
   }
   return text + fmt::format("\nSlow call {} within it:\n\n", step.slow_call_id()) +

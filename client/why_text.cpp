@@ -17,6 +17,8 @@ constexpr int kFrameColumns = 60;  // names of templates are long
 // "42.0 %": in one column, whatever the share.
 std::string format_share(double ratio) { return fmt::format("{:.1f} %", ratio * 100); }
 
+using TimeShares = google::protobuf::RepeatedPtrField<v1::TimeShare>;
+
 std::string render_parts(const v1::ProcessTime& process, const TextStyle& style) {
   constexpr auto kRight = Column::Align::kRight;
   Table table({{"SHARE", kRight}, {"TIME", kRight}, {"WALL TIME"}});
@@ -58,11 +60,13 @@ std::string render_title(const std::string& title, const TextStyle& style) {
   return text;
 }
 
-std::string render_finding(size_t number, const v1::TimeFinding& finding, const TextStyle& style) {
-  std::string text =
-      render_title(fmt::format("{}. {} ({}) {}", number, format_duration(finding.time_ns()),
-                               format_share(finding.share_ratio()), make_printable(finding.text())),
-                   style);
+// `usual`: what is said of its time, "" = nothing.
+std::string render_finding(size_t number, const v1::TimeFinding& finding, const TextStyle& style,
+                           std::string_view usual = "") {
+  std::string text = render_title(
+      fmt::format("{}. {} ({}{}) {}", number, format_duration(finding.time_ns()),
+                  format_share(finding.share_ratio()), usual, make_printable(finding.text())),
+      style);
   std::string facts =
       finding.stretches() == 1
           ? std::string("Once.")
@@ -89,7 +93,7 @@ std::string render_finding(size_t number, const v1::TimeFinding& finding, const 
 }
 
 // "61.0 % GPU computing, 22.1 % GPU idle: host computing".
-std::string join_parts(const google::protobuf::RepeatedPtrField<v1::TimeShare>& parts) {
+std::string join_parts(const TimeShares& parts) {
   std::string text;
   for (const v1::TimeShare& part : parts) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", format_share(part.share_ratio()),
@@ -120,11 +124,60 @@ std::string render_steps(const v1::StepsTime& steps, size_t differences, const T
   return text + table.take_text(style);
 }
 
+uint64_t find_time_ns(const TimeShares& parts, v1::TimeCause cause) {
+  for (const v1::TimeShare& part : parts) {
+    if (part.cause() == cause) return part.time_ns();
+  }
+  return 0;
+}
+
+// The step that was asked for, beside the others of its kind.
+std::string render_asked_step(const v1::StepsTime& steps, size_t differences,
+                              const TextStyle& style) {
+  const uint64_t others = steps.steps() - std::min<uint64_t>(steps.steps(), 1);
+  std::string text = wrap(make_printable(steps.summary()), style.columns, "");
+  text += wrap(make_printable(steps.longest_summary()), style.columns, "");
+  constexpr auto kRight = Column::Align::kRight;
+  Table table({{"SHARE", kRight}, {"TIME", kRight}, {"IN OTHERS", kRight}, {"WALL TIME"}});
+  for (const v1::TimeShare& part : steps.longest_parts()) {
+    const uint64_t all_ns = find_time_ns(steps.parts(), part.cause());
+    const uint64_t usual_ns =
+        (all_ns - std::min(all_ns, part.time_ns())) / std::max(others, uint64_t{1});
+    table.add_row({{format_share(part.share_ratio())},
+                   {format_duration(part.time_ns())},
+                   {others == 0 ? "" : format_duration(usual_ns)},
+                   {part.text()}});
+  }
+  text += "\n" + table.take_text(style);
+  if (others > 0 && steps.differences().empty()) {
+    return text + "\nOn nothing it spent a hundredth of its time more than the others.\n";
+  }
+  const auto shown = differences == 0
+                         ? steps.differences_size()
+                         : std::min(static_cast<int>(differences), steps.differences_size());
+  for (int i = 0; i < shown; ++i) {
+    const v1::StepDifference& difference = steps.differences(i);
+    const std::string usual =
+        others == 0 ? "" : fmt::format(", {} in others", format_duration(difference.usual_ns()));
+    text += "\n" + render_finding(static_cast<size_t>(i) + 1, difference.finding(), style, usual);
+  }
+  return text;
+}
+
+std::string name_process(const v1::ProcessTime& process) {
+  std::string name = fmt::format("{} (pid {})", make_printable(process.comm()), process.pid());
+  if (!process.pod().empty()) name += ", pod " + make_printable(process.pod());
+  if (!process.gpu_uuid().empty()) name += fmt::format(", GPU {}", process.gpu());
+  return name;
+}
+
 std::string render_process(const v1::ProcessTime& process, size_t findings,
                            const TextStyle& style) {
-  std::string title = fmt::format("{} (pid {})", make_printable(process.comm()), process.pid());
-  if (!process.pod().empty()) title += ", pod " + make_printable(process.pod());
-  if (!process.gpu_uuid().empty()) title += fmt::format(", GPU {}", process.gpu());
+  const std::string title = name_process(process);
+  if (process.steps_size() == 1 && process.steps(0).asked()) {
+    return paint(title + ": one step", Tone::kHeader, style) + "\n" +
+           render_asked_step(process.steps(0), findings, style);
+  }
   std::string text = paint(fmt::format("{}: {}", title, make_printable(process.verdict_text())),
                            Tone::kHeader, style) +
                      "\n";

@@ -1,7 +1,10 @@
 #include "daemon/rpc/explain_capture.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <optional>
 #include <string>
 
 #include "daemon/model/display_text.h"
@@ -9,6 +12,7 @@
 #include "daemon/rpc/share.h"
 #include "daemon/view/time_use.h"
 #include "daemon/view/time_words.h"
+#include "daemon/view/view_header.h"
 
 namespace gpuperf {
 namespace {
@@ -75,6 +79,8 @@ void fill_steps(const Capture& capture, const ProcessTimeUse& use, const StepUse
   message.set_longest_tokens(steps.longest_tokens);
   message.set_usual_tokens(steps.usual_tokens);
   message.set_longest_summary(describe_longest(capture, steps));
+  message.set_asked(steps.is_asked);
+  fill_parts(steps.longest_parts_ns, steps.longest_ns, *message.mutable_longest_parts());
   for (size_t i = 0; i < std::min<size_t>(limit, steps.differences.size()); ++i) {
     v1::StepDifference& difference = *message.add_differences();
     fill_finding(capture, use, steps.differences[i].finding, steps.longest_ns,
@@ -83,18 +89,37 @@ void fill_steps(const Capture& capture, const ProcessTimeUse& use, const StepUse
   }
 }
 
+// By the clock of the capture; nullopt = it began before that, or none is asked for.
+std::optional<uint64_t> get_step_mono_ns(const Capture& capture, uint64_t start_unix_ns) {
+  if (start_unix_ns + kStepSlackNs < capture.start_unix_ns) return std::nullopt;
+  return capture.start_mono_ns + start_unix_ns - capture.start_unix_ns;
+}
+
+Status describe_missing_step(const Capture& capture, uint64_t start_unix_ns) {
+  const bool is_before = start_unix_ns < capture.start_unix_ns;
+  const uint64_t from_ns = std::min(start_unix_ns, capture.start_unix_ns);
+  return absl::NotFoundError(fmt::format(
+      "capture {} does not have the step as a whole: the step began {} {} the capture did, which "
+      "is {} long; a capture that has it is needed (the flight recorder holds the last seconds)",
+      capture.id, format_duration(std::max(start_unix_ns, capture.start_unix_ns) - from_ns),
+      is_before ? "before" : "after", format_duration(capture.duration_ns)));
+}
+
 }  // namespace
 
-v1::ExplainCaptureResponse explain_capture(const Capture& capture,
-                                           const v1::ExplainCaptureRequest& request) {
+Result<v1::ExplainCaptureResponse> explain_capture(const Capture& capture,
+                                                   const v1::ExplainCaptureRequest& request) {
+  const uint64_t asked_unix_ns = request.step_start_unix_ns();
   const uint32_t limit =
       request.limit() == 0 ? kDefaultFindings : std::min(request.limit(), kMaxFindings);
   v1::ExplainCaptureResponse response;
   response.set_duration_ns(capture.duration_ns);
   for (const std::string& note : list_time_notes(capture)) response.add_notes(to_valid_utf8(note));
-  for (const ProcessTimeUse& use : explain_time(capture)) {
+  for (const ProcessTimeUse& use :
+       explain_time(capture, get_step_mono_ns(capture, asked_unix_ns))) {
     const CaptureProcess& process = capture.processes[use.process];
     if (!is_wanted(process, request)) continue;
+    if (asked_unix_ns != 0 && std::ranges::none_of(use.steps, &StepUse::is_asked)) continue;
     v1::ProcessTime& message = *response.add_processes();
     message.set_pid(process.process.pid);
     message.set_comm(to_valid_utf8(process.owner.comm));
@@ -113,8 +138,12 @@ v1::ExplainCaptureResponse explain_capture(const Capture& capture,
       fill_finding(capture, use, use.findings[i], use.wall_ns, *message.add_findings());
     }
     for (const StepUse& steps : use.steps) {
+      if (asked_unix_ns != 0 && !steps.is_asked) continue;
       fill_steps(capture, use, steps, limit, *message.add_steps());
     }
+  }
+  if (asked_unix_ns != 0 && response.processes().empty()) {
+    return describe_missing_step(capture, asked_unix_ns);
   }
   return response;
 }

@@ -12,12 +12,19 @@
 namespace gpuperf {
 namespace {
 
-// A smaller share of the longest step is no reason for its length.
+// A smaller share of a step is no reason for its length.
 constexpr uint64_t kLeastShare = 100;
+
+constexpr size_t kNone = SIZE_MAX;
+
+bool is_turn(StepPhase phase) {
+  return phase == StepPhase::kTrain || phase == StepPhase::kOptimizer;
+}
 
 }  // namespace
 
-StepGroups::StepGroups(const Capture& capture, const PathTable& table, uint32_t process)
+StepGroups::StepGroups(const Capture& capture, const PathTable& table, uint32_t process,
+                       std::optional<uint64_t> asked_mono_ns)
     : capture_(capture), table_(table) {
   std::vector<const CaptureStep*> trained, optimized;
   for (const CaptureStep& step : capture.steps) {
@@ -34,7 +41,25 @@ StepGroups::StepGroups(const Capture& capture, const PathTable& table, uint32_t 
   add_turns(std::move(trained.empty() ? optimized : trained));
   std::ranges::stable_sort(spans_, {}, &Span::begin_ns);
   for (size_t i = 0; i < spans_.size(); ++i) kinds_[spans_[i].kind].spans.push_back(i);
-  for (Kind& kind : kinds_) find_longest(kind);
+  const size_t asked = asked_mono_ns ? find_asked(*asked_mono_ns) : kNone;
+  for (Kind& kind : kinds_) describe(kind, asked);
+}
+
+// The one that began nearest to then. A turn of a loop may also have begun before: a step of its
+// optimizer is within it.
+size_t StepGroups::find_asked(uint64_t asked_mono_ns) const {
+  const auto get_distance_ns = [asked_mono_ns](const Span& span) {
+    return std::max(span.begin_ns, asked_mono_ns) - std::min(span.begin_ns, asked_mono_ns);
+  };
+  size_t nearest = kNone;
+  for (size_t i = 0; i < spans_.size(); ++i) {
+    const Span& span = spans_[i];
+    const bool is_within = is_turn(kinds_[span.kind].use.phase) && span.begin_ns < asked_mono_ns &&
+                           asked_mono_ns < span.end_ns;
+    if (!is_within && get_distance_ns(span) > kStepSlackNs) continue;
+    if (nearest == kNone || get_distance_ns(span) < get_distance_ns(spans_[nearest])) nearest = i;
+  }
+  return nearest;
 }
 
 size_t StepGroups::get_kind(uint32_t function, StepPhase phase) {
@@ -43,7 +68,7 @@ size_t StepGroups::get_kind(uint32_t function, StepPhase phase) {
   });
   if (known != kinds_.end()) return static_cast<size_t>(known - kinds_.begin());
   kinds_.push_back({.use = {.function = function, .phase = phase},
-                    .longest = TimeGroups(capture_, table_),
+                    .shown = TimeGroups(capture_, table_),
                     .others = TimeGroups(capture_, table_)});
   return kinds_.size() - 1;
 }
@@ -68,16 +93,17 @@ void StepGroups::add_turns(std::vector<const CaptureStep*> steps) {
   }
 }
 
-void StepGroups::find_longest(Kind& kind) {
+void StepGroups::describe(Kind& kind, size_t asked) {
   const auto get_length = [this](size_t span) {
     return spans_[span].end_ns - spans_[span].begin_ns;
   };
   StepUse& use = kind.use;
-  const size_t longest = *std::ranges::max_element(kind.spans, {}, get_length);
-  spans_[longest].is_longest = true;
-  use.longest_start_mono_ns = spans_[longest].begin_ns;
-  use.longest_ns = get_length(longest);
-  use.longest_tokens = spans_[longest].tokens;
+  use.is_asked = std::ranges::find(kind.spans, asked) != kind.spans.end();
+  const size_t shown = use.is_asked ? asked : *std::ranges::max_element(kind.spans, {}, get_length);
+  spans_[shown].is_shown = true;
+  use.longest_start_mono_ns = spans_[shown].begin_ns;
+  use.longest_ns = get_length(shown);
+  use.longest_tokens = spans_[shown].tokens;
   use.steps = kind.spans.size();
   uint64_t tokens = 0;
   for (const size_t span : kind.spans) {
@@ -100,18 +126,17 @@ void StepGroups::add(const TimePiece& piece) {
     within.begin_ns = std::max(piece.begin_ns, span.begin_ns);
     within.end_ns = std::min(piece.end_ns, span.end_ns);
     Kind& kind = kinds_[span.kind];
-    (span.is_longest ? kind.longest : kind.others).add(within);
+    (span.is_shown ? kind.shown : kind.others).add(within);
   }
 }
 
-void StepGroups::compare(const ProcessTimeUse& longest, const ProcessTimeUse& others,
-                         StepUse& use) {
-  if (use.steps < 2) return;
+void StepGroups::compare(const ProcessTimeUse& shown, const ProcessTimeUse& others, StepUse& use) {
+  if (use.steps < 2 && !use.is_asked) return;
   std::map<std::pair<TimeReason, std::string>, uint64_t> usual_ns;
   for (const TimeFinding& finding : others.findings) {
     usual_ns[{finding.reason, finding.subject}] = finding.time_ns / (use.steps - 1);
   }
-  for (const TimeFinding& finding : longest.findings) {
+  for (const TimeFinding& finding : shown.findings) {
     const auto usual = usual_ns.find({finding.reason, finding.subject});
     StepDifference difference{.finding = finding,
                               .usual_ns = usual == usual_ns.end() ? 0 : usual->second};
@@ -127,13 +152,14 @@ void StepGroups::compare(const ProcessTimeUse& longest, const ProcessTimeUse& ot
 std::vector<StepUse> StepGroups::finish() {
   std::vector<StepUse> uses;
   for (Kind& kind : kinds_) {
-    ProcessTimeUse longest, others;
-    kind.longest.finish(longest);
+    ProcessTimeUse shown, others;
+    kind.shown.finish(shown);
     kind.others.finish(others);
     for (size_t i = 0; i < kTimeCauses; ++i) {
-      kind.use.parts_ns[i] = longest.parts_ns[i] + others.parts_ns[i];
+      kind.use.parts_ns[i] = shown.parts_ns[i] + others.parts_ns[i];
     }
-    compare(longest, others, kind.use);
+    kind.use.longest_parts_ns = shown.parts_ns;
+    compare(shown, others, kind.use);
     uses.push_back(std::move(kind.use));
   }
   std::ranges::stable_sort(uses, std::ranges::greater(), &StepUse::total_ns);

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "daemon/model/capture.h"
@@ -19,7 +20,9 @@ namespace gpuperf {
 // Thread: one. Borrows the capture and the table.
 class StepGroups {
  public:
-  StepGroups(const Capture& capture, const PathTable& table, uint32_t process);
+  // `asked_mono_ns`: see explain_time.
+  StepGroups(const Capture& capture, const PathTable& table, uint32_t process,
+             std::optional<uint64_t> asked_mono_ns);
 
   // In order of their beginning.
   void add(const TimePiece& piece);
@@ -32,20 +35,21 @@ class StepGroups {
     uint64_t end_ns = 0;
     uint64_t tokens = 0;  // 0 = not known
     size_t kind = 0;
-    bool is_longest = false;
+    bool is_shown = false;  // the longest of its kind, or the one asked for
   };
   struct Kind {
     StepUse use;
     std::vector<size_t> spans;
-    TimeGroups longest;
+    TimeGroups shown;
     TimeGroups others;
   };
 
   size_t get_kind(uint32_t function, StepPhase phase);
   void add_span(const CaptureStep& step, uint64_t end_ns);
   void add_turns(std::vector<const CaptureStep*> steps);
-  void find_longest(Kind& kind);
-  static void compare(const ProcessTimeUse& longest, const ProcessTimeUse& others, StepUse& use);
+  size_t find_asked(uint64_t asked_mono_ns) const;
+  void describe(Kind& kind, size_t asked);
+  static void compare(const ProcessTimeUse& shown, const ProcessTimeUse& others, StepUse& use);
 
   const Capture& capture_;
   const PathTable& table_;

@@ -23,8 +23,10 @@ using TakePiece = std::function<void(const TimePiece&)>;
 
 class TimeExplainer {
  public:
-  TimeExplainer(const Capture& capture, const std::vector<GpuUse>& uses, PathTable& table)
+  TimeExplainer(const Capture& capture, const std::vector<GpuUse>& uses, PathTable& table,
+                std::optional<uint64_t> step_mono_ns = std::nullopt)
       : capture_(capture),
+        step_mono_ns_(step_mono_ns),
         busy_(uses),
         table_(table),
         causes_(capture, table),
@@ -55,6 +57,7 @@ class TimeExplainer {
   uint32_t find_busiest_thread(uint32_t process);
 
   const Capture& capture_;
+  const std::optional<uint64_t> step_mono_ns_;  // asked for
   const BusyTimes busy_;
   PathTable& table_;
   HostCauses causes_;
@@ -212,7 +215,7 @@ ProcessTimeUse TimeExplainer::explain(const GpuUse& use) {
 ProcessTimeUse TimeExplainer::add_up(uint32_t process, uint32_t device,
                                      const std::function<void(const TakePiece&)>& add) {
   TimeGroups groups(capture_, table_);
-  StepGroups steps(capture_, table_, process);
+  StepGroups steps(capture_, table_, process, step_mono_ns_);
   add([&](const TimePiece& piece) {
     groups.add(piece);
     steps.add(piece);
@@ -255,10 +258,11 @@ ProcessTimeUse TimeExplainer::explain_without_work(uint32_t process) {
 
 }  // namespace
 
-std::vector<ProcessTimeUse> explain_time(const Capture& capture) {
+std::vector<ProcessTimeUse> explain_time(const Capture& capture,
+                                         std::optional<uint64_t> step_mono_ns) {
   const std::vector<GpuUse> gpu_uses = list_gpu_uses(capture);
   PathTable table(capture, {});
-  TimeExplainer explainer(capture, gpu_uses, table);
+  TimeExplainer explainer(capture, gpu_uses, table, step_mono_ns);
   std::vector<ProcessTimeUse> uses;
   std::vector<bool> has_work(capture.processes.size());
   for (const GpuUse& use : gpu_uses) {

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -92,7 +93,8 @@ struct TimeFinding {
   bool operator==(const TimeFinding&) const = default;
 };
 
-// What the longest step spent more on than the others: a hundredth of its length at least.
+// What the longest step, or the one asked for, spent more on than the others: a hundredth of its
+// length at least.
 struct StepDifference {
   TimeFinding finding;    // of the longest step
   uint64_t usual_ns = 0;  // of the others, on average
@@ -108,11 +110,15 @@ struct StepUse {
   uint64_t total_ns = 0;
   uint64_t median_ns = 0;
   std::array<uint64_t, kTimeCauses> parts_ns{};  // of all; add up to total_ns
+  // The longest of them, or if `is_asked` the one asked for.
+  bool is_asked = false;
   uint64_t longest_start_mono_ns = 0;
   uint64_t longest_ns = 0;
-  uint64_t longest_tokens = 0;              // 0 = not known
-  uint64_t usual_tokens = 0;                // of the others, on average; 0 = not known
-  std::vector<StepDifference> differences;  // most first; empty: there is one step only
+  std::array<uint64_t, kTimeCauses> longest_parts_ns{};  // add up to longest_ns
+  uint64_t longest_tokens = 0;                           // 0 = not known
+  uint64_t usual_tokens = 0;                             // of the others, on average; 0 = not known
+  // Most first. If there is one step only: empty, or what the one asked for spent its time on.
+  std::vector<StepDifference> differences;
   bool operator==(const StepUse&) const = default;
 };
 
@@ -128,8 +134,12 @@ struct ProcessTimeUse {
   bool operator==(const ProcessTimeUse&) const = default;
 };
 
-// Every process that is injected or made calls, most idle time first.
-std::vector<ProcessTimeUse> explain_time(const Capture& capture);
+// Every process that is injected or made calls, most idle time first. `step_mono_ns`: the step that
+// began then, within kStepSlackNs, stands in place of the longest of its function and phase.
+std::vector<ProcessTimeUse> explain_time(const Capture& capture,
+                                         std::optional<uint64_t> step_mono_ns = std::nullopt);
+// The wall clock may be set, and is slewed, between a step and its capture.
+inline constexpr uint64_t kStepSlackNs = 1'000'000;
 
 // The time in which GPUs had no work of the processes that use them, by what is known to have taken
 // it: the path of the host, then "[GPU_Idle]host blocked" and the like.

@@ -244,10 +244,13 @@ std::string summarise_steps(const Capture& capture, const StepUse& use) {
 }
 
 std::string describe_longest(const Capture& capture, const StepUse& use) {
-  if (use.steps < 2) return "";
-  std::string text = fmt::format(
-      "The longest took {}, {} after the capture began", format_duration(use.longest_ns),
-      format_duration(use.longest_start_mono_ns - capture.start_mono_ns));
+  if (use.steps < 2) {
+    return use.is_asked ? "It is the only one of its kind in the capture as a whole." : "";
+  }
+  std::string text =
+      fmt::format("The {} took {}, {} after the capture began",
+                  use.is_asked ? "one asked for" : "longest", format_duration(use.longest_ns),
+                  format_duration(use.longest_start_mono_ns - capture.start_mono_ns));
   if (use.longest_tokens > 0 && use.longest_tokens != use.usual_tokens) {
     text += fmt::format(", with {} tokens (the others: {} on average)", use.longest_tokens,
                         use.usual_tokens);

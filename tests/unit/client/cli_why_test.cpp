@@ -1,9 +1,11 @@
 // gpuperfctl why.
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli_fixture.h"
 #include "client/render.h"
+#include "client/text.h"
 #include "tests/unit/matchers.h"
 
 namespace gpuperf::client {
@@ -124,6 +126,78 @@ TEST_F(CliWhyTest, TellsWhatTheLongestStepSpentMoreTimeOn) {
     MORE    IN IT  IN OTHERS  WHAT
 +18.1 ms  19.0 ms     900 µs  waiting for a lock or another thread in step
 )"));
+}
+
+class CliWhyStepTest : public CliWhyTest {
+ protected:
+  CliWhyStepTest() {
+    v1::Step& step = *daemon_.answers.step.mutable_step();
+    step.set_id(17);
+    step.set_pid(4242);
+    step.set_start_unix_ns(read_wall_clock_ns() - 2'000'000'000);
+    daemon_.answers.recorder.set_span_ns(30'000'000'000);
+    v1::StepsTime& steps = *daemon_.answers.explanation.mutable_processes(0)->add_steps();
+    steps.set_asked(true);
+    steps.set_steps(5);
+    steps.set_summary("5 decode steps (llama_decode): half of them took at most 10.0 ms.");
+    steps.set_longest_summary("The one asked for took 20.0 ms, 1.200 s after the capture began.");
+    add(*steps.add_parts(), 48'000'000, 0.8);
+    add(*steps.add_longest_parts(), 20'000'000, 1.0);
+    v1::StepDifference& difference = *steps.add_differences();
+    v1::TimeFinding& finding = *difference.mutable_finding();
+    finding.set_time_ns(15'000'000);
+    finding.set_share_ratio(0.75);
+    finding.set_text("waiting for a lock or another thread in step");
+    finding.set_stretches(1);
+    finding.set_advice("See who holds it.");
+    finding.set_command("gpuperfctl slow list --pid 4242");
+    difference.set_usual_ns(900'000);
+  }
+  static void add(v1::TimeShare& part, uint64_t time_ns, double ratio) {
+    part.set_cause(v1::TIME_CAUSE_HOST_BLOCKED);
+    part.set_text("GPU idle: host blocked");
+    part.set_time_ns(time_ns);
+    part.set_share_ratio(ratio);
+  }
+};
+
+TEST_F(CliWhyStepTest, ExplainsOneStepBesideTheOthers) {
+  const auto result = run({"why", "--step", "17"});
+
+  EXPECT_EQ(result.exit_code, 0) << result.err;
+  EXPECT_EQ(result.out,
+            R"(python3 (pid 4242), GPU 0: one step
+5 decode steps (llama_decode): half of them took at most 10.0 ms.
+The one asked for took 20.0 ms, 1.200 s after the capture began.
+
+  SHARE     TIME  IN OTHERS  WALL TIME
+100.0 %  20.0 ms    7.00 ms  GPU idle: host blocked
+
+1. 15.0 ms (75.0 %, 900 µs in others) waiting for a lock or another thread in step
+   Once.
+   See who holds it.
+   More: gpuperfctl slow list --pid 4242
+
+Capture 7, 5.00 s. Again: gpuperfctl why --capture 7 --step 17; everything: gpuperfctl trace fetch 7 --format report
+)");
+  const std::vector<std::string> requests = daemon_.requests();
+  EXPECT_THAT(requests, Contains(AllOf(StartsWith("FreezeRecorder: name: \"step 17\""),
+                                       HasSubstr("pid: 4242"), HasSubstr("last_ms: 70"))));
+  EXPECT_THAT(requests, Contains(fmt::format(
+                            "ExplainCapture: id: 7 pid: 4242 limit: 3 step_start_unix_ns: {}",
+                            daemon_.answers.step.step().start_unix_ns())));
+}
+
+TEST_F(CliWhyStepTest, AStepOfACaptureNeedsNoRecorder) {
+  daemon_.answers.recorder.set_span_ns(1);
+  EXPECT_EQ(run({"why", "--capture", "7", "--step", "17"}).exit_code, 0);
+  EXPECT_THAT(daemon_.requests(), Not(Contains(StartsWith("FreezeRecorder"))));
+
+  const auto result = run({"why", "--step", "17"});
+  EXPECT_NE(result.exit_code, 0);
+  EXPECT_THAT(result.err, AllOf(HasSubstr("step 17 began 2.0"), HasSubstr("holds the last 1 ns"),
+                                HasSubstr("gpuperfctl why --capture ID --step 17")));
+  EXPECT_THAT(daemon_.requests(), Not(Contains(StartsWith("FreezeRecorder"))));
 }
 
 TEST_F(CliWhyTest, MakesACaptureOrFreezesTheRecorder) {

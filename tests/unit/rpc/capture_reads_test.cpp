@@ -97,6 +97,44 @@ class CaptureReadsTest : public RpcFixture {
   std::unique_ptr<CaptureStore> store_;
 };
 
+TEST_F(CaptureReadsTest, ExplainsTheStepAskedForOrSaysWhereItIsNot) {
+  Capture capture = make_capture(1, 1'000);
+  capture.start_unix_ns = 5'000'000'000'000;
+  capture.start_mono_ns = 1'000'000'000;
+  for (const uint64_t start_ms : {100, 300, 500}) {
+    capture.steps.push_back({.start_mono_ns = 1'000'000'000 + start_ms * 1'000'000,
+                             .duration_ns = 50'000'000,
+                             .thread = 0,
+                             .function = 2,
+                             .phase = StepPhase::kDecode});
+  }
+  write(capture);
+  start();
+
+  const auto response =
+      call(&Stub::ExplainCapture, "id: 1 pid: 7 step_start_unix_ns: 5000300900000");
+
+  ASSERT_THAT(response.processes(), SizeIs(1));
+  ASSERT_THAT(response.processes(0).steps(), SizeIs(1));
+  const v1::StepsTime& steps = response.processes(0).steps(0);
+  EXPECT_TRUE(steps.asked());
+  EXPECT_EQ(steps.longest_offset_ns(), 300'000'000u);
+  uint64_t parts_ns = 0;
+  for (const v1::TimeShare& part : steps.longest_parts()) parts_ns += part.time_ns();
+  EXPECT_EQ(parts_ns, 50'000'000u);
+
+  const auto explain = [this](const std::string& request) {
+    call(&Stub::ExplainCapture, "id: 1 " + request);
+    return status_;
+  };
+  EXPECT_EQ(explain("step_start_unix_ns: 5000302000000").error_code(), grpc::NOT_FOUND);
+  EXPECT_EQ(explain("pid: 8 step_start_unix_ns: 5000300000000").error_code(), grpc::NOT_FOUND);
+  EXPECT_THAT(explain("step_start_unix_ns: 4998000000000").error_message(),
+              HasSubstr("the step began 2.000 s before the capture did, which is 1.000 s long"));
+  EXPECT_THAT(explain("step_start_unix_ns: 5000950000000").error_message(),
+              HasSubstr("950.000 ms after the capture did"));
+}
+
 TEST_F(CaptureReadsTest, ListsNewestFirstWithTheRecorder) {
   write(make_capture(1, 1'000));
   builder_.snapshot().captures.push_back(

@@ -66,8 +66,8 @@ class PlantedGap : public CaptureBuilder {
                                  .waker_pid = waker == 0 ? 0u : 42u,
                                  .waker_tid = waker});
   }
-  ProcessTimeUse explain() const {
-    const std::vector<ProcessTimeUse> uses = explain_time(made);
+  ProcessTimeUse explain(std::optional<uint64_t> step_mono_ns = std::nullopt) const {
+    const std::vector<ProcessTimeUse> uses = explain_time(made, step_mono_ns);
     EXPECT_EQ(uses.size(), 1u);
     EXPECT_EQ(std::accumulate(uses[0].parts_ns.begin(), uses[0].parts_ns.end(), uint64_t{0}),
               made.duration_ns);
@@ -202,6 +202,8 @@ TEST_F(StepUseTest, TheTimeOfStepsAddsUpAndTheLongestIsComparedWithTheOthers) {
   EXPECT_EQ(use.parts_ns, whole.parts_ns) << "they are all of the window";
   EXPECT_EQ(use.longest_ns, 45 * kMs);
   EXPECT_EQ(use.longest_start_mono_ns, gap_.at(30));
+  EXPECT_FALSE(use.is_asked);
+  EXPECT_EQ(std::reduce(use.longest_parts_ns.begin(), use.longest_parts_ns.end()), 45 * kMs);
   ASSERT_EQ(use.differences.size(), 1u) << "of 5 ms of code there were 10 and 5 in the others";
   EXPECT_EQ(use.differences[0].finding.subject, "cudnnBackendFinalize");
   EXPECT_EQ(use.differences[0].finding.time_ns, 40 * kMs);
@@ -245,6 +247,58 @@ TEST_F(StepUseTest, TrainingIsToldByTurnsFromOneBackwardPassToTheNext) {
   EXPECT_EQ(summarise_steps(gap_.made, whole.steps[0]),
             "2 turns of a training loop (from llama_decode to llama_decode): half of them took at "
             "most 30.000 ms.");
+}
+
+TEST_F(StepUseTest, TheStepAskedForStandsInPlaceOfTheLongest) {
+  gap_.add_call(20, 50, gap_.add_function("cudnnBackendFinalize", "cudnn"));
+  add_step(0, 30, StepPhase::kDecode, 8);
+  add_step(30, 75, StepPhase::kDecode, 64);
+  add_step(75, 100, StepPhase::kDecode, 10);
+
+  const StepUse use = gap_.explain(gap_.at(0) + kStepSlackNs).steps.at(0);
+
+  EXPECT_TRUE(use.is_asked);
+  EXPECT_EQ(use.longest_ns, 30 * kMs);
+  EXPECT_EQ(std::reduce(use.longest_parts_ns.begin(), use.longest_parts_ns.end()), 30 * kMs);
+  EXPECT_EQ(use.parts_ns, gap_.explain().parts_ns) << "of all steps, as ever";
+  ASSERT_FALSE(use.differences.empty());
+  EXPECT_EQ(
+      describe_longest(gap_.made, use),
+      "The one asked for took 30.000 ms, 0.000 µs after the capture began, with 8 tokens (the "
+      "others: 37 on average).");
+  EXPECT_FALSE(gap_.explain(gap_.at(0) + kStepSlackNs + 1).steps.at(0).is_asked);
+  EXPECT_FALSE(gap_.explain(gap_.at(40)).steps.at(0).is_asked) << "none begins within a step";
+}
+
+TEST_F(StepUseTest, TheOnlyStepOfItsKindSaysWhatItSpentItsTimeOn) {
+  add_step(10, 30, StepPhase::kPrefill);
+  add_step(40, 45, StepPhase::kDecode);
+
+  const std::vector<StepUse> uses = gap_.explain(gap_.at(10)).steps;
+
+  ASSERT_EQ(uses.size(), 2u);
+  EXPECT_TRUE(uses[0].is_asked);
+  EXPECT_FALSE(uses[1].is_asked);
+  uint64_t told_ns = 0;
+  for (const StepDifference& difference : uses[0].differences) {
+    told_ns += difference.finding.time_ns;
+    EXPECT_EQ(difference.usual_ns, 0u);
+  }
+  EXPECT_EQ(told_ns, 20 * kMs);
+  EXPECT_EQ(describe_longest(gap_.made, uses[0]),
+            "It is the only one of its kind in the capture as a whole.");
+}
+
+TEST_F(StepUseTest, AnOptimizersStepIsAskedForByTheTurnThatItIsPartOf) {
+  add_step(10, 15, StepPhase::kTrain);
+  add_step(36, 38, StepPhase::kOptimizer);
+  add_step(40, 45, StepPhase::kTrain);
+  add_step(80, 85, StepPhase::kTrain);
+
+  const StepUse use = gap_.explain(gap_.at(36)).steps.at(0);
+
+  EXPECT_TRUE(use.is_asked);
+  EXPECT_EQ(use.longest_start_mono_ns, gap_.at(10));
 }
 
 TEST_F(StepUseTest, OneStepIsComparedWithNone) {
