@@ -28,6 +28,7 @@ CONFIG = {"custom_sym": {name: {"symbol": name, "may_throw": may_throw} for name
           "cuda_func_sym": {"cuLaunchKernel": {"symbol": "cuLaunchKernel", "may_throw": False}},
           # A BATCH of them has its rows, and there is little else to print.
           "stats": {"max_exited_processes": 600},
+          "requests": {"enabled": True},
           "slow": {"default_threshold_ms": 0}}
 LAUNCHES = 300
 AT_ONCE = 8  # processes that start and end
