@@ -35,17 +35,16 @@ inline uint64_t get_duration_ns(const RequestWait& wait) {
 struct Request {
   uint64_t id = 0;  // 1 and up, in the order in which responses begin
   ProcessKey process;
-  uint32_t tid = 0;               // wrote the first part
-  uint64_t start_mono_ns = 0;     // its first byte was read
-  uint64_t read_mono_ns = 0;      // its last byte was, as far as before the response
-  uint64_t answered_mono_ns = 0;  // the first part was written: mostly headers alone
-  uint64_t last_mono_ns = 0;      // the newest part was
-  bool is_open = true;            // its end was not seen yet
-  uint64_t parts = 0;             // of the body
-  uint64_t bytes = 0;             // headers included
-  RequestWait first;              // for the first part of the body, from `read_mono_ns` on
-  RequestWait longest_gap;        // of those between parts of the body
-  uint64_t threshold_ns = 0;      // waits at least so long are slow; 0 = not known yet
+  uint32_t tid = 0;            // wrote the first part
+  uint64_t start_mono_ns = 0;  // its first byte was read
+  uint64_t read_mono_ns = 0;   // its last byte was, as far as before the response
+  uint64_t last_mono_ns = 0;   // the newest part was
+  bool is_open = true;         // its end was not seen yet
+  uint64_t parts = 0;          // of the body
+  uint64_t bytes = 0;          // headers included
+  RequestWait first;           // for the first part of the body, from `read_mono_ns` on
+  RequestWait longest_gap;     // of those between parts of the body
+  uint64_t threshold_ns = 0;   // waits at least so long are slow; 0 = not known yet
   bool operator==(const Request&) const = default;
 };
 // The longest wait of its client.

@@ -1,7 +1,6 @@
 #include "daemon/rpc/request_list.h"
 
 #include <algorithm>
-#include <map>
 
 #include "daemon/rpc/row_filter.h"
 #include "daemon/rpc/step_source.h"
@@ -44,17 +43,9 @@ v1::Request to_proto(const Clock& clock, const RequestProcess& process, const Re
   return message;
 }
 
-// Each of the kept ones once.
 std::vector<const Request*> list_kept(const RequestProcess& process, bool slow_only) {
-  std::map<uint64_t, const Request*> by_id;
-  for (const Request& request : process.slow) by_id.emplace(request.id, &request);
-  if (!slow_only) {
-    for (const Request& request : process.open) by_id.emplace(request.id, &request);
-    for (const Request& request : process.recent) by_id.emplace(request.id, &request);
-  }
-  std::vector<const Request*> kept;
-  for (const auto& [id, request] : by_id) kept.push_back(request);
-  return kept;
+  if (slow_only) return list_once<Request>(process.slow);
+  return list_once<Request>(process.slow, process.open, process.recent);
 }
 
 double get_rate(const Snapshot& snapshot, const RequestProcess& process) {

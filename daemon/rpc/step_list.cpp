@@ -140,13 +140,10 @@ std::vector<v1::Step> list_steps(const Snapshot& snapshot, const Clock& clock,
   const RowFilter rows(filter);
   std::vector<const Step*> found;
   for (const auto& process : snapshot.steps.processes) {
-    for (const Step& step : process->slow) found.push_back(&step);
-    if (slow_only) continue;
-    const uint64_t oldest_id = process->recent.empty() ? 0 : process->recent.front().id;
-    std::erase_if(found, [&](const Step* step) {
-      return step->process == process->process && step->id >= oldest_id;
-    });
-    for (const Step& step : process->recent) found.push_back(&step);
+    const std::vector<const Step*> kept = slow_only
+                                              ? list_once<Step>(process->slow)
+                                              : list_once<Step>(process->slow, process->recent);
+    found.insert(found.end(), kept.begin(), kept.end());
   }
   std::ranges::sort(found, [slow_only](const Step* a, const Step* b) {
     return slow_only ? get_duration_ns(*a) > get_duration_ns(*b) : a->id > b->id;

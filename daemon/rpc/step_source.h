@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <map>
+#include <vector>
 
 #include "daemon/model/display_text.h"
 #include "daemon/model/snapshot.h"
@@ -19,6 +21,19 @@ inline constexpr uint64_t kRateWindowNs = 10'000'000'000;
 inline uint64_t get_rate_span_ns(uint64_t age_ns) {
   constexpr uint64_t kLeastNs = 1'000'000;  // of all that are kept, faster than any
   return std::clamp(age_ns, kLeastNs, kRateWindowNs);
+}
+
+// Rows that are kept for more than one reason, each once, by id.
+template <typename Row, typename... Kept>
+std::vector<const Row*> list_once(const Kept&... kept) {
+  std::map<uint64_t, const Row*> by_id;
+  const auto add = [&by_id](const auto& rows) {
+    for (const Row& row : rows) by_id.emplace(row.id, &row);
+  };
+  (add(kept), ...);
+  std::vector<const Row*> listed;
+  for (const auto& [id, row] : by_id) listed.push_back(row);
+  return listed;
 }
 
 // The fields that say whose a row is, under the same names in all of them; valid UTF-8.

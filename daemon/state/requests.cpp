@@ -5,14 +5,10 @@
 #include <utility>
 
 #include "daemon/state/exited_rows.h"
+#include "daemon/state/newest_rows.h"
 
 namespace gpuperf {
 namespace {
-
-void keep_newest(std::deque<Request>& requests, const Request& request, size_t max) {
-  requests.push_back(request);
-  if (requests.size() > max) requests.pop_front();
-}
 
 // What takes at least so long is slow; 0 = not known yet.
 uint64_t get_threshold_ns(const Histogram& waits) {
@@ -79,7 +75,6 @@ bool Requests::begin(Process& process, const ResponsePart& part) {
                                    .tid = part.tid,
                                    .start_mono_ns = part.request_start_mono_ns,
                                    .read_mono_ns = part.request_end_mono_ns,
-                                   .answered_mono_ns = part.mono_ns,
                                    .last_mono_ns = part.mono_ns};
   return true;
 }

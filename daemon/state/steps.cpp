@@ -4,6 +4,7 @@
 
 #include "daemon/model/step_role.h"
 #include "daemon/state/exited_rows.h"
+#include "daemon/state/newest_rows.h"
 
 namespace gpuperf {
 namespace {
@@ -14,11 +15,6 @@ uint64_t get_threshold_ns(const Function& function, std::span<const uint64_t> ad
     return std::max(adaptive_ns, function.slow_threshold_ns);
   }
   return std::min(adaptive_ns, function.slow_threshold_ns);
-}
-
-void keep_newest(std::deque<Step>& steps, const Step& step, size_t max) {
-  steps.push_back(step);
-  if (steps.size() > max) steps.pop_front();
 }
 
 // How long something may take that mostly takes as long as in `known`; 0 = not known.

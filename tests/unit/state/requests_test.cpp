@@ -82,7 +82,6 @@ TEST_F(RequestsTest, MeasuresTheFirstPartAndTheLongestGap) {
   const Request& request = row->recent[0];
   EXPECT_FALSE(request.is_open);
   EXPECT_EQ(request.start_mono_ns, 99 * kMsNs);
-  EXPECT_EQ(request.answered_mono_ns, 101 * kMsNs);
   EXPECT_EQ(request.last_mono_ns, 181 * kMsNs);
   EXPECT_EQ(request.bytes, 100u + 4 * 20 + 5);
   EXPECT_EQ(request.parts, 4u);
