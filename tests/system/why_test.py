@@ -204,6 +204,35 @@ class WhyTest(unittest.TestCase):
         drawn = [event for event in trace["traceEvents"] if event.get("cat") == "step"]
         self.assertEqual(len(drawn), steps["steps"])
 
+    def test_any_step_is_explained_beside_the_others(self):
+        before = self.capture(lambda: None)
+        self.workload.do("idle call 10 20 150")
+        made = wait_until("the steps", lambda: len(rows := self.daemon.query("steps", "list", "--function", "planted_step")) >= 20 and rows)
+        by_length = sorted(made, key=lambda row: row["duration_ns"])
+        for step, is_long in ((by_length[len(made) // 2], False), (by_length[-1], True)):
+            answer = self.daemon.query("why", "--step", step["id"])
+            [process] = answer["processes"]
+            [told] = process["steps"]
+            self.assertTrue(told["asked"], json.dumps(told, indent=1))
+            self.assertEqual(told["longest_ns"], step["duration_ns"])
+            self.assertEqual(sum(part["time_ns"] for part in told["longest_parts"]), told["longest_ns"])
+            first = next(iter(told["differences"]), None)
+            if is_long:
+                self.assertEqual(first["finding"]["text"], "in planted_call, on the CPU", json.dumps(told, indent=1))
+                self.assertGreater(first["finding"]["time_ns"] - first["usual_ns"], 100 * MS)
+                self.assertIn("planted_call", " ".join(first["finding"]["stack"]))
+            else:
+                self.assertLess(told["longest_ns"], 150 * MS)
+        kept = self.daemon.query("trace", "list")[0]
+        self.assertEqual(kept["name"], f"step {step['id']}")
+        page = self.daemon.ctl("why", "--capture", kept["id"], "--step", step["id"]).stdout
+        print(page)
+        self.assertIn(f"(pid {self.pid}), GPU 0: one step\n", page)
+        self.assertIn("in others) in planted_call, on the CPU", page)
+        refused = self.daemon.ctl("why", "--capture", before, "--step", step["id"], check=False)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn(f"capture {before} does not have the step as a whole", refused.stderr)
+
     def test_why_takes_its_own_capture(self):
         self.workload.post("idle call 20 100")
         answer = self.daemon.query("why", "--pid", self.pid, "--for", "1s")
