@@ -218,15 +218,22 @@ std::string render_rules(const std::vector<v1::QosRule>& rules, const TextStyle&
   for (const v1::QosRule& rule : rules) {
     const char* state = rule.breached() ? "breached" : "kept";
     if (rule.caused_by_gpuperf()) state = "breached by gpuperf";
-    table.add_row({{rule.name()},
-                   {state, rule.breached() ? Tone::kWarning : Tone::kPlain},
-                   {rule.age_ns() == 0 ? "" : format_duration(rule.age_ns())},
-                   {rule.has_value() ? format_reading(rule.value()) : ""},
-                   {format_reading(rule.limit())},
-                   {format_count(rule.breaches())},
-                   {rule.text()}});
+    if (!rule.fault().empty()) state = "not read";
+    table.add_row(
+        {{rule.name()},
+         {state, rule.breached() || !rule.fault().empty() ? Tone::kWarning : Tone::kPlain},
+         {rule.age_ns() == 0 ? "" : format_duration(rule.age_ns())},
+         {rule.has_value() ? format_reading(rule.value()) : ""},
+         {format_reading(rule.limit())},
+         {format_count(rule.breaches())},
+         {rule.text()}});
   }
   std::string text = table.take_text(style);
+  for (const v1::QosRule& rule : rules) {
+    if (rule.fault().empty()) continue;
+    text += fmt::format("\n{} is not read: {}\n", make_printable(rule.name()),
+                        make_printable(rule.fault()));
+  }
   if (rules.empty()) {
     text += paint("\nNo rule is configured: docs/configuration.md, qos\n", Tone::kDim, style);
   }

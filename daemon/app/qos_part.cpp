@@ -10,6 +10,7 @@
 #include "daemon/app/probing_part.h"
 #include "daemon/app/tracing_part.h"
 #include "daemon/config/qos_rule.h"
+#include "daemon/export/foreign_metrics.h"
 #include "daemon/export/qos_reading.h"
 #include "daemon/state/qos_watch.h"
 #include "daemon/store/whole_file.h"
@@ -29,7 +30,8 @@ constexpr LogEvent kReleased{"rule released", "ed0cd9fbbe734c2fa012c2fbd1fc465e"
 
 using Kind = OverheadDemand::Kind;
 
-// Observes more or less by rules over our own metrics, and by a file that others write.
+// Observes more or less by rules over our own metrics and those of other programs, and by a file
+// that others write.
 class QosPart final : public Part {
  public:
   QosPart(Core& core, ProbingPart& probing, TracingPart& tracing, OverheadPart& overhead)
@@ -57,6 +59,12 @@ class QosPart final : public Part {
       }
     }
     watched_ = std::move(watched);
+    ForeignMetricsReader::Wanted wanted;
+    for (const Watched& row : watched_) {
+      const QosRule& rule = row.watch.row().rule;
+      if (!rule.url.empty()) wanted[rule.url].insert(rule.foreign_metric);
+    }
+    foreign_.set_wanted(std::move(wanted));
     release_ns_ = release_ns;
     path_ = settings.qos.file;
     detail_percent_ = settings.qos.detail_percent;
@@ -77,7 +85,13 @@ class QosPart final : public Part {
   }
 
   void fill(Snapshot& snapshot) const override {
-    for (const Watched& watched : watched_) snapshot.qos_rules.push_back(watched.watch.row());
+    for (const Watched& watched : watched_) {
+      const QosRow& row = watched.watch.row();
+      snapshot.qos_rules.push_back(row);
+      if (row.fault.empty()) continue;
+      snapshot.problems.push_back(
+          {"qos.rules." + row.rule.name, row.rule.url + ": " + row.fault, kForeignHelp});
+    }
     if (!file_fault_.empty()) snapshot.problems.push_back({"qos.file", file_fault_, kFileHelp});
   }
 
@@ -89,6 +103,9 @@ class QosPart final : public Part {
 
   static constexpr char kFileHelp[] =
       "nothing is demanded by it; write detail or stand-down and the reason, or remove the file";
+
+  static constexpr char kForeignHelp[] =
+      "the rule cannot be breached; start the program that serves the metrics, or correct the rule";
 
   void read_file() {
     std::string fault;
@@ -126,9 +143,11 @@ class QosPart final : public Part {
     for (Watched& watched : watched_) {
       QosWatch& watch = watched.watch;
       const auto before = watch.row().value;
-      const QosWatch::Change change =
-          watch.apply(read_qos_sample(watch.row().rule, *snapshot, families, watch.last_mono_ns()),
-                      now_mono_ns);
+      const QosWatch::Change change = watch.apply(
+          watch.row().rule.url.empty()
+              ? read_qos_sample(watch.row().rule, *snapshot, families, watch.last_mono_ns())
+              : read_foreign(watch),
+          now_mono_ns);
       if (change == QosWatch::Change::kBreached) begin_breach(watched, now_mono_ns);
       if (change == QosWatch::Change::kReleased) {
         log_info(kReleased, {{"rule", watch.row().rule.name}});
@@ -139,6 +158,20 @@ class QosPart final : public Part {
         if (watch.row().is_breached) begin_check(watch.row().rule);
       }
     }
+  }
+
+  // nullopt: nothing newer than the last.
+  std::optional<QosSample> read_foreign(QosWatch& watch) {
+    const std::shared_ptr<const ForeignMetrics> metrics = foreign_.get(watch.row().rule.url);
+    if (metrics == nullptr || metrics->mono_ns == watch.last_mono_ns()) return std::nullopt;
+    auto sample = metrics->fault.empty()
+                      ? read_foreign_sample(watch.row().rule, metrics->families, metrics->mono_ns)
+                      : Result<QosSample>(absl::UnavailableError(metrics->fault));
+    if (watch.set_fault(sample.ok() ? "" : std::string(sample.status().message()))) {
+      core_.changed = true;
+    }
+    if (!sample.ok()) return std::nullopt;
+    return *std::move(sample);
   }
 
   void begin_breach(Watched& watched, int64_t now_mono_ns) {
@@ -219,6 +252,7 @@ class QosPart final : public Part {
   std::string checked_;  // the rule that a measurement runs for; empty = none does
   int64_t next_file_mono_ns_ = 0;
   int64_t next_look_mono_ns_ = 0;
+  ForeignMetricsReader foreign_{core_.clock};
 };
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "daemon/base/http_get.h"
 #include "daemon/config/error_text.h"
 
 namespace gpuperf {
@@ -12,6 +13,10 @@ namespace {
 
 constexpr size_t kRuleNameMaxBytes = 64;
 constexpr size_t kRuleMaxBytes = 1000;
+constexpr std::string_view kOwnPrefix = "gpuperf_";
+constexpr std::string_view kOfUrl = " of http";
+constexpr std::string_view kNameCharacters =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_";
 constexpr int64_t kDefaultWindowNs = 2'000'000'000;
 constexpr int64_t kShortestWindowNs = 1'000'000'000;
 constexpr int64_t kLongestWindowNs = 600'000'000'000;
@@ -79,9 +84,21 @@ Status parse_metric(std::string_view text, QosRule& rule) {
     rule.quantile = row->quantile;
     text = trim(text.substr(space));
   }
+  if (!rule.url.empty()) {
+    if (text.empty() || text.find_first_not_of(std::string(kNameCharacters) + ":") != text.npos) {
+      return fault(quote_for_message(text) + " is no name of a metric");
+    }
+    rule.foreign_metric = text;
+    return absl::OkStatus();
+  }
   const auto names = list_names(metric_rows());
   const auto row = std::ranges::find(metric_rows(), text, &MetricRow::name);
   if (row == metric_rows().end()) {
+    if (!text.empty() && !text.starts_with(kOwnPrefix)) {
+      return fault("no metric " + quote_for_message(text) +
+                   "; of another program's, say where it is served: METRIC of "
+                   "http://127.0.0.1:8000/metrics > NUMBER");
+    }
     return fault("no metric " + quote_for_message(text) + "; " +
                  hint_for_unknown(text, names, "docs/metrics.md has all"));
   }
@@ -91,6 +108,7 @@ Status parse_metric(std::string_view text, QosRule& rule) {
 
 // Whether the metric can be read so.
 Status check_reading(const QosRule& rule) {
+  if (!rule.url.empty()) return absl::OkStatus();
   const MetricRow& metric = get_metric(rule.metric);
   const std::string name(metric.name);
   switch (metric.type) {
@@ -115,12 +133,23 @@ Status check_reading(const QosRule& rule) {
   return absl::OkStatus();
 }
 
+// Whether the metric can have such a label.
+Status check_label(const QosRule& rule, std::string_view label) {
+  if (!rule.url.empty()) {
+    if (!label.empty() && label.find_first_not_of(kNameCharacters) == label.npos) {
+      return absl::OkStatus();
+    }
+    return fault(quote_for_message(label) + " is no name of a label");
+  }
+  std::vector<std::string_view> known;
+  for (const MetricLabel row : get_metric(rule.metric).labels) known.push_back(get_label_name(row));
+  if (std::ranges::find(known, label) != known.end()) return absl::OkStatus();
+  return fault("no label " + quote_for_message(label) + "; " +
+               (known.empty() ? "the metric has none" : "its labels: " + join_names(known)));
+}
+
 // "phase=decode, function=llama*}"
 Status parse_labels(std::string_view& rest, QosRule& rule) {
-  std::vector<std::string_view> known;
-  for (const MetricLabel label : get_metric(rule.metric).labels) {
-    known.push_back(get_label_name(label));
-  }
   while (true) {
     const std::string_view pair = take_until(rest, ",}");
     if (rest.empty()) return fault("the { of the labels has no }");
@@ -128,10 +157,7 @@ Status parse_labels(std::string_view& rest, QosRule& rule) {
     rest.remove_prefix(1);
     const size_t equals = pair.find('=');
     const std::string_view label = trim(pair.substr(0, equals));
-    if (std::ranges::find(known, label) == known.end()) {
-      return fault("no label " + quote_for_message(label) + "; " +
-                   (known.empty() ? "the metric has none" : "its labels: " + join_names(known)));
-    }
+    RETURN_IF_ERROR(check_label(rule, label));
     if (equals == pair.npos) return fault("label " + quote_for_message(label) + " needs a value");
     std::string_view pattern = trim(pair.substr(equals + 1));
     if (pattern.size() >= 2 && pattern.front() == '"' && pattern.back() == '"') {
@@ -140,6 +166,32 @@ Status parse_labels(std::string_view& rest, QosRule& rule) {
     rule.labels.emplace_back(label, pattern);
     if (is_last) return absl::OkStatus();
   }
+}
+
+// "p99 gpuperf_step_seconds{phase=decode}"; what follows is left in `rest`.
+Status parse_reading(std::string_view& rest, QosRule& rule) {
+  std::string_view head = rest;
+  const size_t of = rest.find(kOfUrl);
+  if (of != rest.npos) {
+    head = rest.substr(0, of);
+    rest = trim(rest.substr(of + 3));
+    rule.url = take_until(rest, " <>");
+    const auto url = parse_http_url(rule.url);
+    if (!url.ok()) return url.status();
+  }
+  RETURN_IF_ERROR(parse_metric(take_until(head, rule.url.empty() ? "{<>:" : "{"), rule));
+  RETURN_IF_ERROR(check_reading(rule));
+  if (head.starts_with('{')) {
+    head.remove_prefix(1);
+    RETURN_IF_ERROR(parse_labels(head, rule));
+  }
+  if (rule.url.empty()) {
+    rest = head;
+  } else if (!trim(head).empty()) {
+    return fault("between the labels and of stands " + quote_for_message(trim(head)));
+  }
+  rest = trim(rest);
+  return absl::OkStatus();
 }
 
 // "2s"
@@ -193,13 +245,7 @@ Result<QosRule> parse_qos_rule(std::string_view name, std::string_view text) {
   if (text.size() > kRuleMaxBytes) return fault("a rule has at most 1,000 bytes");
   QosRule rule{.name = std::string(name), .text = std::string(text), .window_ns = kDefaultWindowNs};
   std::string_view rest = text;
-  RETURN_IF_ERROR(parse_metric(take_until(rest, "{<>:"), rule));
-  RETURN_IF_ERROR(check_reading(rule));
-  if (rest.starts_with('{')) {
-    rest.remove_prefix(1);
-    RETURN_IF_ERROR(parse_labels(rest, rule));
-    rest = trim(rest);
-  }
+  RETURN_IF_ERROR(parse_reading(rest, rule));
   if (!rest.starts_with('>') && !rest.starts_with('<')) {
     return fault("after the metric comes > or < and the limit");
   }

@@ -246,8 +246,8 @@ constexpr SettingRow kRows[] = {
      "(launch hooks), without a trap per call. Off: uprobes count them, as in all other processes.",
      Effect::kReload, SwitchSetting{[](Settings& s) -> bool& { return s.overhead.launch_hooks; }}},
     {"qos", "rules",
-     "Limits on gpuperf's own metrics, at most 32, and what to do while one is exceeded: freeze, "
-     "detail, stand-down, check (see above).",
+     "Limits on gpuperf's own metrics or other programs', at most 32, and what to do while one is "
+     "exceeded: freeze, detail, stand-down, check (see above).",
      Effect::kReload,
      MapSetting{[](Settings& s) -> std::map<std::string, std::string>& { return s.qos.rules; },
                 kQosRulesFormat, kQosRuleNamePattern, find_qos_rule_fault}},

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
 #include <string_view>
 
 #include "daemon/base/wildcard.h"
@@ -85,10 +86,53 @@ void add_series(const QosRule& rule, const ClientMetric& series, QosSample& samp
   }
 }
 
+using Reading = QosRule::Reading;
+using prometheus::MetricType;
+
+// What is to be written before a metric of the type; empty = it is right as it is.
+std::string_view find_reading_fault(Reading reading, MetricType type) {
+  switch (type) {
+    case MetricType::Gauge:
+      return reading == Reading::kValue ? "" : "a gauge: write no word before it";
+    case MetricType::Counter:
+      return reading == Reading::kRate ? "" : "a counter: write rate before it";
+    case MetricType::Histogram:
+      return reading == Reading::kValue ? "a histogram: write rate, mean or a quantile before it"
+                                        : "";
+    case MetricType::Untyped:
+      return reading == Reading::kValue || reading == Reading::kRate
+                 ? ""
+                 : "of no type: write rate or no word before it";
+    default:
+      return "of a type that cannot be read";
+  }
+}
+
+// Totals of several series have the same buckets.
+void add_buckets(const ClientMetric& series, std::vector<QosBucket>& buckets) {
+  for (const ClientMetric::Bucket& added : series.histogram.bucket) {
+    auto bucket = std::ranges::lower_bound(buckets, added.upper_bound, {}, &QosBucket::bound);
+    if (bucket == buckets.end() || bucket->bound != added.upper_bound) {
+      bucket = buckets.insert(bucket, {.bound = added.upper_bound});
+    }
+    bucket->count += added.cumulative_count;
+  }
+}
+
+void add_foreign(const QosRule& rule, MetricType type, const ClientMetric& series,
+                 QosSample& sample) {
+  if (rule.reading == Reading::kQuantile) return add_buckets(series, sample.buckets);
+  if (rule.reading != Reading::kRate) return add_series(rule, series, sample);
+  sample.sum += type == MetricType::Histogram ? static_cast<double>(series.histogram.sample_count)
+                : type == MetricType::Counter ? series.counter.value
+                                              : series.gauge.value;
+}
+
 }  // namespace
 
 bool needs_families(const QosRule& rule) {
-  return rule.metric != Metric::kStepDuration && rule.metric != Metric::kFunctionDuration;
+  return rule.url.empty() && rule.metric != Metric::kStepDuration &&
+         rule.metric != Metric::kFunctionDuration;
 }
 
 std::optional<QosSample> read_qos_sample(const QosRule& rule, const Snapshot& snapshot,
@@ -111,6 +155,32 @@ std::optional<QosSample> read_qos_sample(const QosRule& rule, const Snapshot& sn
   } else if (snapshot.functions != nullptr) {
     rule.metric == Metric::kStepDuration ? add_steps(rule, snapshot, sample)
                                          : add_calls(rule, snapshot, sample);
+  }
+  return sample;
+}
+
+Result<QosSample> read_foreign_sample(const QosRule& rule,
+                                      std::span<const prometheus::MetricFamily> families,
+                                      int64_t mono_ns) {
+  const auto family =
+      std::ranges::find(families, rule.foreign_metric, &prometheus::MetricFamily::name);
+  if (family == families.end()) {
+    return absl::NotFoundError("there is no metric " + rule.foreign_metric);
+  }
+  const std::string_view fault = find_reading_fault(rule.reading, family->type);
+  if (!fault.empty()) {
+    return absl::InvalidArgumentError(rule.foreign_metric + " is " + std::string(fault));
+  }
+  QosSample sample{.mono_ns = mono_ns};
+  bool is_any = false;
+  for (const ClientMetric& series : family->metric) {
+    const auto get = [&](std::string_view label) { return find_label(series, label); };
+    if (!matches(rule, get)) continue;
+    add_foreign(rule, family->type, series, sample);
+    is_any = true;
+  }
+  if (!is_any) {
+    return absl::NotFoundError("no series of " + rule.foreign_metric + " has such labels");
   }
   return sample;
 }

@@ -239,6 +239,7 @@ v1::QosRule to_proto(const QosRow& row, int64_t now_mono_ns) {
   }
   rule.set_breaches(row.breaches);
   rule.set_caused_by_gpuperf(row.is_ours);
+  rule.set_fault(to_valid_utf8(row.fault));
   return rule;
 }
 

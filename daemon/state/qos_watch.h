@@ -31,11 +31,14 @@ class QosWatch {
   int64_t last_mono_ns() const { return samples_.empty() ? 0 : samples_.back().mono_ns; }
   // Judges the window that ends with the sample; nullopt = there is none newer than the last.
   Change apply(std::optional<QosSample> sample, int64_t now_mono_ns);
+  // Why there is no sample of another program's metric; empty = there is one. Whether that is news.
+  bool set_fault(std::string fault);
   // The breach is gpuperf's own doing.
   void note_ours() { row_.is_ours = true; }
 
  private:
   void keep(QosSample sample);
+  bool began_anew(const QosSample& sample) const;
   std::optional<double> read() const;
   bool is_past(double value, double margin) const;
 

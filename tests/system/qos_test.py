@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Rules and a file by which gpuperf observes more or less: in force within two seconds, visible, released again."""
 
+import http.server
 import json
 import os
 import pathlib
 import subprocess
 import tempfile
+import threading
 import time
 import unittest
 import urllib.error
@@ -24,6 +26,41 @@ RULES = {"turn": "p99 gpuperf_step_seconds{function=turn} > 0.015: freeze, detai
 
 LAUNCHES = {"cuda_func_sym": {name: {"symbol": name, "may_throw": False} for name in ("cuLaunchKernel", "fake_launch")},
             "libraries": {"cuda_func_sym": [str(FAKES / "libcuda.so*")]}, "slow": {"default_threshold_ms": 0}}
+
+
+class Engine:
+    """Serves metrics as an engine does: requests whose first token takes `seconds`, one more for each time that they are read."""
+
+    def __init__(self):
+        self.seconds, self.answers, self.counts = 0.2, True, {0.1: 0, 0.25: 0, 1: 0}
+        engine = self
+
+        class Handler(http.server.BaseHTTPRequestHandler):
+            def do_GET(self):
+                self.send_response(200 if engine.answers else 503)
+                self.end_headers()
+                self.wfile.write(engine.render().encode())
+
+            def log_message(self, *_):
+                pass
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_address[1]}/metrics"
+
+    def render(self):
+        for bound in self.counts:
+            self.counts[bound] += 10 * (self.seconds <= bound)
+        rows = [f'vllm:ttft_seconds_bucket{{model_name="m",le="{bound}"}} {count}.0' for bound, count in self.counts.items()]
+        total = self.counts[1]
+        return "\n".join(["# TYPE vllm:ttft_seconds histogram", *rows, f'vllm:ttft_seconds_bucket{{model_name="m",le="+Inf"}} {total}.0',
+                          f'vllm:ttft_seconds_count{{model_name="m"}} {total}', "# TYPE vllm:waiting gauge", "vllm:waiting 5", ""])
+
+    def __enter__(self):
+        threading.Thread(target=self.server.serve_forever, daemon=True).start()
+        return self
+
+    def __exit__(self, *_):
+        self.server.shutdown()
+        self.server.server_close()
 
 
 def setUpModule():
@@ -175,6 +212,31 @@ class QosTest(unittest.TestCase):
         with post((runtime / "page-admin.token").read_text().strip()) as answer:
             self.assertEqual(answer.status, 200)
         self.assertEqual(self.read_demand(), ("stand_down", "autoscaler", 0))
+
+    def test_the_engines_own_metrics_are_limited(self):
+        engine = self.enterContext(Engine())
+        rules = {"ttft": f"p90 vllm:ttft_seconds{{model_name=m*}} of {engine.url} > 0.4: freeze, detail",
+                 "queue": f"vllm:waiting of {engine.url} > 50: freeze", "typo": f"vllm:wait of {engine.url} > 50: freeze",
+                 "wrong": f"rate vllm:waiting of {engine.url} > 50: freeze"}
+        self.start_daemon({"rules": rules, "detail_percent": 7})
+        engine.seconds = 0.2
+        wait_until("it is read", lambda: self.read_rules()["ttft"]["value"])
+        rules = self.read_rules()
+        self.assertAlmostEqual(rules["ttft"]["value"], 0.235, delta=0.001, msg="0.1 + 0.9 * (0.25 - 0.1)")
+        self.assertEqual((rules["queue"]["value"], rules["ttft"]["breached"]), (5, False))
+        self.assertEqual(rules["typo"]["fault"], "there is no metric vllm:wait")
+        self.assertIn({"subject": "qos.rules.wrong", "message": f"{engine.url}: vllm:waiting is a gauge: write no word before it"},
+                      [{key: row[key] for key in ("subject", "message")} for row in self.daemon.query("status")["problems"]])
+
+        engine.seconds = 0.5
+        took = self.wait_for_demand("detail", "rule ttft", 7)
+        print(f"in force after {took:.2f} s")
+        self.assertLess(took, 2 * SWITCH_SECONDS)
+        wait_until("the recorder is frozen", lambda: [row for row in self.daemon.query("trace", "list") if row["name"] == "rule ttft"])
+        engine.answers = False
+        wait_until("that is said", lambda: "503" in self.read_rules()["ttft"]["fault"])
+        self.wait_for_demand("none", "", 0)
+        self.assertIn("\nttft is not read: the answer is HTTP/1.0 503 ", self.daemon.ctl("overhead", "rules").stdout)
 
     def test_a_new_demand_ends_a_measurement(self):
         self.start_daemon({}, LAUNCHES)

@@ -85,6 +85,10 @@ TEST_F(CliControlTest, ShowsTheRulesAndHowTheyStand) {
             "queue   kept           -       -      0         0  -\n");
   rule.set_caused_by_gpuperf(true);
   EXPECT_THAT(run({"overhead", "rules"}).out, HasSubstr("breached by gpuperf"));
+  rule.set_fault("connect: Connection refused\x1b");
+  EXPECT_THAT(run({"overhead", "rules"}).out,
+              AllOf(HasSubstr("decode  not read"),
+                    HasSubstr("\ndecode is not read: connect: Connection refused\\x1b\n")));
   EXPECT_EQ(ordered_json::parse(run({"overhead", "rules", "-o", "json"}).out)[0], to_json(rule));
   EXPECT_EQ(run({"overhead", "rules", "--pid", "7"}).exit_code, 2);
 }

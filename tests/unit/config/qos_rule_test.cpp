@@ -52,10 +52,38 @@ TEST(QosRuleTest, ReadsTheShortestRulesOfEachTypeOfMetric) {
   EXPECT_EQ(parse_good_rule("rate gpuperf_step_seconds < 1: freeze").reading, Reading::kRate);
 }
 
+TEST(QosRuleTest, ReadsMetricsOfOtherPrograms) {
+  const std::string text =
+      "p99 vllm:ttft{model_name=m*, a=b} of http://[::1]:8000/metrics > 2 over 10s: freeze";
+  EXPECT_EQ(parse_good_rule(text), (QosRule{.name = "name",
+                                            .text = text,
+                                            .foreign_metric = "vllm:ttft",
+                                            .url = "http://[::1]:8000/metrics",
+                                            .labels = {{"model_name", "m*"}, {"a", "b"}},
+                                            .reading = Reading::kQuantile,
+                                            .quantile = 0.99,
+                                            .is_upper = true,
+                                            .limit = 2,
+                                            .window_ns = 10'000'000'000,
+                                            .freezes = true}));
+  const QosRule gauge = parse_good_rule("queue of http://localhost:1/>8:detail");
+  EXPECT_EQ(gauge.foreign_metric, "queue");
+  EXPECT_EQ(gauge.url, "http://localhost:1/");
+  EXPECT_EQ(gauge.limit, 8);
+}
+
 TEST(QosRuleTest, SaysWhatIsWrongAndWhatIsPossible) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "no metric \"\""},
       {"p98 gpuperf_step_seconds > 1: freeze", "rate, mean, p50, p90, p95 and p99"},
+      {"vllm:ttft > 1: freeze", "no metric \"vllm\"; of another program's, say where"},
+      {"p99 a of https://h:1/m > 1: freeze", "does not begin with http://"},
+      {"p99 a of http://engine:1/m > 1: freeze", "must be an IP address or localhost"},
+      {"p99 a of http://127.0.0.1/m > 1: freeze", "no port"},
+      {"p99 a{b=c} d of http://127.0.0.1:1/m > 1: freeze", "between the labels and of stands"},
+      {"p99 a-b of http://127.0.0.1:1/m > 1: freeze", "\"a-b\" is no name of a metric"},
+      {"p99 a{b-c=d} of http://127.0.0.1:1/m > 1: freeze", "\"b-c\" is no name of a label"},
+      {"p99 a of http://127.0.0.1:1/m: freeze", "comes > or < and the limit"},
       {"p99 gpuperf_step_second > 1: freeze", "did you mean \"gpuperf_step_seconds\"?"},
       {"gpuperf_step_seconds > 1: freeze", "write rate, mean or a quantile before it"},
       {"p99 gpuperf_kernel_duration_seconds > 1: freeze", "of others write mean or rate"},
@@ -92,7 +120,9 @@ TEST(QosRuleTest, TakesNamesThatAreLabelsEverywhere) {
   for (const std::string& name : {std::string(), std::string(65, 'a'), std::string("a b")}) {
     EXPECT_FALSE(parse_qos_rule(name, text).ok()) << name;
   }
-  EXPECT_EQ(find_qos_rule_fault("a", "x"), "a: no metric \"x\"; docs/metrics.md has all");
+  EXPECT_EQ(find_qos_rule_fault("a", "x"),
+            "a: no metric \"x\"; of another program's, say where it is served: METRIC of "
+            "http://127.0.0.1:8000/metrics > NUMBER");
   EXPECT_EQ(find_qos_rule_fault("a", text), std::nullopt);
   EXPECT_THAT(*find_qos_rule_fault("a", text + std::string(1'000, ' ')), HasSubstr("1,000 bytes"));
 }

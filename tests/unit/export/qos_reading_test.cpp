@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "daemon/export/metrics_parser.h"
 #include "daemon/export/prometheus.h"
 #include "tests/unit/export/snapshot_builder.h"
 
@@ -91,6 +92,73 @@ TEST_F(QosReadingTest, OfSeveralGaugesTheOneNearestToTheLimitOrFurthestPastItCou
   EXPECT_EQ(read(Metric::kStepStalled, Reading::kValue, {}, /*is_upper=*/false)->value, 2);
   EXPECT_EQ(read(Metric::kStepStalled, Reading::kValue, {{"where", "in_step"}})->value, 2);
   EXPECT_EQ(read(Metric::kGpuTemperature, Reading::kValue, {})->value, std::nullopt);
+}
+
+class ForeignReadingTest : public ::testing::Test {
+ protected:
+  static Result<QosSample> read(const std::string& metric, Reading reading, Labels labels = {},
+                                bool is_upper = true) {
+    const auto families = parse_metrics(R"(
+# TYPE running gauge
+running{engine="0"} 3
+running{engine="1"} 5
+# TYPE tokens_total counter
+tokens_total{engine="0"} 100
+tokens_total{engine="1"} 50.5
+# TYPE ttft histogram
+ttft_bucket{engine="0",le="0.5"} 2
+ttft_bucket{engine="0",le="+Inf"} 3
+ttft_count{engine="0"} 3
+ttft_sum{engine="0"} 1.5
+ttft_bucket{engine="1",le="0.5"} 1
+ttft_bucket{engine="1",le="+Inf"} 1
+ttft_count{engine="1"} 1
+ttft_sum{engine="1"} 0.1
+bare 7
+)",
+                                        {"running", "tokens_total", "ttft", "bare"});
+    EXPECT_TRUE(families.ok());
+    return read_foreign_sample({.name = "rule",
+                                .text = "",
+                                .foreign_metric = metric,
+                                .url = "http://127.0.0.1:1/",
+                                .labels = std::move(labels),
+                                .reading = reading,
+                                .is_upper = is_upper},
+                               *families, 7);
+  }
+};
+
+TEST_F(ForeignReadingTest, EachTypeIsReadAsOurs) {
+  EXPECT_EQ(read("running", Reading::kValue)->value, 5);
+  EXPECT_EQ(read("running", Reading::kValue, {}, false)->value, 3);
+  EXPECT_EQ(read("running", Reading::kValue, {{"engine", "0"}})->value, 3);
+  EXPECT_EQ(read("bare", Reading::kValue)->value, 7);
+  EXPECT_EQ(read("bare", Reading::kRate)->sum, 7);
+  EXPECT_DOUBLE_EQ(read("tokens_total", Reading::kRate)->sum, 150.5);
+  EXPECT_DOUBLE_EQ(read("ttft", Reading::kRate)->sum, 4);
+  const auto mean = read("ttft", Reading::kMean);
+  EXPECT_DOUBLE_EQ(mean->sum, 1.6);
+  EXPECT_EQ(mean->count, 4u);
+  const auto quantile = read("ttft", Reading::kQuantile);
+  ASSERT_EQ(quantile->buckets.size(), 2u);
+  EXPECT_EQ(quantile->buckets[0].count, 3u);
+  EXPECT_EQ(quantile->buckets[1].count, 4u);
+  EXPECT_EQ(quantile->mono_ns, 7);
+}
+
+TEST_F(ForeignReadingTest, SaysWhyAMetricIsNotRead) {
+  EXPECT_EQ(read("running", Reading::kRate).status().message(),
+            "running is a gauge: write no word before it");
+  EXPECT_EQ(read("tokens_total", Reading::kMean).status().message(),
+            "tokens_total is a counter: write rate before it");
+  EXPECT_EQ(read("ttft", Reading::kValue).status().message(),
+            "ttft is a histogram: write rate, mean or a quantile before it");
+  EXPECT_EQ(read("bare", Reading::kQuantile).status().message(),
+            "bare is of no type: write rate or no word before it");
+  EXPECT_EQ(read("none", Reading::kValue).status().message(), "there is no metric none");
+  EXPECT_EQ(read("running", Reading::kValue, {{"engine", "2"}}).status().message(),
+            "no series of running has such labels");
 }
 
 }  // namespace

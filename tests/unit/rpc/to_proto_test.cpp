@@ -339,7 +339,7 @@ TEST(ToProtoTest, ShowsRulesAndWhatTheyDemand) {
                          .since_mono_ns = 600,
                          .breaches = 3,
                          .is_ours = true},
-                        {.rule = {.name = "b"}}};
+                        {.rule = {.name = "b"}, .fault = "connect: refused"}};
 
   expect_message(to_proto(snapshot, DropCounters(), 1'000), R"(
       mechanism: "none" probes {} sessions {}
@@ -348,7 +348,7 @@ TEST(ToProtoTest, ShowsRulesAndWhatTheyDemand) {
       overhead_demand: OVERHEAD_DEMAND_DETAIL overhead_demand_percent: 2.5 overhead_demand_reason: "rule a"
       qos_rules { name: "a" text: "p99 x > 2: detail" value: 2.5 limit: 2 breached: true age_ns: 400 breaches: 3
                   caused_by_gpuperf: true }
-      qos_rules { name: "b" })");
+      qos_rules { name: "b" fault: "connect: refused" })");
 }
 
 TEST(ToProtoTest, ShowsWhatMeasuringOverheadFound) {

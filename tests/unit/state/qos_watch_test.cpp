@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <optional>
 
 namespace gpuperf {
@@ -149,6 +150,49 @@ TEST_F(QosWatchTest, ReadsTheRateOfAHistogramByItsObservations) {
   QosWatch watch(rule, kReleaseNs);
   run(watch, 10, 0.5);
   EXPECT_DOUBLE_EQ(*watch.row().value, 20);
+}
+
+TEST_F(QosWatchTest, OfAnotherProgramsHistogramQuantilesAreInterpolatedOfWhatCame) {
+  QosRule rule = make_rule(Reading::kQuantile);
+  rule.url = "http://127.0.0.1:1/";
+  rule.quantile = 0.5;
+  rule.limit = 1e9;
+  QosWatch watch(rule, kReleaseNs);
+  const double infinite = std::numeric_limits<double>::infinity();
+  const auto read = [&](uint64_t to_1, uint64_t to_2, uint64_t all) {
+    totals_.buckets = {{1, to_1}, {2, to_2}, {infinite, all}};
+    return tick(watch);
+  };
+  // 1,000 fast ones before, which do not count.
+  for (int i = 0; i < 5; ++i) read(1'000, 1'000, 1'000);
+  EXPECT_EQ(watch.row().value, std::nullopt) << "none came";
+  for (int i = 0; i < 5; ++i) read(1'010, 1'050, 1'060);
+  EXPECT_EQ(watch.row().value, std::nullopt) << "none in the last 2 s";
+  read(1'010, 1'050, 1'060);
+  read(1'020, 1'060, 1'070);
+  EXPECT_DOUBLE_EQ(*watch.row().value, 0.5) << "10 of 10 up to 1";
+  for (int i = 0; i < 5; ++i) read(1'020, 1'060, 1'070);
+  read(1'030, 1'100, 1'110);
+  EXPECT_DOUBLE_EQ(*watch.row().value, 1 + 10.0 / 30) << "the 20th of 40: 10 up to 1, 30 to 2";
+  for (int i = 0; i < 5; ++i) read(1'030, 1'100, 1'110);
+  read(1'030, 1'100, 1'120);
+  EXPECT_DOUBLE_EQ(*watch.row().value, 2) << "beyond the last bound";
+
+  read(3, 3, 3);
+  EXPECT_EQ(watch.row().value, std::nullopt) << "it has started again";
+  for (int i = 0; i < 4; ++i) read(13, 13, 13);
+  EXPECT_DOUBLE_EQ(*watch.row().value, 0.5);
+}
+
+TEST_F(QosWatchTest, ATotalThatFallsBeginsAnew) {
+  QosWatch watch(make_rule(Reading::kRate), kReleaseNs);
+  run(watch, 10, 0.5);
+  EXPECT_DOUBLE_EQ(*watch.row().value, 10);
+  totals_.sum = 0;
+  for (int i = 0; i < 4; ++i) tick(watch);
+  EXPECT_GE(watch.row().value.value_or(0), 0);
+  tick(watch);
+  EXPECT_DOUBLE_EQ(*watch.row().value, 0);
 }
 
 TEST_F(QosWatchTest, AGaugeMustBePastTheLimitThroughoutTheWindow) {
