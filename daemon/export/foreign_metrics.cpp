@@ -1,5 +1,6 @@
 #include "daemon/export/foreign_metrics.h"
 
+#include <iterator>
 #include <utility>
 
 #include "daemon/base/http_get.h"
@@ -12,7 +13,9 @@ void ForeignMetricsReader::set_wanted(Wanted wanted) {
   {
     const MutexLock lock(mutex_);
     wanted_ = std::move(wanted);
-    std::erase_if(found_, [&](const auto& found) { return !wanted_.contains(found.first); });
+    for (auto found = found_.begin(); found != found_.end();) {
+      found = wanted_.contains(found->first) ? std::next(found) : found_.erase(found);
+    }
     changed_.notify_all();
   }
   if (is_any && !thread_.joinable()) thread_ = std::thread([this] { run(); });

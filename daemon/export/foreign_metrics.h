@@ -1,6 +1,5 @@
 #pragma once
 
-#include <absl/base/thread_annotations.h>
 #include <prometheus/metric_family.h>
 
 #include <chrono>

@@ -1,6 +1,6 @@
 #include "daemon/rpc/explain_capture.h"
 
-#include <fmt/format.h>
+#include <spdlog/fmt/fmt.h>
 
 #include <algorithm>
 #include <array>
