@@ -149,7 +149,10 @@ void declare_why(CLI::App& app, Invocation& invocation) {
       ->type_name("ID")
       ->check(make_whole_number_check(1, UINT64_MAX))
       ->excludes(length)
-      ->excludes(since);
+      ->excludes(since)
+      ->excludes(app.get_option("--pid"))
+      ->excludes(app.get_option("--container"))
+      ->excludes(app.get_option("--pod"));
   app.add_option("--limit", invocation.options.limit,
                  "Findings of each process; default: 3, with -o json all")
       ->check(make_whole_number_check(1, 1000));

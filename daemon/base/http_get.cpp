@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <strings.h>
 #include <sys/socket.h>
 
 #include <spdlog/fmt/fmt.h>
@@ -108,6 +109,21 @@ Result<std::string> receive_all(const Fd& socket, size_t max_bytes,
   }
 }
 
+// The value of a header among `lines`; empty = there is none.
+std::string find_header(std::string_view lines, std::string_view name) {
+  while (!lines.empty()) {
+    const std::string_view line = lines.substr(0, lines.find("\r\n"));
+    lines.remove_prefix(std::min(line.size() + 2, lines.size()));
+    const bool is_it = line.size() > name.size() && line[name.size()] == ':' &&
+                       strncasecmp(line.data(), name.data(), name.size()) == 0;
+    if (!is_it) continue;
+    const std::string_view value = line.substr(name.size() + 1);
+    return std::string(value.substr(std::min(value.find_first_not_of(' '), value.size())));
+  }
+  return "";
+}
+
+// A program that ends while it answers leaves half of it: half a number is another one.
 Result<std::string> take_body(std::string answer) {
   const size_t end = answer.find(kEndOfHeaders);
   const std::string_view line = std::string_view(answer).substr(0, answer.find("\r\n"));
@@ -117,7 +133,17 @@ Result<std::string> take_body(std::string answer) {
   if (line.substr(std::min<size_t>(8, line.size()), 4) != " 200") {
     return absl::UnavailableError("the answer is " + std::string(line.substr(0, 100)));
   }
-  return answer.substr(end + kEndOfHeaders.size());
+  const std::string_view headers = std::string_view(answer).substr(0, end);
+  if (!find_header(headers, "Transfer-Encoding").empty()) {
+    return absl::UnavailableError("the answer comes in chunks, which HTTP/1.0 does not have");
+  }
+  std::string body = answer.substr(end + kEndOfHeaders.size());
+  const std::string length = find_header(headers, "Content-Length");
+  if (!length.empty() && length != std::to_string(body.size())) {
+    return absl::UnavailableError(
+        fmt::format("the answer has {} of {} bytes", body.size(), length.substr(0, 20)));
+  }
+  return body;
 }
 
 }  // namespace

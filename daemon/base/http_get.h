@@ -23,7 +23,7 @@ Result<HttpUrl> parse_http_url(std::string_view text);
 
 // The body that a GET gets, by HTTP/1.0, so that it comes in one piece. DEADLINE_EXCEEDED: it was
 // not complete within `timeout`, however it arrived; OUT_OF_RANGE: it has more than `max_bytes`,
-// headers included; UNAVAILABLE: no answer, or none of status 200.
+// headers included; UNAVAILABLE: no answer, half of one, or none of status 200.
 Result<std::string> get_over_http(const HttpUrl& url, std::chrono::milliseconds timeout,
                                   size_t max_bytes);
 

@@ -8,18 +8,25 @@
 
 namespace gpuperf {
 
+ForeignMetricsReader::~ForeignMetricsReader() {
+  {
+    const MutexLock lock(mutex_);
+    stopping_ = true;
+  }
+  changed_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
 void ForeignMetricsReader::set_wanted(Wanted wanted) {
-  const bool is_any = !wanted.empty();
+  const bool is_first = !wanted.empty() && !thread_.joinable();
   {
     const MutexLock lock(mutex_);
     wanted_ = std::move(wanted);
     for (auto found = found_.begin(); found != found_.end();) {
       found = wanted_.contains(found->first) ? std::next(found) : found_.erase(found);
     }
-    changed_.notify_all();
   }
-  if (is_any && !thread_.joinable()) thread_ = std::thread([this] { run(); });
-  if (!is_any && thread_.joinable()) thread_.join();
+  if (is_first) thread_ = std::thread([this] { run(); });
 }
 
 std::shared_ptr<const ForeignMetrics> ForeignMetricsReader::get(const std::string& url) const {
@@ -44,17 +51,17 @@ ForeignMetrics ForeignMetricsReader::read(const std::string& url, const MetricNa
 
 void ForeignMetricsReader::run() {
   MutexLock lock(mutex_);
-  while (!wanted_.empty()) {
+  while (!stopping_) {
     const auto next = std::chrono::steady_clock::now() + kPeriod;
     const Wanted wanted = wanted_;
     for (const auto& [url, names] : wanted) {
       lock.unlock();
       auto metrics = std::make_shared<const ForeignMetrics>(read(url, names));
       lock.lock();
-      if (wanted_.empty()) return;
+      if (stopping_) return;
       if (wanted_.contains(url)) found_[url] = std::move(metrics);
     }
-    while (!wanted_.empty() && changed_.wait_until(lock, next)) continue;
+    while (!stopping_ && changed_.wait_until(lock, next)) continue;
   }
 }
 

@@ -25,7 +25,8 @@ struct ForeignMetrics {
 };
 
 // Reads metrics of other programs, such as serving engines, for the rules about them: each URL once
-// a second, on a thread of its own, which runs while there are any.
+// a second, on a thread of its own, which
+// begins with the first.
 //
 // Thread: loop. Bounds: kMaxBytes of each answer, of which only the series asked for are kept
 // (metrics_parser.h); kTimeout for each.
@@ -38,11 +39,10 @@ class ForeignMetricsReader {
   using Wanted = std::map<std::string, MetricNames>;  // by URL
 
   explicit ForeignMetricsReader(const Clock& clock) : clock_(clock) {}
-  ~ForeignMetricsReader() { set_wanted({}); }
+  ~ForeignMetricsReader();  // may wait for kTimeout
   ForeignMetricsReader(const ForeignMetricsReader&) = delete;
   ForeignMetricsReader& operator=(const ForeignMetricsReader&) = delete;
 
-  // May wait for kTimeout if nothing is wanted any more.
   void set_wanted(Wanted wanted);
   // Null = it was not read yet, or is not wanted.
   std::shared_ptr<const ForeignMetrics> get(const std::string& url) const;
@@ -55,6 +55,7 @@ class ForeignMetricsReader {
   mutable Mutex mutex_;
   ConditionVariable changed_;
   Wanted wanted_ ABSL_GUARDED_BY(mutex_);
+  bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::map<std::string, std::shared_ptr<const ForeignMetrics>> found_ ABSL_GUARDED_BY(mutex_);
   std::thread thread_;
 };

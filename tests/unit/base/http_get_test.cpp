@@ -82,7 +82,7 @@ TEST(HttpGetTest, ReadsUrls) {
 
 TEST(HttpGetTest, TakesTheBodyHoweverItComes) {
   OneAnswer server([](int fd) {
-    for (const char c : std::string("HTTP/1.1 200 OK\r\nServer: x\r\n\r\nup 1\n")) {
+    for (const char c : std::string("HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nup 1\n")) {
       write_text(fd, std::string(1, c));
     }
   });
@@ -97,6 +97,13 @@ TEST(HttpGetTest, SaysWhyThereIsNone) {
   EXPECT_EQ(missing.get().status().message(), "the answer is HTTP/1.1 404 Not Found");
   OneAnswer other([](int fd) { write_text(fd, "SSH-2.0\r\n\r\n"); });
   EXPECT_EQ(other.get().status().message(), "the answer is not one of HTTP/1");
+  OneAnswer half(
+      [](int fd) { write_text(fd, "HTTP/1.1 200 OK\r\nX: 1\r\ncontent-length:  9\r\n\r\nup 12"); });
+  EXPECT_EQ(half.get().status().message(), "the answer has 5 of 9 bytes");
+  OneAnswer chunks([](int fd) {
+    write_text(fd, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nup 1\n\r\n0\r\n\r\n");
+  });
+  EXPECT_THAT(std::string(chunks.get().status().message()), HasSubstr("comes in chunks"));
   HttpUrl nobody{.address = {"127.0.0.1", 0}};
   { ASSERT_TRUE(listen_on(nobody.address, 1).ok()); }
   EXPECT_EQ(get_over_http(nobody, 1s, kMaxBytes).status().message(), "connect: Connection refused");

@@ -188,6 +188,20 @@ Capture 7, 5.00 s. Again: gpuperfctl why --capture 7 --step 17; everything: gpup
                             daemon_.answers.step.step().start_unix_ns())));
 }
 
+TEST_F(CliWhyStepTest, AStepHasItsProcessAndItsTime) {
+  for (const std::vector<std::string>& flags :
+       std::vector<std::vector<std::string>>{{"--pid", "7"},
+                                             {"--pod", "a"},
+                                             {"--container", "c"},
+                                             {"--since", "1s"},
+                                             {"--for", "1s"}}) {
+    std::vector<std::string> words = {"why", "--step", "17"};
+    words.insert(words.end(), flags.begin(), flags.end());
+    EXPECT_EQ(run(words).exit_code, 2) << flags[0];
+  }
+  EXPECT_THAT(daemon_.requests(), IsEmpty());
+}
+
 TEST_F(CliWhyStepTest, AStepOfACaptureNeedsNoRecorder) {
   daemon_.answers.recorder.set_span_ns(1);
   EXPECT_EQ(run({"why", "--capture", "7", "--step", "17"}).exit_code, 0);
