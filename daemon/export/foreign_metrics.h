@@ -25,8 +25,7 @@ struct ForeignMetrics {
 };
 
 // Reads metrics of other programs, such as serving engines, for the rules about them: each URL once
-// a second, on a thread of its own, which
-// begins with the first.
+// a second, on a thread of its own, which begins with the first.
 //
 // Thread: loop. Bounds: kMaxBytes of each answer, of which only the series asked for are kept
 // (metrics_parser.h); kTimeout for each.
