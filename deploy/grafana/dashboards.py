@@ -134,6 +134,14 @@ ON_HOST = [
               (total("function, phase", "gpuperf_step_tokens_total", HOST), "{{function}} {{phase}}")),
         lines("Processes that hang", "short", 6, "In a step, or in training between steps, for 10 times the p99.",
               (f"sum by (instance, where) (gpuperf_step_stalled_processes{{{HOST}}})", "{{instance}} {{where}}"))]),
+    ("Requests of inference servers", 8, [
+        lines("Time to the first part", "s", 8, "From the last byte of a request until the first part of the answer: of a stream, the time to the first token. Needs requests.enabled. gpuperfctl requests list --slow names the step that clients waited for.",
+              *((quantile(q, "instance", "gpuperf_request_first_write_seconds", HOST), f"{{{{instance}}}} p{q * 100:.0f}") for q in (0.5, 0.99))),
+        lines("Time from part to part", "s", 8, "Of a stream, the time between tokens.",
+              *((quantile(q, "instance", "gpuperf_request_gap_seconds", HOST), f"{{{{instance}}}} p{q * 100:.0f}") for q in (0.5, 0.99))),
+        lines("Requests", "cps", 8, "Answers begun per second, and requests whose client waited for 10 times the median.",
+              (total("instance", "gpuperf_request_first_write_seconds_count", HOST), "{{instance}}"),
+              (total("instance", "gpuperf_slow_requests_total", HOST), "{{instance}} slow"))]),
     ("Pods and processes", 8, [table(
         "Pods and processes", 24, "Most time in calls first. threads: average number of threads in calls. oldest: age of the oldest call in flight. Click a name for details.", ("instance", "namespace", "pod", "comm"), {
             "threads": ("short", total("instance, namespace, pod, comm", SECONDS, HOST)),

@@ -31,6 +31,7 @@ def make_config(folder):
             "nccl_func_sym": DEPLOY["nccl_func_sym"],
             "custom_sym": {name: name for name in ("slow_sleep", "park_inner", "busy_tight", "busy_rare")}
             | {"slow_spin": {"symbol": "slow_spin", "role": "step", "args": [{"name": "tokens", "arg": 0, "type": "i32"}]}},
+            "requests": {"enabled": True},  # those of Prometheus, which runs in the session of the processes with steps
             "libraries": {"cuda_func_sym": [f"{STANDINS}/libcudart.so*", f"{FAKES}/libcuda.so*"],
                           "cublas_func_sym": [f"{STANDINS}/libcublas.so*"],
                           "nccl_func_sym": [f"{FAKES.parent / 'nccl'}/libnccl.so*"],

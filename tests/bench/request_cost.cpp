@@ -1,0 +1,167 @@
+// What seeing requests adds to a write of 14 bytes to a TCP connection of this host and the read of
+// them: without gpuperf; `others`, in a session that is not followed; `followed`, where each write
+// is a part of a response that is told, and each read is looked at.
+//
+// usage: request_cost [ROUNDS]     root; a round takes two seconds
+// All in one process, on one CPU, in turns; the programs are loaded anew in each round. A figure is
+// the median of the rounds, what is added the median of the rounds' own differences, with the
+// middle half of them.
+
+#include <arpa/inet.h>
+#include <bpf/libbpf.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "daemon/base/fd.h"
+#include "daemon/probe/attach/programs.h"
+
+namespace gpuperf::bench {
+namespace {
+
+constexpr int kWrites = 1'000;  // of a slice: their records fit into the ring
+constexpr int kSlices = 50;     // of each way in a round
+constexpr std::string_view kRequest = "GET / HTTP/1.1\r\n\r\n";
+constexpr std::string_view kHead = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
+constexpr std::string_view kPart = "9\r\ndata: a\n\n\r\n";
+
+double now_ns() {
+  timespec time{};
+  (void)clock_gettime(CLOCK_MONOTONIC, &time);  // cannot fail
+  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
+}
+
+void pin_here() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(sched_getcpu(), &set);
+  (void)sched_setaffinity(0, sizeof set, &set);  // a CPU we are on
+}
+
+// Both ends of a connection. What fails ends the benchmark.
+class Connection {
+ public:
+  Connection() {
+    const Fd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t bytes = sizeof address;
+    auto* const any = reinterpret_cast<sockaddr*>(&address);
+    client_ = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    if (bind(listening.get(), any, bytes) != 0 || listen(listening.get(), 1) != 0 ||
+        getsockname(listening.get(), any, &bytes) != 0 || connect(client_.get(), any, bytes) != 0) {
+      std::abort();
+    }
+    server_ = Fd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    const int on = 1;
+    (void)setsockopt(server_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+    pass(client_, server_, kRequest);
+    pass(server_, client_, kHead);
+  }
+  // Nanoseconds per write and its read.
+  double measure() {
+    const double start_ns = now_ns();
+    for (int i = 0; i < kWrites; ++i) pass(server_, client_, kPart);
+    return (now_ns() - start_ns) / kWrites;
+  }
+
+ private:
+  static void pass(const Fd& from, const Fd& to, std::string_view text) {
+    char received[256];
+    if (write(from.get(), text.data(), text.size()) != static_cast<ssize_t>(text.size()) ||
+        read(to.get(), received, sizeof received) != static_cast<ssize_t>(text.size())) {
+      std::abort();
+    }
+  }
+
+  Fd client_, server_;
+};
+
+double get_quantile(std::vector<double> values, double share) {
+  std::ranges::sort(values);
+  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+using Drain = std::unique_ptr<ring_buffer, decltype(&ring_buffer__free)>;
+
+Drain make_drain(const Programs& programs, uint64_t& parts) {
+  const auto count = [](void* context, void*, size_t) {
+    ++*static_cast<uint64_t*>(context);
+    return 0;
+  };
+  return Drain(ring_buffer__new(programs.map_fd("report_ring"), count, &parts, nullptr),
+               &ring_buffer__free);
+}
+
+using Samples = std::map<std::string, std::vector<double>>;
+
+// One round's figure of each way.
+Status run_round(Samples& samples) {
+  Samples slices;
+  Connection bare;
+  for (int i = 0; i < kSlices; ++i) slices["bare"].push_back(bare.measure());
+  ASSIGN_OR_RETURN(
+      const auto programs,
+      Programs::load(Mechanism::kPerf, {.functions = 2, .cells = 16, .follow_requests = true}));
+  const auto session = static_cast<uint32_t>(getsid(0));
+  Connection other;  // before its session is followed
+  if (!programs->set_request_session(session, true)) return absl::InternalError("no such map");
+  Connection followed;
+  uint64_t parts = 0;
+  const Drain drain = make_drain(*programs, parts);
+  if (drain == nullptr) return absl::InternalError("the ring cannot be read");
+  (void)ring_buffer__consume(drain.get());
+  parts = 0;
+  for (int i = 0; i < kSlices; ++i) {
+    (void)programs->set_request_session(session, false);
+    slices["others"].push_back(other.measure());
+    (void)programs->set_request_session(session, true);
+    slices["followed"].push_back(followed.measure());
+    (void)ring_buffer__consume(drain.get());
+  }
+  if (parts != uint64_t{kSlices} * kWrites) {
+    return absl::InternalError(std::to_string(parts) + " parts were told, not each");
+  }
+  for (const auto& [way, values] : slices) samples[way].push_back(get_quantile(values, 0.5));
+  return absl::OkStatus();
+}
+
+int run(int rounds) {
+  pin_here();
+  Samples samples;
+  for (int round = 0; round < rounds; ++round) {
+    if (const Status status = run_round(samples); !status.ok()) {
+      std::printf("not measured: %s\n", std::string(status.message()).c_str());
+      return 1;
+    }
+  }
+  const std::vector<double>& bare_ns = samples["bare"];
+  for (const auto& [way, values] : samples) {
+    std::vector<double> more_ns;
+    for (size_t i = 0; i < values.size(); ++i) more_ns.push_back(values[i] - bare_ns[i]);
+    std::printf("%-10s %6.0f ns, %5.0f ns more (%.0f to %.0f)\n", way.c_str(),
+                get_quantile(values, 0.5), get_quantile(more_ns, 0.5), get_quantile(more_ns, 0.25),
+                get_quantile(more_ns, 0.75));
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace gpuperf::bench
+
+int main(int count, char** words) {
+  return gpuperf::bench::run(count > 1 ? std::atoi(words[1]) : 20);
+}
