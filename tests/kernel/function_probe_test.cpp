@@ -67,7 +67,13 @@ TEST_P(FunctionProbeTest, ReportsAProcessThatReachesAFunctionsLimitWithinASecond
 TEST_P(FunctionProbeTest, AddsUpWhatCallsCostTheirThread) {
   probe(0, target_plain);
   programs_->set_call_cost(0, 700, 0);
-  std::thread([] { (void)target_plain(0); }).join();  // it has gone
+  pid_t other = 0;
+  std::thread([&other] {
+    other = gettid();
+    (void)target_plain(0);
+  }).join();
+  // Joined is before gone: the kernel still has the thread for a moment.
+  while (tgkill(getpid(), other, 0) == 0) std::this_thread::yield();
   for (int i = 0; i < 5; ++i) (void)target_plain(i);
 
   ThreadCostReader reader(*programs_, "list_thread_costs");
