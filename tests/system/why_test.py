@@ -62,11 +62,11 @@ class WhyTest(unittest.TestCase):
         capture = self.capture(lambda: truth.update(self.workload.do(f"idle {cause} {duration_ms} {times}")))
         return self.explain(capture), truth["planted_ns"], capture
 
-    def assert_near(self, process, measured_ns, truth_ns, tolerance=0.05):
-        """Within 5 %, or 10 % where ticks tell, of which there are 250 a second; the program measures its wall time, which on a busy machine holds waits for a CPU."""
-        no_cpu_ns = sum(part["time_ns"] for part in process["parts"] if part["cause"] == "no_cpu")
+    def assert_near(self, process, measured_ns, truth_ns, tolerance=0.05, more=("no_cpu",)):
+        """Within 5 %, or 10 % where ticks tell, of which there are 250 a second; the program measures its wall time, which holds `more`: on a busy machine waits for a CPU."""
+        more_ns = sum(part["time_ns"] for part in process["parts"] if part["cause"] in more)
         self.assertLess(measured_ns, (1 + tolerance) * truth_ns, json.dumps(process, indent=1))
-        self.assertGreater(measured_ns, (1 - tolerance) * truth_ns - no_cpu_ns, json.dumps(process, indent=1))
+        self.assertGreater(measured_ns, (1 - tolerance) * truth_ns - more_ns, json.dumps(process, indent=1))
 
     def find_first(self, process):
         """The first line; but for what a busy machine adds: waits for a CPU, and for the command that ends the capture."""
@@ -177,7 +177,7 @@ class WhyTest(unittest.TestCase):
         waits = [finding for finding in process["findings"]
                  if finding["text"].startswith("waiting for Python's global interpreter lock (GIL) in ")]
         self.assertIn(first, waits, json.dumps(process, indent=1))
-        self.assert_near(process, sum(finding["time_ns"] for finding in waits), truth_ns)
+        self.assert_near(process, sum(finding["time_ns"] for finding in waits), truth_ns, more=("no_cpu", "host_computing", "launching"))
 
     def test_the_longest_step_is_compared_with_the_others(self):
         truth = {}
