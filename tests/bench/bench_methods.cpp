@@ -1,4 +1,5 @@
 #include "tests/bench/bench_methods.h"
+#include "tests/bench/timing.h"
 
 #include <bpf/bpf.h>
 #include <dlfcn.h>
@@ -161,14 +162,9 @@ constexpr Method kMethods[] = {
 std::span<const Method> methods() { return kMethods; }
 
 double measure_ns_per_call(const Target& target, int calls) {
-  const auto now_ns = [] {
-    timespec time{};
-    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);  // cannot fail for our own thread
-    return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-  };
-  const double start_ns = now_ns();
+  const double start_ns = read_clock_ns(CLOCK_THREAD_CPUTIME_ID);
   for (int i = 0; i < calls; ++i) (void)target.function(i);
-  return (now_ns() - start_ns) / calls;
+  return (read_clock_ns(CLOCK_THREAD_CPUTIME_ID) - start_ns) / calls;
 }
 
 }  // namespace gpuperf::bench

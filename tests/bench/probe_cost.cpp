@@ -16,6 +16,7 @@
 
 #include "tests/bench/bench_methods.h"
 #include "tests/bench/bench_targets.h"
+#include "tests/bench/timing.h"
 
 namespace gpuperf::bench {
 namespace {
@@ -30,11 +31,6 @@ constexpr Target kTargets[] = {{"bench_push", bench_push},
 
 using Samples =
     std::map<std::pair<std::string, std::string>, std::vector<double>>;  // target, method
-
-double get_percentile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-}
 
 class Report {
  public:

@@ -1,19 +1,16 @@
 // What seeing requests adds to a write of 14 bytes to a TCP connection of this host and the read of
 // them: without gpuperf; `others`, in a session that is not followed; `followed`, where each write
-// is a part of a response that is told, and each read is looked at.
+// is reported as a part of a response, and each read is checked.
 //
 // usage: request_cost [ROUNDS]     root; a round takes two seconds
 // All in one process, on one CPU, in turns; the programs are loaded anew in each round. A figure is
 // the median of the rounds, what is added the median of the rounds' own differences, with the
 // middle half of them.
 
-#include <arpa/inet.h>
 #include <bpf/libbpf.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -27,6 +24,8 @@
 
 #include "daemon/base/fd.h"
 #include "daemon/probe/attach/programs.h"
+#include "tests/bench/timing.h"
+#include "tests/tcp_pair.h"
 
 namespace gpuperf::bench {
 namespace {
@@ -37,35 +36,11 @@ constexpr std::string_view kRequest = "GET / HTTP/1.1\r\n\r\n";
 constexpr std::string_view kHead = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
 constexpr std::string_view kPart = "9\r\ndata: a\n\n\r\n";
 
-double now_ns() {
-  timespec time{};
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);  // cannot fail
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
-
-void pin_here() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(sched_getcpu(), &set);
-  (void)sched_setaffinity(0, sizeof set, &set);  // a CPU we are on
-}
-
 // Both ends of a connection. What fails ends the benchmark.
 class Connection {
  public:
   Connection() {
-    const Fd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    client_ = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (bind(listening.get(), any, bytes) != 0 || listen(listening.get(), 1) != 0 ||
-        getsockname(listening.get(), any, &bytes) != 0 || connect(client_.get(), any, bytes) != 0) {
-      std::abort();
-    }
-    server_ = Fd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    if (server_.get() < 0) std::abort();
     const int on = 1;
     (void)setsockopt(server_.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     pass(client_, server_, kRequest);
@@ -73,9 +48,9 @@ class Connection {
   }
   // Nanoseconds per write and its read.
   double measure() {
-    const double start_ns = now_ns();
+    const double start_ns = read_clock_ns(CLOCK_MONOTONIC);
     for (int i = 0; i < kWrites; ++i) pass(server_, client_, kPart);
-    return (now_ns() - start_ns) / kWrites;
+    return (read_clock_ns(CLOCK_MONOTONIC) - start_ns) / kWrites;
   }
 
  private:
@@ -87,13 +62,10 @@ class Connection {
     }
   }
 
-  Fd client_, server_;
+  TcpPair pair_ = make_tcp_pair();
+  const Fd& client_ = pair_.client;
+  const Fd& server_ = pair_.server;
 };
-
-double get_quantile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-}
 
 using Drain = std::unique_ptr<ring_buffer, decltype(&ring_buffer__free)>;
 
@@ -135,7 +107,7 @@ Status run_round(Samples& samples) {
   if (parts != uint64_t{kSlices} * kWrites) {
     return absl::InternalError(std::to_string(parts) + " parts were told, not each");
   }
-  for (const auto& [way, values] : slices) samples[way].push_back(get_quantile(values, 0.5));
+  for (const auto& [way, values] : slices) samples[way].push_back(get_percentile(values, 0.5));
   return absl::OkStatus();
 }
 
@@ -153,8 +125,8 @@ int run(int rounds) {
     std::vector<double> more_ns;
     for (size_t i = 0; i < values.size(); ++i) more_ns.push_back(values[i] - bare_ns[i]);
     std::printf("%-10s %6.0f ns, %5.0f ns more (%.0f to %.0f)\n", way.c_str(),
-                get_quantile(values, 0.5), get_quantile(more_ns, 0.5), get_quantile(more_ns, 0.25),
-                get_quantile(more_ns, 0.75));
+                get_percentile(values, 0.5), get_percentile(more_ns, 0.5),
+                get_percentile(more_ns, 0.25), get_percentile(more_ns, 0.75));
   }
   return 0;
 }

@@ -26,6 +26,7 @@
 
 #include "tests/bench/stack_programs.h"
 #include "tests/bench/stack_workload.h"
+#include "tests/bench/timing.h"
 #include "tests/bench/tool_probe.h"
 
 namespace gpuperf::bench {
@@ -72,11 +73,6 @@ struct Found {
   size_t python = 0;
   std::optional<uint64_t> stack_bytes;  // from the caller of the probed function to the first
 };
-
-double get_percentile(std::vector<double> values, double share) {
-  std::ranges::sort(values);
-  return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
-}
 
 class Bench {
  public:

@@ -25,6 +25,7 @@
 #include "daemon/probe/attach/attacher.h"
 #include "daemon/probe/attach/programs.h"
 #include "daemon/probe/attach/self_test.h"
+#include "tests/bench/timing.h"
 
 namespace {
 
@@ -59,19 +60,6 @@ __attribute__((noinline, used)) int bench_switch(int read_fd, int write_fd, int 
 namespace gpuperf::bench {
 namespace {
 
-double now_ns() {
-  timespec time{};
-  (void)clock_gettime(CLOCK_MONOTONIC, &time);  // cannot fail
-  return static_cast<double>(time.tv_sec) * 1e9 + static_cast<double>(time.tv_nsec);
-}
-
-void pin_here() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  CPU_SET(sched_getcpu(), &set);
-  (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);  // a CPU we are on
-}
-
 // Nanoseconds per switch. The threads are new: what they did before is `visit`.
 double measure(bool visit) {
   Pipes pipes{};
@@ -84,9 +72,9 @@ double measure(bool visit) {
       if (visit) (void)bench_visit(1);
       (void)bench_switch(pipes.to_fd[0], pipes.back_fd[1], 0);
     });
-    const double start_ns = now_ns();
+    const double start_ns = read_clock_ns(CLOCK_MONOTONIC);
     (void)bench_switch(pipes.back_fd[0], pipes.to_fd[1], 1);
-    elapsed_ns = now_ns() - start_ns;
+    elapsed_ns = read_clock_ns(CLOCK_MONOTONIC) - start_ns;
     second.join();
   });
   first.join();
@@ -122,11 +110,6 @@ Status run_round(Samples& samples) {
   return absl::OkStatus();
 }
 
-double get_median(std::vector<double> values) {
-  std::ranges::sort(values);
-  return values[values.size() / 2];
-}
-
 int run(int rounds) {
   Samples samples;
   for (int round = 0; round < rounds; ++round) {
@@ -141,8 +124,8 @@ int run(int rounds) {
     for (size_t round = 0; round < values.size(); ++round) {
       ratios.push_back(values[round] / bare_ns[round]);
     }
-    std::printf("%-32s %7.0f ns a switch, %.3f of bare\n", name.c_str(), get_median(values),
-                get_median(ratios));
+    std::printf("%-32s %7.0f ns a switch, %.3f of bare\n", name.c_str(),
+                get_percentile(values, 0.5), get_percentile(ratios, 0.5));
   }
   return 0;
 }

@@ -1,8 +1,6 @@
 // Parts of HTTP responses, as the kernel side tells them.
 
-#include <arpa/inet.h>
 #include <gmock/gmock.h>
-#include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
 
@@ -11,6 +9,7 @@
 #include <vector>
 
 #include "tests/kernel/probe_fixture.h"
+#include "tests/tcp_pair.h"
 
 namespace gpuperf {
 namespace {
@@ -28,20 +27,7 @@ constexpr std::string_view kLastChunk = "0\r\n\r\n";
 // Both ends of a TCP connection, in this process; writes of one are read by the other at once.
 class Connection {
  public:
-  Connection() {
-    const Fd listening(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t bytes = sizeof address;
-    auto* const any = reinterpret_cast<sockaddr*>(&address);
-    EXPECT_EQ(bind(listening.get(), any, bytes), 0);
-    EXPECT_EQ(listen(listening.get(), 1), 0);
-    EXPECT_EQ(getsockname(listening.get(), any, &bytes), 0);
-    client_ = Fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(client_.get(), any, bytes), 0);
-    server_ = Fd(accept4(listening.get(), nullptr, nullptr, SOCK_CLOEXEC));
-  }
+  Connection() { EXPECT_GE(server_.get(), 0) << strerror(errno); }
   void ask(std::string_view text = kRequest) { pass(client_, server_, {text}); }
   void answer(std::string_view text) { pass(server_, client_, {text}); }
   void answer_in_pieces(const std::vector<std::string_view>& pieces) {
@@ -65,7 +51,9 @@ class Connection {
     EXPECT_EQ(recv(to.get(), text.data(), total, MSG_WAITALL), static_cast<ssize_t>(total));
   }
 
-  Fd client_, server_;
+  TcpPair pair_ = make_tcp_pair();
+  Fd& client_ = pair_.client;
+  Fd& server_ = pair_.server;
 };
 
 // Puts this process into a session of its own: what other programs of the one that started it write
