@@ -102,14 +102,18 @@ std::string join_parts(const TimeShares& parts) {
   return text;
 }
 
+// Of its differences; `wanted`: 0 = all.
+int count_shown(const v1::StepsTime& steps, size_t wanted) {
+  return wanted == 0 ? steps.differences_size()
+                     : std::min(static_cast<int>(wanted), steps.differences_size());
+}
+
 std::string render_steps(const v1::StepsTime& steps, size_t differences, const TextStyle& style) {
   std::string text = render_title(make_printable(steps.summary()), style);
   text += wrap(fmt::format("Their time: {}.", join_parts(steps.parts())), style.columns, "   ");
   if (steps.longest_summary().empty()) return text;
   text += wrap(make_printable(steps.longest_summary()), style.columns, "   ");
-  const auto shown = differences == 0
-                         ? steps.differences_size()
-                         : std::min(static_cast<int>(differences), steps.differences_size());
+  const int shown = count_shown(steps, differences);
   if (shown == 0) return text;
   constexpr auto kRight = Column::Align::kRight;
   Table table({{"MORE", kRight}, {"IN IT", kRight}, {"IN OTHERS", kRight}, {"WHAT"}});
@@ -152,9 +156,7 @@ std::string render_asked_step(const v1::StepsTime& steps, size_t differences,
   if (others > 0 && steps.differences().empty()) {
     return text + "\nOn nothing it spent a hundredth of its time more than the others.\n";
   }
-  const auto shown = differences == 0
-                         ? steps.differences_size()
-                         : std::min(static_cast<int>(differences), steps.differences_size());
+  const int shown = count_shown(steps, differences);
   for (int i = 0; i < shown; ++i) {
     const v1::StepDifference& difference = steps.differences(i);
     const std::string usual =
