@@ -78,11 +78,9 @@ Drain make_drain(const Programs& programs, uint64_t& parts) {
                &ring_buffer__free);
 }
 
-using Samples = std::map<std::string, std::vector<double>>;
-
 // One round's figure of each way.
-Status run_round(Samples& samples) {
-  Samples slices;
+Status run_round(RoundFigures& samples) {
+  RoundFigures slices;
   Connection bare;
   for (int i = 0; i < kSlices; ++i) slices["bare"].push_back(bare.measure());
   ASSIGN_OR_RETURN(
@@ -113,14 +111,10 @@ Status run_round(Samples& samples) {
 
 int run(int rounds) {
   pin_here();
-  Samples samples;
-  for (int round = 0; round < rounds; ++round) {
-    if (const Status status = run_round(samples); !status.ok()) {
-      std::printf("not measured: %s\n", std::string(status.message()).c_str());
-      return 1;
-    }
-  }
-  const std::vector<double>& bare_ns = samples["bare"];
+  const auto measured = run_rounds(rounds, run_round);
+  if (!measured) return 1;
+  const RoundFigures& samples = *measured;
+  const std::vector<double>& bare_ns = samples.at("bare");
   for (const auto& [way, values] : samples) {
     std::vector<double> more_ns;
     for (size_t i = 0; i < values.size(); ++i) more_ns.push_back(values[i] - bare_ns[i]);

@@ -88,9 +88,7 @@ Result<ProbePoint> make_point(uint32_t function_id, const void* function) {
   return ProbePoint{.function_id = function_id, .offset_bytes = offset};
 }
 
-using Samples = std::map<std::string, std::vector<double>>;
-
-Status run_round(Samples& samples) {
+Status run_round(RoundFigures& samples) {
   samples["bare"].push_back(measure(false));
   ASSIGN_OR_RETURN(
       const auto programs,
@@ -111,14 +109,10 @@ Status run_round(Samples& samples) {
 }
 
 int run(int rounds) {
-  Samples samples;
-  for (int round = 0; round < rounds; ++round) {
-    if (const Status status = run_round(samples); !status.ok()) {
-      std::printf("not measured: %s\n", std::string(status.message()).c_str());
-      return 1;
-    }
-  }
-  const std::vector<double>& bare_ns = samples["bare"];
+  const auto measured = run_rounds(rounds, run_round);
+  if (!measured) return 1;
+  const RoundFigures& samples = *measured;
+  const std::vector<double>& bare_ns = samples.at("bare");
   for (const auto& [name, values] : samples) {
     std::vector<double> ratios;
     for (size_t round = 0; round < values.size(); ++round) {

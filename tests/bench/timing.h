@@ -4,7 +4,13 @@
 #include <time.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
 #include <vector>
+
+#include "daemon/base/result.h"
 
 namespace gpuperf::bench {
 
@@ -27,6 +33,21 @@ inline void pin_here() {
 inline double get_percentile(std::vector<double> values, double share) {
   std::ranges::sort(values);
   return values[static_cast<size_t>(share * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+// By way, a figure of each round.
+using RoundFigures = std::map<std::string, std::vector<double>>;
+
+// `run_round` adds a figure of each way. nullopt: one failed, and was said to.
+inline std::optional<RoundFigures> run_rounds(int rounds, Status (*run_round)(RoundFigures&)) {
+  RoundFigures samples;
+  for (int round = 0; round < rounds; ++round) {
+    if (const Status status = run_round(samples); !status.ok()) {
+      std::printf("not measured: %s\n", std::string(status.message()).c_str());
+      return std::nullopt;
+    }
+  }
+  return samples;
 }
 
 }  // namespace gpuperf::bench
