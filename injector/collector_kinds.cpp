@@ -13,8 +13,11 @@ namespace {
 // A starting daemon has the hooks count once its probes are attached, seconds later. One that has
 // not by then cannot.
 constexpr uint64_t kUncountedMs = 15'000;
-// How often the hooks may lose track of whose work is whose before CUPTI records the calls.
+// How often the hooks may lose track of whose work is whose, or launches go on before kinds do,
+// before CUPTI records the calls.
 constexpr uint32_t kLostTracksMax = 3;
+// From an attempt that held launches for long to the next.
+constexpr uint64_t kHookAgainMs = 300;
 // While the process calls CUDA, its calls must be hooked or recorded by CUPTI within this time.
 constexpr uint64_t kFreshMs = 5'000;
 // Each holds others for 3 ms at most.
@@ -143,17 +146,22 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
     switch_on(want, false);
     return records_.hook_calls(false);
   }
+  if (now_ms < hook_again_ms_) return;
   const uint64_t start_unix_ns = read_unix_ns();
   if (!hold_launches()) return;  // retried at the next check
   switch_on(want, false);
   count_dropped();
   records_.hook_calls(true);
-  if (!release_launches()) {
-    // So much work is queued that launches would wait each time.
-    records_.lose_track("launches could not be held back");
-    lost_tracks_ = kLostTracksMax;
-  }
+  const bool is_complete = release_launches();
   records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
+  if (is_complete) return;
+  // Launches went on meanwhile. The first time, CUPTI sets up its context (25 to 72 ms, H200);
+  // later it takes as long only where much work is queued, and then each time.
+  ++lost_tracks_;
+  hook_again_ms_ = now_ms + kHookAgainMs;
+  why_lost_ = "launches could not be held back";
+  records_.drop_hooked_calls();
+  end_hooked_calls(active_.all(), now_ms);
 }
 
 // Afterwards exactly the logged calls have records, or would have: CUPTI drops the record of work

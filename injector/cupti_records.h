@@ -71,8 +71,6 @@ class CuptiRecords : public PcSampler::Sink, private CallJoin::Sink {
   // Stops midway: calls whose work is not known yet get no record, and count as lost.
   void drop_hooked_calls();
   bool are_calls_hooked() const { return are_calls_hooked_; }
-  // Stops the join: a launch may have bypassed the log.
-  void lose_track(const char* why) { join_.break_off(why); }
   // Why calls can no longer all be matched, which calls for drop_hooked_calls(). Null = they can.
   const char* why_lost_track() const { return are_calls_hooked_ ? join_.why_broken() : nullptr; }
   // Takes the logged calls. Call it often: a ring holds only some milliseconds of a thread that

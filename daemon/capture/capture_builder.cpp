@@ -209,7 +209,7 @@ void CaptureBuilder::read_step(const TraceEvent& event, uint32_t process_index) 
 void CaptureBuilder::read_gap(const TraceEvent& event, uint32_t process_index) {
   if (!overlaps_window(event)) return;
   const bool is_loss = static_cast<TraceKind>(event.kind) == TraceKind::kLost;
-  if (is_loss) processes_[process_index].options.has_losses = true;
+  if (is_loss) processes_[process_index].options.has_lost_records = true;
   capture_.gaps.push_back({.start_mono_ns = event.start_mono_ns,
                            .duration_ns = event.duration_ns,
                            .process = process_index,
@@ -221,7 +221,7 @@ void CaptureBuilder::read_gap(const TraceEvent& event, uint32_t process_index) {
 // What a process's events say of each other.
 void CaptureBuilder::join(uint32_t process_index) {
   Process& process = processes_[process_index];
-  process.options.has_losses |= scope_.lost_events + scope_.lost_hits > 0;
+  process.options.has_lost_hits = scope_.lost_events + scope_.lost_hits > 0;
   std::vector<LaunchCall> others;  // that launch nothing by themselves: waits, and all in bursts
   std::erase_if(process.calls, [&](const LaunchCall& call) {
     const bool launches = get_api(call.is_driver, call.callback_id).may_launch;

@@ -7,7 +7,6 @@ namespace {
 
 // From a hit to the start of its driver call there are some hundred ns, unless the thread lost the
 // CPU in between; from one launch to the next 2.5 us at least (an empty kernel in a loop, H200).
-// Where something was lost, a hit further away may be that of a call whose record is missing.
 constexpr uint64_t kUsualDelayNs = 2'000;
 
 uint64_t find_last_hit_ns(const LaunchCall& call) {
@@ -28,11 +27,21 @@ class ThreadMatcher {
     matches_.hit_of_call[call_index] = static_cast<uint32_t>(end - 1);
     matches_.kind[call_index] =
         is_sure(hit, call, previous_end_ns) ? LaunchMatch::kExact : LaunchMatch::kAmbiguous;
+    if (call.is_driver && hit.mono_ns + kUsualDelayNs < call.start_ns) far_.push_back(call_index);
     // A runtime call may make several driver calls, for one copy in parts.
     for (size_t i = end; i-- > first && is_within(hits_[i], call);) {
       matches_.is_hit_used[i] = true;
       if (call.is_driver) break;
     }
+  }
+
+  void finish() {
+    const bool are_hits_missing =
+        options_.has_lost_hits ||
+        (options_.has_lost_records &&
+         std::ranges::find(matches_.kind, LaunchMatch::kNoHit) != matches_.kind.end());
+    if (!are_hits_missing) return;
+    for (const size_t call_index : far_) matches_.kind[call_index] = LaunchMatch::kAmbiguous;
   }
 
  private:
@@ -45,14 +54,14 @@ class ThreadMatcher {
     const bool is_next_to_another =
         hit.mono_ns < previous_end_ns + error_ns || hit.mono_ns + error_ns > call.end_ns;
     if (is_next_to_another && !call.is_hooked) return false;
-    if (!call.is_driver) return true;
-    if (call.driver_function != kNoIndex && call.driver_function != hit.function) return false;
-    return !options_.has_losses || hit.mono_ns + kUsualDelayNs >= call.start_ns;
+    return !call.is_driver || call.driver_function == kNoIndex ||
+           call.driver_function == hit.function;
   }
 
   const std::span<const LaunchHit> hits_;
   const MatchOptions& options_;
   LaunchMatches& matches_;
+  std::vector<size_t> far_;  // calls whose hit is unusually far away
 };
 
 }  // namespace
@@ -79,6 +88,7 @@ LaunchMatches match_launches(std::span<const LaunchHit> hits, std::span<const La
     matcher.match(first, next, call, i, previous_end_ns);
     previous_end_ns = call.end_ns;
   }
+  matcher.finish();
   return matches;
 }
 

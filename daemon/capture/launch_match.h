@@ -33,7 +33,8 @@ struct LaunchCall {
 
 struct MatchOptions {
   uint64_t clock_error_ns = 0;  // how far the two clocks may be apart
-  bool has_losses = false;      // hits or records of this process were lost in that time
+  bool has_lost_hits = false;   // of this process, in that time
+  bool has_lost_records = false;
 };
 
 struct LaunchMatches {
@@ -53,7 +54,9 @@ struct LaunchMatches {
 // A hooked call starts with its hit, so only hits in its first half count: the next hit may be
 // closer to its end than the conversion between the clocks is exact. A driver call's hit must be of
 // the very function the call is of; otherwise, or where times are closer than the clocks are known,
-// the match is kAmbiguous.
+// the match is kAmbiguous. So is that of a hit unusually far from its call where hits were lost, or
+// are missing beside lost records: it may be that of a call without a record. Records alone may be
+// lost: each call's own hit is there.
 LaunchMatches match_launches(std::span<const LaunchHit> hits, std::span<const LaunchCall> calls,
                              const MatchOptions& options);
 

@@ -3,7 +3,6 @@ into their semaphores for as long as a daemon listens is taken away and given ba
 process, milliseconds apart."""
 
 import ctypes
-import os
 import pathlib
 import statistics
 import struct
@@ -35,9 +34,10 @@ class HookSwitch:
     """Of some notes. What was there must not change meanwhile: no daemon comes or goes."""
 
     def __init__(self, notes):
-        path = os.path.realpath(os.environ["CUDA_INJECTION64_PATH"])
-        maps = pathlib.Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
-        base = min(int(line.split("-")[0], 16) for line in maps if line.endswith(path))
+        mapped = [line for line in pathlib.Path("/proc/self/maps").read_text(encoding="utf-8").splitlines()
+                  if line.endswith("/libgpuperf_injector.so")]
+        path = mapped[0].split(maxsplit=5)[5]  # also of a program that was attached to
+        base = min(int(line.split("-")[0], 16) for line in mapped)
         addresses = read_semaphores(path)
         self.words = [ctypes.c_uint16.from_address(base + addresses[note]) for note in notes]
         self.values = [word.value for word in self.words]

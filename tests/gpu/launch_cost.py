@@ -41,6 +41,7 @@ NSYS_STACKS = "nsys -t cuda, backtraces of Python"
 WITH_STACKS = ("torch.profiler, with_stack", NSYS_STACKS)
 FUNCTIONS = re.compile(r"\b(?:layer_\d\d|embed_token|choose_token)\b")  # of the model
 STACKS_MIN = 0.99
+STARTED, ATTACHED = "started with the library", "attached to"
 # Programs: no session, twice; a session that CUPTI stays in; one that it leaves.
 ALONE, HOOKS, EARLY, SETTLED = "alone", "hooks", "early", "settled"
 
@@ -101,16 +102,34 @@ class SwitchedTracer(Tracer):
             raise RuntimeError(f"process {pid} is not {state}: {self.sessions(pid)[:1]}")
 
 
-class Programs:
-    """All of them load at once, each on CPUs that all share, and wait until they are asked."""
+class Workers:
+    """Programs that wait until they are asked, by name."""
+
+    def __init__(self, workers):
+        self.workers = workers
+
+    def pid(self, program):
+        return self.workers[program].process.pid
+
+    def ask(self, program):
+        """us for a token."""
+        return 1e6 / self.workers[program].ask(ORDER)
+
+    def finish(self):
+        for worker in self.workers.values():
+            worker.finish(15)
+
+
+class Programs(Workers):
+    """All of them load at once, each on CPUs that all share."""
 
     def __init__(self, report, rig, socket):
         eager, nowhere, own = work_command("eager"), rig.new_path("none"), make_own_libcuda(rig)
         client = {"CUDA_INJECTION64_PATH": str(rig.client)}
-        self.workers = {BARE: Worker(rig, eager, libraries=own), BARE_TOO: Worker(rig, eager), CUPTI: Worker(rig, eager, **client),
+        super().__init__({BARE: Worker(rig, eager, libraries=own), BARE_TOO: Worker(rig, eager), CUPTI: Worker(rig, eager, **client),
                         ALONE: Worker(rig, eager, nowhere, own), HOOKS: Worker(rig, eager, nowhere),
                         EARLY: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="3600000"),
-                        SETTLED: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="0")}
+                        SETTLED: Worker(rig, eager, socket, **INIT_WAIT, GPUPERF_SETTLE_MS="0")})
         others = {name: work_command("eager", "--profiler", kind) for name, kind in PROFILERS.items()} | list_nsys(rig)
         self.others = list(others)
         self.workers |= {name: Worker(rig, command) for name, command in others.items()}
@@ -125,23 +144,12 @@ class Programs:
                 self.others.remove(name)
         self.rows = {}  # by way: us for a token, and of the bare program beside it
 
-    def pid(self, program):
-        return self.workers[program].process.pid
-
-    def ask(self, program):
-        """us for a token."""
-        return 1e6 / self.workers[program].ask(ORDER)
-
     def measure(self, way, program, slices=SLICES):
         before = self.ask(BARE)
         for _ in range(slices):
             mine, after = self.ask(program), self.ask(BARE)
             self.rows.setdefault(way, []).append((mine, (before + after) / 2))
             before = after
-
-    def finish(self):
-        for worker in self.workers.values():
-            worker.finish(15)
 
 
 def list_nsys(rig):
@@ -207,18 +215,22 @@ def measure_way(tracer, programs, name, counts):
                   | (read_capture(tracer, captured[0]) if name == FULL else {}))
 
 
+def measure_notes(tracer, programs, way, notes):
+    """The time of a token with some notes on beside that with them off, in pairs: the ratios' middle, and in words."""
+    with in_way(tracer, programs, way):
+        worker = programs.workers[way.program]
+        worker.give(f"switch {SWITCHED_PAIRS} {notes}")
+        rows = json.loads(worker.read(120))
+    middle, low, high = find_middle([on / off for on, off in rows])
+    return (middle, low, high), (f"{middle:.4f} ({low:.4f} to {high:.4f}), {SWITCHED_PAIRS} pairs, "
+                                 f"{1e3 * statistics.median(off for _, off in rows):.1f} ms a token")
+
+
 def measure_switched(report, tracer, programs):
-    """The time of a token with some notes on beside that with them off, in pairs."""
     table = {}
     for name, (way, notes, limit) in SWITCHED.items():
-        with in_way(tracer, programs, way):
-            worker = programs.workers[way.program]
-            worker.give(f"switch {SWITCHED_PAIRS} {notes}")
-            rows = json.loads(worker.read(120))
-        table[name] = middle, low, high = find_middle([on / off for on, off in rows])
-        report.check(f"{name}: at most {limit}", middle <= limit,
-                     f"{middle:.4f} ({low:.4f} to {high:.4f}), {SWITCHED_PAIRS} pairs, "
-                     f"{1e3 * statistics.median(off for _, off in rows):.1f} ms a token")
+        table[name], said = measure_notes(tracer, programs, way, notes)
+        report.check(f"{name}: at most {limit}", table[name][0] <= limit, said)
     return table
 
 
@@ -248,14 +260,45 @@ def judge(report, programs, counts):
     return table
 
 
-def check_launch_cost(report, rig):
-    rig.build()
+def start_switched(rig):
+    """A daemon with probes on the launch entries alone."""
     folder = rig.new_path("daemon")
     folder.mkdir()
     probes = {"cuda_func_sym": {name: name for name in ENTRIES}, "libraries": {"cuda_func_sym": [find_libcuda()]}}
-    tracer = SwitchedTracer(rig, folder, probes=probes)
+    return SwitchedTracer(rig, folder, probes=probes).start()
+
+
+def check_attached_cost(report, rig):
+    """What is switched within one process, in a program that was started with the library and in one that was attached to."""
+    with start_switched(rig) as tracer:
+        eager, own = work_command("eager"), make_own_libcuda(rig)
+        programs = Workers({STARTED: Worker(rig, eager, tracer.socket, own, **INIT_WAIT, GPUPERF_SETTLE_MS="0"),
+                            ATTACHED: Worker(rig, eager, libraries=own)})
+        try:
+            for worker in programs.workers.values():
+                worker.read(150)
+                worker.ask(ORDER)
+            tracer.do("attach", "--pid", programs.pid(ATTACHED))
+            for name in programs.workers:
+                programs.ask(name)
+                tracer.wait_collecting(programs.pid(name))
+                tracer.say(programs.pid(name), "pause")
+            table = {}
+            for name, (way, notes, _) in SWITCHED.items():
+                started, attached = [measure_notes(tracer, programs, dataclasses.replace(way, program=program), notes)
+                                     for program in programs.workers]
+                table[name] = {STARTED: started[0], ATTACHED: attached[0]}
+                report.check(f"{name}: no more in a program that was attached to than in one that was started with the library",
+                             attached[0][1] <= started[0][2], f"{attached[1]}; {started[1]}")
+        finally:
+            programs.finish()
+    save(rig, "launch_attached", table)
+
+
+def check_launch_cost(report, rig):
+    rig.build()
     counts, begin = [], time.monotonic()
-    tracer.start()
+    tracer = start_switched(rig)
     programs = Programs(report, rig, tracer.socket)
     try:
         for pid in map(programs.pid, (EARLY, SETTLED)):

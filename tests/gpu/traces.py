@@ -10,6 +10,7 @@ usage: traces.py BUNDLE RESULTS_FOLDER [CHECK...]
   trace_graph_sites      every node of a CUDA graph is of the call that was captured into it, long before the replay
   trace_windows          the first of these in windows of collection, between which CUPTI is kept or ended
   launch_cost            what seeing every launch costs, by hooks and by probes, beside nsys and torch.profiler
+  launch_attached        the same by hooks alone, in a program that was attached to and in one that was started with the library
   trace_attach           attached to programs that run already, and detached again
   trace_stalls           PC sampling: planted limits beside Nsight Compute, cost, and that nothing hangs
   trace_lines            source lines of samples, of nvcc's kernels, Triton's and torch.compile's
@@ -30,7 +31,7 @@ import pathlib
 import sys
 import tempfile
 
-from launch_cost import check_launch_cost
+from launch_cost import check_attached_cost, check_launch_cost
 from session_rig import Report, Rig, run_checks, say_versions
 from trace_attach import check_attach
 from trace_graph_sites import check_graph_sites
@@ -48,6 +49,7 @@ from trace_windows import check_windows
 
 CHECKS = {"trace_truth": check_truth, "trace_paths": check_paths, "trace_profiles": check_profiles, "trace_diff": check_diff,
           "trace_graph_sites": check_graph_sites, "trace_windows": check_windows, "launch_cost": check_launch_cost,
+          "launch_attached": check_attached_cost,
           "trace_attach": check_attach, "trace_stalls": check_stalls, "trace_lines": check_lines, "trace_why": check_why,
           "trace_why_workloads": check_why_workloads, "trace_memory": check_memory, "trace_nccl": check_nccl,
           "trace_steps": check_steps, "trace_two_gpus": check_two_gpus, "trace_record": check_record,

@@ -122,6 +122,18 @@ class AttachTest(SharedDaemonTest):
             program.do("profiler stop")
             self.check_other_client_is_awaited(program)
 
+    def test_launches_that_went_on_before_cupti_was_set_up_cost_no_more_than_a_second_try(self):
+        with workload(FAKE_CUPTI_SETUP_MS="150") as program:
+            program.do("init")
+            program.do("steady 4")  # they wait for 40 ms, then go on
+            self.assertEqual(attach(self.daemon, program)["state"], "attached")
+            wait_for_state(self.daemon, program, "collecting")
+            self.assertIn("hooked_calls", session_of(self.daemon, program)["level"])
+            wait_for_kernels(self.daemon, program)
+            self.assertEqual(detach(self.daemon, program)["detail"], "CUPTI is finalised")
+            program.do("halt")
+            self.check_quiet_end(program)
+
     def test_who_used_cupti_before_is_awaited(self):
         with workload() as program:
             for line in ("init", f"profiler start {KINETO} 1", "profiler stop", "steady 1"):

@@ -2,11 +2,13 @@
 
 #include "tests/fakes/cupti/fake_cupti.h"
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <set>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace fake_cupti {
@@ -32,6 +34,10 @@ std::atomic<CUresult (*)(unsigned)> g_driver_call =
     nullptr;  // found at the first use, as the real one does
 std::atomic<uint64_t> g_finalised = 0;
 std::atomic<uint64_t> g_subscriptions = 0;
+// How long the first kind takes to go on: 25 to 72 ms on an H200.
+std::atomic<int> g_setup_ms = std::getenv("FAKE_CUPTI_SETUP_MS") != nullptr
+                                  ? std::atoi(std::getenv("FAKE_CUPTI_SETUP_MS"))
+                                  : 0;
 std::string& g_failing = *new std::string(
     std::getenv("FAKE_CUPTI_FAIL") != nullptr ? std::getenv("FAKE_CUPTI_FAIL") : "");
 
@@ -156,6 +162,7 @@ CUptiResult cuptiActivityEnable(CUpti_ActivityKind kind) {
       kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL || kind == CUPTI_ACTIVITY_KIND_GRAPH_TRACE;
   // Seen on an H200: not while it samples; before it begins they may go on, and stay.
   if (is_sampling() && is_kernels && !activities().is_on(kind)) return CUPTI_ERROR_NOT_COMPATIBLE;
+  std::this_thread::sleep_for(std::chrono::milliseconds(g_setup_ms.exchange(0)));
   return activities().enable(kind, true);
 }
 

@@ -79,12 +79,19 @@ TEST(LaunchMatchTest, ThreadsDoNotMix) {
       (Pairs{{0, LaunchMatch::kExact}, {1, LaunchMatch::kExact}}));
 }
 
-TEST(LaunchMatchTest, AThreadThatLostTheCpuBeforeItsDriverCallIsSureUnlessSomethingWasLost) {
+TEST(LaunchMatchTest, AThreadThatLostTheCpuBeforeItsDriverCallIsSureUnlessHitsWereLost) {
   const std::vector<LaunchHit> hits = {hit(1'000)};
   const std::vector<LaunchCall> calls = {driver(9'000'000, 9'001'000)};
 
   EXPECT_EQ(match(hits, calls), (Pairs{{0, LaunchMatch::kExact}}));
-  EXPECT_EQ(match(hits, calls, {.has_losses = true}), (Pairs{{0, LaunchMatch::kAmbiguous}}));
+  EXPECT_EQ(match(hits, calls, {.has_lost_hits = true}), (Pairs{{0, LaunchMatch::kAmbiguous}}));
+  EXPECT_EQ(match(hits, calls, {.has_lost_records = true}), (Pairs{{0, LaunchMatch::kExact}}));
+}
+
+TEST(LaunchMatchTest, NorIsItSureWhereHitsAreMissingBesideLostRecords) {
+  EXPECT_EQ(match({hit(1'000)}, {driver(9'000'000, 9'001'000), driver(9'005'000, 9'006'000)},
+                  {.has_lost_records = true}),
+            (Pairs{{0, LaunchMatch::kAmbiguous}, {kNone, LaunchMatch::kNoHit}}));
 }
 
 TEST(LaunchMatchTest, AHitOfAnotherFunctionThanTheDriverCallIsAmbiguous) {
@@ -138,7 +145,7 @@ TEST(LaunchMatchTest, RandomLossesNeverMisplaceAHit) {
       }
     }
 
-    const LaunchMatches matches = match_launches(hits, calls, {.has_losses = true});
+    const LaunchMatches matches = match_launches(hits, calls, {.has_lost_hits = true, .has_lost_records = true});
 
     for (size_t i = 0; i < calls.size(); ++i) {
       if (matches.kind[i] != LaunchMatch::kExact) continue;
