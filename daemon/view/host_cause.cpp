@@ -151,12 +151,15 @@ void HostCauses::explain_outside(const HostPiece& piece, TimePiece& explained) {
   explained.reason = time != nullptr && time->state == HostState::kOnCpuFault
                          ? TimeReason::kPageFaults
                          : TimeReason::kCode;
-  // Neither sampled nor seen to leave the CPU: it waited beyond the window, or nobody followed it.
-  const bool is_unseen = time == nullptr && piece.end_ns - piece.begin_ns >= kSampledNs;
-  if (!is_unseen) return;
-  if (does_nothing(explained.thread, piece)) {
+  if (time != nullptr) return;
+  // Long enough, and neither sampled nor seen to leave the CPU: it waited beyond the window, or
+  // nobody followed it.
+  const bool is_long = piece.end_ns - piece.begin_ns >= kSampledNs;
+  if (is_long && does_nothing(explained.thread, piece)) {
     explained.reason = TimeReason::kNothing;
-  } else if (host_.has_states(explained.thread)) {
+  } else if (!host_.has_states(explained.thread)) {
+    explained.reason = TimeReason::kElsewhere;
+  } else if (is_long) {
     explained.reason = TimeReason::kUnseen;
     explained.subject = kNoIndex;
   }

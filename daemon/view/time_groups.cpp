@@ -82,6 +82,7 @@ TimeCause get_cause(TimeReason reason) {
       return TimeCause::kGpuCopying;
     case kCall:
     case kCode:
+    case kElsewhere:
     case kPageFaults:
       return TimeCause::kHostComputing;
     case kBlockedCall:

@@ -48,6 +48,7 @@ enum class TimeReason : uint8_t {
   kCopy,
   kCall,        // a call that launches nothing
   kCode,        // outside of calls
+  kElsewhere,   // likewise: computing or blocked, as nobody followed the thread
   kPageFaults,  // likewise: in page faults
   kBlockedCall,
   kLock,  // outside of calls: a lock, a condition variable, another thread

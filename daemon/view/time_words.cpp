@@ -50,6 +50,10 @@ constexpr auto kReasons = std::to_array<ReasonWords>({
      "Call it less often, keep what it makes (plans, handles, buffers), or call it ahead of time."},
     {TimeReason::kCode, "in {}, on the CPU", "host code outside of probed calls, on the CPU",
      kLessHostCode},
+    {TimeReason::kElsewhere, "in {}, computing or blocked",
+     "host code outside of probed calls, computing or blocked",
+     "A capture of its own tells computing from waiting, and names what is waited for: gpuperfctl "
+     "why --for 5s."},
     {TimeReason::kPageFaults, "page faults in {}", "page faults",
      "Use memory again instead of allocating it anew, touch it ahead of time, use huge pages."},
     {TimeReason::kBlockedCall, "in {}, blocked", "in a call, blocked", kLessWaiting},

@@ -48,6 +48,7 @@ sys.stdin.readline()
 
 # A transformer in its shapes, without attention. Decoding replays the CUDA graph of the next larger batch.
 SERVED, PREFILL_EVERY = 400, 8
+PLANTED, PLANTED_MS = 370, 80  # one step sleeps meanwhile, where results come by tolist
 START_TOLERANCE_NS = 500_000
 SERVE = f"""
 import bisect, json, random, sys, threading, time
@@ -105,7 +106,10 @@ def decode(count):
         events[0].record()
         events[0].synchronize()
     else:
-        replay(count).tolist()
+        made = replay(count)
+        if i == {PLANTED}:
+            time.sleep({PLANTED_MS / 1e3})
+        made.tolist()
 def prefill(count):
     length = rng.randrange(40, 120)
     ids = pinned[:count * length].to(device, non_blocking=True)
@@ -169,9 +173,28 @@ def run_serving(report, rig, tracer, mode, is_injected):
             report.say(tracer.ctl("steps", "--pid", loop.pid).stdout)
             report.say(tracer.ctl("steps", "show", steps[0]["id"]).stdout if steps else tracer.ctl("probes").stdout)
             report.say(f"   {[(row['function'], row['state']) for row in tracer.query('probes') if row['state'] == 'suspended']}")
+            if mode == "tolist" and is_injected and steps:
+                explain_planted(report, tracer, max(steps, key=lambda step: step["duration_ns"] * (step["phase"] == "decode")))
         finally:
             loop.kill()
     return truth, [step for step in reversed(steps) if step["start_unix_ns"] >= truth[0][3] - 2_000_000]
+
+
+def explain_planted(report, tracer, step):
+    """The step that slept, beside the others."""
+    [process] = tracer.query("why", "--step", step["id"])["processes"]
+    [told] = [row for row in process["steps"] if row["asked"]]
+    first = next(iter(told["differences"]), None)
+    slept_ms = first and (first["finding"]["time_ns"] - first["usual_ns"]) / 1e6
+    worked_ms = sum(part["time_ns"] for part in told["longest_parts"] if part["cause"].startswith("gpu_")) / 1e6  # as it slept
+    report.say(tracer.ctl("why", "--step", step["id"]).stdout)
+    report.check("a step that slept is explained, to the nanosecond of its time",
+                 sum(part["time_ns"] for part in told["longest_parts"]) == told["longest_ns"] == step["duration_ns"],
+                 f"{told['longest_ns']} ns in {len(told['longest_parts'])} parts, {step['duration_ns']} ns long")
+    report.check("and what it did more than others is first, within 5 %",
+                 first is not None and first["finding"]["text"].startswith("in decode (")
+                 and abs((slept_ms + worked_ms) / PLANTED_MS - 1) <= 0.05,
+                 f"{slept_ms} ms of {PLANTED_MS}, {worked_ms} ms of the GPU's work: {first and first['finding']['text']}")
 
 
 def compare_serving(report, name, truth, steps):

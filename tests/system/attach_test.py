@@ -374,6 +374,33 @@ class RestartTest(unittest.TestCase):
             program.do("halt")
             self.assertEqual((program.end(), program.noise()), (0, ""))
 
+    def test_a_daemon_killed_at_any_moment_leaves_the_program_alone(self):
+        random_source = random.Random(11)
+        attached = 0
+        with Daemon({}) as daemon, workload() as program:
+            program.do("init")
+            program.do("steady 2")
+            for _ in range(KILLS // 5):
+                asked = subprocess.Popen(daemon.ctl_words("attach", "--pid", pid_of(program)),
+                                         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+                wait_until("its worker", lambda: find_worker(daemon))
+                time.sleep(random_source.uniform(0, 0.15))
+                daemon.stop(signal.SIGKILL)
+                asked.wait(60)
+                launches = program.state()["steady_launches"]
+                wait_until("the program launches on", lambda: program.state()["steady_launches"] > launches)
+                daemon.start()
+                if "gpuperf" in program.threads():
+                    attached += 1
+                    wait_until("the session", lambda: session_of(daemon, program))
+                    self.assertEqual(detach(daemon, program)["state"], "can")
+            print(f"{KILLS // 5} daemons killed, {attached} after the library had entered", file=sys.stderr)
+            row, late = attach_when_free(daemon, program, tries=3)
+            self.assertIn("attached", (row["state"], row["reason"]), (row, late))
+            wait_for_kernels(daemon, program)
+            self.assertGreater(program.do("halt")["launches"], 0)
+            self.assertEqual((program.end(), program.noise()), (0, ""))
+
 
 if __name__ == "__main__":
     unittest.main()
