@@ -432,7 +432,7 @@ TEST_F(CaptureBuilderTest, NodesThatAreNotWhatWasCapturedHaveNoCaptureSite) {
   EXPECT_EQ(capture.matches.nodes_placed, 0);
 }
 
-TEST_F(CaptureBuilderTest, LossesAreGapsAndMakeFarMatchesDoubtful) {
+TEST_F(CaptureBuilderTest, LostRecordsAreGapsAndLeaveEachCallItsHit) {
   hit(1'000);
   api(5, 900'000, 901'000, true);
   SessionStatus status{.session_id = kSession};
@@ -444,7 +444,7 @@ TEST_F(CaptureBuilderTest, LossesAreGapsAndMakeFarMatchesDoubtful) {
   ASSERT_EQ(capture.gaps.size(), 1);
   EXPECT_EQ(capture.gaps[0].cause, "queue_full");
   EXPECT_EQ(capture.gaps[0].count, 4);
-  EXPECT_EQ(capture.launches[0].match, LaunchMatch::kAmbiguous);
+  EXPECT_EQ(capture.launches[0].match, LaunchMatch::kExact);
 }
 
 TEST_F(CaptureBuilderTest, HasTheStepsThatReachIntoTheWindow) {

@@ -145,7 +145,8 @@ TEST(LaunchMatchTest, RandomLossesNeverMisplaceAHit) {
       }
     }
 
-    const LaunchMatches matches = match_launches(hits, calls, {.has_lost_hits = true, .has_lost_records = true});
+    const LaunchMatches matches =
+        match_launches(hits, calls, {.has_lost_hits = true, .has_lost_records = true});
 
     for (size_t i = 0; i < calls.size(); ++i) {
       if (matches.kind[i] != LaunchMatch::kExact) continue;
