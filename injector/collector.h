@@ -181,10 +181,9 @@ class Collector {
   uint64_t first_order_ms_ = 0;
   uint64_t young_ms_ = 0;
   const char* why_lost_ = nullptr;  // the last reason for losing track
-  uint32_t lost_tracks_ =
-      0;  // how often hooked calls and records stopped matching, or never began to
-  uint64_t hook_again_ms_ = 0;   // not before, hooked calls begin
-  uint64_t fresh_until_ms_ = 0;  // deadline for hooked calls to begin; 0 = none
+  uint32_t lost_tracks_ = 0;        // how often hooked calls and records did not match
+  uint64_t hook_again_ms_ = 0;      // not before, hooked calls begin
+  uint64_t fresh_until_ms_ = 0;     // deadline for hooked calls to begin; 0 = none
   uint64_t calls_when_asked_ = 0;
   bool has_looked_ = false;  // for libcupti
   Finalizer finalizer_;

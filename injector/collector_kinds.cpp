@@ -81,8 +81,8 @@ bool Collector::can_hook_calls(uint64_t now_ms) const {
 // The process may still create the CUDA graphs that a process creates at startup.
 bool Collector::is_young(uint64_t now_ms) const { return now_ms - first_order_ms_ < young_ms_; }
 
-// Whether the hooks still lack what they need to begin: a daemon that has them count, and a CUPTI
-// that has recorded nothing.
+// Whether the hooks still lack what they need to begin: a daemon that has them count, a CUPTI that
+// has recorded nothing, and some distance from the last attempt.
 bool Collector::must_wait_for_hooks(uint64_t now_ms) {
   if (in_initialisation_ || has_yielded_ || !wants_any() || records_.are_calls_hooked() ||
       !can_hook_calls(now_ms)) {
@@ -106,7 +106,7 @@ bool Collector::must_wait_for_hooks(uint64_t now_ms) {
     set_state(GPUPERF_SESSION_STATE_WAITING, GPUPERF_SESSION_CAUSE_NONE,
               "recording begins anew once CUPTI is finalised");
   }
-  return !is_clean_ || !hooks_count();
+  return !is_clean_ || !hooks_count() || now_ms < hook_again_ms_;
 }
 
 // Whether kinds may be switched now. Where 16 threads launched meanwhile, CUPTI corrupted the heap.
@@ -146,7 +146,6 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
     switch_on(want, false);
     return records_.hook_calls(false);
   }
-  if (now_ms < hook_again_ms_) return;
   const uint64_t start_unix_ns = read_unix_ns();
   if (!hold_launches()) return;  // retried at the next check
   switch_on(want, false);
@@ -155,7 +154,7 @@ void Collector::begin_hooked_calls(const Want& want, uint64_t now_ms) {
   const bool is_complete = release_launches();
   records_.add_hold(start_unix_ns, read_unix_ns(), now_ms);
   if (is_complete) return;
-  // Launches went on meanwhile. The first time, CUPTI sets up its context (25 to 72 ms, H200);
+  // Launches went on meanwhile. The first time, CUPTI sets up its context (15 to 40 ms, H200);
   // later it takes as long only where much work is queued, and then each time.
   ++lost_tracks_;
   hook_again_ms_ = now_ms + kHookAgainMs;

@@ -45,6 +45,16 @@ def find_worker(daemon):
     return None
 
 
+def check_attaches_and_ends(test, daemon, program):
+    """Whatever was killed before."""
+    row, late = attach_when_free(daemon, program, tries=3)
+    # What was begun last may have come to its end by itself.
+    test.assertIn("attached", (row["state"], row["reason"]), (row, late))
+    wait_for_kernels(daemon, program)
+    test.assertGreater(program.do("halt")["launches"], 0)
+    test.assertEqual((program.end(), program.noise()), (0, ""))
+
+
 class AttachTest(SharedDaemonTest):
     def check_quiet_end(self, program):
         self.assertEqual((program.end(), program.noise()), (0, ""))
@@ -228,12 +238,7 @@ class AttachTest(SharedDaemonTest):
             print(f"{KILLS} workers killed, {attached} after the library had entered", file=sys.stderr)
             # Workers are not started for a moment after one has died before it could begin.
             wait_until("a worker is started again", lambda: self.daemon.ctl("attach", "--list", check=False).returncode == 0)
-            row, late = attach_when_free(self.daemon, program, tries=3)
-            # What the last killed worker had begun may have come to its end by itself.
-            self.assertIn("attached", (row["state"], row["reason"]), (row, late))
-            wait_for_kernels(self.daemon, program)
-            self.assertGreater(program.do("halt")["launches"], 0)
-            self.check_quiet_end(program)
+            check_attaches_and_ends(self, self.daemon, program)
 
     def test_a_program_killed_meanwhile_is_reported_as_gone(self):
         for wait_s in (0, 0.005, 0.02, 0.05):
@@ -395,11 +400,7 @@ class RestartTest(unittest.TestCase):
                     wait_until("the session", lambda: session_of(daemon, program))
                     self.assertEqual(detach(daemon, program)["state"], "can")
             print(f"{KILLS // 5} daemons killed, {attached} after the library had entered", file=sys.stderr)
-            row, late = attach_when_free(daemon, program, tries=3)
-            self.assertIn("attached", (row["state"], row["reason"]), (row, late))
-            wait_for_kernels(daemon, program)
-            self.assertGreater(program.do("halt")["launches"], 0)
-            self.assertEqual((program.end(), program.noise()), (0, ""))
+            check_attaches_and_ends(self, daemon, program)
 
 
 if __name__ == "__main__":

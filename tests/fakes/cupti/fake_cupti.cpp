@@ -34,7 +34,7 @@ std::atomic<CUresult (*)(unsigned)> g_driver_call =
     nullptr;  // found at the first use, as the real one does
 std::atomic<uint64_t> g_finalised = 0;
 std::atomic<uint64_t> g_subscriptions = 0;
-// How long the first kind takes to go on: 25 to 72 ms on an H200.
+// How long the first kind takes to go on: 15 to 40 ms on an H200.
 std::atomic<int> g_setup_ms = std::getenv("FAKE_CUPTI_SETUP_MS") != nullptr
                                   ? std::atoi(std::getenv("FAKE_CUPTI_SETUP_MS"))
                                   : 0;
